@@ -1,0 +1,2 @@
+//! The command line of docent.
+fn main() {}
