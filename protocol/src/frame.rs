@@ -1,0 +1,174 @@
+//! Frames: four bytes of length, and that many of payload.
+//!
+//! The length does not count itself. There is no other delimiter, no checksum and no compression, on
+//! any connection, encrypted or not. Only four-letter words come without a frame.
+//!
+//! Source: `ClientCnxnSocketNIO`, `NIOServerCnxn.readLength`.
+
+use alloc::vec::Vec;
+
+use bytes::{BufMut, BytesMut};
+
+use crate::{
+    DecodeError, DecodeErrorKind, Encode, FrameTooLarge, OpCode, call::Call, request::RequestHeader,
+};
+
+/// The largest payload a server reads unless it is told otherwise (`jute.maxbuffer`), in bytes. It
+/// closes the connection on a longer one.
+pub const DEFAULT_LIMIT: usize = 0xF_FFFF;
+
+/// How many bytes the length takes.
+pub const LENGTH_SIZE: usize = 4;
+
+/// The length a frame says it has, once its four bytes are there.
+///
+/// # Errors
+///
+/// `InvalidLength` for a negative one. There is no limit here; see [`split`].
+#[inline]
+pub fn length(input: &[u8]) -> Result<Option<usize>, DecodeError> {
+    let Some(&bytes) = input.first_chunk::<LENGTH_SIZE>() else { return Ok(None) };
+    let len = i32::from_be_bytes(bytes);
+    usize::try_from(len)
+        .map(Some)
+        .map_err(|_| DecodeError::new(DecodeErrorKind::InvalidLength(len), "frame", 0))
+}
+
+/// A payload and what follows its frame; `None` while the frame is not all there.
+pub type Split<'a> = Option<(&'a [u8], &'a [u8])>;
+
+/// Splits the first frame off the front: its payload, and what follows. `None` when it is not all
+/// there yet.
+///
+/// # Errors
+///
+/// `InvalidLength` for a negative length, `FrameTooLarge` for one over `limit` bytes. The bytes behind
+/// it cannot be trusted; give the connection up.
+#[inline]
+pub fn split(input: &[u8], limit: usize) -> Result<Split<'_>, DecodeError> {
+    let Some(len) = length(input)? else { return Ok(None) };
+    if len > limit {
+        return Err(DecodeError::new(DecodeErrorKind::FrameTooLarge { len, limit }, "frame", 0));
+    }
+    Ok(input.get(LENGTH_SIZE..).and_then(|payload| payload.split_at_checked(len)))
+}
+
+/// A buffer that frames can be built in: it grows, and gives back what did not fit.
+pub trait FrameBuf: BufMut + AsMut<[u8]> {
+    /// Cuts the buffer to its first `len` bytes.
+    fn cut(&mut self, len: usize);
+}
+
+impl FrameBuf for Vec<u8> {
+    #[inline]
+    fn cut(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
+impl FrameBuf for BytesMut {
+    #[inline]
+    fn cut(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
+/// Appends one frame whose payload `fill` appends.
+///
+/// # Errors
+///
+/// [`FrameTooLarge`] when the payload is over `limit` bytes; the buffer is then as it was.
+#[inline]
+pub fn put<B: FrameBuf>(
+    out: &mut B,
+    limit: usize,
+    fill: impl FnOnce(&mut B),
+) -> Result<(), FrameTooLarge> {
+    let start = out.as_mut().len();
+    out.put_i32(0);
+    fill(out);
+    let len = (out.as_mut().len() - start).saturating_sub(LENGTH_SIZE);
+    let Some(length) = i32::try_from(len).ok().filter(|_| len <= limit) else {
+        out.cut(start);
+        return Err(FrameTooLarge { len, limit });
+    };
+    if let Some(place) = out.as_mut().get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+        *place = length.to_be_bytes();
+    }
+    Ok(())
+}
+
+/// Appends the frame of one record without a header, as the handshake's are.
+///
+/// # Errors
+///
+/// As [`put`].
+#[inline]
+pub fn put_record(
+    out: &mut impl FrameBuf,
+    limit: usize,
+    record: &impl Encode,
+) -> Result<(), FrameTooLarge> {
+    put(out, limit, |out| record.encode(out))
+}
+
+/// Appends the frame of a request.
+///
+/// # Errors
+///
+/// As [`put`].
+#[inline]
+pub fn put_call(
+    out: &mut impl FrameBuf,
+    limit: usize,
+    xid: i32,
+    call: &impl Call,
+) -> Result<(), FrameTooLarge> {
+    put_with_header(out, limit, xid, call.op_code(), call)
+}
+
+#[inline]
+pub(crate) fn put_with_header(
+    out: &mut impl FrameBuf,
+    limit: usize,
+    xid: i32,
+    op: OpCode,
+    body: &impl Encode,
+) -> Result<(), FrameTooLarge> {
+    put(out, limit, |out| {
+        RequestHeader { xid, op }.encode(out);
+        body.encode(out);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_over_the_limit_leaves_the_buffer_as_it_was() {
+        let mut out = alloc::vec![1, 2, 3];
+        let error = put(&mut out, 4, |out| out.put_slice(b"12345")).unwrap_err();
+        assert_eq!((error, out), (FrameTooLarge { len: 5, limit: 4 }, alloc::vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn frames_come_off_one_by_one_and_only_whole() {
+        let mut out = BytesMut::new();
+        put(&mut out, 4, |out| out.put_slice(b"abcd")).unwrap();
+        put(&mut out, 4, |_| ()).unwrap();
+        let (first, rest) = split(&out, 4).unwrap().unwrap();
+        assert_eq!((first, split(rest, 4)), (&b"abcd"[..], Ok(Some((&b""[..], &b""[..])))));
+        for cut in 0..8 {
+            assert_eq!(split(&out[..cut], 4), Ok(None), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn bad_lengths_are_told_as_soon_as_they_are_there() {
+        let kind = |bytes: &[u8]| split(bytes, 10).unwrap_err().kind();
+        assert_eq!(kind(&[0xFF; 4]), DecodeErrorKind::InvalidLength(-1));
+        assert_eq!(kind(&[0, 0, 0, 11]), DecodeErrorKind::FrameTooLarge { len: 11, limit: 10 });
+        assert_eq!(kind(b"HTTP"), DecodeErrorKind::FrameTooLarge { len: 0x4854_5450, limit: 10 });
+    }
+}

@@ -1,0 +1,523 @@
+//! Jute's primitives, and the traits of everything that is made of them.
+//!
+//! All numbers are big-endian two's complement; records are their fields in order, without tags,
+//! lengths or padding. This is the only file that knows nom.
+//!
+//! | jute | here | on the wire |
+//! |---|---|---|
+//! | boolean | `bool` | one byte; any value but 0 is true |
+//! | int, long | `i32`, `i64` | 4, 8 bytes |
+//! | buffer | `Option<&[u8]>` | int length and bytes; -1 is null, which is not empty |
+//! | ustring | [`Text`] | as buffer |
+//! | vector | [`List`] | int count and elements; -1 is null, Java reads any count below 1 as empty |
+//!
+//! A length or count is only believed as far as there are bytes: nothing is ever allocated for one.
+//!
+//! Source: `BinaryInputArchive`, `BinaryOutputArchive`.
+
+use core::{fmt, marker::PhantomData};
+
+use bytes::BufMut;
+use nom::{
+    IResult,
+    bytes::complete::take,
+    number::complete::{be_i32, be_i64, u8},
+};
+
+use crate::{DecodeError, DecodeErrorKind, Text};
+
+/// A value that can be appended to a buffer.
+pub trait Encode {
+    /// Appends the value. Cannot fail; limits are checked where the [frame](crate::frame) is closed.
+    ///
+    /// As all of `BufMut`, a buffer that cannot grow (`&mut [u8]`) panics when it is full; `Vec<u8>` and
+    /// `BytesMut` grow.
+    fn encode(&self, out: &mut impl BufMut);
+}
+
+/// A value that can be read from the front of some bytes, and borrows from them.
+pub trait Decode<'a>: Sized {
+    /// Takes the value off the front.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes end too early or a length is not valid. The reader is then somewhere inside the
+    /// value.
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+}
+
+/// Bytes that are being read, and how far.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the front of `payload`.
+    #[inline]
+    #[must_use]
+    pub const fn new(payload: &'a [u8]) -> Self {
+        Self { rest: payload, len: payload.len() }
+    }
+
+    /// What has not been read.
+    #[inline]
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// How many bytes have been read.
+    #[inline]
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        self.len - self.rest.len()
+    }
+
+    /// Whether all has been read.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// One byte, 0 or not.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEnd`.
+    #[inline]
+    pub fn boolean(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        self.parse(field, u8).map(|byte| byte != 0)
+    }
+
+    /// Four bytes.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEnd`.
+    #[inline]
+    pub fn int(&mut self, field: &'static str) -> Result<i32, DecodeError> {
+        self.parse(field, be_i32)
+    }
+
+    /// Eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEnd`.
+    #[inline]
+    pub fn long(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        self.parse(field, be_i64)
+    }
+
+    /// A length and that many bytes; `None` for the length -1.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidLength` below -1, `UnexpectedEnd`.
+    #[inline]
+    pub fn buffer(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, DecodeError> {
+        let offset = self.offset();
+        let len = self.int(field)?;
+        match usize::try_from(len) {
+            Ok(len) if len <= self.rest.len() => self.parse(field, take(len)).map(Some),
+            Ok(_) => Err(DecodeError::new(DecodeErrorKind::UnexpectedEnd, field, offset)),
+            Err(_) if len == -1 => Ok(None),
+            Err(_) => Err(DecodeError::new(DecodeErrorKind::InvalidLength(len), field, offset)),
+        }
+    }
+
+    /// As [`buffer`](Self::buffer), for text.
+    ///
+    /// # Errors
+    ///
+    /// As `buffer`; never because of the text's bytes.
+    #[inline]
+    pub fn text(&mut self, field: &'static str) -> Result<Text<'a>, DecodeError> {
+        self.buffer(field).map(Text::from_bytes)
+    }
+
+    /// A count and that many elements, all looked at now and handed out later.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEnd` when there are fewer elements than the count says, and what the elements say.
+    #[inline]
+    pub fn list<T: Decode<'a>>(&mut self, field: &'static str) -> Result<List<'a, T>, DecodeError> {
+        let count = self.int(field)?;
+        let body = self.rest;
+        for _ in 0..count {
+            T::decode(self)?;
+        }
+        let body = body.get(..body.len() - self.rest.len()).unwrap_or_default();
+        Ok(List(Repr::Wire { count, body, element: PhantomData }))
+    }
+
+    #[inline]
+    fn parse<T>(
+        &mut self,
+        field: &'static str,
+        parser: impl FnOnce(&'a [u8]) -> IResult<&'a [u8], T, ()>,
+    ) -> Result<T, DecodeError> {
+        match parser(self.rest) {
+            Ok((rest, value)) => {
+                self.rest = rest;
+                Ok(value)
+            }
+            Err(_) => Err(DecodeError::new(DecodeErrorKind::UnexpectedEnd, field, self.offset())),
+        }
+    }
+}
+
+/// A vector: elements that are decoded when they are looked at, or a slice to be encoded.
+///
+/// Reading one from the wire checks every element and allocates nothing. Null is kept apart from
+/// empty.
+pub struct List<'a, T>(Repr<'a, T>);
+
+enum Repr<'a, T> {
+    /// `body` holds `count` elements that were decoded once without an error; `count` below 1: none.
+    Wire {
+        count: i32,
+        body: &'a [u8],
+        element: PhantomData<fn() -> T>,
+    },
+    Items(&'a [T]),
+}
+
+impl<'a, T> List<'a, T> {
+    /// No vector at all: the count -1.
+    pub const NULL: Self = Self(Repr::Wire { count: -1, body: &[], element: PhantomData });
+
+    /// These elements.
+    #[must_use]
+    pub const fn new(items: &'a [T]) -> Self {
+        Self(Repr::Items(items))
+    }
+
+    /// How many elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Repr::Wire { count, .. } => usize::try_from(count).unwrap_or(0),
+            Repr::Items(items) => items.len(),
+        }
+    }
+
+    /// Whether there are none; true for null as well.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is no vector.
+    #[must_use]
+    pub const fn is_null(&self) -> bool {
+        matches!(self.0, Repr::Wire { count: -1, .. })
+    }
+
+    /// The elements, in order.
+    #[must_use]
+    pub fn iter(&self) -> ListIter<'a, T> {
+        ListIter(match self.0 {
+            Repr::Wire { body, .. } => IterRepr::Wire(Reader::new(body), self.len()),
+            Repr::Items(items) => IterRepr::Items(items.iter()),
+        })
+    }
+}
+
+impl<T> Clone for List<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for List<'_, T> {}
+
+impl<T> Clone for Repr<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Repr<'_, T> {}
+
+impl<T> Default for List<'_, T> {
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+impl<'a, T> From<&'a [T]> for List<'a, T> {
+    fn from(items: &'a [T]) -> Self {
+        Self::new(items)
+    }
+}
+
+impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
+    fn from(items: &'a [T; N]) -> Self {
+        Self::new(items)
+    }
+}
+
+impl<'a, T: Decode<'a> + Copy + PartialEq> PartialEq for List<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_null() == other.is_null() && self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Decode<'a> + Copy + Eq> Eq for List<'a, T> {}
+
+impl<'a, T: Decode<'a> + Copy + fmt::Debug> fmt::Debug for List<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_null() {
+            f.write_str("null")
+        } else {
+            f.debug_list().entries(self.iter()).finish()
+        }
+    }
+}
+
+impl<'a, T: Encode + Decode<'a> + Copy> Encode for List<'a, T> {
+    #[inline]
+    fn encode(&self, out: &mut impl BufMut) {
+        out.put_i32(match self.0 {
+            Repr::Wire { count, .. } => count,
+            Repr::Items(items) => i32::try_from(items.len()).unwrap_or(i32::MAX),
+        });
+        for element in self.iter() {
+            element.encode(out);
+        }
+    }
+}
+
+impl<'a, T: Decode<'a> + Copy> IntoIterator for List<'a, T> {
+    type Item = T;
+    type IntoIter = ListIter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The elements of a [`List`], in order.
+#[derive(Debug, Clone)]
+pub struct ListIter<'a, T>(IterRepr<'a, T>);
+
+#[derive(Debug, Clone)]
+enum IterRepr<'a, T> {
+    Wire(Reader<'a>, usize),
+    Items(core::slice::Iter<'a, T>),
+}
+
+impl<'a, T: Decode<'a> + Copy> Iterator for ListIter<'a, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        match &mut self.0 {
+            IterRepr::Wire(reader, left) => {
+                *left = left.checked_sub(1)?;
+                T::decode(reader).ok()
+            }
+            IterRepr::Items(items) => items.next().copied(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = match &self.0 {
+            // As many as the count says were found, each of at least one byte.
+            IterRepr::Wire(reader, left) => (*left).min(reader.rest().len()),
+            IterRepr::Items(items) => items.len(),
+        };
+        (left, Some(left))
+    }
+}
+
+impl<'a, T: Decode<'a> + Copy> ExactSizeIterator for ListIter<'a, T> {}
+
+/// A type that a record has fields of.
+pub(crate) trait Field<'a>: Sized {
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError>;
+    fn put(&self, out: &mut impl BufMut);
+}
+
+impl<'a> Field<'a> for bool {
+    #[inline]
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        reader.boolean(field)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        out.put_u8(u8::from(*self));
+    }
+}
+
+impl<'a> Field<'a> for i32 {
+    #[inline]
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        reader.int(field)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        out.put_i32(*self);
+    }
+}
+
+impl<'a> Field<'a> for i64 {
+    #[inline]
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        reader.long(field)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        out.put_i64(*self);
+    }
+}
+
+impl<'a> Field<'a> for Option<&'a [u8]> {
+    #[inline]
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        reader.buffer(field)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        match self {
+            // A buffer over 2 GiB makes a frame over every limit, so the length does not matter.
+            Some(bytes) => {
+                out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+                out.put_slice(bytes);
+            }
+            None => out.put_i32(-1),
+        }
+    }
+}
+
+impl<'a> Field<'a> for Text<'a> {
+    #[inline]
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        reader.text(field)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        self.bytes().put(out);
+    }
+}
+
+impl<'a, T: Encode + Decode<'a> + Copy> Field<'a> for List<'a, T> {
+    #[inline]
+    fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+        reader.list(field)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        self.encode(out);
+    }
+}
+
+/// Text in a vector.
+impl<'a> Decode<'a> for Text<'a> {
+    #[inline]
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.text("element")
+    }
+}
+
+impl Encode for Text<'_> {
+    #[inline]
+    fn encode(&self, out: &mut impl BufMut) {
+        self.put(out);
+    }
+}
+
+/// Declares that fields of a record may be these records or open enums.
+macro_rules! record_fields {
+    (records: $($record:ty),+; numbers: $($number:ty),+) => {
+        $(impl<'a> Field<'a> for $record {
+            #[inline]
+            fn take(reader: &mut Reader<'a>, _field: &'static str) -> Result<Self, DecodeError> {
+                <$record as Decode<'a>>::decode(reader)
+            }
+
+            #[inline]
+            fn put(&self, out: &mut impl BufMut) {
+                self.encode(out);
+            }
+        })+
+        $(impl<'a> Field<'a> for $number {
+            #[inline]
+            fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
+                reader.int(field).map(Into::into)
+            }
+
+            #[inline]
+            fn put(&self, out: &mut impl BufMut) {
+                out.put_i32(self.number());
+            }
+        })+
+    };
+}
+
+record_fields! {
+    records: crate::Stat, crate::Id<'a>;
+    numbers: crate::ErrorCode, crate::EventType, crate::KeeperState, crate::OpCode, crate::AddWatchMode,
+        crate::WatcherType, crate::Perms
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_field_and_where_it_begins() {
+        let mut reader = Reader::new(&[0, 0, 0, 7, 0, 0, 0, 9, b'x']);
+        assert_eq!(reader.int("first"), Ok(7));
+        let error = reader.buffer("second").unwrap_err();
+        assert_eq!((error.field(), error.offset()), ("second", 4));
+        assert_eq!(error.kind(), DecodeErrorKind::UnexpectedEnd);
+    }
+
+    #[test]
+    fn a_length_below_minus_one_is_an_error() {
+        let error = Reader::new(&[0xFF, 0xFF, 0xFF, 0xFE]).buffer("data").unwrap_err();
+        assert_eq!(error.kind(), DecodeErrorKind::InvalidLength(-2));
+    }
+
+    #[test]
+    fn a_lying_count_is_an_error_and_costs_nothing() {
+        let bytes = [0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 1, b'a'];
+        assert!(Reader::new(&bytes).list::<Text<'_>>("children").is_err());
+    }
+
+    #[test]
+    fn counts_below_one_are_empty_and_only_minus_one_is_null() {
+        for (count, null) in [(-1, true), (-7, false), (0, false)] {
+            let bytes = i32::to_be_bytes(count);
+            let list = Reader::new(&bytes).list::<Text<'_>>("children").unwrap();
+            assert_eq!((list.len(), list.is_null(), list.iter().count()), (0, null, 0));
+            let mut out = Vec::new();
+            list.encode(&mut out);
+            assert_eq!(out, bytes);
+        }
+    }
+
+    #[test]
+    fn a_list_from_the_wire_equals_the_slice_it_was_made_of() {
+        let items = [Text::new("a"), Text::NULL, Text::new("")];
+        let mut out = Vec::new();
+        List::new(&items).encode(&mut out);
+        let decoded = Reader::new(&out).list("x").unwrap();
+        assert_eq!(decoded, List::new(&items));
+        assert_eq!(decoded.iter().collect::<Vec<_>>(), vec![items[0], items[1], items[2]]);
+    }
+}

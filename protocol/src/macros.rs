@@ -1,0 +1,120 @@
+//! Enums of wire numbers that stay open: a number without a name is kept, never refused.
+
+/// Declares an enum over `i32` whose last variant `Unknown` carries every number without a name.
+macro_rules! open_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $number:literal => $text:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+            /// A number that has no name here, kept as it came.
+            Unknown(i32),
+        }
+
+        impl $name {
+            /// Every value that has a name, in the order of this declaration.
+            pub const NAMED: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name ZooKeeper gives it; `None` for a number without one.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$variant => Some($text),)+
+                    Self::Unknown(_) => None,
+                }
+            }
+
+            /// The number on the wire.
+            #[must_use]
+            pub const fn number(self) -> i32 {
+                match self {
+                    $(Self::$variant => $number,)+
+                    Self::Unknown(number) => number,
+                }
+            }
+
+            /// The value of a number on the wire.
+            #[must_use]
+            pub const fn from_number(number: i32) -> Self {
+                match number {
+                    $($number => Self::$variant,)+
+                    other => Self::Unknown(other),
+                }
+            }
+        }
+
+        impl From<i32> for $name {
+            fn from(number: i32) -> Self {
+                Self::from_number(number)
+            }
+        }
+
+        impl From<$name> for i32 {
+            fn from(value: $name) -> Self {
+                value.number()
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self.name() {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "unknown({})", self.number()),
+                }
+            }
+        }
+    };
+}
+
+/// Declares a wire record: a struct whose fields are encoded and decoded in order.
+macro_rules! record {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(<$life:lifetime>)? {
+            $($(#[$field_meta:meta])* pub $field:ident: $ty:ty = $jute:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name $(<$life>)? {
+            $($(#[$field_meta])* pub $field: $ty,)*
+        }
+
+        impl $(<$life>)? $crate::jute::Encode for $name $(<$life>)? {
+            #[inline]
+            fn encode(&self, _out: &mut impl bytes::BufMut) {
+                $($crate::jute::Field::put(&self.$field, _out);)*
+            }
+        }
+
+        record!(@decode $name $(<$life>)? { $($field: $ty = $jute,)* });
+    };
+    (@decode $name:ident <$life:lifetime> { $($field:ident: $ty:ty = $jute:literal,)* }) => {
+        impl<$life> $crate::jute::Decode<$life> for $name<$life> {
+            #[inline]
+            fn decode(
+                reader: &mut $crate::jute::Reader<$life>,
+            ) -> Result<Self, $crate::DecodeError> {
+                Ok(Self { $($field: $crate::jute::Field::take(reader, $jute)?,)* })
+            }
+        }
+    };
+    (@decode $name:ident { $($field:ident: $ty:ty = $jute:literal,)* }) => {
+        impl<'a> $crate::jute::Decode<'a> for $name {
+            #[inline]
+            fn decode(
+                _reader: &mut $crate::jute::Reader<'a>,
+            ) -> Result<Self, $crate::DecodeError> {
+                Ok(Self { $($field: $crate::jute::Field::take(_reader, $jute)?,)* })
+            }
+        }
+    };
+}
+
+pub(crate) use {open_enum, record};

@@ -1,0 +1,321 @@
+//! multi and multiRead: several operations in one frame.
+//!
+//! Both ways it is a sequence of [`MultiHeader`] and record, closed by a header that says `done`. The
+//! error of a result and the closing header have the same type, -1: `done` is looked at first.
+//!
+//! A multi that failed has no error in its *reply* header. None of its operations was applied; each
+//! result is an error: `Ok` for those before the failing one, its own code for that one, and
+//! `RuntimeInconsistency` for those behind it.
+//!
+//! Results say by themselves what they are, and not always what was asked: servers up to 3.8.1 answer a
+//! create2 with the result of a plain create (ZOOKEEPER-4026).
+//!
+//! Source: `MultiOperationRecord`, `MultiResponse`.
+
+use core::{fmt, marker::PhantomData};
+
+use bytes::BufMut;
+
+use crate::{
+    DecodeError, DecodeErrorKind, ErrorCode, OpCode,
+    jute::{Decode, Encode, Reader},
+    macros::record,
+    reply::{Create2Reply, ErrorReply, GetChildrenReply, GetDataReply, PathReply, StatReply},
+    request::{
+        CheckVersionRequest, CreateRequest, CreateTtlRequest, DeleteRequest, ReadRequest,
+        SetDataRequest,
+    },
+};
+
+record! {
+    /// In front of each operation and each result. 9 bytes.
+    pub struct MultiHeader {
+        /// What follows; -1 for an error, and for nothing.
+        pub op: OpCode = "type",
+        /// Whether this closes the sequence.
+        pub done: bool = "done",
+        /// The error of a result; -1 in requests.
+        pub err: ErrorCode = "err",
+    }
+}
+
+/// The type of an error result and of the closing header.
+const ERROR_TYPE: OpCode = OpCode::Unknown(-1);
+
+/// The `err` of headers that have none to tell.
+const NO_ERROR_YET: ErrorCode = ErrorCode::SystemError;
+
+/// The header that closes a sequence.
+const DONE: MultiHeader = MultiHeader { op: ERROR_TYPE, done: true, err: NO_ERROR_YET };
+
+/// One operation of a multi or multiRead, as it is on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant is the operation of its name, with its record")]
+pub enum MultiOp<'a> {
+    Create(CreateRequest<'a>),
+    Delete(DeleteRequest<'a>),
+    SetData(SetDataRequest<'a>),
+    Check(CheckVersionRequest<'a>),
+    Create2(CreateRequest<'a>),
+    CreateContainer(CreateRequest<'a>),
+    CreateTtl(CreateTtlRequest<'a>),
+    /// Only in a multiRead; the watch flag has no effect.
+    GetData(ReadRequest<'a>),
+    /// Only in a multiRead; the watch flag has no effect.
+    GetChildren(ReadRequest<'a>),
+}
+
+impl MultiOp<'_> {
+    /// The operation.
+    #[must_use]
+    pub const fn op_code(&self) -> OpCode {
+        match self {
+            Self::Create(_) => OpCode::Create,
+            Self::Delete(_) => OpCode::Delete,
+            Self::SetData(_) => OpCode::SetData,
+            Self::Check(_) => OpCode::Check,
+            Self::Create2(_) => OpCode::Create2,
+            Self::CreateContainer(_) => OpCode::CreateContainer,
+            Self::CreateTtl(_) => OpCode::CreateTtl,
+            Self::GetData(_) => OpCode::GetData,
+            Self::GetChildren(_) => OpCode::GetChildren,
+        }
+    }
+}
+
+impl Encode for MultiOp<'_> {
+    fn encode(&self, out: &mut impl BufMut) {
+        MultiHeader { op: self.op_code(), done: false, err: NO_ERROR_YET }.encode(out);
+        match self {
+            Self::Create(record) | Self::Create2(record) | Self::CreateContainer(record) => {
+                record.encode(out);
+            }
+            Self::CreateTtl(record) => record.encode(out),
+            Self::Delete(record) => record.encode(out),
+            Self::SetData(record) => record.encode(out),
+            Self::Check(record) => record.encode(out),
+            Self::GetData(record) | Self::GetChildren(record) => record.encode(out),
+        }
+    }
+}
+
+impl<'a> Item<'a> for MultiOp<'a> {
+    fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match header.op {
+            OpCode::Create => Self::Create(Decode::decode(reader)?),
+            OpCode::Delete => Self::Delete(Decode::decode(reader)?),
+            OpCode::SetData => Self::SetData(Decode::decode(reader)?),
+            OpCode::Check => Self::Check(Decode::decode(reader)?),
+            OpCode::Create2 => Self::Create2(Decode::decode(reader)?),
+            OpCode::CreateContainer => Self::CreateContainer(Decode::decode(reader)?),
+            OpCode::CreateTtl => Self::CreateTtl(Decode::decode(reader)?),
+            OpCode::GetData => Self::GetData(Decode::decode(reader)?),
+            OpCode::GetChildren => Self::GetChildren(Decode::decode(reader)?),
+            other => return Err(unknown_type(other, reader)),
+        })
+    }
+}
+
+/// One result of a multi or multiRead, as it is on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant is the result of the operation of its name")]
+pub enum MultiResult<'a> {
+    Create(PathReply<'a>),
+    Delete,
+    SetData(StatReply),
+    Check,
+    /// Of create2, createContainer and createTTL.
+    Create2(Create2Reply<'a>),
+    GetData(GetDataReply<'a>),
+    GetChildren(GetChildrenReply<'a>),
+    /// In a multi: nothing was applied, whatever the code. In a multiRead: this read failed.
+    Error(ErrorCode),
+}
+
+impl Encode for MultiResult<'_> {
+    fn encode(&self, out: &mut impl BufMut) {
+        let ok = |op| MultiHeader { op, done: false, err: ErrorCode::Ok };
+        match self {
+            Self::Create(record) => {
+                ok(OpCode::Create).encode(out);
+                record.encode(out);
+            }
+            Self::Delete => ok(OpCode::Delete).encode(out),
+            Self::SetData(record) => {
+                ok(OpCode::SetData).encode(out);
+                record.encode(out);
+            }
+            Self::Check => ok(OpCode::Check).encode(out),
+            Self::Create2(record) => {
+                ok(OpCode::Create2).encode(out);
+                record.encode(out);
+            }
+            Self::GetData(record) => {
+                ok(OpCode::GetData).encode(out);
+                record.encode(out);
+            }
+            Self::GetChildren(record) => {
+                ok(OpCode::GetChildren).encode(out);
+                record.encode(out);
+            }
+            Self::Error(err) => {
+                MultiHeader { op: ERROR_TYPE, done: false, err: *err }.encode(out);
+                ErrorReply { err: *err }.encode(out);
+            }
+        }
+    }
+}
+
+impl<'a> Item<'a> for MultiResult<'a> {
+    fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match header.op {
+            OpCode::Create => Self::Create(Decode::decode(reader)?),
+            OpCode::Delete => Self::Delete,
+            OpCode::SetData => Self::SetData(Decode::decode(reader)?),
+            OpCode::Check => Self::Check,
+            OpCode::Create2 => Self::Create2(Decode::decode(reader)?),
+            OpCode::GetData => Self::GetData(Decode::decode(reader)?),
+            OpCode::GetChildren => Self::GetChildren(Decode::decode(reader)?),
+            ERROR_TYPE => Self::Error(ErrorReply::decode(reader)?.err),
+            other => return Err(unknown_type(other, reader)),
+        })
+    }
+}
+
+fn unknown_type(op: OpCode, reader: &Reader<'_>) -> DecodeError {
+    DecodeError::new(DecodeErrorKind::InvalidValue(op.number()), "type", reader.offset())
+}
+
+/// What a [`Sequence`] is made of.
+pub trait Item<'a>: Encode + Copy {
+    /// Reads what follows a header that is not the closing one.
+    ///
+    /// # Errors
+    ///
+    /// When it is not what the header says.
+    fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+}
+
+/// The body of a multi or multiRead request.
+pub type MultiRequest<'a> = Sequence<'a, MultiOp<'a>>;
+
+/// The body of the reply to a multi or multiRead.
+pub type MultiReply<'a> = Sequence<'a, MultiResult<'a>>;
+
+/// Operations or results, decoded when they are looked at, or a slice to be encoded.
+pub struct Sequence<'a, T>(Repr<'a, T>);
+
+enum Repr<'a, T> {
+    /// Was decoded once without an error, closing header left out.
+    Wire {
+        body: &'a [u8],
+        item: PhantomData<fn() -> T>,
+    },
+    Items(&'a [T]),
+}
+
+impl<'a, T> Sequence<'a, T> {
+    /// These, in order.
+    #[must_use]
+    pub const fn new(items: &'a [T]) -> Self {
+        Self(Repr::Items(items))
+    }
+
+    /// The operations or results, in order.
+    #[must_use]
+    pub fn iter(&self) -> SequenceIter<'a, T> {
+        SequenceIter(match self.0 {
+            Repr::Wire { body, .. } => IterRepr::Wire(Reader::new(body)),
+            Repr::Items(items) => IterRepr::Items(items.iter()),
+        })
+    }
+}
+
+impl<'a, T: Item<'a>> Decode<'a> for Sequence<'a, T> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let start = reader.rest();
+        loop {
+            let body = start.get(..start.len() - reader.rest().len()).unwrap_or_default();
+            let header = MultiHeader::decode(reader)?;
+            if header.done {
+                return Ok(Self(Repr::Wire { body, item: PhantomData }));
+            }
+            T::decode_body(header, reader)?;
+        }
+    }
+}
+
+impl<'a, T: Item<'a>> Encode for Sequence<'a, T> {
+    fn encode(&self, out: &mut impl BufMut) {
+        for item in self.iter() {
+            item.encode(out);
+        }
+        DONE.encode(out);
+    }
+}
+
+impl<T> Clone for Sequence<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Sequence<'_, T> {}
+
+impl<T> Clone for Repr<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Repr<'_, T> {}
+
+impl<'a, T: Item<'a> + PartialEq> PartialEq for Sequence<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Item<'a> + Eq> Eq for Sequence<'a, T> {}
+
+impl<'a, T: Item<'a> + fmt::Debug> fmt::Debug for Sequence<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, T: Item<'a>> IntoIterator for Sequence<'a, T> {
+    type Item = T;
+    type IntoIter = SequenceIter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The elements of a [`Sequence`], in order.
+#[derive(Debug, Clone)]
+pub struct SequenceIter<'a, T>(IterRepr<'a, T>);
+
+#[derive(Debug, Clone)]
+enum IterRepr<'a, T> {
+    Wire(Reader<'a>),
+    Items(core::slice::Iter<'a, T>),
+}
+
+impl<'a, T: Item<'a>> Iterator for SequenceIter<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match &mut self.0 {
+            IterRepr::Wire(reader) if reader.is_empty() => None,
+            IterRepr::Wire(reader) => {
+                let header = MultiHeader::decode(reader).ok()?;
+                T::decode_body(header, reader).ok()
+            }
+            IterRepr::Items(items) => items.next().copied(),
+        }
+    }
+}

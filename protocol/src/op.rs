@@ -1,0 +1,251 @@
+//! The numbers that say what a request is: operation codes, reserved xids, modes.
+
+use core::{fmt, time::Duration};
+
+use crate::macros::open_enum;
+
+open_enum! {
+    /// The `type` of a request header.
+    ///
+    /// Source: `ZooDefs.OpCode`.
+    pub enum OpCode {
+        /// Creates a node; the reply is its path.
+        Create = 1 => "create",
+        /// Deletes a node.
+        Delete = 2 => "delete",
+        /// Asks for a node's Stat.
+        Exists = 3 => "exists",
+        /// Reads data and Stat.
+        GetData = 4 => "getData",
+        /// Writes data.
+        SetData = 5 => "setData",
+        /// Reads the ACL.
+        GetAcl = 6 => "getACL",
+        /// Writes the ACL.
+        SetAcl = 7 => "setACL",
+        /// Lists children.
+        GetChildren = 8 => "getChildren",
+        /// Waits until this server has caught up with the leader.
+        Sync = 9 => "sync",
+        /// Keeps the session alive.
+        Ping = 11 => "ping",
+        /// Lists children, with the Stat.
+        GetChildren2 = 12 => "getChildren2",
+        /// Checks a version; only inside a multi.
+        Check = 13 => "check",
+        /// Several writes, all or none.
+        Multi = 14 => "multi",
+        /// Creates a node; the reply is its path and Stat. Since 3.5.0.
+        Create2 = 15 => "create2",
+        /// Changes the ensemble. Since 3.5.0.
+        Reconfig = 16 => "reconfig",
+        /// Asks whether a watch is there. Since 3.5.0.
+        CheckWatches = 17 => "checkWatches",
+        /// Removes watches. Since 3.5.0.
+        RemoveWatches = 18 => "removeWatches",
+        /// Creates a container. Since 3.5.1.
+        CreateContainer = 19 => "createContainer",
+        /// Internal to servers; a 3.9 server lets any client delete with it, without an ACL check.
+        DeleteContainer = 20 => "deleteContainer",
+        /// Creates a node with a time to live. Since 3.5.3.
+        CreateTtl = 21 => "createTTL",
+        /// Several reads. Since 3.6.0.
+        MultiRead = 22 => "multiRead",
+        /// Adds credentials.
+        Auth = 100 => "auth",
+        /// Sets watches again after a reconnect.
+        SetWatches = 101 => "setWatches",
+        /// One step of a SASL exchange.
+        Sasl = 102 => "sasl",
+        /// Lists the session's ephemeral nodes. Since 3.6.0.
+        GetEphemerals = 103 => "getEphemerals",
+        /// Counts all descendants. Since 3.6.0.
+        GetAllChildrenNumber = 104 => "getAllChildrenNumber",
+        /// As setWatches, with persistent ones. Since 3.6.0.
+        SetWatches2 = 105 => "setWatches2",
+        /// Adds a persistent watch. Since 3.6.0.
+        AddWatch = 106 => "addWatch",
+        /// Tells under which ids the connection is known. Since 3.7.0.
+        WhoAmI = 107 => "whoAmI",
+        /// Internal to servers.
+        CreateSession = -10 => "createSession",
+        /// Ends the session.
+        CloseSession = -11 => "closeSession",
+    }
+}
+
+impl OpCode {
+    /// Whether the operation goes through the leader and may change something.
+    #[must_use]
+    pub const fn is_write(self) -> bool {
+        matches!(
+            self,
+            Self::Create
+                | Self::Delete
+                | Self::SetData
+                | Self::SetAcl
+                | Self::Check
+                | Self::Multi
+                | Self::Create2
+                | Self::Reconfig
+                | Self::CreateContainer
+                | Self::DeleteContainer
+                | Self::CreateTtl
+                | Self::CreateSession
+                | Self::CloseSession
+        )
+    }
+}
+
+/// The xids with a meaning of their own. Requests are numbered `1..=i32::MAX` and then from 1 again.
+pub mod xid {
+    /// Server to client: a watch event.
+    pub const NOTIFICATION: i32 = -1;
+    /// A ping, and its reply.
+    pub const PING: i32 = -2;
+    /// An auth packet, and its reply.
+    pub const AUTH: i32 = -4;
+    /// setWatches as the C client sends it; Java uses an ordinary number.
+    pub const SET_WATCHES: i32 = -8;
+
+    /// The number after `xid`: wraps from `i32::MAX` to 1, for 0 and negative ones have a meaning of
+    /// their own (ZOOKEEPER-3253).
+    #[must_use]
+    pub const fn next(xid: i32) -> i32 {
+        if xid < 0 || xid == i32::MAX { 1 } else { xid + 1 }
+    }
+}
+
+/// A time to live that a server accepts: 1 to 2^40-1 milliseconds.
+///
+/// A number outside that range, sent with the wrong flags, stops a server for good; so it cannot be
+/// built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ttl(i64);
+
+impl Ttl {
+    /// The longest one, about 34.8 years.
+    pub const MAX: Self = Self((1 << 40) - 1);
+
+    /// `None` outside `1..=2^40-1`.
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Option<Self> {
+        if 1 <= millis && millis <= Self::MAX.0 { Some(Self(millis)) } else { None }
+    }
+
+    /// `None` below one millisecond or above [`MAX`](Self::MAX); parts of a millisecond are cut off.
+    #[must_use]
+    pub fn from_duration(ttl: Duration) -> Option<Self> {
+        i64::try_from(ttl.as_millis()).ok().and_then(Self::from_millis)
+    }
+
+    /// In milliseconds.
+    #[must_use]
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+}
+
+/// What kind of node to create.
+///
+/// Source: `CreateMode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CreateMode {
+    /// Stays until it is deleted.
+    Persistent,
+    /// Goes when the session ends.
+    Ephemeral,
+    /// Persistent, with ten digits behind its name.
+    PersistentSequential,
+    /// Ephemeral, with ten digits behind its name.
+    EphemeralSequential,
+    /// Goes some time after its last child went. Servers since 3.5.1.
+    Container,
+    /// Goes when it was not changed for that long and has no children. Servers since 3.5.3, with
+    /// `extendedTypesEnabled`.
+    PersistentWithTtl(Ttl),
+    /// The same, with ten digits behind its name.
+    PersistentSequentialWithTtl(Ttl),
+}
+
+impl CreateMode {
+    /// The number on the wire. Not bit flags.
+    #[must_use]
+    pub const fn flags(self) -> i32 {
+        match self {
+            Self::Persistent => 0,
+            Self::Ephemeral => 1,
+            Self::PersistentSequential => 2,
+            Self::EphemeralSequential => 3,
+            Self::Container => 4,
+            Self::PersistentWithTtl(_) => 5,
+            Self::PersistentSequentialWithTtl(_) => 6,
+        }
+    }
+
+    /// Whether the server appends ten digits to the name.
+    #[must_use]
+    pub const fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            Self::PersistentSequential
+                | Self::EphemeralSequential
+                | Self::PersistentSequentialWithTtl(_)
+        )
+    }
+
+    /// Whether the node goes with the session.
+    #[must_use]
+    pub const fn is_ephemeral(self) -> bool {
+        matches!(self, Self::Ephemeral | Self::EphemeralSequential)
+    }
+
+    /// The time to live, for the modes that have one.
+    #[must_use]
+    pub const fn ttl(self) -> Option<Ttl> {
+        match self {
+            Self::PersistentWithTtl(ttl) | Self::PersistentSequentialWithTtl(ttl) => Some(ttl),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for CreateMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Persistent => "PERSISTENT",
+            Self::Ephemeral => "EPHEMERAL",
+            Self::PersistentSequential => "PERSISTENT_SEQUENTIAL",
+            Self::EphemeralSequential => "EPHEMERAL_SEQUENTIAL",
+            Self::Container => "CONTAINER",
+            Self::PersistentWithTtl(_) => "PERSISTENT_WITH_TTL",
+            Self::PersistentSequentialWithTtl(_) => "PERSISTENT_SEQUENTIAL_WITH_TTL",
+        })
+    }
+}
+
+open_enum! {
+    /// The mode of an addWatch.
+    pub enum AddWatchMode {
+        /// Data and children of one node, until removed.
+        Persistent = 0 => "PERSISTENT",
+        /// Data of a node and of all below it, until removed.
+        PersistentRecursive = 1 => "PERSISTENT_RECURSIVE",
+    }
+}
+
+open_enum! {
+    /// Which watches checkWatches and removeWatches are about.
+    pub enum WatcherType {
+        /// Those of getChildren.
+        Children = 1 => "Children",
+        /// Those of getData and exists.
+        Data = 2 => "Data",
+        /// All of them.
+        Any = 3 => "Any",
+        /// Those of addWatch, not recursive. Servers since 3.9.0.
+        Persistent = 4 => "Persistent",
+        /// Those of addWatch, recursive. Servers since 3.9.0.
+        PersistentRecursive = 5 => "PersistentRecursive",
+    }
+}

@@ -1,0 +1,178 @@
+//! The rules of paths, and the digits of sequential nodes.
+
+use core::fmt;
+
+/// Why a path is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathError {
+    /// It is empty.
+    Empty,
+    /// It does not begin with a slash.
+    NotAbsolute,
+    /// It ends with a slash.
+    TrailingSlash,
+    /// Two slashes follow each other; the offset of the second, in bytes.
+    EmptyComponent(usize),
+    /// A component is `.` or `..`; its offset, in bytes.
+    RelativeComponent(usize),
+    /// A character no node may have in its name, and its offset, in bytes.
+    InvalidCharacter(char, usize),
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a path must not be empty"),
+            Self::NotAbsolute => f.write_str("a path must begin with a slash"),
+            Self::TrailingSlash => f.write_str("a path must not end with a slash"),
+            Self::EmptyComponent(at) => write!(f, "empty node name at byte {at}"),
+            Self::RelativeComponent(at) => {
+                write!(f, "relative node name (\".\" or \"..\") at byte {at}")
+            }
+            Self::InvalidCharacter(character, at) => {
+                write!(
+                    f,
+                    "the character U+{:04X} at byte {at} is not allowed",
+                    u32::from(*character)
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for PathError {}
+
+/// Checks a path as a server does before it creates the node.
+///
+/// # Errors
+///
+/// The first rule it breaks. No rule limits its length; the frame does.
+///
+/// Source: `PathUtils.validatePath`. That method lets characters above U+FFFF through as surrogates
+/// fall in its forbidden range U+D800 to U+F8FF; here they are refused by name.
+pub fn validate(path: &str) -> Result<(), PathError> {
+    if path.is_empty() {
+        return Err(PathError::Empty);
+    }
+    let Some(names) = path.strip_prefix('/') else { return Err(PathError::NotAbsolute) };
+    if names.is_empty() {
+        return Ok(());
+    }
+    if names.ends_with('/') {
+        return Err(PathError::TrailingSlash);
+    }
+    let mut at = 1;
+    for name in names.split('/') {
+        match name {
+            "" => return Err(PathError::EmptyComponent(at)),
+            "." | ".." => return Err(PathError::RelativeComponent(at)),
+            _ => {}
+        }
+        // Bytes first: nearly every name is plain ASCII.
+        if !name.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+            && let Some((offset, bad)) = name.char_indices().find(|&(_, c)| !is_allowed(c))
+        {
+            return Err(PathError::InvalidCharacter(bad, at + offset));
+        }
+        at += name.len() + 1;
+    }
+    Ok(())
+}
+
+/// Whether a node's name may have it. Surrogates, and so everything above U+FFFF, are not allowed.
+const fn is_allowed(character: char) -> bool {
+    !matches!(character,
+        '\0'..='\u{1F}' | '\u{7F}'..='\u{9F}' | '\u{E000}'..='\u{F8FF}' | '\u{FFF0}'..='\u{10FFFF}')
+}
+
+/// The parent of a path that has one.
+#[must_use]
+pub fn parent(path: &str) -> Option<&str> {
+    match path.rsplit_once('/') {
+        Some(("", "")) | None => None,
+        Some(("", _)) => Some("/"),
+        Some((parent, _)) => Some(parent),
+    }
+}
+
+/// The number in what the server put behind a sequential node's name.
+///
+/// `suffix` is all that stands behind the name the client asked for: ten digits with zeros in front, or
+/// a minus sign and nine or ten digits for the negative numbers that follow 2147483647 on some servers.
+/// `None` for anything else. (The full name will not do: `x-2147483646` is both `x-` with a positive
+/// number and `x` with a negative one.)
+///
+/// Source: `PrepRequestProcessor`, `String.format("%010d", parentCVersion)`.
+#[must_use]
+pub fn sequence_number(suffix: &str) -> Option<i32> {
+    let digits = suffix.strip_prefix('-').unwrap_or(suffix);
+    let well_formed = suffix.len() == 10 || (suffix.len() == 11 && digits.len() == 10);
+    if !well_formed || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    suffix.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_paths() {
+        for path in ["/", "/a", "/a/b.c/..d", "/straße/日本", "/a b"] {
+            assert_eq!(validate(path), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn bad_paths_name_the_rule_and_the_place() {
+        for (path, error) in [
+            ("", PathError::Empty),
+            ("a", PathError::NotAbsolute),
+            ("/a/", PathError::TrailingSlash),
+            ("//", PathError::TrailingSlash),
+            ("/a//b", PathError::EmptyComponent(3)),
+            ("/a/../b", PathError::RelativeComponent(3)),
+            ("/.", PathError::RelativeComponent(1)),
+            ("/a\0b", PathError::InvalidCharacter('\0', 2)),
+            ("/a/\u{7F}", PathError::InvalidCharacter('\u{7F}', 3)),
+            ("/ü\u{85}", PathError::InvalidCharacter('\u{85}', 3)),
+            ("/\u{F8FF}", PathError::InvalidCharacter('\u{F8FF}', 1)),
+            ("/\u{FFFE}", PathError::InvalidCharacter('\u{FFFE}', 1)),
+            ("/\u{1F600}", PathError::InvalidCharacter('\u{1F600}', 1)),
+        ] {
+            assert_eq!(validate(path), Err(error), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn parents() {
+        for (path, expected) in
+            [("/", None), ("/a", Some("/")), ("/a/b", Some("/a")), ("", None), ("a", None)]
+        {
+            assert_eq!(parent(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn sequence_numbers() {
+        for (suffix, expected) in [
+            ("0000000000", Some(0)),
+            ("0000000042", Some(42)),
+            ("2147483647", Some(i32::MAX)),
+            ("2147483648", None),
+            ("-2147483648", Some(i32::MIN)),
+            ("-000000005", Some(-5)),
+            ("-0000000005", Some(-5)),
+            ("000000042", None),
+            ("00000000042", None),
+            ("+000000042", None),
+            ("00000000a2", None),
+            ("", None),
+            ("日本日本日本", None),
+        ] {
+            assert_eq!(sequence_number(suffix), expected, "{suffix}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The records of requests, as they are on the wire, in the order of their operation codes.
+//!
+//! Servers and tools read them through [`Request`]; clients build what they send from [`call`](crate::call),
+//! where a server-destroying request cannot be said.
+//!
+//! Source: zookeeper.jute.
+
+use bytes::BufMut;
+
+use crate::{
+    AddWatchMode, DecodeError, OpCode, Text, WatcherType,
+    acl::AclList,
+    jute::{Decode, Encode, List, Reader},
+    macros::record,
+    multi::MultiRequest,
+};
+
+record! {
+    /// In front of every request but the handshake's. 8 bytes.
+    pub struct RequestHeader {
+        /// Comes back in the reply.
+        pub xid: i32 = "xid",
+        /// The operation.
+        pub op: OpCode = "type",
+    }
+}
+
+record! {
+    /// create (1), create2 (15), createContainer (19).
+    pub struct CreateRequest<'a> {
+        /// The node; sequential ones get ten digits behind it.
+        pub path: Text<'a> = "path",
+        /// Null and empty are different, and both are kept.
+        pub data: Option<&'a [u8]> = "data",
+        /// Must not be empty.
+        pub acl: AclList<'a> = "acl",
+        /// [`CreateMode::flags`](crate::CreateMode::flags).
+        pub flags: i32 = "flags",
+    }
+}
+
+record! {
+    /// createTTL (21).
+    ///
+    /// Flags other than 5 and 6 with a negative TTL stop a server for good.
+    pub struct CreateTtlRequest<'a> {
+        /// The node; sequential ones get ten digits behind it.
+        pub path: Text<'a> = "path",
+        /// Null and empty are different, and both are kept.
+        pub data: Option<&'a [u8]> = "data",
+        /// Must not be empty.
+        pub acl: AclList<'a> = "acl",
+        /// 5, or 6 for a sequential node.
+        pub flags: i32 = "flags",
+        /// In milliseconds.
+        pub ttl: i64 = "ttl",
+    }
+}
+
+record! {
+    /// delete (2).
+    pub struct DeleteRequest<'a> {
+        /// The node.
+        pub path: Text<'a> = "path",
+        /// The version it must have; -1 for any.
+        pub version: i32 = "version",
+    }
+}
+
+record! {
+    /// exists (3), getData (4), getChildren (8), getChildren2 (12): a read that may leave a watch.
+    pub struct ReadRequest<'a> {
+        /// The node.
+        pub path: Text<'a> = "path",
+        /// Whether to leave a watch.
+        pub watch: bool = "watch",
+    }
+}
+
+record! {
+    /// setData (5).
+    pub struct SetDataRequest<'a> {
+        /// The node.
+        pub path: Text<'a> = "path",
+        /// Null and empty are different, and both are kept.
+        pub data: Option<&'a [u8]> = "data",
+        /// The version it must have; -1 for any.
+        pub version: i32 = "version",
+    }
+}
+
+record! {
+    /// getACL (6), sync (9), getEphemerals (103), getAllChildrenNumber (104): just a path.
+    pub struct PathRequest<'a> {
+        /// The node; a prefix for getEphemerals.
+        pub path: Text<'a> = "path",
+    }
+}
+
+record! {
+    /// setACL (7).
+    pub struct SetAclRequest<'a> {
+        /// The node.
+        pub path: Text<'a> = "path",
+        /// Must not be empty.
+        pub acl: AclList<'a> = "acl",
+        /// The *ACL's* version it must have; -1 for any.
+        pub version: i32 = "version",
+    }
+}
+
+record! {
+    /// check (13), only inside a multi.
+    ///
+    /// By itself it leaves a record in the log that servers before 3.9 cannot load (ZOOKEEPER-2623).
+    pub struct CheckVersionRequest<'a> {
+        /// The node.
+        pub path: Text<'a> = "path",
+        /// The version it must have; -1 for any.
+        pub version: i32 = "version",
+    }
+}
+
+record! {
+    /// reconfig (16).
+    pub struct ReconfigRequest<'a> {
+        /// Servers to add, comma-separated; null for none.
+        pub joining_servers: Text<'a> = "joiningServers",
+        /// Ids of servers to remove, comma-separated; null for none.
+        pub leaving_servers: Text<'a> = "leavingServers",
+        /// The whole new membership instead; null to use the other two.
+        pub new_members: Text<'a> = "newMembers",
+        /// The configuration it starts from; -1 for any.
+        pub cur_config_id: i64 = "curConfigId",
+    }
+}
+
+record! {
+    /// checkWatches (17), removeWatches (18).
+    pub struct WatchesRequest<'a> {
+        /// The node.
+        pub path: Text<'a> = "path",
+        /// Which watches.
+        pub watcher_type: WatcherType = "type",
+    }
+}
+
+record! {
+    /// auth (100).
+    #[doc = "Holds credentials: no `Display`, and `Debug` shows them. Do not log it."]
+    pub struct AuthRequest<'a> {
+        /// Always 0; servers do not look at it.
+        pub auth_type: i32 = "type",
+        /// How it is proved, `digest` for example.
+        pub scheme: Text<'a> = "scheme",
+        /// The proof, in clear: `user:password` for `digest`.
+        pub auth: Option<&'a [u8]> = "auth",
+    }
+}
+
+record! {
+    /// setWatches (101). Null vectors are refused; send empty ones.
+    pub struct SetWatchesRequest<'a> {
+        /// What happened after this zxid is told at once.
+        pub relative_zxid: i64 = "relativeZxid",
+        /// Watches of getData, and of exists on nodes that existed.
+        pub data_watches: List<'a, Text<'a>> = "dataWatches",
+        /// Watches of exists on nodes that did not exist.
+        pub exist_watches: List<'a, Text<'a>> = "existWatches",
+        /// Watches of getChildren.
+        pub child_watches: List<'a, Text<'a>> = "childWatches",
+    }
+}
+
+record! {
+    /// setWatches2 (105). Null vectors are refused; send empty ones.
+    pub struct SetWatches2Request<'a> {
+        /// What happened after this zxid is told at once; not for the persistent ones.
+        pub relative_zxid: i64 = "relativeZxid",
+        /// Watches of getData, and of exists on nodes that existed.
+        pub data_watches: List<'a, Text<'a>> = "dataWatches",
+        /// Watches of exists on nodes that did not exist.
+        pub exist_watches: List<'a, Text<'a>> = "existWatches",
+        /// Watches of getChildren.
+        pub child_watches: List<'a, Text<'a>> = "childWatches",
+        /// Watches of addWatch.
+        pub persistent_watches: List<'a, Text<'a>> = "persistentWatches",
+        /// Recursive watches of addWatch.
+        pub persistent_recursive_watches: List<'a, Text<'a>> = "persistentRecursiveWatches",
+    }
+}
+
+record! {
+    /// sasl (102).
+    pub struct SaslRequest<'a> {
+        /// The mechanism's own bytes. The first one is empty, not null.
+        pub token: Option<&'a [u8]> = "token",
+    }
+}
+
+record! {
+    /// addWatch (106).
+    pub struct AddWatchRequest<'a> {
+        /// The node, which need not exist.
+        pub path: Text<'a> = "path",
+        /// Whether it is about all below it as well.
+        pub mode: AddWatchMode = "mode",
+    }
+}
+
+record! {
+    /// ping (11), whoAmI (107), closeSession (-11): nothing.
+    pub struct EmptyRequest {}
+}
+
+/// Any request, as a server reads it.
+///
+/// Encoding one writes whatever it holds, server-destroying requests included; see [`raw`](crate::raw).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant is the operation of its name, with its record")]
+pub enum Request<'a> {
+    Create(CreateRequest<'a>),
+    Delete(DeleteRequest<'a>),
+    Exists(ReadRequest<'a>),
+    GetData(ReadRequest<'a>),
+    SetData(SetDataRequest<'a>),
+    GetAcl(PathRequest<'a>),
+    SetAcl(SetAclRequest<'a>),
+    GetChildren(ReadRequest<'a>),
+    Sync(PathRequest<'a>),
+    Ping,
+    GetChildren2(ReadRequest<'a>),
+    Check(CheckVersionRequest<'a>),
+    Multi(MultiRequest<'a>),
+    Create2(CreateRequest<'a>),
+    Reconfig(ReconfigRequest<'a>),
+    CheckWatches(WatchesRequest<'a>),
+    RemoveWatches(WatchesRequest<'a>),
+    CreateContainer(CreateRequest<'a>),
+    DeleteContainer(PathRequest<'a>),
+    CreateTtl(CreateTtlRequest<'a>),
+    MultiRead(MultiRequest<'a>),
+    Auth(AuthRequest<'a>),
+    SetWatches(SetWatchesRequest<'a>),
+    Sasl(SaslRequest<'a>),
+    GetEphemerals(PathRequest<'a>),
+    GetAllChildrenNumber(PathRequest<'a>),
+    SetWatches2(SetWatches2Request<'a>),
+    AddWatch(AddWatchRequest<'a>),
+    WhoAmI,
+    CloseSession,
+    /// An operation without a record here, and its body.
+    Other(OpCode, &'a [u8]),
+}
+
+/// Spells out the table of operations once: code, variant, record.
+macro_rules! requests {
+    ($($op:ident),+; empty: $($empty:ident),+) => {
+        impl<'a> Request<'a> {
+            /// The operation.
+            #[must_use]
+            pub const fn op_code(&self) -> OpCode {
+                match self {
+                    $(Self::$op(_) => OpCode::$op,)+
+                    $(Self::$empty => OpCode::$empty,)+
+                    Self::Other(op, _) => *op,
+                }
+            }
+
+            /// Reads the body of the request `op`. What follows it stays in the reader: servers do not
+            /// mind.
+            ///
+            /// # Errors
+            ///
+            /// When the body is not that request's. A server answers `MarshallingError`.
+            pub fn decode(op: OpCode, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+                Ok(match op {
+                    $(OpCode::$op => Self::$op(Decode::decode(reader)?),)+
+                    $(OpCode::$empty => Self::$empty,)+
+                    _ => {
+                        let body = reader.rest();
+                        *reader = Reader::new(&[]);
+                        Self::Other(op, body)
+                    }
+                })
+            }
+        }
+
+        impl Encode for Request<'_> {
+            fn encode(&self, out: &mut impl BufMut) {
+                match self {
+                    $(Self::$op(record) => record.encode(out),)+
+                    $(Self::$empty => {})+
+                    Self::Other(_, body) => out.put_slice(body),
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    Create, Delete, Exists, GetData, SetData, GetAcl, SetAcl, GetChildren, Sync, GetChildren2, Check,
+    Multi, Create2, Reconfig, CheckWatches, RemoveWatches, CreateContainer, DeleteContainer, CreateTtl,
+    MultiRead, Auth, SetWatches, Sasl, GetEphemerals, GetAllChildrenNumber, SetWatches2, AddWatch;
+    empty: Ping, WhoAmI, CloseSession
+}
+
+impl<'a> Request<'a> {
+    /// The path it is about, for those that have one.
+    #[must_use]
+    pub const fn path(&self) -> Option<Text<'a>> {
+        Some(match self {
+            Self::Create(r) | Self::Create2(r) | Self::CreateContainer(r) => r.path,
+            Self::CreateTtl(r) => r.path,
+            Self::Delete(r) => r.path,
+            Self::Exists(r) | Self::GetData(r) | Self::GetChildren(r) | Self::GetChildren2(r) => {
+                r.path
+            }
+            Self::SetData(r) => r.path,
+            Self::GetAcl(r)
+            | Self::Sync(r)
+            | Self::DeleteContainer(r)
+            | Self::GetEphemerals(r)
+            | Self::GetAllChildrenNumber(r) => r.path,
+            Self::SetAcl(r) => r.path,
+            Self::Check(r) => r.path,
+            Self::CheckWatches(r) | Self::RemoveWatches(r) => r.path,
+            Self::AddWatch(r) => r.path,
+            _ => return None,
+        })
+    }
+}
