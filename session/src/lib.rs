@@ -1,1 +1,56 @@
-//! Being built.
+//! A ZooKeeper session: a state machine without IO, and a tokio client on it.
+//!
+//! * [`state::Session`] is the machine: bytes and instants in, bytes and completions out. It has every rule
+//!   of a session in it and needs no runtime (`default-features = false`).
+//! * [`Client`] is what applications use: one documented method for each operation, a driver task behind
+//!   it.
+//!
+//! Applications add the crate `docent`, which re-exports what is here.
+#![cfg_attr(not(feature = "tokio"), doc = "\n[`Client`]: https://docs.rs/docent-session")]
+
+mod config;
+mod connection_state;
+mod error;
+mod hosts;
+mod lease;
+pub mod state;
+mod time;
+mod timeouts;
+mod watches;
+
+pub use config::{Backoff, Config, Credential};
+pub use connection_state::ConnectionState;
+pub use error::{Error, ErrorKind, Outcome};
+pub use hosts::{ConnectString, Host, InvalidConnectString};
+pub use lease::{SessionClaim, SessionLease};
+pub use time::Instant;
+pub use timeouts::Timeouts;
+pub use watches::{WatchKind, WatchedEvent};
+
+#[cfg(feature = "tokio")]
+mod chroot;
+#[cfg(feature = "tokio")]
+mod client;
+#[cfg(feature = "tokio")]
+mod clock;
+#[cfg(feature = "tokio")]
+mod driver;
+#[cfg(feature = "tokio")]
+mod response;
+#[cfg(feature = "tokio")]
+pub mod retry;
+#[cfg(feature = "tokio")]
+mod transport;
+#[cfg(feature = "tokio")]
+mod watcher;
+
+#[cfg(feature = "tokio")]
+pub use client::Client;
+#[cfg(feature = "tokio")]
+pub use clock::Clock;
+#[cfg(feature = "tokio")]
+pub use response::{Children, MaybeResponse, MaybeWatchResponse, Node, Response, WatchResponse};
+#[cfg(feature = "tokio")]
+pub use transport::{Connecting, Stream, Tcp, Transport};
+#[cfg(feature = "tokio")]
+pub use watcher::Watcher;

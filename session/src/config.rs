@@ -1,0 +1,158 @@
+//! Every knob of a client, with its default and its unit.
+
+use std::{fmt, time::Duration};
+
+use docent_protocol::frame;
+
+use crate::{ConnectString, Error, ErrorKind};
+
+/// How a client connects and what it puts up with.
+///
+/// ```
+/// use std::time::Duration;
+/// use docent_session::Config;
+///
+/// let config = Config::new("zk1:2181,zk2:2181/app")?.with_session_timeout(Duration::from_secs(10));
+/// assert_eq!(config.connect_string.chroot(), Some("/app"));
+/// # Ok::<(), docent_session::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// The servers and the chroot.
+    pub connect_string: ConnectString,
+    /// The session timeout to ask for; the server may grant another. Default 60 s (Curator's); at most
+    /// `i32::MAX` milliseconds are asked for.
+    pub session_timeout: Duration,
+    /// How long a request may wait for a connection before it fails with
+    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. Default 15 s (Curator's).
+    pub connection_timeout: Duration,
+    /// After how much of the session timeout without a connection the session is taken as lost, in
+    /// percent. Default 100, Curator's.
+    ///
+    /// Source: `CuratorFrameworkFactory.Builder.simulatedSessionExpirationPercent`.
+    pub session_expiration_percent: u8,
+    /// The pauses between attempts to connect.
+    pub backoff: Backoff,
+    /// The largest request, in bytes: the servers' `jute.maxbuffer`. Default 1,048,575, theirs.
+    pub max_request_bytes: usize,
+    /// The largest reply, in bytes. A larger one fails its own request only. Default 16 MiB: servers do
+    /// not limit replies.
+    pub max_reply_bytes: usize,
+    /// How many requests may be waiting, sent or not. One more fails with
+    /// [`TooManyRequests`](ErrorKind::TooManyRequests). Default 1,000,000.
+    pub max_requests: usize,
+    /// Whether a read-only server will do. Default no.
+    pub read_only: bool,
+    /// What is told to each server first.
+    pub credentials: Vec<Credential>,
+    /// The seed of shuffling and jitter; `None` takes one from the operating system.
+    pub seed: Option<u64>,
+}
+
+impl Config {
+    /// The defaults, for these servers.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when the connect string is not one; the text names the part and the rule.
+    pub fn new(connect_string: &str) -> Result<Self, Error> {
+        let connect_string = connect_string
+            .parse()
+            .map_err(|error| Error::refused(ErrorKind::InvalidConfig, error))?;
+        Ok(Self {
+            connect_string,
+            session_timeout: Duration::from_secs(60),
+            connection_timeout: Duration::from_secs(15),
+            session_expiration_percent: 100,
+            backoff: Backoff::default(),
+            max_request_bytes: frame::DEFAULT_LIMIT,
+            max_reply_bytes: 16 << 20,
+            max_requests: 1_000_000,
+            read_only: false,
+            credentials: Vec::new(),
+            seed: None,
+        })
+    }
+
+    /// Sets [`session_timeout`](Self::session_timeout).
+    #[must_use]
+    pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
+    }
+
+    /// Sets [`connection_timeout`](Self::connection_timeout).
+    #[must_use]
+    pub const fn with_connection_timeout(mut self, timeout: Duration) -> Self {
+        self.connection_timeout = timeout;
+        self
+    }
+
+    /// Adds credentials that each server is told before anything else.
+    #[must_use]
+    pub fn with_auth(mut self, scheme: &str, auth: &[u8]) -> Self {
+        self.credentials.push(Credential::new(scheme, auth));
+        self
+    }
+
+    /// Sets [`read_only`](Self::read_only).
+    #[must_use]
+    pub const fn with_read_only(mut self, allowed: bool) -> Self {
+        self.read_only = allowed;
+        self
+    }
+
+    /// Sets [`backoff`](Self::backoff).
+    #[must_use]
+    pub const fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets [`seed`](Self::seed).
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+}
+
+/// The pauses between attempts to connect.
+///
+/// A lost connection is tried again after at most `first`; then all servers in turn; then there are pauses
+/// that double from `first` to `max`, of which up to half is taken off at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// The shortest. Default 100 ms.
+    pub first: Duration,
+    /// The longest. Default 5 s.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(100), max: Duration::from_secs(5) }
+    }
+}
+
+/// A scheme and its proof. `Debug` does not show the proof.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    pub(crate) scheme: Box<str>,
+    pub(crate) auth: Box<[u8]>,
+}
+
+impl Credential {
+    /// For `digest`, `auth` is `user:password`.
+    #[must_use]
+    pub fn new(scheme: &str, auth: &[u8]) -> Self {
+        Self { scheme: scheme.into(), auth: auth.into() }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,413 @@
+//! The task between the session machine and the socket, and what clients share with it.
+//!
+//! Callers lock the machine, encode their request into its buffer and leave; the task takes what has
+//! gathered and writes it at once. Nothing but plain computation happens under the lock: answers and
+//! events are handed out behind it. The task is the only writer of the socket.
+//!
+//! One [`Turn`] is one locking: what was read goes in, what is to be written comes out, and if that is
+//! nothing, the task's waker is left behind under the same lock, so that no wake-up can be lost.
+
+use std::{
+    future::{Future, poll_fn},
+    mem,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use docent_protocol::call::Call;
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite},
+    sync::{broadcast, oneshot, watch},
+    time::Sleep,
+};
+use tracing::{Instrument, debug, info, warn};
+
+use crate::{
+    Clock, ConnectionState, Error, ErrorKind, Outcome, SessionLease,
+    config::Credential,
+    state::{Body, Completion, Connect, Event, Registration, Session},
+    time::Instant,
+    transport::{Stream, Transport},
+    watcher::Notifier,
+};
+
+/// Who waits for an answer.
+pub(crate) type Token = oneshot::Sender<Result<Body, Error>>;
+
+type Machine = Session<Token, Notifier>;
+
+/// How much is read at once. A flood of events cannot starve pings: they go out between two reads.
+const READ_SIZE: usize = 64 * 1024;
+
+/// How many states a slow listener may be behind before it misses the oldest.
+///
+/// Source: Curator's `ConnectionStateManager` keeps 25.
+const STATES_KEPT: usize = 64;
+
+/// What the clients and the task share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    locked: Mutex<Locked>,
+    clock: Clock,
+    state: watch::Sender<Option<ConnectionState>>,
+    states: broadcast::Sender<ConnectionState>,
+}
+
+#[derive(Debug)]
+struct Locked {
+    machine: Machine,
+    /// The task's, while it waits for something to do.
+    waker: Option<Waker>,
+}
+
+/// What comes out of the machine and is handed out behind the lock.
+#[derive(Default)]
+struct Outbox {
+    completions: Vec<Completion<Token>>,
+    events: Vec<Event<Notifier>>,
+}
+
+impl Shared {
+    pub(crate) fn new(machine: Machine, clock: Clock) -> Self {
+        Self {
+            locked: Mutex::new(Locked { machine, waker: None }),
+            clock,
+            state: watch::Sender::new(None),
+            states: broadcast::Sender::new(STATES_KEPT),
+        }
+    }
+
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Runs `f` on the locked machine, then wakes the task if there is something for it, then hands out what
+    /// came of it.
+    fn with<R>(&self, f: impl FnOnce(&mut Machine) -> R) -> R {
+        let mut outbox = Outbox::default();
+        let (result, waker) = {
+            let mut locked = self.lock();
+            let result = f(&mut locked.machine);
+            outbox.collect(&mut locked.machine);
+            // Unconnected, the task waits for an alarm, and any call may have set it anew.
+            let due = locked.machine.wants_write() || !locked.machine.is_connected();
+            (result, if due { locked.waker.take() } else { None })
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        outbox.hand_out(self);
+        result
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Locked> {
+        // The machine's methods leave it whole at every return, and panic at none.
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn call(
+        &self,
+        call: &impl Call,
+        watch: Option<Registration<Notifier>>,
+    ) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        self.with(|machine| machine.submit(call, token, watch, || self.clock.now()));
+        receiver
+    }
+
+    pub(crate) fn add_auth(
+        &self,
+        credential: Credential,
+    ) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        self.with(|machine| machine.add_auth(credential, token));
+        receiver
+    }
+
+    pub(crate) fn forget_watch(&self, path: &str, watcher: &Notifier) {
+        self.with(|machine| machine.forget_watch(path, watcher));
+    }
+
+    pub(crate) fn close(&self, within: Duration) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        let until = self.clock.now() + within;
+        self.with(|machine| machine.close(Some(token), until));
+        receiver
+    }
+
+    pub(crate) fn lease(&self) -> Option<Arc<SessionLease>> {
+        self.lock().machine.lease().cloned()
+    }
+
+    pub(crate) fn ended(&self) -> Option<ErrorKind> {
+        self.lock().machine.ended()
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<String> {
+        self.lock().machine.last_failure().map(str::to_owned)
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.lock().machine.pending()
+    }
+
+    pub(crate) fn watches(&self) -> usize {
+        self.lock().machine.watches()
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<Option<ConnectionState>> {
+        self.state.subscribe()
+    }
+
+    pub(crate) fn states(&self) -> broadcast::Receiver<ConnectionState> {
+        self.states.subscribe()
+    }
+}
+
+impl Outbox {
+    fn collect(&mut self, machine: &mut Machine) {
+        self.completions.extend(std::iter::from_fn(|| machine.poll_completion()));
+        self.events.extend(std::iter::from_fn(|| machine.poll_event()));
+    }
+
+    fn hand_out(&mut self, shared: &Shared) {
+        for Completion { token, result } in self.completions.drain(..) {
+            // The caller may have gone.
+            let _ = token.send(result);
+        }
+        for event in self.events.drain(..) {
+            match event {
+                Event::State(state) => {
+                    if state == ConnectionState::Lost {
+                        warn!("session lost");
+                    } else {
+                        info!(%state, "connection");
+                    }
+                    shared.state.send_replace(Some(state));
+                    let _ = shared.states.send(state);
+                }
+                Event::Session(lease) => {
+                    info!(session = format_args!("{:#x}", lease.session_id()), "new session");
+                }
+                Event::Watch { watcher, event } => watcher.notify(event),
+                Event::Ended(kind) => {
+                    debug!(?kind, "ended");
+                    // The same state, but who waits for another is to look again.
+                    shared.state.send_modify(|_| ());
+                }
+            }
+        }
+    }
+}
+
+/// What one locking of the machine by the task tells it.
+struct Turn {
+    alarm: Option<Instant>,
+    stop: Option<Error>,
+}
+
+/// Runs a session until it ends. Dropped with its runtime, it answers all who wait.
+pub(crate) async fn run(shared: Arc<Shared>, transport: Arc<dyn Transport>) {
+    let span = tracing::debug_span!("docent");
+    let mut driver = Driver {
+        shared,
+        transport,
+        outbox: Outbox::default(),
+        input: BytesMut::new(),
+        output: Vec::new(),
+        written: 0,
+        alarm: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        alarm_at: None,
+    };
+    driver.run().instrument(span).await;
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    transport: Arc<dyn Transport>,
+    outbox: Outbox,
+    input: BytesMut,
+    output: Vec<u8>,
+    written: usize,
+    alarm: Pin<Box<Sleep>>,
+    /// What `alarm` is set to; earlier than needed at times, since deadlines move away with every
+    /// request, and setting it costs more than looking again.
+    alarm_at: Option<Instant>,
+}
+
+impl Driver {
+    async fn run(&mut self) {
+        loop {
+            let now = self.shared.clock.now();
+            match self.locked(|machine| machine.poll_connect(now)) {
+                Connect::To(host, deadline) => {
+                    debug!(%host, "connecting");
+                    let transport = Arc::clone(&self.transport);
+                    let attempt = transport.connect(&host, deadline.since(now));
+                    let failure = match self.unless_stopped(attempt).await {
+                        Ok(Ok(stream)) => {
+                            let now = self.shared.clock.now();
+                            self.locked(|machine| machine.handle_connected(now));
+                            self.pump(stream).await
+                        }
+                        Ok(Err(error)) => Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+                            .with_detail(error),
+                        Err(stopped) => stopped,
+                    };
+                    debug!(%host, %failure, "disconnected");
+                    let now = self.shared.clock.now();
+                    self.locked(|machine| machine.handle_disconnected(now, &host, &failure));
+                }
+                Connect::At(at) => {
+                    let pause = tokio::time::sleep(at.since(now));
+                    let _ = self.unless_stopped(pause).await;
+                }
+                Connect::Ended => return,
+                // Cannot be: this loop makes the connections.
+                Connect::No => return,
+            }
+        }
+    }
+
+    /// Waits for something else than the socket, with the machine's alarms going off all the while.
+    async fn unless_stopped<F: Future>(&mut self, future: F) -> Result<F::Output, Error> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            loop {
+                let turn = self.turn(cx);
+                if let Some(stop) = turn.stop {
+                    return Poll::Ready(Err(stop));
+                }
+                if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                    return Poll::Ready(Ok(output));
+                }
+                if self.poll_alarm(cx, turn.alarm).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Moves bytes until the connection is over, and says why it is.
+    async fn pump(&mut self, mut stream: Box<dyn Stream>) -> Error {
+        self.input.clear();
+        self.output.clear();
+        self.written = 0;
+        poll_fn(|cx| self.poll_pump(cx, &mut stream)).await
+    }
+
+    fn poll_pump(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn Stream>) -> Poll<Error> {
+        loop {
+            let turn = self.turn(cx);
+            if let Some(stop) = turn.stop {
+                return Poll::Ready(stop);
+            }
+            let mut idle = true;
+            if let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
+                match Pin::new(&mut *stream).poll_write(cx, rest) {
+                    Poll::Ready(Ok(0)) => {
+                        return Poll::Ready(lost("the connection takes no more bytes"));
+                    }
+                    Poll::Ready(Ok(count)) => {
+                        self.written += count;
+                        idle = false;
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(lost(error)),
+                    Poll::Pending => {}
+                }
+            }
+            self.input.reserve(READ_SIZE);
+            match pin!(stream.read_buf(&mut self.input)).poll(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
+                Poll::Ready(Ok(_)) => idle = false,
+                Poll::Ready(Err(error)) => return Poll::Ready(lost(error)),
+                Poll::Pending => {}
+            }
+            if idle && self.poll_alarm(cx, turn.alarm).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// One locking: what was read goes in, what is to be written comes out.
+    fn turn(&mut self, cx: &Context<'_>) -> Turn {
+        let now = self.shared.clock.now();
+        let drained = self.written == self.output.len();
+        let turn = {
+            let mut locked = self.shared.lock();
+            let machine = &mut locked.machine;
+            machine.handle_input(now, &mut self.input);
+            if machine.poll_timeout().is_some_and(|at| at <= now) {
+                machine.handle_timeout(now);
+            }
+            if drained {
+                machine.poll_transmit(now, &mut self.output);
+                self.written = 0;
+            }
+            self.outbox.collect(machine);
+            let stop = if machine.is_ended() {
+                Some(Error::new(ErrorKind::Closed, Outcome::Unknown))
+            } else {
+                machine.wants_disconnect()
+            };
+            let alarm = machine.poll_timeout();
+            if self.output.is_empty()
+                && !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker()))
+            {
+                locked.waker = Some(cx.waker().clone());
+            }
+            Turn { alarm, stop }
+        };
+        self.outbox.hand_out(&self.shared);
+        turn
+    }
+
+    /// Ready when something is due at `at`, or may be.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>, at: Option<Instant>) -> Poll<()> {
+        let Some(at) = at else { return Poll::Pending };
+        if self.alarm_at.is_none_or(|set| set > at) {
+            self.set_alarm(at);
+        }
+        if self.alarm.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        // Gone off: set for what is due now, which may be later.
+        self.set_alarm(at);
+        if self.shared.clock.now() >= at { Poll::Ready(()) } else { self.alarm.as_mut().poll(cx) }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tokio's timers are set on tokio's clock")]
+    fn set_alarm(&mut self, at: Instant) {
+        let wait = at.since(self.shared.clock.now());
+        self.alarm.as_mut().reset(tokio::time::Instant::now() + wait);
+        self.alarm_at = Some(at);
+    }
+
+    /// As [`Shared::with`], for the task itself: nobody is woken.
+    fn locked<R>(&mut self, f: impl FnOnce(&mut Machine) -> R) -> R {
+        let result = {
+            let mut locked = self.shared.lock();
+            let result = f(&mut locked.machine);
+            self.outbox.collect(&mut locked.machine);
+            result
+        };
+        self.outbox.hand_out(&self.shared);
+        result
+    }
+}
+
+impl Drop for Driver {
+    /// Without its task the session ends: its callers must not wait for ever.
+    fn drop(&mut self) {
+        self.locked(|machine| machine.abandon());
+        mem::take(&mut self.outbox).hand_out(&self.shared);
+    }
+}
+
+fn lost(why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why)
+}

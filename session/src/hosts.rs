@@ -1,0 +1,361 @@
+//! The connect string, and which server is tried next.
+//!
+//! Source: `ConnectStringParser`, `StaticHostProvider`.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use docent_protocol::path;
+
+use crate::{config::Backoff, time::Instant};
+
+/// The port of a server that names none.
+const DEFAULT_PORT: u16 = 2181;
+
+/// A server: a name or an address, and a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// A DNS name, an IPv4 address, or an IPv6 address without brackets. Looked up at every attempt.
+    pub name: String,
+    /// The client port.
+    pub port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+/// `host[:port],host[:port]/chroot`, taken apart.
+///
+/// Ports default to 2181; IPv6 addresses stand in brackets; blanks around names and empty items are
+/// dropped. What follows the first slash is the chroot: a path in front of every path.
+///
+/// ```
+/// use docent_session::ConnectString;
+///
+/// let parsed: ConnectString = "zk1, zk2:2182, [::1]:2183/app/a".parse()?;
+/// assert_eq!(parsed.to_string(), "zk1:2181,zk2:2182,[::1]:2183/app/a");
+/// # Ok::<(), docent_session::InvalidConnectString>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConnectString {
+    hosts: Vec<Host>,
+    chroot: Option<String>,
+}
+
+impl ConnectString {
+    /// The servers, in the order given. At least one.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The chroot: a valid path, never `/`.
+    #[must_use]
+    pub fn chroot(&self) -> Option<&str> {
+        self.chroot.as_deref()
+    }
+}
+
+impl fmt::Display for ConnectString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, host) in self.hosts.iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{host}")?;
+        }
+        f.write_str(self.chroot().unwrap_or_default())
+    }
+}
+
+/// A connect string that is none: names the part and the rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidConnectString(String);
+
+impl fmt::Display for InvalidConnectString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidConnectString {}
+
+impl FromStr for ConnectString {
+    type Err = InvalidConnectString;
+
+    fn from_str(text: &str) -> Result<Self, InvalidConnectString> {
+        let (servers, chroot) = match text.find('/') {
+            Some(slash) => text.split_at(slash),
+            None => (text, ""),
+        };
+        let mut hosts = Vec::new();
+        for item in servers.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            hosts.push(parse_host(item)?);
+        }
+        if hosts.is_empty() {
+            return Err(InvalidConnectString(format!(
+                "the connect string {text:?} names no server: expected host:port,host:port/chroot"
+            )));
+        }
+        let chroot = match chroot.trim_end() {
+            "" | "/" => None,
+            chroot => {
+                path::validate(chroot).map_err(|error| {
+                    InvalidConnectString(format!("the chroot {chroot:?} is not a path: {error}"))
+                })?;
+                Some(chroot.to_owned())
+            }
+        };
+        Ok(Self { hosts, chroot })
+    }
+}
+
+fn parse_host(item: &str) -> Result<Host, InvalidConnectString> {
+    let wrong = |rule: &str| Err(InvalidConnectString(format!("the server {item:?} {rule}")));
+    let (name, port) = if let Some(bracketed) = item.strip_prefix('[') {
+        let Some((name, rest)) = bracketed.split_once(']') else {
+            return wrong("has no closing bracket");
+        };
+        if name.parse::<std::net::Ipv6Addr>().is_err() {
+            return wrong("has something else than an IPv6 address in its brackets");
+        }
+        match rest.strip_prefix(':') {
+            Some(port) => (name, Some(port)),
+            None if rest.is_empty() => (name, None),
+            None => return wrong("has something else than a port behind its bracket"),
+        }
+    } else {
+        match item.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return wrong("has several colons: write an IPv6 address as [address]:port");
+            }
+            Some((name, port)) => (name.trim_end(), Some(port.trim_start())),
+            None => (item, None),
+        }
+    };
+    if name.is_empty() {
+        return wrong("has no name");
+    }
+    if let Some(bad) =
+        name.chars().find(|c| c.is_whitespace() || c.is_control() || "@?#[]\"\\".contains(*c))
+    {
+        return wrong(&format!("has {bad:?} in its name"));
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        // `parse` would take a plus sign.
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
+            Ok(0) | Err(_) => return wrong("has a port outside 1 to 65535"),
+            Ok(port) => port,
+        },
+        Some(_) => return wrong("has a port that is not a number"),
+    };
+    Ok(Host { name: name.to_owned(), port })
+}
+
+/// A small generator for shuffling and jitter: nothing here has to be hard to guess.
+///
+/// Source: Vigna's SplitMix64.
+#[derive(Debug, Clone)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `0..bound`; 0 for the bound 0.
+    pub(crate) const fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next() % bound }
+    }
+
+    /// Uniform between nothing and `limit`.
+    pub(crate) fn jitter(&mut self, limit: Duration) -> Duration {
+        Duration::from_nanos(self.below(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Which server is tried next, and when.
+///
+/// The list is shuffled once. Every server is tried before there is a pause; pauses grow from round to
+/// round, and only a session that was accepted makes them short again: a server that takes connections
+/// and drops them is not progress.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    list: Vec<Host>,
+    next: usize,
+    /// How many were tried since the last pause.
+    tried: usize,
+    /// How many pauses since a session was accepted.
+    rounds: u32,
+    backoff: Backoff,
+    rng: Rng,
+    not_before: Instant,
+}
+
+impl Hosts {
+    pub(crate) fn new(hosts: &[Host], backoff: Backoff, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut list = hosts.to_vec();
+        // Fisher and Yates.
+        for last in (1..list.len()).rev() {
+            let other = rng.below(last as u64 + 1);
+            list.swap(last, usize::try_from(other).unwrap_or(0));
+        }
+        Self { list, next: 0, tried: 0, rounds: 0, backoff, rng, not_before: Instant::ZERO }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// When the next one may be tried.
+    pub(crate) const fn not_before(&self) -> Instant {
+        self.not_before
+    }
+
+    /// The next one.
+    pub(crate) fn advance(&mut self) -> Host {
+        let host = self.list.get(self.next).cloned();
+        self.next = (self.next + 1) % self.list.len().max(1);
+        self.tried += 1;
+        // The list is never empty: a connect string without a server does not parse.
+        host.unwrap_or_else(|| Host { name: String::new(), port: DEFAULT_PORT })
+    }
+
+    /// The last one tried took the session.
+    pub(crate) const fn accepted(&mut self) {
+        self.tried = 0;
+        self.rounds = 0;
+    }
+
+    /// An attempt, or a connection that had been accepted, came to nothing.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        if self.tried == 0 {
+            // Lost, not refused: all clients of that server are about to do the same.
+            self.not_before = now + self.rng.jitter(self.backoff.first);
+        } else if self.tried < self.list.len() {
+            self.not_before = now;
+        } else {
+            let full =
+                self.backoff.first.saturating_mul(1 << self.rounds.min(16)).min(self.backoff.max);
+            self.not_before = now + full / 2 + self.rng.jitter(full / 2);
+            self.tried = 0;
+            self.rounds += 1;
+            // `tried` 0 means lost above; from here the next failure belongs to a new round.
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<String, String> {
+        text.parse::<ConnectString>()
+            .map(|parsed| parsed.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn connect_strings_are_normalised() {
+        for (text, expected) in [
+            ("localhost", "localhost:2181"),
+            (" a : 1 , ,b:2, ", "a:1,b:2"),
+            ("[::1]:2182,[fe80::1]", "[::1]:2182,[fe80::1]:2181"),
+            ("a/", "a:2181"),
+            ("a:1/x/y", "a:1/x/y"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_connect_strings_name_the_part_and_the_rule() {
+        for (text, part, rule) in [
+            ("", "\"\"", "names no server"),
+            (" , ,", "\" , ,\"", "names no server"),
+            ("/app", "\"/app\"", "names no server"),
+            ("a:b", "\"a:b\"", "not a number"),
+            ("a:", "\"a:\"", "outside 1 to 65535"),
+            ("a:0", "\"a:0\"", "outside 1 to 65535"),
+            ("a:65536", "\"a:65536\"", "outside 1 to 65535"),
+            ("a:+1", "\"a:+1\"", "not a number"),
+            (":2181", "\":2181\"", "has no name"),
+            ("::1", "\"::1\"", "[address]:port"),
+            ("[::1", "\"[::1\"", "no closing bracket"),
+            ("[x]:1", "\"[x]:1\"", "IPv6"),
+            ("[::1]2181", "\"[::1]2181\"", "behind its bracket"),
+            ("http://a:2181", "\"http:\"", "outside 1 to 65535"),
+            ("a b:1", "\"a b:1\"", "' ' in its name"),
+            ("a/x/", "\"/x/\"", "must not end with a slash"),
+            ("a//x", "\"//x\"", "empty node name"),
+            ("a/x/../y", "\"/x/../y\"", "relative node name"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part) && error.contains(rule), "{text}: {error}");
+        }
+    }
+
+    fn hosts(count: u16, seed: u64) -> Hosts {
+        let list: Vec<_> = (1..=count).map(|port| Host { name: "h".into(), port }).collect();
+        Hosts::new(&list, Backoff::default(), seed)
+    }
+
+    #[test]
+    fn every_server_is_tried_before_there_is_a_pause() {
+        let mut hosts = hosts(3, 7);
+        let now = Instant::from_nanos(1);
+        let mut seen = Vec::new();
+        for attempt in 1..=3 {
+            assert!(hosts.not_before() <= now, "attempt {attempt} had to wait");
+            seen.push(hosts.advance().port);
+            hosts.failed(now);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3]);
+        assert!(hosts.not_before() > now);
+    }
+
+    #[test]
+    fn pauses_grow_to_their_limit_and_only_acceptance_makes_them_short_again() {
+        let mut hosts = hosts(1, 1);
+        let now = Instant::from_nanos(1);
+        let backoff = Backoff::default();
+        let pause = |hosts: &mut Hosts| {
+            hosts.advance();
+            hosts.failed(now);
+            hosts.not_before().since(now)
+        };
+        assert!(pause(&mut hosts) <= backoff.first);
+        for _ in 0..20 {
+            pause(&mut hosts);
+        }
+        let last = pause(&mut hosts);
+        assert!(last >= backoff.max / 2 && last <= backoff.max, "{last:?}");
+        hosts.accepted();
+        assert!(pause(&mut hosts) <= backoff.first);
+    }
+
+    #[test]
+    fn different_seeds_shuffle_differently() {
+        let orders: std::collections::BTreeSet<Vec<u16>> = (0..64)
+            .map(|seed| hosts(3, seed).list.iter().map(|host| host.port).collect())
+            .collect();
+        assert_eq!(orders.len(), 6);
+    }
+}

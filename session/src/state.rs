@@ -1,0 +1,652 @@
+//! The session state machine: bytes and instants in, bytes and completions out.
+//!
+//! [`Session`] is what ZooKeeper's Java client keeps in `ClientCnxn`, without its socket, clock and threads.
+//! Somebody else moves the bytes; this file decides what they mean. That is why every rule of a session
+//! can be tested by feeding it frames, with no runtime and no waiting.
+//!
+//! ```text
+//!   submit ─────► outgoing ─────► poll_transmit        requests, towards the socket
+//!                    │
+//!                 pending                              one entry per request, in wire order
+//!                    │
+//!   handle_input ─► match ──────► poll_completion      replies, towards the callers
+//!                    └──────────► poll_event           states and watch events
+//! ```
+//!
+//! Invariants:
+//!
+//! * `pending` is in wire order. The server answers numbered requests in that order, so a reply with a
+//!   positive xid belongs to the front entry; any other number means the stream is broken, and the
+//!   connection is given up. Negative xids (notification, ping, auth, setWatches) come out of turn and never
+//!   touch `pending`.
+//! * Every token that goes into [`submit`](Session::submit) comes out of
+//!   [`poll_completion`](Session::poll_completion) exactly once, whatever happens to the connection.
+//! * What was handed to the socket is never sent again. What was not goes out on the next connection of
+//!   the *same* session; with the session it ends, not applied.
+//!
+//! Methods follow quinn-proto's naming: `handle_*` takes an input, `poll_*` gives an output, and time is
+//! always an argument.
+//!
+//! Source: `ClientCnxn.java` (`readResponse`, `primeConnection`, `onConnected`), ZooKeeper 3.9.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use docent_protocol::{
+    FrameTooLarge, OpCode,
+    call::{Auth, Call, CloseSession, Ping},
+    frame,
+    request::AuthRequest,
+    xid,
+};
+
+use crate::{
+    Config, ConnectionState, Error, ErrorKind, Host, Outcome, SessionLease, config::Credential,
+    connection_state::ConnectionStates, hosts::Hosts, time::Instant, timeouts::Timeouts,
+    watches::Watches,
+};
+
+mod handshake;
+mod receive;
+#[cfg(test)]
+mod tests;
+
+pub use crate::watches::Registration;
+use crate::watches::WatchedEvent;
+
+/// A ZooKeeper session without IO.
+///
+/// `T` is what the caller of a request gets its answer by, `W` what a watcher is told by; the machine only
+/// carries them. The order of calls for who moves the bytes:
+///
+/// 1. [`poll_connect`](Self::poll_connect) says whom to connect to, and when;
+/// 2. [`handle_connected`](Self::handle_connected), or [`handle_disconnected`](Self::handle_disconnected)
+///    when that failed;
+/// 3. [`poll_transmit`](Self::poll_transmit) and [`handle_input`](Self::handle_input) in any order, until either
+///    the socket breaks (`handle_disconnected`) or [`wants_disconnect`](Self::wants_disconnect);
+/// 4. at [`poll_timeout`](Self::poll_timeout), always, [`handle_timeout`](Self::handle_timeout);
+/// 5. after each call, [`poll_completion`](Self::poll_completion) and [`poll_event`](Self::poll_event) until
+///    they are empty.
+#[derive(Debug)]
+pub struct Session<T, W> {
+    config: Config,
+    hosts: Hosts,
+    timeouts: Timeouts,
+    phase: Phase,
+    closing: Closing<T>,
+
+    /// Who the session is; `None` before there is one and after it was lost.
+    identity: Option<Identity>,
+    /// The highest zxid of a reply. Sent with the handshake, so that no server shows us the past.
+    last_zxid: i64,
+
+    /// What goes out before requests: the handshake, credentials, watches, pings.
+    control: Vec<u8>,
+    /// Encoded requests that were not handed to the socket.
+    outgoing: Vec<u8>,
+    pending: VecDeque<Pending<T, W>>,
+    /// How many entries at the front of `pending` were handed to the socket.
+    sent: usize,
+    last_xid: i32,
+    /// Credentials in the order of their answers to come; whose call each was.
+    auth_pending: VecDeque<Option<T>>,
+    /// setWatches in flight.
+    watches_pending: usize,
+    /// When each batch was handed to the socket, and how many requests of it are unanswered.
+    batches: VecDeque<Batch>,
+    ping_sent_at: Option<Instant>,
+
+    watches: Watches<W>,
+    states: ConnectionStates,
+    completions: VecDeque<Completion<T>>,
+    events: VecDeque<Event<W>>,
+
+    last_heard: Instant,
+    last_sent: Instant,
+    /// Since when there has been no connection, for the session's expiration.
+    suspended_at: Option<Instant>,
+    /// Bytes of a reply over the limit that are still to be thrown away.
+    skip: usize,
+    /// Why the connection is to be given up.
+    broken: Option<Error>,
+    /// Why there will be no connection again.
+    ended: Option<ErrorKind>,
+    /// What became of the last attempt or connection, for those who ask why there is none.
+    last_failure: Option<Box<str>>,
+}
+
+/// Where the connection is.
+#[derive(Debug)]
+enum Phase {
+    /// None; [`Session::poll_connect`] says when to make one.
+    Disconnected,
+    /// Being made, until then.
+    Connecting { deadline: Instant },
+    /// Made, and waiting for the server's answer, until then.
+    Handshaking { deadline: Instant, sent_at: Instant },
+    /// The session is accepted.
+    Connected,
+    /// For good.
+    Ended,
+}
+
+/// Whether and how the session is being closed.
+#[derive(Debug)]
+enum Closing<T> {
+    No,
+    /// closeSession is the last request; until then its answer is waited for.
+    Requested {
+        token: Option<T>,
+        until: Instant,
+    },
+}
+
+/// What makes a session this one, and what it may be believed for.
+#[derive(Debug)]
+struct Identity {
+    id: i64,
+    password: Box<[u8]>,
+    lease: Arc<SessionLease>,
+    /// For the proven bound: when its creation was asked for, and what was granted then.
+    created_at: Instant,
+    created_timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Pending<T, W> {
+    xid: i32,
+    op: OpCode,
+    /// Of its frame, in bytes.
+    size: usize,
+    token: Option<T>,
+    watch: Option<Registration<W>>,
+    /// When it fails if it was not handed to a socket by then; set while there is no connection.
+    expires: Option<Instant>,
+}
+
+/// One hand-over to the socket.
+#[derive(Debug)]
+struct Batch {
+    sent_at: Instant,
+    unanswered: usize,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Completion<T> {
+    /// What was given to [`Session::submit`].
+    pub token: T,
+    /// The reply, or what became of the request.
+    pub result: Result<Body, Error>,
+}
+
+/// A reply without an error.
+#[derive(Debug, Clone)]
+pub struct Body {
+    /// The zxid of its header.
+    pub zxid: i64,
+    /// The record, not decoded.
+    pub bytes: Bytes,
+}
+
+/// What is told without having been asked.
+#[derive(Debug)]
+pub enum Event<W> {
+    /// The connection has another state.
+    State(ConnectionState),
+    /// There is a new session.
+    Session(Arc<SessionLease>),
+    /// Something happened to a node, or to the session a watch was in.
+    Watch {
+        /// Who is to be told.
+        watcher: W,
+        /// What.
+        event: WatchedEvent,
+    },
+    /// Nothing more will happen. The last event.
+    Ended(ErrorKind),
+}
+
+/// What is to be done about the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Connect {
+    /// Connect to this server, and give up at that time.
+    To(Host, Instant),
+    /// Ask again at that time.
+    At(Instant),
+    /// There is a connection, or one is being made.
+    No,
+    /// Never again.
+    Ended,
+}
+
+impl<T, W: Clone + PartialEq> Session<T, W> {
+    /// A session that nobody has asked for yet. `seed` decides the shuffling and the jitter.
+    #[must_use]
+    pub fn new(config: Config, seed: u64) -> Self {
+        let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
+        let timeouts =
+            Timeouts::new(config.session_timeout, hosts.len(), config.session_expiration_percent);
+        Self {
+            config,
+            hosts,
+            timeouts,
+            phase: Phase::Disconnected,
+            closing: Closing::No,
+            identity: None,
+            last_zxid: 0,
+            control: Vec::new(),
+            outgoing: Vec::new(),
+            pending: VecDeque::new(),
+            sent: 0,
+            last_xid: 0,
+            auth_pending: VecDeque::new(),
+            watches_pending: 0,
+            batches: VecDeque::new(),
+            ping_sent_at: None,
+            watches: Watches::default(),
+            states: ConnectionStates::default(),
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            last_heard: Instant::ZERO,
+            last_sent: Instant::ZERO,
+            suspended_at: None,
+            skip: 0,
+            broken: None,
+            ended: None,
+            last_failure: None,
+        }
+    }
+
+    // Getters.
+
+    /// Whether [`poll_transmit`](Self::poll_transmit) would give something.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        !self.control.is_empty() || (self.is_connected() && !self.outgoing.is_empty())
+    }
+
+    /// Whether a server has accepted the session and the connection stands.
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Connected)
+    }
+
+    /// Whether nothing more will happen.
+    #[must_use]
+    pub const fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Why nothing more will happen, if so: `Closed` or `AuthFailed`.
+    #[must_use]
+    pub const fn ended(&self) -> Option<ErrorKind> {
+        self.ended
+    }
+
+    /// Why the connection is to be given up, if it is: call
+    /// [`handle_disconnected`](Self::handle_disconnected) with it.
+    #[must_use]
+    pub fn wants_disconnect(&self) -> Option<Error> {
+        self.broken.clone()
+    }
+
+    /// Requests that wait for their replies, sent or not.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Watches in the table.
+    #[must_use]
+    pub fn watches(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// The current session.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Arc<SessionLease>> {
+        self.identity.as_ref().map(|identity| &identity.lease)
+    }
+
+    /// The state of the connection; `None` before the first news.
+    #[must_use]
+    pub const fn state(&self) -> Option<ConnectionState> {
+        self.states.current()
+    }
+
+    /// What became of the last attempt to connect, or of the last connection.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
+    }
+
+    /// The intervals in force.
+    #[must_use]
+    pub const fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    // Application commands.
+
+    /// Queues a request. Its place among the others is given here and now.
+    ///
+    /// `now` is only asked for while there is no connection. A refusal (closed, too large, too many) comes
+    /// as a completion too.
+    pub fn submit<C: Call>(
+        &mut self,
+        call: &C,
+        token: T,
+        watch: Option<Registration<W>>,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let start = self.outgoing.len();
+        match self.encode(call) {
+            Ok(xid) => {
+                let connected = self.is_connected();
+                self.pending.push_back(Pending {
+                    xid,
+                    op: call.op_code(),
+                    size: self.outgoing.len() - start,
+                    token: Some(token),
+                    watch,
+                    expires: (!connected).then(|| now() + self.config.connection_timeout),
+                });
+            }
+            Err(error) => self.complete(Some(token), Err(error)),
+        }
+    }
+
+    /// Puts a request at the end of `outgoing`, unless it is refused.
+    fn encode<C: Call>(&mut self, call: &C) -> Result<i32, Error> {
+        if self.is_ended() || !matches!(self.closing, Closing::No) {
+            return Err(Error::new(ErrorKind::Closed, Outcome::NotApplied));
+        }
+        if self.pending.len() >= self.config.max_requests {
+            return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
+        }
+        let xid = xid::next(self.last_xid);
+        frame::put_call(&mut self.outgoing, self.config.max_request_bytes, xid, call).map_err(
+            |FrameTooLarge { len, limit }| {
+                Error::refused(
+                    ErrorKind::RequestTooLarge,
+                    format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
+                )
+            },
+        )?;
+        self.last_xid = xid;
+        Ok(xid)
+    }
+
+    /// Adds credentials: told to this server now and to every other first. The answer comes by `token`.
+    pub fn add_auth(&mut self, credential: Credential, token: T) {
+        if self.is_ended() {
+            let error = Error::new(ErrorKind::Closed, Outcome::NotApplied);
+            return self.complete(Some(token), Err(error));
+        }
+        if self.is_connected() {
+            put_auth(&mut self.control, &credential);
+        }
+        // Unconnected, it goes with the others once there is a connection.
+        self.auth_pending.push_back(Some(token));
+        self.config.credentials.push(credential);
+    }
+
+    /// Forgets a watcher; the server's watch stays, and its event will find nobody.
+    pub fn forget_watch(&mut self, path: &str, watcher: &W) {
+        self.watches.remove(path, watcher);
+    }
+
+    /// Ends the session: behind all that was submitted, closeSession. The answer comes by `token` and is
+    /// waited for until `until`. Without a connection, there is nobody to tell: it ends at once, and the
+    /// server keeps the session until its timeout.
+    pub fn close(&mut self, token: Option<T>, until: Instant) {
+        if self.is_ended() || !matches!(self.closing, Closing::No) {
+            return self.complete(token, Err(Error::new(ErrorKind::Closed, Outcome::NotApplied)));
+        }
+        self.closing = Closing::Requested { token, until };
+        if self.is_connected() {
+            self.last_xid = xid::next(self.last_xid);
+            // Eight bytes: under every limit.
+            let _ = frame::put_call(
+                &mut self.outgoing,
+                frame::DEFAULT_LIMIT,
+                self.last_xid,
+                &CloseSession,
+            );
+            self.pending.push_back(Pending {
+                xid: self.last_xid,
+                op: OpCode::CloseSession,
+                size: frame::LENGTH_SIZE + 8,
+                token: None,
+                watch: None,
+                expires: None,
+            });
+        } else if self.identity.is_some() {
+            self.end(ErrorKind::Closed, &Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown));
+        } else {
+            self.end_closed();
+        }
+    }
+
+    /// Ends at once, telling no server: who moves the bytes has gone.
+    pub fn abandon(&mut self) {
+        let error = Error::new(ErrorKind::Closed, Outcome::Unknown);
+        self.end(ErrorKind::Closed, &error);
+    }
+
+    // Outputs.
+
+    /// What is to be written, all of it, before asking again. `out` comes empty and is swapped, so that
+    /// both buffers are used again.
+    ///
+    /// All that is given out counts as sent at `now`: call it right before writing.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) {
+        out.clear();
+        if !self.wants_write() {
+            return;
+        }
+        self.last_sent = now;
+        let requests = self.is_connected() && !self.outgoing.is_empty();
+        if !requests {
+            std::mem::swap(out, &mut self.control);
+            return;
+        }
+        if self.control.is_empty() {
+            std::mem::swap(out, &mut self.outgoing);
+        } else {
+            std::mem::swap(out, &mut self.control);
+            out.append(&mut self.outgoing);
+        }
+        let unanswered = self.pending.len() - self.sent;
+        self.sent = self.pending.len();
+        self.batches.push_back(Batch { sent_at: now, unanswered });
+    }
+
+    /// The next answer.
+    pub fn poll_completion(&mut self) -> Option<Completion<T>> {
+        self.completions.pop_front()
+    }
+
+    /// The next piece of news.
+    pub fn poll_event(&mut self) -> Option<Event<W>> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do. Changes with every other call.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let connection = match self.phase {
+            Phase::Connecting { deadline } | Phase::Handshaking { deadline, .. } => Some(deadline),
+            Phase::Connected => Some(
+                (self.last_heard + self.timeouts.read).min(self.last_sent + self.timeouts.ping),
+            ),
+            Phase::Disconnected => None,
+            Phase::Ended => return None,
+        };
+        let closing = match self.closing {
+            Closing::Requested { until, .. } => Some(until),
+            Closing::No => None,
+        };
+        let queue = self.pending.get(self.sent).and_then(|request| request.expires);
+        [connection, closing, queue, self.expires_at()].into_iter().flatten().min()
+    }
+
+    /// Something is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Closing::Requested { until, .. } = self.closing
+            && until <= now
+        {
+            return self.end(
+                ErrorKind::Closed,
+                &Error::new(ErrorKind::OperationTimeout, Outcome::Unknown)
+                    .with_detail("closeSession was not answered"),
+            );
+        }
+        match self.phase {
+            Phase::Connected if self.last_heard + self.timeouts.read <= now => {
+                self.give_up(format_args!("nothing heard for {:?}", now.since(self.last_heard)));
+            }
+            Phase::Connected if self.last_sent + self.timeouts.ping <= now => self.ping(now),
+            Phase::Connecting { deadline } | Phase::Handshaking { deadline, .. }
+                if deadline <= now =>
+            {
+                self.give_up("the server did not answer in time");
+            }
+            _ => {}
+        }
+        if self.expires_at().is_some_and(|at| at <= now) {
+            self.expire("there was no connection for the session timeout");
+        }
+        self.fail_overdue(now);
+    }
+
+    fn ping(&mut self, now: Instant) {
+        let _ = frame::put_call(&mut self.control, frame::DEFAULT_LIMIT, xid::PING, &Ping);
+        // So that the next one is not due at once, should the socket take nothing.
+        self.last_sent = now;
+        // An unanswered one keeps its own, earlier time: its answer may be the one that comes.
+        self.ping_sent_at.get_or_insert(now);
+    }
+
+    /// Requests that waited for a connection for too long.
+    fn fail_overdue(&mut self, now: Instant) {
+        if self.is_connected() {
+            return;
+        }
+        let (mut bytes, mut count) = (0, 0);
+        for request in self.pending.iter().skip(self.sent) {
+            // All wait equally long, so the first that may still wait is followed by no other.
+            if request.expires.is_none_or(|at| at > now) {
+                break;
+            }
+            bytes += request.size;
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let error =
+            Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied).with_detail(format_args!(
+                "no connection for {:?}; last: {}",
+                self.config.connection_timeout,
+                self.last_failure().unwrap_or("none was tried")
+            ));
+        self.outgoing.drain(..bytes.min(self.outgoing.len()));
+        let waiting = self.pending.split_off(self.sent + count);
+        for request in self.pending.split_off(self.sent) {
+            self.complete(request.token, Err(error.clone()));
+        }
+        self.pending.extend(waiting);
+    }
+
+    // What others of this module use too.
+
+    fn complete(&mut self, token: Option<T>, result: Result<Body, Error>) {
+        if let Some(token) = token {
+            self.completions.push_back(Completion { token, result });
+        }
+    }
+
+    /// Marks the connection as of no further use.
+    fn give_up(&mut self, why: impl std::fmt::Display) {
+        if self.broken.is_none() {
+            self.broken =
+                Some(Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why));
+        }
+    }
+
+    /// Fails what was never handed to a socket.
+    fn fail_queued(&mut self, error: &Error) {
+        self.outgoing.clear();
+        for request in self.pending.split_off(self.sent.min(self.pending.len())) {
+            self.complete(request.token, Err(error.clone()));
+        }
+    }
+
+    /// Fails what was handed to a socket that is gone.
+    fn fail_sent(&mut self, error: &Error) {
+        let queued = self.pending.split_off(self.sent.min(self.pending.len()));
+        for request in std::mem::replace(&mut self.pending, queued) {
+            self.complete(request.token, Err(error.clone()));
+        }
+        self.sent = 0;
+        self.batches.clear();
+    }
+
+    /// The proper end of a close.
+    fn end_closed(&mut self) {
+        if let Closing::Requested { token, .. } = &mut self.closing {
+            let token = token.take();
+            self.complete(token, Ok(Body { zxid: self.last_zxid, bytes: Bytes::new() }));
+        }
+        let error = Error::new(ErrorKind::Closed, Outcome::Unknown);
+        self.end(ErrorKind::Closed, &error);
+    }
+
+    /// Ends everything; who waits for a close gets `error`.
+    fn end(&mut self, kind: ErrorKind, error: &Error) {
+        if self.is_ended() {
+            return;
+        }
+        self.fail_sent(&Error::new(kind, Outcome::Unknown));
+        self.fail_queued(&Error::new(kind, Outcome::NotApplied));
+        for token in std::mem::take(&mut self.auth_pending) {
+            self.complete(token, Err(Error::new(kind, Outcome::Unknown)));
+        }
+        if let Closing::Requested { token, .. } = &mut self.closing {
+            let token = token.take();
+            self.complete(token, Err(error.clone()));
+        }
+        if let Some(identity) = self.identity.take() {
+            identity.lease.lose();
+        }
+        self.end_watches(docent_protocol::KeeperState::Closed);
+        self.control.clear();
+        self.phase = Phase::Ended;
+        self.ended = Some(kind);
+        if kind != ErrorKind::Closed {
+            self.push_state(ConnectionStates::expired);
+        }
+        self.events.push_back(Event::Ended(kind));
+    }
+
+    fn push_state(
+        &mut self,
+        change: impl FnOnce(&mut ConnectionStates) -> Option<ConnectionState>,
+    ) {
+        if let Some(state) = change(&mut self.states) {
+            self.events.push_back(Event::State(state));
+        }
+    }
+}
+
+fn put_auth(out: &mut Vec<u8>, credential: &Credential) {
+    let auth = Auth(AuthRequest {
+        auth_type: 0,
+        scheme: credential.scheme.as_ref().into(),
+        auth: Some(&credential.auth),
+    });
+    // A credential over the limit is the server's to refuse; it closes the connection.
+    let _ = frame::put_call(out, usize::MAX, xid::AUTH, &auth);
+}

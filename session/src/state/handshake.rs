@@ -1,0 +1,238 @@
+//! Connections come and go: the handshake, what is sent first, what a lost connection means, and when the
+//! session itself is lost.
+
+use docent_protocol::{
+    Decode, DecodeError, ErrorCode, EventType, KeeperState,
+    connect::{ConnectRequest, ConnectResponse, HandshakeReply, PASSWORD_SIZE},
+    frame,
+    jute::Reader,
+    xid,
+};
+use std::time::Duration;
+
+use super::{Closing, Connect, Event, Identity, Phase, Session, WatchedEvent, put_auth};
+use crate::{
+    Error, ErrorKind, Host, Outcome, SessionLease, connection_state::ConnectionStates,
+    time::Instant, timeouts::Timeouts,
+};
+
+/// What a session that is not there yet sends as its password.
+const NO_PASSWORD: [u8; PASSWORD_SIZE] = [0; PASSWORD_SIZE];
+
+impl<T, W: Clone + PartialEq> Session<T, W> {
+    /// Whom to connect to, if there is no connection.
+    pub fn poll_connect(&mut self, now: Instant) -> Connect {
+        match self.phase {
+            Phase::Ended => Connect::Ended,
+            Phase::Disconnected if self.hosts.not_before() > now => {
+                Connect::At(self.hosts.not_before())
+            }
+            Phase::Disconnected => {
+                let host = self.hosts.advance();
+                let deadline = now + self.timeouts.connect;
+                self.phase = Phase::Connecting { deadline };
+                Connect::To(host, deadline)
+            }
+            _ => Connect::No,
+        }
+    }
+
+    /// There is a connection: the handshake goes out on it.
+    pub fn handle_connected(&mut self, now: Instant) {
+        let Phase::Connecting { deadline } = self.phase else { return };
+        let (session_id, password) = match &self.identity {
+            Some(identity) => (identity.id, &*identity.password),
+            None => (0, &NO_PASSWORD[..]),
+        };
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: self.last_zxid,
+            // The same at every re-attach: a server keeps the one of the creation (lock-safety fact 7).
+            time_out: millis(self.config.session_timeout),
+            session_id,
+            passwd: Some(password),
+            read_only: Some(self.config.read_only),
+        };
+        self.control.clear();
+        let _ = frame::put_record(&mut self.control, frame::DEFAULT_LIMIT, &request);
+        self.phase = Phase::Handshaking { deadline, sent_at: now };
+        self.last_heard = now;
+        self.last_sent = now;
+    }
+
+    /// The connection to `host` is gone, or was never made. `why` is what the callers of sent requests get.
+    pub fn handle_disconnected(&mut self, now: Instant, host: &Host, why: &Error) {
+        if self.is_ended() {
+            return;
+        }
+        let detail = why.detail().unwrap_or("the connection was lost");
+        self.last_failure = Some(format!("{host}: {detail}").into());
+        let was_connected = self.is_connected();
+        self.phase = Phase::Disconnected;
+        self.hosts.failed(now);
+        self.broken = None;
+        self.control.clear();
+        self.skip = 0;
+        self.ping_sent_at = None;
+        self.watches_pending = 0;
+        self.fail_sent(why);
+        if !matches!(self.closing, Closing::No) {
+            // closeSession was on its way, or answered by a server that was faster with its FIN.
+            return self.end(ErrorKind::Closed, why);
+        }
+        if was_connected {
+            let deadline = now + self.config.connection_timeout;
+            for request in &mut self.pending {
+                request.expires = Some(deadline);
+            }
+        }
+        if self.suspended_at.is_none() {
+            self.suspended_at = Some(now);
+        }
+        self.push_state(ConnectionStates::disconnected);
+    }
+
+    /// The server's answer to the handshake.
+    pub(super) fn receive_handshake(&mut self, now: Instant, payload: &[u8]) {
+        let Phase::Handshaking { sent_at, .. } = self.phase else { return };
+        match HandshakeReply::decode(&mut Reader::new(payload)) {
+            Ok(HandshakeReply::Response(response)) => self.accept(now, sent_at, &response),
+            Ok(HandshakeReply::Refused(header)) if header.err == ErrorCode::NotReadOnly => {
+                self.give_up("the server is read-only and grants no session");
+            }
+            Ok(HandshakeReply::Refused(header)) => {
+                self.give_up(format_args!("the server refused the handshake: {}", header.err));
+            }
+            Err(error) => self.give_up(format_args!("no ZooKeeper handshake: {error}")),
+        }
+    }
+
+    fn accept(&mut self, now: Instant, sent_at: Instant, response: &ConnectResponse<'_>) {
+        let asked_for = self.identity.as_ref().map(|identity| identity.id);
+        let other_session = asked_for.is_some_and(|id| id != response.session_id);
+        if response.is_refused() || other_session {
+            if asked_for.is_some() {
+                self.expire("the server said so");
+            }
+            return self.give_up("the server refused the session");
+        }
+        let read_only = response.read_only.unwrap_or(false);
+        if read_only && !self.config.read_only {
+            return self.give_up("the server is read-only");
+        }
+        let granted = Duration::from_millis(u64::try_from(response.time_out).unwrap_or(0));
+        self.timeouts =
+            Timeouts::new(granted, self.hosts.len(), self.config.session_expiration_percent);
+        self.hosts.accepted();
+        self.suspended_at = None;
+        self.phase = Phase::Connected;
+        self.identify(now, sent_at, granted, response);
+        self.prime();
+        for request in &mut self.pending {
+            request.expires = None;
+        }
+        self.push_state(|states| states.connected(read_only));
+    }
+
+    /// Takes note of who the session is, and how long it may be believed in.
+    fn identify(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        granted: Duration,
+        response: &ConnectResponse<'_>,
+    ) {
+        let lasts = granted.saturating_sub(self.timeouts.margin);
+        if let Some(identity) = &mut self.identity {
+            identity.lease.renew(now, sent_at, lasts);
+            let shorter = granted.min(identity.created_timeout);
+            identity.lease.shorten_proof(identity.created_at + proven(shorter));
+            if let Some(password) = response.passwd {
+                identity.password = password.into();
+            }
+            return;
+        }
+        let lease =
+            SessionLease::new(response.session_id, sent_at + lasts, sent_at + proven(granted));
+        self.identity = Some(Identity {
+            id: response.session_id,
+            password: response.passwd.unwrap_or_default().into(),
+            lease: lease.clone(),
+            created_at: sent_at,
+            created_timeout: granted,
+        });
+        self.events.push_back(Event::Session(lease));
+    }
+
+    /// What goes out before any request: credentials, then watches.
+    ///
+    /// Source: `ClientCnxn.SendThread.primeConnection`.
+    fn prime(&mut self) {
+        for credential in &self.config.credentials {
+            put_auth(&mut self.control, credential);
+        }
+        // Answers come in this order; the last ones are those whose callers still wait.
+        while self.auth_pending.len() < self.config.credentials.len() {
+            self.auth_pending.push_front(None);
+        }
+        let (control, pending) = (&mut self.control, &mut self.watches_pending);
+        // With zxid 0 every node would seem to have changed; no watch can be older than the first reply.
+        self.watches.replay(self.last_zxid.max(1), |request| {
+            let _ = frame::put_call(control, usize::MAX, xid::SET_WATCHES, request);
+            *pending += 1;
+        });
+    }
+
+    /// When the session is taken as lost, if no connection comes.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        let since = self.suspended_at.filter(|_| self.identity.is_some())?;
+        Some(since + self.timeouts.expiration)
+    }
+
+    /// The session has ended. What it held is gone, or will be soon; a new one is made.
+    pub(super) fn expire(&mut self, why: &str) {
+        let Some(identity) = self.identity.take() else { return };
+        identity.lease.lose();
+        let error = |outcome| Error::new(ErrorKind::SessionExpired, outcome).with_detail(why);
+        self.fail_sent(&error(Outcome::Unknown));
+        // Meant for the old session: an ephemeral node of the new one is not what was asked for.
+        self.fail_queued(&error(Outcome::NotApplied));
+        self.last_zxid = 0;
+        self.suspended_at = None;
+        self.timeouts = Timeouts::new(
+            self.config.session_timeout,
+            self.hosts.len(),
+            self.config.session_expiration_percent,
+        );
+        if matches!(self.phase, Phase::Connecting { .. } | Phase::Handshaking { .. }) {
+            // It would go on with the session that is given up here.
+            self.give_up(why);
+        }
+        self.push_state(ConnectionStates::expired);
+        self.end_watches(KeeperState::Expired);
+    }
+
+    /// Tells every watcher that nothing more will come.
+    pub(super) fn end_watches(&mut self, state: KeeperState) {
+        for (path, watcher) in self.watches.drain() {
+            let event = WatchedEvent { event_type: EventType::None, state, path, zxid: None };
+            self.events.push_back(Event::Watch { watcher, event });
+        }
+        // Those whose replies have not come are told by the requests' failure.
+    }
+
+    /// The stream cannot be trusted any more.
+    pub(super) fn broken_stream(&mut self, error: DecodeError) {
+        self.give_up(error);
+    }
+}
+
+/// As the handshake has it: milliseconds.
+fn millis(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// How long a proof lasts by our clock, if both run at rates that differ by less than 1 %.
+fn proven(timeout: Duration) -> Duration {
+    timeout - timeout / 100
+}

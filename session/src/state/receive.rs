@@ -1,0 +1,247 @@
+//! What the server sends: frames, replies and their requests, events.
+
+use bytes::{Buf, Bytes, BytesMut};
+use docent_protocol::{
+    Decode, ErrorCode, OpCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
+};
+
+use super::{Body, Event, Phase, Session, WatchedEvent};
+use crate::{Error, ErrorKind, Outcome, time::Instant};
+
+/// How many bytes a [`ReplyHeader`] has.
+const HEADER_SIZE: usize = 16;
+
+/// Bodies below it are copied out, so that a small value does not keep a large read buffer alive.
+const COPY_BELOW: usize = 1024;
+
+impl<T, W: Clone + PartialEq> Session<T, W> {
+    /// Takes all whole frames off the front of what was read.
+    ///
+    /// When the bytes cannot be what a server sends, [`wants_disconnect`](Self::wants_disconnect) says so.
+    pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) {
+        if input.is_empty() {
+            return;
+        }
+        self.last_heard = now;
+        while self.broken.is_none() && !self.is_ended() {
+            let skipped = self.skip.min(input.len());
+            input.advance(skipped);
+            self.skip -= skipped;
+            if self.skip > 0 {
+                return;
+            }
+            let len = match frame::length(input) {
+                Ok(Some(len)) => len,
+                Ok(None) => return,
+                Err(error) => return self.broken_stream(error),
+            };
+            let available = input.len() - frame::LENGTH_SIZE;
+            if len > self.config.max_reply_bytes {
+                if !matches!(self.phase, Phase::Connected) {
+                    let front = input.get(..input.len().min(16)).unwrap_or_default();
+                    return self.give_up(format_args!(
+                        "no ZooKeeper handshake: it begins with \"{}\"",
+                        front.escape_ascii()
+                    ));
+                }
+                if available < HEADER_SIZE {
+                    return;
+                }
+                input.advance(frame::LENGTH_SIZE);
+                let header = input.split_to(HEADER_SIZE);
+                self.skip = len - HEADER_SIZE;
+                self.receive_too_large(now, &header, len);
+            } else if available < len {
+                return;
+            } else {
+                input.advance(frame::LENGTH_SIZE);
+                self.receive_frame(now, input, len);
+            }
+        }
+    }
+
+    fn receive_frame(&mut self, now: Instant, input: &mut BytesMut, len: usize) {
+        if matches!(self.phase, Phase::Handshaking { .. }) {
+            let payload = input.split_to(len);
+            return self.receive_handshake(now, &payload);
+        }
+        let header =
+            match ReplyHeader::decode(&mut Reader::new(input.get(..len).unwrap_or_default())) {
+                Ok(header) => header,
+                Err(error) => return self.broken_stream(error),
+            };
+        input.advance(HEADER_SIZE);
+        let body_len = len - HEADER_SIZE;
+        match header.xid {
+            xid::NOTIFICATION => {
+                let body = input.split_to(body_len);
+                self.receive_event(header, &body);
+            }
+            xid::PING | xid::AUTH | xid::SET_WATCHES => {
+                input.advance(body_len);
+                self.receive_control(now, header);
+            }
+            _ => {
+                let body = if body_len < COPY_BELOW {
+                    let copy = Bytes::copy_from_slice(input.get(..body_len).unwrap_or_default());
+                    input.advance(body_len);
+                    copy
+                } else {
+                    input.split_to(body_len).freeze()
+                };
+                self.receive_reply(now, header, body);
+            }
+        }
+    }
+
+    /// Replies to what the machine itself sent, in an order of their own.
+    fn receive_control(&mut self, now: Instant, header: ReplyHeader) {
+        if header.err == ErrorCode::SessionClosedRequireSaslAuth {
+            // A server that enforces authentication may say so to a ping.
+            return self.refuse_authentication("the server requires SASL authentication");
+        }
+        match header.xid {
+            xid::PING => {
+                if let Some(sent_at) = self.ping_sent_at.take() {
+                    self.renew(now, sent_at);
+                }
+            }
+            xid::AUTH if header.err.is_ok() => {
+                let token = self.auth_pending.pop_front().flatten();
+                self.complete(token, Ok(Body { zxid: header.zxid, bytes: Bytes::new() }));
+            }
+            xid::AUTH => self.refuse_authentication("the server refused the credentials"),
+            _ => match self.watches_pending.checked_sub(1) {
+                Some(left) if header.err.is_ok() => self.watches_pending = left,
+                _ => self.give_up(format_args!("setWatches failed: {}", header.err)),
+            },
+        }
+    }
+
+    fn refuse_authentication(&mut self, why: &str) {
+        let error = Error::new(ErrorKind::AuthFailed, Outcome::NotApplied).with_detail(why);
+        if let Some(token) = self.auth_pending.pop_front() {
+            self.complete(token, Err(error.clone()));
+        }
+        self.end(ErrorKind::AuthFailed, &error);
+    }
+
+    fn receive_event(&mut self, header: ReplyHeader, body: &[u8]) {
+        let event = match WatcherEvent::decode(&mut Reader::new(body)) {
+            Ok(event) => event,
+            Err(error) => return self.broken_stream(error),
+        };
+        let path = event.path.to_str();
+        let watchers = self.watches.dispatch(event.event_type, &path);
+        if watchers.is_empty() {
+            return;
+        }
+        let told = WatchedEvent {
+            event_type: event.event_type,
+            state: event.state,
+            path: path.as_ref().into(),
+            // Never the last zxid: an event may come before the replies of older requests.
+            zxid: Some(header.zxid).filter(|&zxid| zxid > 0),
+        };
+        for watcher in watchers {
+            self.events.push_back(Event::Watch { watcher, event: told.clone() });
+        }
+    }
+
+    fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: Bytes) {
+        let Some(index) = self.position_of(header) else {
+            return self
+                .give_up(format_args!("a reply with xid {} that nobody waits for", header.xid));
+        };
+        let Some(request) = self.pending.remove(index) else { return };
+        self.sent -= 1;
+        self.answered(now, index == 0);
+        if header.zxid > 0 {
+            self.last_zxid = header.zxid;
+        }
+        if request.op == OpCode::CloseSession {
+            return self.end_closed();
+        }
+        if let Some(watch) = request.watch
+            && let Some(kind) = watch.kind_after(header.err)
+        {
+            self.watches.add(kind, watch.path, watch.watcher);
+        }
+        let result = match ErrorKind::from_code(header.err) {
+            None => Ok(Body { zxid: header.zxid, bytes: body }),
+            Some(kind) => Err(Error::new(kind, Outcome::NotApplied)),
+        };
+        self.complete(request.token, result);
+        if header.err == ErrorCode::SessionClosedRequireSaslAuth {
+            self.refuse_authentication("the server requires SASL authentication");
+        }
+    }
+
+    /// Whose reply it is: the front's. Only the refusal of an operation that the server does not know may
+    /// overtake others, and the connection ends with it.
+    fn position_of(&self, header: ReplyHeader) -> Option<usize> {
+        let front = self.pending.front().filter(|_| self.sent > 0)?;
+        if front.xid == header.xid {
+            return Some(0);
+        }
+        let overtakes = matches!(
+            header.err,
+            ErrorCode::Unimplemented | ErrorCode::SessionClosedRequireSaslAuth
+        );
+        self.pending
+            .iter()
+            .take(self.sent)
+            .position(|request| overtakes && request.xid == header.xid)
+    }
+
+    /// Moves the naive bound on to when the answered request was sent.
+    fn answered(&mut self, now: Instant, in_turn: bool) {
+        if !in_turn {
+            // The connection is about to end.
+            return;
+        }
+        let Some(batch) = self.batches.front_mut() else { return };
+        let sent_at = batch.sent_at;
+        batch.unanswered = batch.unanswered.saturating_sub(1);
+        if batch.unanswered == 0 {
+            self.batches.pop_front();
+        }
+        self.renew(now, sent_at);
+    }
+
+    fn renew(&self, now: Instant, sent_at: Instant) {
+        if let Some(identity) = &self.identity {
+            let lasts = self.timeouts.session.saturating_sub(self.timeouts.margin);
+            identity.lease.renew(now, sent_at, lasts);
+        }
+    }
+
+    /// The head of a reply over the limit: its request fails, the rest is thrown away, others go on.
+    fn receive_too_large(&mut self, now: Instant, header: &[u8], len: usize) {
+        let header = match ReplyHeader::decode(&mut Reader::new(header)) {
+            Ok(header) if header.xid >= 0 => header,
+            Ok(_) => return self.give_up(format_args!("an event of {len} bytes")),
+            Err(error) => return self.broken_stream(error),
+        };
+        if self.position_of(header) != Some(0) {
+            return self
+                .give_up(format_args!("a reply with xid {} that nobody waits for", header.xid));
+        }
+        let Some(request) = self.pending.pop_front() else { return };
+        self.sent -= 1;
+        self.answered(now, true);
+        if header.zxid > 0 {
+            self.last_zxid = header.zxid;
+        }
+        // The server has a watch now, whoever reads the answer.
+        if let Some(watch) = request.watch
+            && let Some(kind) = watch.kind_after(header.err)
+        {
+            self.watches.add(kind, watch.path, watch.watcher);
+        }
+        let error = Error::new(ErrorKind::ReplyTooLarge, Outcome::Unknown).with_detail(
+            format_args!("{len} bytes, and the limit is {}", self.config.max_reply_bytes),
+        );
+        self.complete(request.token, Err(error));
+    }
+}
