@@ -1,0 +1,190 @@
+//! A Java with ZooKeeper and Curator on its class path.
+
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use crate::Result;
+
+/// Where Debian puts jars; `DOCENT_JAVA_LIB` names another directory.
+const DEBIAN_JARS: &str = "/usr/share/java";
+
+/// What a server and a Curator client cannot run without.
+const REQUIRED_JARS: [&str; 7] = [
+    "zookeeper",
+    "zookeeper-jute",
+    "curator-client",
+    "curator-framework",
+    "curator-recipes",
+    "guava",
+    "slf4j-api",
+];
+
+/// What some versions and some settings (metrics, netty, TLS, snapshots by snappy) need besides.
+const OPTIONAL_JARS: [&str; 16] = [
+    "slf4j-simple",
+    "netty-buffer",
+    "netty-codec",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-native-epoll",
+    "netty-transport-native-unix-common",
+    "snappy-java",
+    "metrics-core",
+    "commons-io",
+    "commons-cli",
+    "jackson-annotations",
+    "jackson-core",
+    "jackson-databind",
+];
+
+/// The programs and the class path of one Java installation.
+#[derive(Debug, Clone)]
+pub struct Java {
+    java: PathBuf,
+    javac: PathBuf,
+    class_path: OsString,
+}
+
+impl Java {
+    /// Finds java, javac and the jars; the error says what is missing.
+    pub fn find() -> Result<Self> {
+        let directory = env::var_os("DOCENT_JAVA_LIB").unwrap_or_else(|| DEBIAN_JARS.into());
+        let directory = PathBuf::from(directory);
+        let mut jars = Vec::new();
+        for name in REQUIRED_JARS {
+            jars.push(jar(&directory, name).ok_or_else(|| {
+                format!("{name}.jar is not in {} (DOCENT_JAVA_LIB)", directory.display())
+            })?);
+        }
+        jars.extend(OPTIONAL_JARS.iter().filter_map(|name| jar(&directory, name)));
+        Self::with_class_path(env::join_paths(jars)?)
+    }
+
+    /// The installed Java programs with a class path that [`Java::find`] made elsewhere.
+    pub fn with_class_path(class_path: OsString) -> Result<Self> {
+        let java = program("java").ok_or("no java in JAVA_HOME or PATH")?;
+        let javac = program("javac").ok_or("no javac in JAVA_HOME or PATH")?;
+        Ok(Self { java, javac, class_path })
+    }
+
+    /// The jars, in the form of an environment variable.
+    pub fn class_path(&self) -> &OsStr {
+        &self.class_path
+    }
+
+    /// Compiles one source file, once per content of it, and returns the directory of its classes.
+    ///
+    /// The classes are kept in cargo's target directory. They are written under another name and
+    /// moved, so a second run beside this one sees all of them or none.
+    pub fn compile(&self, source: &Path) -> Result<PathBuf> {
+        let text = fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&text);
+        hasher.write(self.class_path.as_encoded_bytes());
+        let name = source.file_stem().ok_or("a source file without a name")?.display();
+        let home = target_directory()?.join("java");
+        let classes = home.join(format!("{name}-{:016x}", hasher.finish()));
+        if classes.is_dir() {
+            return Ok(classes);
+        }
+
+        fs::create_dir_all(&home)?;
+        let unfinished = crate::TemporaryDirectory::new("javac")?;
+        let output = Command::new(&self.javac)
+            .args([
+                "-Xlint:all,-processing,-path,-classfile",
+                "-Werror",
+                "-encoding",
+                "UTF-8",
+                "-cp",
+            ])
+            .arg(&self.class_path)
+            .arg("-d")
+            .arg(unfinished.path())
+            .arg(source)
+            .output()?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("javac {}: {}\n{errors}", source.display(), output.status).into());
+        }
+        // A rename must not cross file systems, so copy beside the goal first.
+        let beside = home.join(format!(".{name}-{}", std::process::id()));
+        copy_directory(unfinished.path(), &beside)?;
+        if fs::rename(&beside, &classes).is_err() {
+            // Another run, or another test of this one, was first.
+            let _ = fs::remove_dir_all(&beside);
+        }
+        if classes.is_dir() { Ok(classes) } else { Err("the compiled classes vanished".into()) }
+    }
+
+    /// `java` with these classes before the jars; the main class and its arguments are to follow.
+    pub fn command(&self, classes: &Path) -> Result<Command> {
+        let jars = env::split_paths(&self.class_path);
+        let class_path = env::join_paths(std::iter::once(classes.to_path_buf()).chain(jars))?;
+        let mut command = Command::new(&self.java);
+        // Short-lived small programs: what starts fast and leaves the processors to the tests.
+        command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]);
+        command.args([
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Djava.net.preferIPv4Stack=true",
+        ]);
+        command.arg("-cp").arg(class_path);
+        // Ctrl-C is for us: we end our children in order, and they end by themselves if we cannot.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        Ok(command)
+    }
+}
+
+/// `NAME.jar` or `NAME-1.2.3.jar`.
+fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
+    let exact = directory.join(format!("{name}.jar"));
+    if exact.is_file() {
+        return Some(exact);
+    }
+    let versioned = |path: &PathBuf| {
+        let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let rest = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+        rest.is_some_and(|rest| {
+            rest.starts_with(|c: char| c.is_ascii_digit()) && rest.ends_with(".jar")
+        })
+    };
+    let entries = fs::read_dir(directory).ok()?;
+    entries.flatten().map(|entry| entry.path()).find(versioned)
+}
+
+/// A program of the JDK: from `JAVA_HOME`, else from `PATH`.
+fn program(name: &str) -> Option<PathBuf> {
+    let name = format!("{name}{}", env::consts::EXE_SUFFIX);
+    let home = env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin"));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = home.into_iter().chain(env::split_paths(&path));
+    places.find_map(|place| Some(place.join(&name)).filter(|file| file.is_file()))
+}
+
+/// Cargo's target directory: the marked one above the running program.
+fn target_directory() -> Result<PathBuf> {
+    let program = env::current_exe()?;
+    let marked = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
+    let target = program.ancestors().skip(1).find(marked);
+    Ok(target.ok_or("this program is not in a target directory of cargo")?.to_path_buf())
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let goal = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &goal)?;
+        } else {
+            fs::copy(entry.path(), goal)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask server`: a real ZooKeeper in the foreground.
+
+use std::io;
+use std::process::ExitCode;
+
+use xtask::{Result, Server, Settings};
+
+use crate::packages;
+
+/// Runs the server until standard input ends. When we are killed instead, the server sees the end
+/// of *its* standard input and ends as well.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let port = match arguments.as_slice() {
+        [] => 0,
+        ["--port", port] => {
+            port.parse().map_err(|_| format!("--port {port}: a port is 0 to 65535"))?
+        }
+        _ => return Ok(crate::usage()),
+    };
+    let java = packages::java()?;
+    let server = Server::start(&java, Settings { port, ..Settings::default() })?;
+    println!("listening on {}", server.address());
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    Ok(ExitCode::SUCCESS)
+}
