@@ -1,0 +1,301 @@
+//! Clients of two kinds contend for one lock, on a real server.
+//!
+//! Every story is written once, over lock peers, and told for each pair of kinds, in both orders.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not their bodies here"
+)]
+
+mod support;
+
+use std::time::Instant;
+
+use support::contention::contend;
+use support::eventually;
+use support::history::History;
+use support::peer::{Options, Outcome, Peer, Side};
+use support::real::{real_server, unique_path};
+
+/// Tells every story for every pair.
+macro_rules! pairs {
+    ($($pair:ident: $first:expr, $second:expr;)*) => { $(
+        mod $pair {
+            use super::Side;
+
+            pairs! { @stories $first, $second;
+                a_contended_mutex_is_held_by_one_at_a_time
+                a_contended_semaphore_mutex_is_held_by_one_at_a_time
+                the_lock_goes_to_who_came_first
+                a_waiter_whose_time_is_up_leaves_no_node
+                a_cancelled_waiter_leaves_no_node
+                a_holder_is_told_of_a_revocation
+                readers_share_and_writers_do_not
+                a_semaphore_has_so_many_leases
+                a_multi_lock_is_all_or_nothing
+                a_killed_holder_loses_the_lock_with_its_session
+            }
+        }
+    )* };
+    (@stories $first:expr, $second:expr; $($story:ident)*) => { $(
+        #[tokio::test]
+        async fn $story() {
+            if let Some(peers) = super::Peers::start($first, $second).await {
+                super::$story(peers).await;
+            }
+        }
+    )* };
+}
+
+pairs! {
+    java_and_java: Side::Java, Side::Java;
+    // With examples/lock_peer.rs:
+    // docent_and_java: Side::Docent, Side::Java;
+    // java_and_docent: Side::Java, Side::Docent;
+    // docent_and_docent: Side::Docent, Side::Docent;
+}
+
+/// How often each side takes a contended lock.
+const ROUNDS: usize = 100;
+
+/// Two peers on the server of this run.
+struct Peers {
+    first: Peer,
+    second: Peer,
+}
+
+impl Peers {
+    /// `None` if something is missing, which is then told and counted.
+    #[track_caller]
+    fn start(first: Side, second: Side) -> impl Future<Output = Option<Self>> {
+        let available = first.is_available() && second.is_available();
+        let server = real_server();
+        async move {
+            let connect = server.filter(|_| available)?;
+            let (first, second) = tokio::join!(
+                Peer::start(first, "first", &connect, Options::default()),
+                Peer::start(second, "second", &connect, Options::default()),
+            );
+            Some(Self { first, second })
+        }
+    }
+
+    async fn close(self) {
+        tokio::join!(self.first.close(), self.second.close());
+    }
+}
+
+async fn a_contended_mutex_is_held_by_one_at_a_time(peers: Peers) {
+    contend_for(peers, "mutex").await;
+}
+
+async fn a_contended_semaphore_mutex_is_held_by_one_at_a_time(peers: Peers) {
+    contend_for(peers, "semmutex").await;
+}
+
+async fn contend_for(peers: Peers, kind: &str) {
+    let handle = format!("{kind}:{}", unique_path("lock"));
+    let history = contend(&peers.first, &peers.second, &handle, ROUNDS).await;
+    history.assert_exclusive();
+    assert_eq!(peers.first.participants(&handle).await, [""; 0]);
+    peers.close().await;
+}
+
+async fn the_lock_goes_to_who_came_first(peers: Peers) {
+    for (holder, waiter) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let handle = format!("mutex:{}", unique_path("lock"));
+        holder.ask(format!("acquire {handle}")).await.ok();
+        let mut waiting = waiter.send(format!("acquire {handle}"));
+        // A third owner, behind both.
+        let late = format!("{handle}#late");
+        participants(holder, &handle, 2).await;
+        let mut last = holder.send(format!("acquire {late}"));
+        let queue = participants(holder, &handle, 3).await;
+        assert!(waiting.is_pending() && last.is_pending());
+        let first_token = holder.token(&handle).await;
+
+        holder.ask(format!("release {handle}")).await.ok();
+        waiting.reply().await.ok();
+        assert!(last.is_pending());
+        assert_eq!(participants(waiter, &handle, 2).await, queue[1..]);
+        let second_token = waiter.token(&handle).await;
+        assert!(second_token > first_token, "{second_token} after {first_token}");
+
+        waiter.ask(format!("release {handle}")).await.ok();
+        last.reply().await.ok();
+        assert!(holder.token(&late).await > second_token);
+        holder.ask(format!("release {late}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn a_waiter_whose_time_is_up_leaves_no_node(peers: Peers) {
+    for (holder, waiter) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let path = unique_path("lock");
+        let handle = format!("mutex:{path}");
+        holder.ask(format!("acquire {handle}")).await.ok();
+
+        let asked = Instant::now();
+        let reply = waiter.ask(format!("acquire {handle} 200")).await;
+        assert_eq!(reply.outcome, Outcome::TimedOut);
+        assert!(asked.elapsed().as_millis() >= 200, "too early: {:?}", asked.elapsed());
+
+        // No condition to wait for: the node is gone before the answer is given.
+        assert_eq!(holder.children(&path).await.len(), 1, "the holder's node alone");
+        assert!(holder.held(&handle).await);
+        assert!(!waiter.held(&handle).await);
+        holder.ask(format!("release {handle}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn a_cancelled_waiter_leaves_no_node(peers: Peers) {
+    for (holder, waiter) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let path = unique_path("lock");
+        let handle = format!("mutex:{path}");
+        holder.ask(format!("acquire {handle}")).await.ok();
+        let waiting = waiter.send(format!("acquire {handle}"));
+        participants(holder, &handle, 2).await;
+
+        waiter.ask(format!("cancel {handle}")).await.ok();
+        assert_eq!(waiting.reply().await.error_kind(), "Cancelled");
+        participants(holder, &handle, 1).await;
+
+        // It can wait, and get the lock, again.
+        let waiting = waiter.send(format!("acquire {handle}"));
+        participants(holder, &handle, 2).await;
+        holder.ask(format!("release {handle}")).await.ok();
+        waiting.reply().await.ok();
+        waiter.ask(format!("drop {handle}")).await.ok();
+        participants(holder, &handle, 0).await;
+    }
+    peers.close().await;
+}
+
+async fn a_holder_is_told_of_a_revocation(peers: Peers) {
+    for (holder, other) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let handle = format!("mutex:{}", unique_path("lock"));
+        holder.ask(format!("revocable {handle}")).await.ok();
+        holder.ask(format!("acquire {handle}")).await.ok();
+        let queue = other.participants(&handle).await;
+        assert_eq!(queue.len(), 1);
+
+        other.ask(format!("revoke {}", queue[0])).await.ok();
+        holder.event(&format!("revoke {handle}")).await;
+        assert!(holder.held(&handle).await, "a revocation is a request");
+        holder.ask(format!("release {handle}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn readers_share_and_writers_do_not(peers: Peers) {
+    let Peers { first, second } = &peers;
+    let path = unique_path("lock");
+    let (read, write) = (format!("read:{path}"), format!("write:{path}"));
+    first.ask(format!("acquire {read}")).await.ok();
+    second.ask(format!("acquire {read}")).await.ok();
+
+    let writer = format!("{write}#writer");
+    let mut writing = first.send(format!("acquire {writer}"));
+    children(second, &path, 3).await;
+    // Behind the writer, so not with the other readers.
+    let reader = format!("{read}#late");
+    let mut reading = second.send(format!("acquire {reader}"));
+    children(first, &path, 4).await;
+
+    first.ask(format!("release {read}")).await.ok();
+    assert!(writing.is_pending());
+    second.ask(format!("release {read}")).await.ok();
+    writing.reply().await.ok();
+    assert!(reading.is_pending());
+    // A writer may read as well, and goes on reading when it has written.
+    let downgraded = format!("{read}#writer");
+    first.ask(format!("acquire {downgraded}")).await.ok();
+    assert!(reading.is_pending());
+    first.ask(format!("release {writer}")).await.ok();
+    reading.reply().await.ok();
+    assert!(first.held(&downgraded).await);
+
+    second.ask(format!("release {reader}")).await.ok();
+    first.ask(format!("release {downgraded}")).await.ok();
+    children(first, &path, 0).await;
+    peers.close().await;
+}
+
+async fn a_semaphore_has_so_many_leases(peers: Peers) {
+    let path = unique_path("semaphore");
+    let history = History::new();
+    // Four owners, two of each peer, for three leases.
+    let rounds = async |peer: &Peer, owner: &str| {
+        let handle = format!("sem=3:{path}#{owner}");
+        for _ in 0..ROUNDS / 4 {
+            let acquired = peer.ask(format!("acquire {handle}")).await;
+            assert!(acquired.ok().contains("lease-"), "{acquired:?}");
+            let holder = format!("{} {owner}", peer.name());
+            let hold = history.acquired_shared(&path, &holder, acquired.at);
+            assert!(peer.held(&handle).await);
+            history.releasing(hold);
+            peer.ask(format!("release {handle}")).await.ok();
+        }
+    };
+    tokio::join!(
+        rounds(&peers.first, "a"),
+        rounds(&peers.first, "b"),
+        rounds(&peers.second, "a"),
+        rounds(&peers.second, "b"),
+    );
+
+    history.assert_at_most(3);
+    assert_eq!(peers.first.participants(&format!("sem=3:{path}")).await, [""; 0]);
+    peers.close().await;
+}
+
+async fn a_multi_lock_is_all_or_nothing(peers: Peers) {
+    for (holder, other) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let (one, two) = (unique_path("one"), unique_path("two"));
+        other.ask(format!("acquire mutex:{two}")).await.ok();
+        let reply = holder.ask(format!("multi 200 {one} {two}")).await;
+        assert_eq!(reply.outcome, Outcome::TimedOut);
+        children(other, &one, 0).await;
+        children(other, &two, 1).await;
+
+        other.ask(format!("release mutex:{two}")).await.ok();
+        holder.ask(format!("multi 10000 {one} {two}")).await.ok();
+        let reply = other.ask(format!("acquire mutex:{one} 200")).await;
+        assert_eq!(reply.outcome, Outcome::TimedOut);
+        holder.ask("multirelease").await.ok();
+        other.ask(format!("acquire mutex:{one} 10000")).await.ok();
+        other.ask(format!("release mutex:{one}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn a_killed_holder_loses_the_lock_with_its_session(peers: Peers) {
+    let Peers { first, second } = peers;
+    let handle = format!("mutex:{}", unique_path("lock"));
+    first.ask(format!("acquire {handle}")).await.ok();
+    let token = first.token(&handle).await;
+    let mut waiting = second.send(format!("acquire {handle}"));
+    // Of another owner: commands of one handle are answered in order, and this one waits.
+    participants(&second, &format!("{handle}#bystander"), 2).await;
+    assert!(waiting.is_pending());
+
+    first.kill().await;
+    waiting.reply().await.ok();
+    assert!(second.token(&handle).await > token);
+    second.close().await;
+}
+
+/// Waits until so many owners stand in the queue, and returns their nodes.
+async fn participants(peer: &Peer, handle: &str, count: usize) -> Vec<String> {
+    let what = format!("{count} participants of {handle}");
+    let ask = async || Some(peer.participants(handle).await).filter(|queue| queue.len() == count);
+    eventually(&what, ask).await
+}
+
+/// Waits until the node has so many children, of whatever kind.
+async fn children(peer: &Peer, path: &str, count: usize) -> Vec<String> {
+    let what = format!("{count} children of {path}");
+    let ask = async || Some(peer.children(path).await).filter(|names| names.len() == count);
+    eventually(&what, ask).await
+}

@@ -1,0 +1,25 @@
+//! Two peers that take one lock from each other as fast as they can.
+
+use super::history::History;
+use super::peer::Peer;
+
+/// Each peer takes and releases the lock so many times; the history says how it went.
+///
+/// The handle is `KIND:PATH` of an exclusive lock.
+pub(crate) async fn contend(first: &Peer, second: &Peer, handle: &str, rounds: usize) -> History {
+    let history = History::new();
+    let take_turns = async |peer: &Peer| {
+        for _ in 0..rounds {
+            let acquired = peer.ask(format!("acquire {handle}")).await;
+            acquired.ok();
+            let hold = history.acquired(handle, peer.name(), acquired.at);
+            // Also makes the hold last a round trip to the server.
+            history.token(hold, peer.token(handle).await);
+            history.releasing(hold);
+            peer.ask(format!("release {handle}")).await.ok();
+        }
+    };
+    tokio::join!(take_turns(first), take_turns(second));
+    assert_eq!(history.len(), 2 * rounds);
+    history
+}

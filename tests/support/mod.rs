@@ -1,0 +1,53 @@
+//! What the integration tests share: real servers, lock peers, and the checker of what they did.
+//!
+//! Tests wait for conditions, up to [`DEADLINE`]; nothing sleeps to wait.
+
+#![allow(dead_code, reason = "every test program includes all of it and uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the helpers that only they call"
+)]
+
+pub(crate) mod contention;
+pub(crate) mod history;
+pub(crate) mod peer;
+pub(crate) mod real;
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long a test waits for anything before it fails: far more than a busy machine needs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The result of a future that must end before the deadline.
+#[track_caller]
+pub(crate) fn within_deadline<F: Future>(
+    what: &str,
+    future: F,
+) -> impl Future<Output = F::Output> + use<'_, F> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match timeout(DEADLINE, future).await {
+            Ok(result) => result,
+            Err(_) => panic!("{caller}: not within {DEADLINE:?}: {what}"),
+        }
+    }
+}
+
+/// Asks again and again until the answer is `Some`, and returns what is in it.
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        // The pause between two questions, for what cannot call us back.
+        sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,491 @@
+//! Drives a lock peer: a process that does lock operations on command, a line each.
+//!
+//! There are two of them, ours (`examples/lock_peer.rs`) and its twin around real Curator
+//! (`tests/java/CuratorPeer.java`), and they speak alike, so a test is written once.
+//!
+//! ```text
+//! to it:    ID VERB ARGS...
+//! from it:  ID ok [RESULT]   ID false   ID err KIND TEXT   ! EVENT
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{real, within_deadline};
+
+/// Whose client a peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Curator.
+    Java,
+    /// Ours.
+    Docent,
+}
+
+impl Side {
+    /// Whether peers of this side can be started here; if not, that is told and counted as a skip.
+    #[track_caller]
+    pub(crate) fn is_available(self) -> bool {
+        match self {
+            Self::Java => real::java().is_some(),
+            Self::Docent => {
+                docent_program().is_some_and(|program| program.is_file()) || {
+                    real::skip("no example lock_peer (cargo build --examples)");
+                    false
+                }
+            }
+        }
+    }
+}
+
+/// How a peer is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) session: Duration,
+    /// Of `RetryNTimes(retries, 100 ms)`.
+    pub(crate) retries: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { session: Duration::from_secs(6), retries: 5 }
+    }
+}
+
+/// A running peer. Dropping it kills the process.
+pub(crate) struct Peer {
+    name: String,
+    /// Held to be killed on drop.
+    process: Child,
+    commands: mpsc::UnboundedSender<String>,
+    next_id: AtomicU64,
+    shared: Arc<Shared>,
+}
+
+/// What the process said, as far as nobody has asked for it.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<Said>,
+    /// The number of events so far.
+    events: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Said {
+    waiting: HashMap<String, oneshot::Sender<Reply>>,
+    events: Vec<Event>,
+    /// The last lines of standard error, for failures.
+    errors: VecDeque<String>,
+    /// No line will follow.
+    ended: bool,
+}
+
+/// A line that began with `! `.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) text: String,
+    pub(crate) at: Instant,
+}
+
+impl Peer {
+    /// A peer around Curator.
+    pub(crate) async fn java(connect: &str, options: Options) -> Self {
+        Self::start(Side::Java, "java", connect, options).await
+    }
+
+    /// A peer of our own.
+    pub(crate) async fn docent(connect: &str, options: Options) -> Self {
+        Self::start(Side::Docent, "docent", connect, options).await
+    }
+
+    /// Starts a peer and waits until it has a session. The name is for messages.
+    ///
+    /// The side must be [available](Side::is_available).
+    pub(crate) async fn start(side: Side, name: &str, connect: &str, options: Options) -> Self {
+        let peer = Self::start_unconnected(side, name, connect, options).await;
+        peer.event("ready").await;
+        peer
+    }
+
+    /// Starts a peer without waiting for anything.
+    pub(crate) async fn start_unconnected(
+        side: Side,
+        name: &str,
+        connect: &str,
+        options: Options,
+    ) -> Self {
+        let mut command = match side {
+            Side::Java => tokio::task::spawn_blocking(java_command).await.unwrap(),
+            Side::Docent => Command::new(docent_program().expect("a path of lock_peer")),
+        };
+        command
+            .arg(connect)
+            .arg(options.session.as_millis().to_string())
+            .arg(options.retries.to_string());
+        Self::spawn(name, command)
+    }
+
+    /// Drives any program that speaks the lines.
+    pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}: {command:?}"));
+        let shared = Arc::new(Shared::default());
+        let (commands, queue) = mpsc::unbounded_channel();
+        tokio::spawn(write_commands(process.stdin.take().unwrap(), queue));
+        let errors = read_errors(process.stderr.take().unwrap(), Arc::clone(&shared));
+        let errors = tokio::spawn(errors);
+        let output = process.stdout.take().unwrap();
+        tokio::spawn(read_lines(output, errors, Arc::clone(&shared)));
+        Self { name: name.to_owned(), process, commands, next_id: AtomicU64::new(1), shared }
+    }
+
+    /// What messages call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends a command at once; the future is its answer, whenever it is awaited.
+    ///
+    /// Commands go out in the order of these calls.
+    pub(crate) fn send(&self, command: impl fmt::Display) -> Answer {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
+        let command = command.to_string();
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut said = self.shared.state.lock().unwrap();
+            if !said.ended {
+                said.waiting.insert(id.clone(), sender);
+            }
+        }
+        // If the process is gone, the answer says so.
+        let _ = self.commands.send(format!("{id} {command}\n"));
+        Answer {
+            question: format!("{}: {command}", self.name),
+            receiver,
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(crate) async fn ask(&self, command: impl fmt::Display) -> Reply {
+        self.send(command).reply().await
+    }
+
+    /// The fencing token of a hold.
+    pub(crate) async fn token(&self, handle: &str) -> i64 {
+        let reply = self.ask(format!("token {handle}")).await;
+        reply.ok().parse().unwrap_or_else(|_| panic!("{}: no number: {reply:?}", self.name))
+    }
+
+    /// Whether the peer says that it holds the lock.
+    pub(crate) async fn held(&self, handle: &str) -> bool {
+        match self.ask(format!("held {handle}")).await.ok() {
+            "true" => true,
+            "false" => false,
+            other => panic!("{}: held {handle}: {other}", self.name),
+        }
+    }
+
+    /// The participants of a lock, in lock order.
+    pub(crate) async fn participants(&self, handle: &str) -> Vec<String> {
+        self.ask(format!("participants {handle}")).await.list()
+    }
+
+    /// The children of a node; none if there is no such node.
+    pub(crate) async fn children(&self, path: &str) -> Vec<String> {
+        let reply = self.ask(format!("children {path}")).await;
+        match &reply.outcome {
+            Outcome::Error { kind, .. } if kind == "NoNode" => Vec::new(),
+            _ => reply.list(),
+        }
+    }
+
+    /// The first event, of all since the start, whose text begins with these words.
+    pub(crate) async fn event(&self, words: &str) -> Event {
+        self.events().next(words).await
+    }
+
+    /// All events, from the first one on.
+    pub(crate) fn events(&self) -> Events {
+        let count = self.shared.events.subscribe();
+        Events { name: self.name.clone(), shared: Arc::clone(&self.shared), count, seen: 0 }
+    }
+
+    /// Only the events that follow this call.
+    pub(crate) fn events_from_now(&self) -> Events {
+        let mut events = self.events();
+        events.seen = self.shared.state.lock().unwrap().events.len();
+        events
+    }
+
+    /// Ends the session and waits until the process has ended well.
+    pub(crate) async fn close(mut self) {
+        let _ = self.commands.send("close close\n".to_owned());
+        self.event("closed").await;
+        let status = self.wait().await;
+        assert!(status.success(), "{}: {status}\n{}", self.name, self.shared.end_of_errors());
+    }
+
+    /// Kills the process; its session lives on until it times out.
+    pub(crate) async fn kill(mut self) {
+        within_deadline("the end of a killed peer", self.process.kill()).await.unwrap();
+    }
+
+    async fn wait(&mut self) -> ExitStatus {
+        within_deadline("the end of a peer", self.process.wait()).await.unwrap()
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The answer to one command, perhaps yet to come.
+pub(crate) struct Answer {
+    question: String,
+    receiver: oneshot::Receiver<Reply>,
+    shared: Arc<Shared>,
+}
+
+impl Answer {
+    /// Waits for it.
+    pub(crate) async fn reply(mut self) -> Reply {
+        let question = &self.question;
+        let answer = within_deadline(question, &mut self.receiver).await;
+        answer.unwrap_or_else(|_| {
+            let errors = self.shared.end_of_errors();
+            panic!("{question}: the peer ended without an answer\n{errors}")
+        })
+    }
+
+    /// Whether it is not there yet. Only a condition about something else can prove that it will
+    /// not be: see [`Peer::participants`].
+    pub(crate) fn is_pending(&mut self) -> bool {
+        self.receiver.is_empty() && !self.receiver.is_terminated()
+    }
+}
+
+/// What a peer answered, and when that arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    question: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) at: Instant,
+}
+
+/// The three ways to answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done, with a result or an empty text.
+    Ok(String),
+    /// The time was up.
+    TimedOut,
+    /// Not done.
+    Error { kind: String, text: String },
+}
+
+impl Reply {
+    /// The result of what must have been done.
+    #[track_caller]
+    pub(crate) fn ok(&self) -> &str {
+        match &self.outcome {
+            Outcome::Ok(result) => result,
+            other => panic!("{}: {other:?}", self.question),
+        }
+    }
+
+    /// Whether it was done; false if the time was up.
+    #[track_caller]
+    pub(crate) fn is_ok(&self) -> bool {
+        match &self.outcome {
+            Outcome::Ok(_) => true,
+            Outcome::TimedOut => false,
+            other @ Outcome::Error { .. } => panic!("{}: {other:?}", self.question),
+        }
+    }
+
+    /// The kind of what must be an error.
+    #[track_caller]
+    pub(crate) fn error_kind(&self) -> &str {
+        match &self.outcome {
+            Outcome::Error { kind, .. } => kind,
+            other => panic!("{}: {other:?} instead of an error", self.question),
+        }
+    }
+
+    /// The items of a result of the form `N item...`.
+    #[track_caller]
+    pub(crate) fn list(&self) -> Vec<String> {
+        let mut words = self.ok().split_whitespace().map(str::to_owned);
+        let count = words.next().and_then(|count| count.parse::<usize>().ok());
+        let items: Vec<_> = words.collect();
+        assert_eq!(count, Some(items.len()), "{}: {self:?}", self.question);
+        items
+    }
+
+    fn parse(id: &str, rest: &str, at: Instant) -> Self {
+        let (verdict, result) = rest.split_once(' ').unwrap_or((rest, ""));
+        let outcome = match verdict {
+            "ok" => Outcome::Ok(result.to_owned()),
+            "false" => Outcome::TimedOut,
+            "err" => {
+                let (kind, text) = result.split_once(' ').unwrap_or((result, ""));
+                Outcome::Error { kind: kind.to_owned(), text: text.to_owned() }
+            }
+            _ => Outcome::Error { kind: "Nonsense".to_owned(), text: rest.to_owned() },
+        };
+        Self { question: format!("command {id}"), outcome, at }
+    }
+}
+
+/// The events of one peer, in order, each seen once by this subscription.
+pub(crate) struct Events {
+    name: String,
+    shared: Arc<Shared>,
+    count: watch::Receiver<usize>,
+    seen: usize,
+}
+
+impl Events {
+    /// The next event whose text begins with these words; the ones before it are passed over.
+    pub(crate) async fn next(&mut self, words: &str) -> Event {
+        let what = format!("{}: event {words}", self.name);
+        within_deadline(&what, async {
+            loop {
+                self.count.borrow_and_update();
+                if let Some(event) = self.take(words, &what) {
+                    return event;
+                }
+                let _ = self.count.changed().await;
+            }
+        })
+        .await
+    }
+
+    /// Every event so far that this subscription has not passed.
+    pub(crate) fn drain(&mut self) -> Vec<Event> {
+        let said = self.shared.state.lock().unwrap();
+        let events = said.events[self.seen..].to_vec();
+        self.seen = said.events.len();
+        events
+    }
+
+    fn take(&mut self, words: &str, what: &str) -> Option<Event> {
+        let said = self.shared.state.lock().unwrap();
+        for event in &said.events[self.seen..] {
+            self.seen += 1;
+            let rest = event.text.strip_prefix(words);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')) {
+                return Some(event.clone());
+            }
+        }
+        let ended = said.ended;
+        drop(said);
+        assert!(!ended, "{what}: the peer ended before\n{}", self.shared.end_of_errors());
+        None
+    }
+}
+
+impl Shared {
+    fn end_of_errors(&self) -> String {
+        let said = self.state.lock().unwrap();
+        said.errors.iter().map(|line| format!("  stderr: {line}\n")).collect()
+    }
+
+    fn line(&self, line: &str, at: Instant) {
+        let mut said = self.state.lock().unwrap();
+        if let Some(text) = line.strip_prefix("! ") {
+            said.events.push(Event { text: text.to_owned(), at });
+            let count = said.events.len();
+            drop(said);
+            self.events.send_replace(count);
+            return;
+        }
+        let (id, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some(waiting) = said.waiting.remove(id) {
+            drop(said);
+            // The test may have dropped the answer.
+            let _ = waiting.send(Reply::parse(id, rest, at));
+        }
+    }
+
+    /// Everybody who waits learns that they wait in vain.
+    fn end(&self) {
+        let mut said = self.state.lock().unwrap();
+        said.ended = true;
+        said.waiting.clear();
+        let count = said.events.len();
+        drop(said);
+        self.events.send_replace(count);
+    }
+}
+
+async fn write_commands(mut input: ChildStdin, mut queue: mpsc::UnboundedReceiver<String>) {
+    while let Some(command) = queue.recv().await {
+        if input.write_all(command.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_lines(output: impl AsyncRead + Unpin, errors: JoinHandle<()>, shared: Arc<Shared>) {
+    let mut lines = BufReader::new(output).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        shared.line(&line, Instant::now());
+    }
+    // The last words of a process that died say why, and come by another way.
+    let _ = timeout(LAST_WORDS, errors).await;
+    shared.end();
+}
+
+async fn read_errors(errors: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+    let mut lines = BufReader::new(errors).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let mut said = shared.state.lock().unwrap();
+        said.errors.push_back(line);
+        if said.errors.len() > ERROR_LINES {
+            said.errors.pop_front();
+        }
+    }
+}
+
+fn java_command() -> Command {
+    let java = real::java().expect("a side that is available");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java/CuratorPeer.java");
+    let classes = java.compile(&source).unwrap_or_else(|error| panic!("{error}"));
+    let mut command = java.command(&classes).unwrap_or_else(|error| panic!("{error}"));
+    command.arg("CuratorPeer");
+    Command::from(command)
+}
+
+/// Where cargo puts the example: beside the directory of the test programs.
+fn docent_program() -> Option<PathBuf> {
+    let test = env::current_exe().ok()?;
+    let profile = test.parent()?.parent()?;
+    Some(profile.join("examples").join(format!("lock_peer{}", env::consts::EXE_SUFFIX)))
+}
+
+/// Who inherited the standard error of a dead process may keep it open for ever.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Enough of a stack trace to see what it is about.
+const ERROR_LINES: usize = 30;

@@ -1,0 +1,163 @@
+//! Real ZooKeeper servers: the one of this test run, and private ones to stop and kill.
+//!
+//! `cargo xtask test` sets the environment. Without it, a test that asks for a server gets `None`,
+//! and that is told loudly and counted (`DOCENT_TEST_SKIPS`): a test must then return.
+
+use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::env;
+use std::fs::OpenOptions;
+use std::hash::{BuildHasher, Hasher};
+use std::io::Write as _;
+use std::panic::Location;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tokio::task::spawn_blocking;
+use xtask::{Java, Server, Settings};
+
+/// The connect string of the server of this test run, shared with every other test.
+#[track_caller]
+pub(crate) fn real_server() -> Option<String> {
+    match env::var("DOCENT_TEST_CONNECT") {
+        Ok(connect) => Some(connect),
+        Err(_) => {
+            skip("no real ZooKeeper (DOCENT_TEST_CONNECT; `cargo xtask test` sets it)");
+            None
+        }
+    }
+}
+
+/// Java with Curator, for Java peers and private servers.
+#[track_caller]
+pub(crate) fn java() -> Option<Java> {
+    match env::var_os("DOCENT_TEST_CURATOR_CLASSPATH") {
+        Some(class_path) => Some(Java::with_class_path(class_path).expect("an installed JDK")),
+        None => {
+            skip("no Curator (DOCENT_TEST_CURATOR_CLASSPATH; `cargo xtask test` sets it)");
+            None
+        }
+    }
+}
+
+/// Tells and counts that the current test does nothing here.
+#[track_caller]
+pub(crate) fn skip(reason: &str) {
+    /// A test may ask for two things and miss both, but it is one skipped test.
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+    let test = current_test();
+    if !TOLD.lock().unwrap().insert(test.clone()) {
+        return;
+    }
+    // Not eprintln!, which is captured and dropped when a test passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+    if let Some(file) = env::var_os("DOCENT_TEST_SKIPS") {
+        let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
+        // One write, so that the lines of test programs that run at once stay whole.
+        file.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
+    }
+}
+
+/// A path that no other test, run or machine uses: `/docent-test-…/STEM`.
+///
+/// Its parent is a node of its own as well, so that a test can look at what is left below it.
+pub(crate) fn unique_path(stem: &str) -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let random = RandomState::new().build_hasher().finish();
+    format!("/docent-test-{}-{number}-{random:016x}/{stem}", std::process::id())
+}
+
+/// libtest names a test's thread after the test, unless it runs all in the main one.
+#[track_caller]
+fn current_test() -> String {
+    let program = env::args().next().unwrap_or_default();
+    let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
+    let program = program.rsplit_once('-').map_or(program, |(name, _hash)| name);
+    match thread::current().name() {
+        Some(name) if name != "main" => format!("{program} {name}"),
+        _ => format!("{program} {}", Location::caller()),
+    }
+}
+
+/// A private ZooKeeper, to be stopped, killed and started again. Dropping it ends it.
+pub(crate) struct RealServer {
+    /// Absent only while another thread works on it.
+    server: Option<Server>,
+}
+
+impl RealServer {
+    /// A server with the usual settings; `None` (and a counted skip) without Java.
+    #[track_caller]
+    pub(crate) fn start() -> impl Future<Output = Option<Self>> {
+        Self::start_with(Settings::default())
+    }
+
+    /// A server with other ticks, configuration or properties.
+    #[track_caller]
+    pub(crate) fn start_with(settings: Settings) -> impl Future<Output = Option<Self>> {
+        let java = java();
+        async move {
+            let java = java?;
+            let server = spawn_blocking(move || Server::start(&java, settings)).await.unwrap();
+            Some(Self { server: Some(server.expect("a private ZooKeeper")) })
+        }
+    }
+
+    /// `127.0.0.1:PORT`, the same after every restart.
+    pub(crate) fn connect(&self) -> String {
+        self.server().address().to_string()
+    }
+
+    /// The process id while it runs: for tests that freeze it.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.server().process_id()
+    }
+
+    /// Stops it; clients see their connections close. Data stay.
+    pub(crate) async fn stop(&mut self) {
+        self.with(Server::stop).await;
+    }
+
+    /// Kills it. Data stay: what was acknowledged was handed to the operating system.
+    pub(crate) async fn kill(&mut self) {
+        self.with(Server::kill).await;
+    }
+
+    /// Starts it again on the same port and data, and waits until it answers.
+    pub(crate) async fn start_again(&mut self) {
+        self.with(Server::start_again).await;
+    }
+
+    /// Stops it and starts it again.
+    pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.start_again().await;
+    }
+
+    /// What it says to a word such as `ruok`, `srvr`, `cons` or `dump`.
+    pub(crate) async fn four_letter_word(&self, word: &'static str) -> std::io::Result<String> {
+        let address = self.server().address();
+        spawn_blocking(move || xtask::four_letter_word(address, word)).await.unwrap()
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("a call on this server was dropped while it ran")
+    }
+
+    /// Processes and files block, and the peers' pipes must be read meanwhile.
+    async fn with(&mut self, action: fn(&mut Server) -> xtask::Result<()>) {
+        let mut server = self.server.take().expect("a call on this server was dropped");
+        let (server, outcome) = spawn_blocking(move || {
+            let outcome = action(&mut server);
+            (server, outcome)
+        })
+        .await
+        .unwrap();
+        self.server = Some(server);
+        outcome.expect("a private ZooKeeper");
+    }
+}
