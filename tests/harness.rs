@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use support::contention::contend;
 use support::history::{History, Hold, Mode};
 use support::peer::{Options, Outcome, Peer, Side};
-use support::real::{RealServer, real_server, unique_path};
+use support::real::{RealEnsemble, RealServer, real_server, unique_path};
+use xtask::Role;
 
 /// A history of holds of one path: holder, mode, token, begin and end in milliseconds.
 fn history(holds: &[(&str, Mode, i64, u64, Option<u64>)]) -> History {
@@ -146,6 +147,28 @@ async fn private_servers_keep_port_and_data_over_a_kill() {
     events.next("state RECONNECTED").await;
     assert!(peer.held(&handle).await, "same session, same node");
     assert_eq!(peer.token(&handle).await, token);
+    peer.close().await;
+}
+
+#[tokio::test]
+async fn an_ensemble_outlives_its_leader() {
+    let Some(mut ensemble) = RealEnsemble::start().await else { return };
+    let peer = Peer::java(&ensemble.connect(), Options::default()).await;
+    let handle = format!("mutex:{}", unique_path("lock"));
+    peer.ask(format!("acquire {handle}")).await.ok();
+    let token = peer.token(&handle).await;
+
+    let old = ensemble.leader().await;
+    ensemble.kill(old).await;
+    let new = ensemble.leader().await;
+    assert_ne!(new, old);
+    // Whether or not the peer was connected to the old leader, its election closed all connections.
+    peer.event("state RECONNECTED").await;
+    assert!(peer.held(&handle).await);
+    assert_eq!(peer.token(&handle).await, token);
+
+    ensemble.start_again(old).await;
+    assert_eq!(ensemble.role(old).await, Some(Role::Follower));
     peer.close().await;
 }
 

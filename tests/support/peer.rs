@@ -203,18 +203,14 @@ impl Peer {
         }
     }
 
-    /// The participants of a lock, in lock order.
+    /// The participants of a lock, in lock order; none if there is no such lock.
     pub(crate) async fn participants(&self, handle: &str) -> Vec<String> {
-        self.ask(format!("participants {handle}")).await.list()
+        self.ask(format!("participants {handle}")).await.list_or_no_node()
     }
 
     /// The children of a node; none if there is no such node.
     pub(crate) async fn children(&self, path: &str) -> Vec<String> {
-        let reply = self.ask(format!("children {path}")).await;
-        match &reply.outcome {
-            Outcome::Error { kind, .. } if kind == "NoNode" => Vec::new(),
-            _ => reply.list(),
-        }
+        self.ask(format!("children {path}")).await.list_or_no_node()
     }
 
     /// The first event, of all since the start, whose text begins with these words.
@@ -340,6 +336,16 @@ impl Reply {
         let items: Vec<_> = words.collect();
         assert_eq!(count, Some(items.len()), "{}: {self:?}", self.question);
         items
+    }
+
+    /// As [`Reply::list`], but an empty one if there is no node: the server removes the container
+    /// of a lock soon after the last participant has left.
+    #[track_caller]
+    pub(crate) fn list_or_no_node(&self) -> Vec<String> {
+        match &self.outcome {
+            Outcome::Error { kind, .. } if kind == "NoNode" => Vec::new(),
+            _ => self.list(),
+        }
     }
 
     fn parse(id: &str, rest: &str, at: Instant) -> Self {

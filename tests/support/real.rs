@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tokio::task::spawn_blocking;
-use xtask::{Java, Server, Settings};
+use xtask::{Ensemble, Java, Role, Server, Settings};
+
+use super::eventually;
 
 /// The connect string of the server of this test run, shared with every other test.
 #[track_caller]
@@ -159,5 +161,87 @@ impl RealServer {
         .unwrap();
         self.server = Some(server);
         outcome.expect("a private ZooKeeper");
+    }
+}
+
+/// A private ensemble, whose members can be killed and started again. Dropping it ends it.
+pub(crate) struct RealEnsemble {
+    /// Absent only while another thread works on it.
+    ensemble: Option<Ensemble>,
+}
+
+impl RealEnsemble {
+    /// A serving ensemble of three; `None` (and a counted skip) without Java.
+    #[track_caller]
+    pub(crate) fn start() -> impl Future<Output = Option<Self>> {
+        let java = java();
+        async move {
+            let java = java?;
+            let ensemble = spawn_blocking(move || Ensemble::start(&java, 3)).await.unwrap();
+            Some(Self { ensemble: Some(ensemble.expect("a private ensemble")) })
+        }
+    }
+
+    /// `127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`.
+    pub(crate) fn connect(&self) -> String {
+        self.ensemble().connect()
+    }
+
+    /// `127.0.0.1:PORT` of one member; they are numbered from 0.
+    pub(crate) fn connect_to(&self, member: usize) -> String {
+        self.ensemble().member(member).address().to_string()
+    }
+
+    /// The process id of a running member: for tests that freeze it.
+    pub(crate) fn process_id(&self, member: usize) -> Option<u32> {
+        self.ensemble().member(member).process_id()
+    }
+
+    /// What a member says it is; `None` while it serves nobody.
+    pub(crate) async fn role(&self, member: usize) -> Option<Role> {
+        let address = self.ensemble().member(member).address();
+        spawn_blocking(move || Role::of(address)).await.unwrap()
+    }
+
+    /// The member that leads, once there is one that also serves.
+    pub(crate) async fn leader(&self) -> usize {
+        eventually("a leader", async || {
+            for member in 0..self.ensemble().size() {
+                if self.role(member).await == Some(Role::Leader) {
+                    return Some(member);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// Kills a member.
+    pub(crate) async fn kill(&mut self, member: usize) {
+        self.with(move |ensemble| ensemble.member_mut(member).kill()).await;
+    }
+
+    /// Starts a member again and waits until it serves, which takes a majority.
+    pub(crate) async fn start_again(&mut self, member: usize) {
+        self.with(move |ensemble| ensemble.member_mut(member).start_again()).await;
+    }
+
+    fn ensemble(&self) -> &Ensemble {
+        self.ensemble.as_ref().expect("a call on this ensemble was dropped while it ran")
+    }
+
+    async fn with(
+        &mut self,
+        action: impl FnOnce(&mut Ensemble) -> xtask::Result<()> + Send + 'static,
+    ) {
+        let mut ensemble = self.ensemble.take().expect("a call on this ensemble was dropped");
+        let (ensemble, outcome) = spawn_blocking(move || {
+            let outcome = action(&mut ensemble);
+            (ensemble, outcome)
+        })
+        .await
+        .unwrap();
+        self.ensemble = Some(ensemble);
+        outcome.expect("a private ensemble");
     }
 }

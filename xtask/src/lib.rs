@@ -4,10 +4,12 @@
 //! written under another name first. Every process started here ends with ours, even if we are
 //! killed.
 
+mod ensemble;
 mod java;
 mod temporary;
 mod zookeeper;
 
+pub use ensemble::{Ensemble, Role};
 pub use java::Java;
 pub use temporary::TemporaryDirectory;
 pub use zookeeper::{Server, Settings, four_letter_word};

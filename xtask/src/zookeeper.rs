@@ -22,6 +22,8 @@ pub struct Settings {
     pub port: u16,
     /// The server's unit of time: sessions last 2 to 20 ticks unless `config` says otherwise.
     pub tick_time: Duration,
+    /// Its number in an ensemble, whose members `config` lists.
+    pub id: Option<usize>,
     /// More lines of `zoo.cfg`; they come last, so they win.
     pub config: Vec<(String, String)>,
     /// More Java system properties; they come last, so they win.
@@ -33,6 +35,7 @@ impl Default for Settings {
         Self {
             port: 0,
             tick_time: Duration::from_millis(500),
+            id: None,
             config: Vec::new(),
             properties: Vec::new(),
         }
@@ -53,27 +56,34 @@ pub struct Server {
 impl Server {
     /// Starts a server and waits until it answers.
     pub fn start(java: &Java, settings: Settings) -> Result<Self> {
+        let mut server = Self::new(java, settings)?;
+        server.start_again()?;
+        Ok(server)
+    }
+
+    /// A server that is not running yet.
+    pub(crate) fn new(java: &Java, settings: Settings) -> Result<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/WatchedServer.java");
-        let mut server = Self {
+        Ok(Self {
             java: java.clone(),
             classes: java.compile(&source)?,
             address: SocketAddr::from(([127, 0, 0, 1], settings.port)),
             settings,
             directory: TemporaryDirectory::new("zookeeper")?,
             process: None,
-        };
-        server.start_again()?;
-        Ok(server)
+        })
     }
 
-    /// Starts it after [`Server::stop`] or [`Server::kill`]: same port, same data.
+    /// Starts it after [`Server::stop`] or [`Server::kill`], and waits until it answers: same
+    /// port, same data.
     pub fn start_again(&mut self) -> Result<()> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
             if self.address.port() == 0 {
-                self.address = free_loopback_address()?;
+                self.address = free_loopback_addresses(1)?.remove(0);
             }
-            match self.launch() {
+            self.spawn()?;
+            match self.wait_until_it_answers() {
                 Ok(()) => return Ok(()),
                 // Somebody took the port between our look and the server's: try another.
                 Err(Failure::Died(text)) if self.settings.port == 0 && self.is_new() => {
@@ -134,15 +144,19 @@ impl Server {
         !self.directory.path().join(ANSWERED).exists()
     }
 
-    fn launch(&mut self) -> std::result::Result<(), Failure> {
+    /// Starts the process, without waiting for anything.
+    pub(crate) fn spawn(&mut self) -> Result<()> {
         let directory = self.directory.path();
-        let data = directory.join("data");
+        let data = self.data();
         fs::create_dir_all(&data)?;
+        if let Some(id) = self.settings.id {
+            fs::write(data.join("myid"), format!("{id}\n"))?;
+        }
         let config = directory.join("zoo.cfg");
         fs::write(&config, self.zoo_cfg(&data))?;
         let log = File::create(directory.join("log"))?;
 
-        let mut command = self.java.command(&self.classes).map_err(Failure::Other)?;
+        let mut command = self.java.command(&self.classes)?;
         for (name, value) in SYSTEM_PROPERTIES {
             command.arg(format!("-D{name}={value}"));
         }
@@ -158,11 +172,11 @@ impl Server {
             .stderr(log)
             .spawn()?;
         self.process = Some(process);
-        let outcome = self.wait_until_it_answers(&data);
-        if outcome.is_err() {
-            let _ = self.kill();
-        }
-        outcome
+        Ok(())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
     }
 
     fn zoo_cfg(&self, data: &Path) -> String {
@@ -179,7 +193,17 @@ impl Server {
         text
     }
 
-    fn wait_until_it_answers(&mut self, data: &Path) -> std::result::Result<(), Failure> {
+    /// Waits until the process of [`Server::spawn`] serves clients; if not, the process is gone.
+    pub(crate) fn wait_until_it_answers(&mut self) -> std::result::Result<(), Failure> {
+        let outcome = self.wait();
+        if outcome.is_err() {
+            let _ = self.kill();
+        }
+        outcome
+    }
+
+    fn wait(&mut self) -> std::result::Result<(), Failure> {
+        let data = self.data();
         let deadline = Instant::now() + START_DEADLINE;
         while Instant::now() < deadline {
             let ended = self.process.as_mut().map(Child::try_wait).transpose()?.flatten();
@@ -188,7 +212,7 @@ impl Server {
             }
             // Another server may have taken the port, so it is not enough that one answers.
             if self.four_letter_word("ruok").is_ok_and(|answer| answer == "imok")
-                && self.answers_from(data)
+                && self.answers_from(&data)
             {
                 File::create(self.directory.path().join(ANSWERED))?;
                 return Ok(());
@@ -229,12 +253,15 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-fn free_loopback_address() -> io::Result<SocketAddr> {
-    TcpListener::bind(("127.0.0.1", 0))?.local_addr()
+/// So many addresses, all different, that nobody uses right now.
+pub(crate) fn free_loopback_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
+    let listeners: io::Result<Vec<_>> =
+        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect();
+    listeners?.iter().map(TcpListener::local_addr).collect()
 }
 
-/// Why a launch failed: only a server that died may have met a busy port.
-enum Failure {
+/// Why a start failed: only a server that died may have met a busy port.
+pub(crate) enum Failure {
     Died(String),
     Other(crate::Error),
 }

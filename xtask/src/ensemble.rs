@@ -1,0 +1,117 @@
+//! A real ensemble of our own, all of it on loopback.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::zookeeper::{Failure, free_loopback_addresses};
+use crate::{Java, Result, Server, Settings, four_letter_word};
+
+/// Servers that replicate each other. Dropping it kills them and removes their files.
+#[derive(Debug)]
+pub struct Ensemble {
+    members: Vec<Server>,
+}
+
+impl Ensemble {
+    /// Starts so many servers and waits until all of them serve.
+    pub fn start(java: &Java, size: usize) -> Result<Self> {
+        let mut last = None;
+        for _ in 0..START_ATTEMPTS {
+            match Self::try_start(java, size) {
+                Ok(ensemble) => return Ok(ensemble),
+                // Somebody took one of the ports meanwhile: others, for all of them.
+                Err(Failure::Died(text)) => last = Some(text),
+                Err(Failure::Other(error)) => return Err(error),
+            }
+        }
+        Err(format!("the ensemble did not start: {}", last.unwrap_or_default()).into())
+    }
+
+    /// The addresses of all members, for a client.
+    pub fn connect(&self) -> String {
+        let addresses: Vec<_> = self.members.iter().map(|m| m.address().to_string()).collect();
+        addresses.join(",")
+    }
+
+    /// How many members it has, running or not.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// One member, from 0.
+    #[expect(clippy::indexing_slicing, reason = "for tests, which know how many they asked for")]
+    pub fn member(&self, index: usize) -> &Server {
+        &self.members[index]
+    }
+
+    /// One member, to stop, kill or start it.
+    #[expect(clippy::indexing_slicing, reason = "for tests, which know how many they asked for")]
+    pub fn member_mut(&mut self, index: usize) -> &mut Server {
+        &mut self.members[index]
+    }
+
+    fn try_start(java: &Java, size: usize) -> std::result::Result<Self, Failure> {
+        // A member has three ports: for its followers, for elections, for clients.
+        let addresses = free_loopback_addresses(3 * size)?;
+        let (mut config, mut client_ports) = (Vec::new(), Vec::new());
+        for (id, ports) in (1..).zip(addresses.chunks_exact(3)) {
+            let [followers, elections, clients] = ports else { continue };
+            let line = format!("{followers}:{}", elections.port());
+            config.push((format!("server.{id}"), line));
+            client_ports.push(clients.port());
+        }
+        config.extend(LIMITS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+
+        let mut members = Vec::new();
+        for (id, port) in (1..).zip(client_ports) {
+            let settings = Settings {
+                port,
+                tick_time: TICK_TIME,
+                id: Some(id),
+                config: config.clone(),
+                properties: vec![("zookeeper.cnxTimeout".to_owned(), "1000".to_owned())],
+            };
+            let mut member = Server::new(java, settings).map_err(Failure::Other)?;
+            member.spawn().map_err(Failure::Other)?;
+            members.push(member);
+        }
+        // Only now: none of them serves before there is a majority.
+        for member in &mut members {
+            member.wait_until_it_answers()?;
+        }
+        Ok(Self { members })
+    }
+}
+
+/// What a serving member is to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It decides the order of writes.
+    Leader,
+    /// It follows the leader.
+    Follower,
+    /// It has no others.
+    Standalone,
+}
+
+impl Role {
+    /// What a server says it is; `None` while it does not serve.
+    pub fn of(address: SocketAddr) -> Option<Self> {
+        let answer = four_letter_word(address, "srvr").ok()?;
+        match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
+            "leader" => Some(Self::Leader),
+            "follower" => Some(Self::Follower),
+            "standalone" => Some(Self::Standalone),
+            _ => None,
+        }
+    }
+}
+
+/// Short, so that the loss of a member is noticed soon.
+const TICK_TIME: Duration = Duration::from_millis(200);
+
+/// In ticks: time to catch up at the start, and to lag behind later.
+const LIMITS: [(&str, &str); 2] = [("initLimit", "50"), ("syncLimit", "5")];
+
+/// As for a single server.
+const START_ATTEMPTS: u32 = 3;
