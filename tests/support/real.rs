@@ -73,7 +73,8 @@ pub(crate) fn unique_path(stem: &str) -> String {
     format!("/docent-test-{}-{number}-{random:016x}/{stem}", std::process::id())
 }
 
-/// libtest names a test's thread after the test, unless it runs all in the main one.
+/// libtest names a test's thread after the test, unless it runs all in the main one
+/// (`--test-threads=1`): then it is the place that asked, which tests made by one macro share.
 #[track_caller]
 fn current_test() -> String {
     let program = env::args().next().unwrap_or_default();

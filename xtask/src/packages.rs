@@ -1,5 +1,6 @@
 //! Java, ZooKeeper and Curator from Debian's packages, installed when they are missing and may be.
 
+use std::env;
 use std::process::{Command, Stdio};
 
 use xtask::{Java, Result};
@@ -13,12 +14,16 @@ pub(crate) fn java() -> Result<Java> {
         Ok(java) => return Ok(java),
         Err(missing) => missing,
     };
+    if env::var_os("DOCENT_JAVA_LIB").is_some() {
+        // Installing would put them where we were told not to look.
+        return Err(missing);
+    }
     let Some(administrator) = administrator() else {
         return Err(format!("{missing}, and no right to install it with apt-get").into());
     };
     eprintln!("xtask: {missing}: installing Debian's packages");
     apt_get(administrator, &["update"])?;
-    let mut install = vec!["install", "--yes", "--no-install-recommends"];
+    let mut install = vec!["install", "--yes", "--no-install-recommends", "--no-upgrade"];
     install.extend(LIBRARIES);
     if !succeeds(Command::new("javac").arg("-version")) {
         install.push("default-jdk-headless");
