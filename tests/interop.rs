@@ -4,7 +4,7 @@
 
 #![allow(
     clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not their bodies here"
+    reason = "clippy knows test functions, not the stories that they tell"
 )]
 
 mod support;
