@@ -2,7 +2,13 @@
 
 use core::{fmt, ops::BitOr};
 
-use crate::{List, Text, macros::record};
+use bytes::BufMut;
+
+use crate::{
+    DecodeError, List, Text,
+    jute::{Decode, Encode, Field as _, Reader},
+    macros::record,
+};
 
 /// What an [`Acl`] allows, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -84,14 +90,29 @@ impl fmt::Debug for Perms {
     }
 }
 
-record! {
-    /// Somebody: `world:anyone`, `digest:user:hash`, `ip:10.0.0.0/8`, `sasl:name`, `x509:DN`.
-    #[derive(Hash)]
-    pub struct Id<'a> {
-        /// How it is proved.
-        pub scheme: Text<'a> = "scheme",
-        /// Who, in the scheme's own form.
-        pub id: Text<'a> = "id",
+/// Somebody: `world:anyone`, `digest:user:hash`, `ip:10.0.0.0/8`, `sasl:name`, `x509:DN`.
+///
+/// A record, but declared by hand: its serialized form leaves out what stands behind the user's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Id<'a> {
+    /// How it is proved.
+    pub scheme: Text<'a>,
+    /// Who, in the scheme's own form.
+    pub id: Text<'a>,
+}
+
+impl Encode for Id<'_> {
+    #[inline]
+    fn encode(&self, out: &mut impl BufMut) {
+        self.scheme.put(out);
+        self.id.put(out);
+    }
+}
+
+impl<'a> Decode<'a> for Id<'a> {
+    #[inline]
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { scheme: reader.text("scheme")?, id: reader.text("id")? })
     }
 }
 

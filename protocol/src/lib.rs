@@ -9,6 +9,7 @@
 //! * [`connect`], [`request`], [`reply`], [`multi`], [`watch`]: the records, as they are on the wire.
 //!   They borrow from the frame they were read from; nothing is copied.
 //! * [`call`]: what a client may send. Requests that would destroy a server cannot be said in it.
+//! * [`follow`]: reads both directions of a connection and tells what each frame says.
 //! * [`raw`]: everything, for fuzzers and tools. Read its warning.
 //!
 //! # Example
@@ -46,6 +47,7 @@ pub mod call;
 pub mod connect;
 mod error;
 mod error_code;
+pub mod follow;
 pub mod frame;
 pub mod jute;
 pub mod multi;
@@ -54,6 +56,9 @@ pub mod path;
 pub mod raw;
 pub mod reply;
 pub mod request;
+#[cfg(feature = "serde")]
+mod serial;
+mod show;
 mod stat;
 mod text;
 pub mod watch;
@@ -61,6 +66,7 @@ pub mod watch;
 pub use acl::{Acl, Id, Perms};
 pub use error::{DecodeError, DecodeErrorKind, FrameTooLarge};
 pub use error_code::ErrorCode;
+pub use follow::{Direction, Follower};
 pub use jute::{Decode, Encode, List};
 pub use op::{AddWatchMode, CreateMode, OpCode, Ttl, WatcherType, xid};
 pub use path::{PathError, sequence_number};

@@ -73,15 +73,18 @@ macro_rules! open_enum {
 }
 
 /// Declares a wire record: a struct whose fields are encoded and decoded in order.
+///
+/// A field may be marked `secret` in front of its jute name: `Debug` and the serialized form then tell
+/// only its size.
 macro_rules! record {
     (
         $(#[$meta:meta])*
         pub struct $name:ident $(<$life:lifetime>)? {
-            $($(#[$field_meta:meta])* pub $field:ident: $ty:ty = $jute:literal,)*
+            $($(#[$field_meta:meta])* pub $field:ident: $ty:ty = $($secret:ident)? $jute:literal,)*
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
         pub struct $name $(<$life>)? {
             $($(#[$field_meta])* pub $field: $ty,)*
         }
@@ -93,8 +96,32 @@ macro_rules! record {
             }
         }
 
+        impl $(<$life>)? core::fmt::Debug for $name $(<$life>)? {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), record!(@shown $($secret)? self.$field)))*
+                    .finish()
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl $(<$life>)? serde::Serialize for $name $(<$life>)? {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeStruct as _;
+                const NAMES: &[&str] = &[$($jute),*];
+                let mut _fields = serializer.serialize_struct(stringify!($name), NAMES.len())?;
+                $(_fields.serialize_field(
+                    $jute,
+                    &$crate::serial::Shown(record!(@shown $($secret)? self.$field)),
+                )?;)*
+                _fields.end()
+            }
+        }
+
         record!(@decode $name $(<$life>)? { $($field: $ty = $jute,)* });
     };
+    (@shown secret $field:expr) => { &$crate::show::Secret($field) };
+    (@shown $field:expr) => { &$field };
     (@decode $name:ident <$life:lifetime> { $($field:ident: $ty:ty = $jute:literal,)* }) => {
         impl<$life> $crate::jute::Decode<$life> for $name<$life> {
             #[inline]

@@ -96,7 +96,7 @@ record! {
     /// To sasl (102).
     pub struct SaslReply<'a> {
         /// The mechanism's own bytes; null when the server has no SASL or has refused.
-        pub token: Option<&'a [u8]> = "token",
+        pub token: Option<&'a [u8]> = secret "token",
     }
 }
 

@@ -147,14 +147,15 @@ record! {
 
 record! {
     /// auth (100).
-    #[doc = "Holds credentials: no `Display`, and `Debug` shows them. Do not log it."]
+    #[doc = ""]
+    #[doc = "Holds credentials; `Debug` and `Display` tell only how long they are."]
     pub struct AuthRequest<'a> {
         /// Always 0; servers do not look at it.
         pub auth_type: i32 = "type",
         /// How it is proved, `digest` for example.
         pub scheme: Text<'a> = "scheme",
         /// The proof, in clear: `user:password` for `digest`.
-        pub auth: Option<&'a [u8]> = "auth",
+        pub auth: Option<&'a [u8]> = secret "auth",
     }
 }
 
@@ -194,7 +195,7 @@ record! {
     /// sasl (102).
     pub struct SaslRequest<'a> {
         /// The mechanism's own bytes. The first one is empty, not null.
-        pub token: Option<&'a [u8]> = "token",
+        pub token: Option<&'a [u8]> = secret "token",
     }
 }
 

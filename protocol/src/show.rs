@@ -1,0 +1,383 @@
+//! One line of text for each message: what a person wants to see of a capture.
+//!
+//! Names are ZooKeeper's. Never in it: passwords, credentials, SASL tokens, the hashes in ACL ids, and the
+//! data of nodes, of which the size is told. What a peer may have put into a path cannot break the line or
+//! move the cursor: control characters are escaped.
+
+use core::fmt::{self, Display, Formatter};
+
+use crate::{
+    Acl, ErrorCode, Id, List, Stat, Text,
+    acl::AclList,
+    connect::{ConnectRequest, ConnectResponse, HandshakeReply},
+    follow::{Frame, Message, Opaque, ReplyBody},
+    multi::{MultiOp, MultiResult},
+    reply::Reply,
+    request::{CreateRequest, CreateTtlRequest, ReadRequest, Request},
+};
+
+/// Bytes of which nothing but their size may be told.
+pub(crate) struct Secret<'a>(pub(crate) Option<&'a [u8]>);
+
+impl Display for Secret<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&Size(self.0), f)
+    }
+}
+
+impl fmt::Debug for Secret<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
+/// `9 bytes`, or `null`.
+struct Size<'a>(Option<&'a [u8]>);
+
+impl Display for Size<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => write!(f, "{} bytes", bytes.len()),
+            None => f.write_str("null"),
+        }
+    }
+}
+
+impl Display for Opaque<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&Size(Some(self.0)), f)
+    }
+}
+
+/// Text on one line: control characters and what else does not print are escaped.
+struct OneLine<'a>(Text<'a>);
+
+impl Display for OneLine<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_null() {
+            return f.write_str("null");
+        }
+        for character in self.0.to_str().chars() {
+            match character {
+                '"' | '\'' => fmt::Write::write_char(f, character)?,
+                _ => Display::fmt(&character.escape_debug(), f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many elements of a list are spelled out.
+const SPELLED_OUT: usize = 8;
+
+/// `[a b c]`, and how many more.
+struct Names<'a>(List<'a, Text<'a>>);
+
+impl Display for Names<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_null() {
+            return f.write_str("null");
+        }
+        f.write_str("[")?;
+        for (index, name) in self.0.iter().take(SPELLED_OUT).enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { " " }, OneLine(name))?;
+        }
+        match self.0.len().checked_sub(SPELLED_OUT + 1) {
+            Some(more) => write!(f, " and {} more]", more + 1),
+            None => f.write_str("]"),
+        }
+    }
+}
+
+/// `[31 world:anyone]`.
+struct Acls<'a>(AclList<'a>);
+
+impl Display for Acls<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_null() {
+            return f.write_str("null");
+        }
+        f.write_str("[")?;
+        for (index, Acl { perms, id }) in self.0.iter().take(SPELLED_OUT).enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{} {}", perms.number(), MaskedId(id))?;
+        }
+        match self.0.len().checked_sub(SPELLED_OUT + 1) {
+            Some(more) => write!(f, " and {} more]", more + 1),
+            None => f.write_str("]"),
+        }
+    }
+}
+
+/// `scheme:id`; see [`masked`].
+struct MaskedId<'a>(Id<'a>);
+
+impl Display for MaskedId<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (id, is_cut) = masked(self.0);
+        write!(f, "{}:{}{}", OneLine(self.0.scheme), OneLine(id), if is_cut { ":x" } else { "" })
+    }
+}
+
+/// What of an id may be told, and whether something was cut off.
+///
+/// The id of `digest` is `user:hash`, and people write clear passwords there by mistake; what other
+/// schemes put there is unknown. So all but the schemes without secrets end at the colon, as a server
+/// shows them to who is not an administrator of the node: `user:x`.
+pub(crate) fn masked(id: Id<'_>) -> (Text<'_>, bool) {
+    let bytes = id.id.as_bytes();
+    let is_public =
+        [&b"world"[..], b"ip", b"sasl", b"x509", b"super"].contains(&id.scheme.as_bytes());
+    match bytes.iter().position(|&byte| byte == b':').filter(|_| !is_public) {
+        Some(colon) => (Text::from_bytes(bytes.get(..colon)), true),
+        None => (id.id, false),
+    }
+}
+
+/// What matters of a Stat; times are left out.
+struct Facts(Stat);
+
+impl Display for Facts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Stat { czxid, mzxid, pzxid, version, cversion, aversion, .. } = self.0;
+        let Stat { ephemeral_owner, data_length, num_children, .. } = self.0;
+        write!(f, "czxid={czxid:#x} mzxid={mzxid:#x} pzxid={pzxid:#x} ")?;
+        write!(f, "version={version} cversion={cversion} aversion={aversion} ")?;
+        if ephemeral_owner != 0 {
+            write!(f, "ephemeralOwner={ephemeral_owner:#x} ")?;
+        }
+        write!(f, "dataLength={data_length} numChildren={num_children}")
+    }
+}
+
+impl Display for Frame<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.direction, self.message)?;
+        match self.left_over.len() {
+            0 => Ok(()),
+            left => write!(f, " ({left} bytes left over)"),
+        }
+    }
+}
+
+impl Display for Message<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConnectRequest(record) => write!(f, "connect {record}"),
+            Self::ConnectReply(HandshakeReply::Response(record)) => write!(f, "connect {record}"),
+            Self::ConnectReply(HandshakeReply::Refused(header)) => {
+                write!(f, "connect refused {}", header.err)
+            }
+            Self::Request { header, request } => write!(f, "{} {request}", header.xid),
+            Self::Reply { header, op, body } => {
+                write!(f, "{} zxid={:#x} ", header.xid, header.zxid)?;
+                match op {
+                    Some(op) => Display::fmt(op, f)?,
+                    None => f.write_str("reply")?,
+                }
+                if header.err != ErrorCode::Ok {
+                    write!(f, " {}", header.err)?;
+                }
+                Display::fmt(body, f)
+            }
+            Self::Event { header, event } => {
+                write!(f, "event {} {}", event.event_type, OneLine(event.path))?;
+                if event.state != crate::KeeperState::SyncConnected {
+                    write!(f, " state={}", event.state)?;
+                }
+                if header.zxid != -1 {
+                    write!(f, " zxid={:#x}", header.zxid)?;
+                }
+                Ok(())
+            }
+            Self::FourLetterWord(word) => {
+                write!(f, "four-letter word {}", OneLine(Text::from_bytes(Some(word))))
+            }
+            Self::Text(text) => write!(f, "text {}", OneLine(Text::from_bytes(Some(text.0)))),
+            Self::Undecodable { xid, op, error } => {
+                if let Some(xid) = xid {
+                    write!(f, "{xid} ")?;
+                }
+                if let Some(op) = op {
+                    write!(f, "{op} ")?;
+                }
+                write!(f, "undecodable: {error}")
+            }
+        }
+    }
+}
+
+/// As it follows the operation: with a space in front if there is anything to tell.
+impl Display for ReplyBody<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(Reply::Empty) => Ok(()),
+            Self::Record(record) => write!(f, " {record}"),
+            Self::Error(Opaque([])) | Self::Unmatched(Opaque([])) => Ok(()),
+            Self::Error(bytes) | Self::Unmatched(bytes) => write!(f, " body={bytes}"),
+        }
+    }
+}
+
+impl Display for ConnectRequest<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "lastZxidSeen={:#x} timeOut={} ", self.last_zxid_seen, self.time_out)?;
+        write!(f, "sessionId={:#x} passwd={}", self.session_id, Secret(self.passwd))?;
+        self.read_only.map_or(Ok(()), |read_only| write!(f, " readOnly={read_only}"))
+    }
+}
+
+impl Display for ConnectResponse<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "timeOut={} sessionId={:#x} ", self.time_out, self.session_id)?;
+        write!(f, "passwd={}", Secret(self.passwd))?;
+        if let Some(read_only) = self.read_only {
+            write!(f, " readOnly={read_only}")?;
+        }
+        if self.is_refused() { f.write_str(" (no such session)") } else { Ok(()) }
+    }
+}
+
+/// The operation and its fields.
+impl Display for Request<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.op_code(), f)?;
+        match self {
+            Self::Create(r) | Self::Create2(r) | Self::CreateContainer(r) => write!(f, " {r}"),
+            Self::CreateTtl(r) => write!(f, " {r}"),
+            Self::Delete(r) => write!(f, " {} version={}", OneLine(r.path), r.version),
+            Self::Exists(r) | Self::GetData(r) | Self::GetChildren(r) | Self::GetChildren2(r) => {
+                write!(f, " {r}")
+            }
+            Self::SetData(r) => {
+                write!(f, " {} data={} version={}", OneLine(r.path), Size(r.data), r.version)
+            }
+            Self::GetAcl(r)
+            | Self::Sync(r)
+            | Self::DeleteContainer(r)
+            | Self::GetEphemerals(r)
+            | Self::GetAllChildrenNumber(r) => write!(f, " {}", OneLine(r.path)),
+            Self::SetAcl(r) => {
+                write!(f, " {} acl={} version={}", OneLine(r.path), Acls(r.acl), r.version)
+            }
+            Self::Check(r) => write!(f, " {} version={}", OneLine(r.path), r.version),
+            Self::Multi(ops) | Self::MultiRead(ops) => list(f, ops.iter()),
+            Self::Reconfig(r) => {
+                write!(f, " joiningServers={}", OneLine(r.joining_servers))?;
+                write!(f, " leavingServers={}", OneLine(r.leaving_servers))?;
+                write!(f, " newMembers={}", OneLine(r.new_members))?;
+                write!(f, " curConfigId={}", r.cur_config_id)
+            }
+            Self::CheckWatches(r) | Self::RemoveWatches(r) => {
+                write!(f, " {} type={}", OneLine(r.path), r.watcher_type)
+            }
+            Self::Auth(r) => {
+                write!(f, " scheme={} auth={}", OneLine(r.scheme), Secret(r.auth))
+            }
+            Self::SetWatches(r) => {
+                write!(f, " relativeZxid={:#x} data={}", r.relative_zxid, Names(r.data_watches))?;
+                write!(f, " exist={} child={}", Names(r.exist_watches), Names(r.child_watches))
+            }
+            Self::SetWatches2(r) => {
+                write!(f, " relativeZxid={:#x} data={}", r.relative_zxid, Names(r.data_watches))?;
+                write!(f, " exist={} child={}", Names(r.exist_watches), Names(r.child_watches))?;
+                write!(f, " persistent={}", Names(r.persistent_watches))?;
+                write!(f, " persistentRecursive={}", Names(r.persistent_recursive_watches))
+            }
+            Self::Sasl(r) => write!(f, " token={}", Secret(r.token)),
+            Self::AddWatch(r) => write!(f, " {} mode={}", OneLine(r.path), r.mode),
+            Self::Ping | Self::WhoAmI | Self::CloseSession => Ok(()),
+            Self::Other(_, body) => write!(f, " body={}", Opaque(body)),
+        }
+    }
+}
+
+impl Display for CreateRequest<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} data={}", OneLine(self.path), Size(self.data))?;
+        write!(f, " acl={} flags={}", Acls(self.acl), self.flags)
+    }
+}
+
+impl Display for CreateTtlRequest<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { path, data, acl, flags, ttl } = *self;
+        write!(f, "{} ttl={ttl}", CreateRequest { path, data, acl, flags })
+    }
+}
+
+impl Display for ReadRequest<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", OneLine(self.path), if self.watch { " watch" } else { "" })
+    }
+}
+
+impl Display for MultiOp<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let as_request = match *self {
+            Self::Create(r) => Request::Create(r),
+            Self::Delete(r) => Request::Delete(r),
+            Self::SetData(r) => Request::SetData(r),
+            Self::Check(r) => Request::Check(r),
+            Self::Create2(r) => Request::Create2(r),
+            Self::CreateContainer(r) => Request::CreateContainer(r),
+            Self::CreateTtl(r) => Request::CreateTtl(r),
+            Self::GetData(r) => Request::GetData(r),
+            Self::GetChildren(r) => Request::GetChildren(r),
+        };
+        Display::fmt(&as_request, f)
+    }
+}
+
+/// The fields of the record; nothing for an empty one.
+impl Display for Reply<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => Ok(()),
+            Self::Path(r) => Display::fmt(&OneLine(r.path), f),
+            Self::Create2(r) => write!(f, "{} {}", OneLine(r.path), Facts(r.stat)),
+            Self::Stat(r) => Display::fmt(&Facts(r.stat), f),
+            Self::GetData(r) => write!(f, "data={} {}", Size(r.data), Facts(r.stat)),
+            Self::GetAcl(r) => write!(f, "acl={} {}", Acls(r.acl), Facts(r.stat)),
+            Self::GetChildren(r) => write!(f, "children={}", Names(r.children)),
+            Self::GetChildren2(r) => {
+                write!(f, "children={} {}", Names(r.children), Facts(r.stat))
+            }
+            Self::Multi(results) => list(f, results.iter()),
+            Self::Sasl(r) => write!(f, "token={}", Secret(r.token)),
+            Self::GetAllChildrenNumber(r) => write!(f, "totalNumber={}", r.total_number),
+            Self::Error(r) => Display::fmt(&r.err, f),
+            Self::WhoAmI(r) => list(
+                f,
+                r.client_info
+                    .iter()
+                    .map(|info| MaskedId(Id { scheme: info.auth_scheme, id: info.user })),
+            ),
+            Self::Other(body) => write!(f, "body={}", Opaque(body)),
+        }
+    }
+}
+
+impl Display for MultiResult<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Create(r) => write!(f, "create {}", Reply::Path(r)),
+            Self::Delete => f.write_str("delete"),
+            Self::SetData(r) => write!(f, "setData {}", Reply::Stat(r)),
+            Self::Check => f.write_str("check"),
+            Self::Create2(r) => write!(f, "create2 {}", Reply::Create2(r)),
+            Self::GetData(r) => write!(f, "getData {}", Reply::GetData(r)),
+            Self::GetChildren(r) => write!(f, "getChildren {}", Reply::GetChildren(r)),
+            Self::Error(err) => Display::fmt(&err, f),
+        }
+    }
+}
+
+/// `[one; another]`.
+fn list<T: Display>(f: &mut Formatter<'_>, items: impl Iterator<Item = T>) -> fmt::Result {
+    f.write_str(" [")?;
+    for (index, item) in items.enumerate() {
+        write!(f, "{}{item}", if index == 0 { "" } else { "; " })?;
+    }
+    f.write_str("]")
+}
