@@ -1,0 +1,373 @@
+//! The sockets of the tap: one accept loop for each listener, one task for each connection.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    conversation::{Conversation, Desk, Step},
+    record::{Direction, Record, Side, What},
+};
+
+/// How much is read from a socket at once, in bytes.
+const READ_SIZE: usize = 64 * 1024;
+
+/// What everything of one tap shares.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    upstream: Mutex<String>,
+    state: Mutex<State>,
+    /// How many records there are.
+    pub(crate) count: watch::Sender<u64>,
+    started: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) desk: Desk,
+    pub(crate) records: Vec<Arc<Record>>,
+    connections: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(upstream: &str) -> Self {
+        Self {
+            upstream: Mutex::new(upstream.to_owned()),
+            state: Mutex::default(),
+            count: watch::Sender::new(0),
+            started: Instant::now(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn upstream(&self) -> String {
+        self.upstream.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_upstream(&self, upstream: &str) {
+        upstream.clone_into(&mut self.upstream.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Appends a record, with the state locked by the caller, so that records are in order.
+    fn push(
+        &self,
+        state: &mut State,
+        connection: u64,
+        client: &Arc<str>,
+        what: What,
+        injected: Option<&'static str>,
+    ) {
+        let seq = state.records.len() as u64;
+        let at = self.started.elapsed();
+        let client = Arc::clone(client);
+        state.records.push(Arc::new(Record { seq, at, connection, client, what, injected }));
+        self.count.send_replace(seq + 1);
+    }
+
+    pub(crate) fn note(&self, text: &str) {
+        let mut state = self.state();
+        self.push(&mut state, 0, &Arc::from(""), What::Note(text.to_owned()), None);
+    }
+
+    fn closed(&self, connection: u64, client: &Arc<str>, by: Side) {
+        let mut state = self.state();
+        self.push(&mut state, connection, client, What::Closed { by }, None);
+    }
+}
+
+/// What can be changed while connections are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Switches {
+    /// Nothing passes in either direction.
+    pub(crate) hold: bool,
+    /// Each byte is a write of its own.
+    pub(crate) split: bool,
+    /// Nobody listens.
+    pub(crate) refuse: bool,
+    /// Connections accepted under a smaller number are cut.
+    pub(crate) cut: u64,
+}
+
+/// One listener, and the connections that came through it.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) label: Arc<str>,
+    pub(crate) addr: SocketAddr,
+    pub(crate) switches: watch::Sender<Switches>,
+    /// Whether the accept loop listens now, and why not.
+    pub(crate) listening: watch::Sender<Result<bool, io::ErrorKind>>,
+    /// How many bytes may still pass before a cut, by direction.
+    budget: Mutex<[Option<usize>; 2]>,
+    /// Open connections.
+    pub(crate) open: watch::Sender<usize>,
+}
+
+impl Lane {
+    fn new(label: Arc<str>, addr: SocketAddr) -> Self {
+        Self {
+            label,
+            addr,
+            switches: watch::Sender::new(Switches::default()),
+            listening: watch::Sender::new(Ok(true)),
+            budget: Mutex::default(),
+            open: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn set_budget(&self, direction: Direction, bytes: Option<usize>) {
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = budget.get_mut(direction as usize) {
+            *slot = bytes;
+        }
+    }
+
+    /// How many of `len` bytes may pass. Fewer than `len`: cut behind them; the budget is then gone.
+    fn spend(&self, direction: Direction, len: usize) -> usize {
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(slot) = budget.get_mut(direction as usize) else { return len };
+        match *slot {
+            Some(left) if left < len => {
+                *slot = None;
+                left
+            }
+            Some(left) => {
+                *slot = Some(left - len);
+                len
+            }
+            None => len,
+        }
+    }
+}
+
+/// Binds a listener and starts its accept loop in `tasks`.
+pub(crate) async fn open_lane(
+    shared: &Arc<Shared>,
+    label: Arc<str>,
+    addr: SocketAddr,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<Arc<Lane>> {
+    let listener = TcpListener::bind(addr).await?;
+    let lane = Arc::new(Lane::new(label, listener.local_addr()?));
+    tasks.spawn(accept(Arc::clone(shared), Arc::clone(&lane), listener));
+    Ok(lane)
+}
+
+async fn accept(shared: Arc<Shared>, lane: Arc<Lane>, listener: TcpListener) {
+    let mut listener = Some(listener);
+    let mut switches = lane.switches.subscribe();
+    let mut connections = JoinSet::new();
+    loop {
+        let wanted = !switches.borrow_and_update().refuse;
+        if wanted && listener.is_none() {
+            match TcpListener::bind(lane.addr).await {
+                Ok(bound) => listener = Some(bound),
+                Err(error) => {
+                    let _ = lane.listening.send_replace(Err(error.kind()));
+                }
+            }
+        } else if !wanted {
+            listener = None;
+        }
+        if wanted == listener.is_some() {
+            let _ = lane.listening.send_replace(Ok(wanted));
+        }
+        tokio::select! {
+            accepted = next_connection(listener.as_ref()) => {
+                if let Ok((stream, _)) = accepted {
+                    let born = switches.borrow().cut;
+                    let (shared, lane) = (Arc::clone(&shared), Arc::clone(&lane));
+                    connections.spawn(converse(shared, lane, stream, born));
+                }
+            }
+            changed = switches.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            _ = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+async fn next_connection(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Counts a connection as open as long as it lives.
+struct Open<'a>(&'a Lane);
+
+impl<'a> Open<'a> {
+    fn new(lane: &'a Lane) -> Self {
+        lane.open.send_modify(|open| *open += 1);
+        Self(lane)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open = open.saturating_sub(1));
+    }
+}
+
+/// One client's connection, from its acceptance to its end.
+async fn converse(shared: Arc<Shared>, lane: Arc<Lane>, client: TcpStream, born: u64) {
+    let _open = Open::new(&lane);
+    let connection = {
+        let mut state = shared.state();
+        state.connections += 1;
+        state.connections
+    };
+    let mut switches = lane.switches.subscribe();
+    let Ok(server) = TcpStream::connect(shared.upstream()).await else {
+        return shared.closed(connection, &lane.label, Side::Server);
+    };
+    // Without it, Nagle's rule would put the bytes of a split frame together again.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let talk = Arc::new(Mutex::new(Conversation::new(Arc::clone(&lane.label))));
+    let pipe = |direction| Pipe {
+        shared: &shared,
+        lane: &lane,
+        connection,
+        direction,
+        talk: &talk,
+        switches: lane.switches.subscribe(),
+    };
+    let (mut up, mut down) = (pipe(Direction::ClientToServer), pipe(Direction::ServerToClient));
+    let mut upwards = std::pin::pin!(up.run(from_client, to_server));
+    let mut downwards = std::pin::pin!(down.run(from_server, to_client));
+    let mut client_done = false;
+    let by = loop {
+        tokio::select! {
+            end = &mut upwards, if !client_done => match end {
+                End::Eof => client_done = true,
+                End::Broken => break Side::Client,
+                End::Cut => break Side::Tap,
+            },
+            end = &mut downwards => match end {
+                End::Eof | End::Broken => {
+                    break if client_done { Side::Client } else { Side::Server };
+                }
+                End::Cut => break Side::Tap,
+            },
+            _ = switches.wait_for(|switches| switches.cut > born) => break Side::Tap,
+        }
+    };
+    let name = Arc::clone(&talk.lock().unwrap_or_else(PoisonError::into_inner).client);
+    shared.closed(connection, &name, by);
+}
+
+/// How one direction ended.
+enum End {
+    /// The sender has nothing more to say, and the other side was told so.
+    Eof,
+    /// A socket failed.
+    Broken,
+    /// A fault.
+    Cut,
+}
+
+/// One direction of one connection.
+struct Pipe<'a> {
+    shared: &'a Shared,
+    lane: &'a Lane,
+    connection: u64,
+    direction: Direction,
+    talk: &'a Mutex<Conversation>,
+    switches: watch::Receiver<Switches>,
+}
+
+impl Pipe<'_> {
+    async fn run(&mut self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> End {
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            let Ok(len) = from.read(&mut buffer).await else { return End::Broken };
+            let mut steps = Vec::new();
+            {
+                // The state is locked first everywhere, and the two stay locked until the records are
+                // kept: their order is the order of this lock.
+                let mut state = self.shared.state();
+                let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+                if len == 0 {
+                    talk.finish(self.direction, &mut steps);
+                } else {
+                    let bytes = buffer.get(..len).unwrap_or_default();
+                    talk.feed(self.direction, bytes, &mut state.desk, &mut steps);
+                }
+                self.keep_records(&mut state, &talk.client, &mut steps);
+            }
+            for step in steps {
+                match step {
+                    Step::Send(bytes) => match self.send(bytes, &mut to).await {
+                        None => {}
+                        Some(end) => return end,
+                    },
+                    Step::Wait(delay) => sleep(delay).await,
+                    Step::Cut => return End::Cut,
+                    Step::Record(..) => {}
+                }
+            }
+            if len == 0 {
+                self.pass().await;
+                let _ = to.shutdown().await;
+                return End::Eof;
+            }
+        }
+    }
+
+    fn keep_records(&self, state: &mut State, client: &Arc<str>, steps: &mut Vec<Step>) {
+        let mut kept = Vec::with_capacity(steps.len());
+        for step in steps.drain(..) {
+            match step {
+                Step::Record(what, injected) => {
+                    self.shared.push(state, self.connection, client, what, injected);
+                }
+                other => kept.push(other),
+            }
+        }
+        *steps = kept;
+    }
+
+    /// Waits while the tap holds everything.
+    async fn pass(&mut self) {
+        let _ = self.switches.wait_for(|switches| !switches.hold).await;
+    }
+
+    async fn send(&mut self, bytes: Bytes, to: &mut OwnedWriteHalf) -> Option<End> {
+        self.pass().await;
+        let allowed = self.lane.spend(self.direction, bytes.len());
+        let now = bytes.get(..allowed).unwrap_or_default();
+        let split = self.switches.borrow().split;
+        let chunk = if split { 1 } else { now.len().max(1) };
+        for piece in now.chunks(chunk) {
+            if to.write_all(piece).await.is_err() {
+                return Some(End::Broken);
+            }
+            if split {
+                tokio::task::yield_now().await;
+            }
+        }
+        (allowed < bytes.len()).then_some(End::Cut)
+    }
+}
