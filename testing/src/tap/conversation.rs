@@ -4,35 +4,27 @@
 //! asks the faults, and answers with what to record, to send, to wait for. Frames are kept back until
 //! they are whole; bytes that are no frames (four-letter words, rubbish) pass as they come.
 //!
-//! A reply can only be read by who knows its request, so the requests that wait for one are kept, oldest
-//! first. Most replies are the oldest's; auth, ping and `Unimplemented` may overtake, so the number
-//! decides.
+//! Which reply answers which request is the [`Follower`](docent_protocol::follow::Follower)'s to know.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use docent_protocol::{
-    Decode, ErrorCode, OpCode, WatcherEvent,
-    connect::{ConnectRequest, HandshakeReply},
-    frame,
-    jute::Reader,
-    reply::{Reply, ReplyHeader},
-    request::{Request, RequestHeader},
-    xid,
+    ErrorCode, OpCode,
+    connect::{ConnectResponse, HandshakeReply},
+    follow::{Direction, Follower, Frame, Message, ReplyBody},
+    frame, xid,
 };
 
-use super::record::{Direction, Field, Value, What, path_of, reply_fields, request_fields};
+use super::record::{Field, Value, What, path_of, reply_fields, request_fields};
 use crate::fault::{Action, FaultTable};
 
 /// Frames longer than this are not kept back to be decoded; they pass as bytes. 16 MiB.
 const DECODE_LIMIT: usize = 1 << 24;
-
-/// How many requests may wait for replies that never come before the oldest is forgotten.
-const PENDING_LIMIT: usize = 1 << 20;
 
 /// How much of bytes that are no frame a record shows.
 const RAW_SHOWN: usize = 64;
@@ -56,7 +48,9 @@ pub(crate) struct Desk {
     pub(crate) faults: FaultTable,
     /// The last session of each client.
     pub(crate) sessions: BTreeMap<Arc<str>, KnownSession>,
-    /// How many clients were named by a letter.
+    /// Labels of listeners: no letter for others.
+    pub(crate) labels: BTreeSet<Arc<str>>,
+    /// How many letters were given or passed over.
     named: usize,
 }
 
@@ -74,8 +68,21 @@ impl Desk {
         if let Some((name, _)) = known.filter(|_| session_id != 0) {
             return Arc::clone(name);
         }
-        self.named += 1;
-        letters(self.named).into()
+        loop {
+            self.named += 1;
+            let name = letters(self.named);
+            if !self.labels.contains(name.as_str()) {
+                return name.into();
+            }
+        }
+    }
+
+    fn remember(&mut self, client: &Arc<str>, response: &ConnectResponse<'_>) {
+        if !response.is_refused() {
+            let passwd = response.passwd.unwrap_or_default().to_vec();
+            let session = KnownSession { id: response.session_id, passwd };
+            self.sessions.insert(Arc::clone(client), session);
+        }
     }
 }
 
@@ -90,20 +97,10 @@ fn letters(mut number: usize) -> String {
     name.iter().rev().collect()
 }
 
-/// A request that waits for its reply.
-#[derive(Debug)]
-struct Asked {
-    xid: i32,
-    op: OpCode,
-    action: Option<Action>,
-}
-
 #[derive(Debug, Default)]
 struct Half {
     /// The front of a frame that is not whole yet.
     partial: BytesMut,
-    /// Whether the first frame, the handshake, has passed.
-    greeted: bool,
     /// Whether these are no frames, and pass as they come.
     raw: bool,
 }
@@ -113,25 +110,28 @@ struct Half {
 pub(crate) struct Conversation {
     /// Who; empty until the first frame of a client without a listener of its own.
     pub(crate) client: Arc<str>,
+    follower: Follower,
     to_server: Half,
     to_client: Half,
-    asked: VecDeque<Asked>,
+    /// What is to happen to replies, by the xid they will have, oldest first.
+    marked: VecDeque<(i32, Action)>,
 }
 
 impl Conversation {
     pub(crate) fn new(client: Arc<str>) -> Self {
         Self {
             client,
+            follower: Follower::new(),
             to_server: Half::default(),
             to_client: Half::default(),
-            asked: VecDeque::new(),
+            marked: VecDeque::new(),
         }
     }
 
     const fn half(&mut self, direction: Direction) -> &mut Half {
         match direction {
-            Direction::ClientToServer => &mut self.to_server,
-            Direction::ServerToClient => &mut self.to_client,
+            Direction::ToServer => &mut self.to_server,
+            Direction::ToClient => &mut self.to_client,
         }
     }
 
@@ -144,41 +144,25 @@ impl Conversation {
         steps: &mut Vec<Step>,
     ) {
         self.half(direction).partial.extend_from_slice(bytes);
-        loop {
+        while steps.last() != Some(&Step::Cut) {
             let half = self.half(direction);
             if half.raw {
-                let raw = half.partial.split().freeze();
-                if !raw.is_empty() {
-                    steps.push(Step::Record(raw_bytes(direction, &raw), None));
-                    steps.push(Step::Send(raw));
-                }
-                return;
+                return self.finish(direction, steps);
             }
             match frame::split(&half.partial, DECODE_LIMIT) {
                 Ok(None) => return,
                 Ok(Some((payload, _))) => {
-                    let whole = frame::LENGTH_SIZE + payload.len();
-                    let whole = half.partial.split_to(whole).freeze();
-                    let payload = whole.slice(frame::LENGTH_SIZE..);
-                    let first = !std::mem::replace(&mut half.greeted, true);
-                    match direction {
-                        Direction::ClientToServer => {
-                            self.request(first, &payload, whole, desk, steps);
-                        }
-                        Direction::ServerToClient => {
-                            self.reply(first, &payload, whole, desk, steps);
-                        }
-                    }
-                    if steps.last() == Some(&Step::Cut) {
-                        return;
-                    }
+                    let len = frame::LENGTH_SIZE + payload.len();
+                    let whole = half.partial.split_to(len).freeze();
+                    self.whole_frame(direction, whole, desk, steps);
                 }
+                // Four-letter words and their answers are lengths over any limit.
                 Err(_) => half.raw = true,
             }
         }
     }
 
-    /// What is left of a frame that will never be whole, when its sender has ended the stream.
+    /// Passes on what there is of a frame that will never be whole.
     pub(crate) fn finish(&mut self, direction: Direction, steps: &mut Vec<Step>) {
         let rest = self.half(direction).partial.split().freeze();
         if !rest.is_empty() {
@@ -187,94 +171,41 @@ impl Conversation {
         }
     }
 
-    fn request(
+    fn whole_frame(
         &mut self,
-        first: bool,
-        payload: &[u8],
+        direction: Direction,
         whole: Bytes,
         desk: &mut Desk,
         steps: &mut Vec<Step>,
     ) {
-        let mut reader = Reader::new(payload);
-        if first {
-            if let Ok(connect) = ConnectRequest::decode(&mut reader) {
-                if self.client.is_empty() {
-                    self.client = desk.name_of(connect.session_id);
-                }
-                steps.push(Step::Record(connect_record(&connect), None));
-            } else {
-                steps.push(Step::Record(raw_bytes(Direction::ClientToServer, payload), None));
+        let payload = whole.get(frame::LENGTH_SIZE..).unwrap_or_default();
+        let frame = self.follower.payload(direction, payload);
+        match &frame.message {
+            Message::ConnectRequest(request) if self.client.is_empty() => {
+                self.client = desk.name_of(request.session_id);
             }
-            steps.push(Step::Send(whole));
-            return;
-        }
-        let Ok(header) = RequestHeader::decode(&mut reader) else {
-            steps.push(Step::Record(raw_bytes(Direction::ClientToServer, payload), None));
-            steps.push(Step::Send(whole));
-            return;
-        };
-        let body = reader.rest().len();
-        let fields = Request::decode(header.op, &mut reader)
-            .map_or_else(|_| undecoded(body), |request| request_fields(&request));
-        let action = desk.faults.on_request(&self.client, header.op, path_of(&fields));
-        let asked_as = if header.op == OpCode::Ping { xid::PING } else { header.xid };
-        self.asked.push_back(Asked { xid: asked_as, op: header.op, action });
-        if self.asked.len() > PENDING_LIMIT {
-            self.asked.pop_front();
-        }
-        let what = What::Request { xid: header.xid, op: header.op, fields };
-        steps.push(Step::Record(what, action.map(Action::name)));
-        match action {
-            Some(Action::DropRequest) => return steps.push(Step::Cut),
-            Some(Action::DelayRequest(delay)) => steps.push(Step::Wait(delay)),
+            Message::ConnectReply(HandshakeReply::Response(response)) => {
+                desk.remember(&self.client, response);
+            }
             _ => {}
         }
-        steps.push(Step::Send(whole));
-    }
-
-    fn reply(
-        &mut self,
-        first: bool,
-        payload: &[u8],
-        whole: Bytes,
-        desk: &mut Desk,
-        steps: &mut Vec<Step>,
-    ) {
-        if first {
-            steps.push(Step::Record(self.greeting(payload, desk), None));
-            return steps.push(Step::Send(whole));
-        }
-        let mut reader = Reader::new(payload);
-        let Ok(header) = ReplyHeader::decode(&mut reader) else {
-            steps.push(Step::Record(raw_bytes(Direction::ServerToClient, payload), None));
-            return steps.push(Step::Send(whole));
-        };
-        let asked = self.take_asked(header.xid);
-        if asked.is_none() && header.xid == xid::NOTIFICATION {
-            steps.push(Step::Record(event(header, &mut reader), None));
-            return steps.push(Step::Send(whole));
-        }
-        let fields = match &asked {
-            Some(asked) if header.err.is_ok() => {
-                let body = reader.rest().len();
-                Reply::decode(asked.op, &mut reader)
-                    .map_or_else(|_| undecoded(body), |reply| reply_fields(&reply))
-            }
-            _ => Vec::new(),
-        };
-        let ReplyHeader { xid, zxid, err } = header;
-        let what = What::Reply { xid, op: asked.as_ref().map(|a| a.op), zxid, err, fields };
-        match asked.and_then(|asked| asked.action) {
-            Some(Action::DropReply) => {
-                steps.push(Step::Record(what, Some("reply dropped + connection cut")));
-                steps.push(Step::Cut);
-            }
-            Some(Action::LoseReply) => steps.push(Step::Record(what, Some("reply lost"))),
-            Some(Action::DelayReply(delay)) => {
-                steps.push(Step::Record(what, Some("reply delayed")));
-                steps.push(Step::Wait(delay));
+        let what = describe(&frame);
+        match what {
+            What::Request { op, xid, ref fields } => {
+                let action = desk.faults.on_request(&self.client, op, path_of(fields));
+                if let Some(action) = action {
+                    let xid = if op == OpCode::Ping { xid::PING } else { xid };
+                    self.marked.push_back((xid, action));
+                }
+                steps.push(Step::Record(what, action.map(Action::name)));
+                match action {
+                    Some(Action::DropRequest) => return steps.push(Step::Cut),
+                    Some(Action::DelayRequest(delay)) => steps.push(Step::Wait(delay)),
+                    _ => {}
+                }
                 steps.push(Step::Send(whole));
             }
+            What::Reply { xid, .. } => reply_steps(self.take_mark(xid), what, whole, steps),
             _ => {
                 steps.push(Step::Record(what, None));
                 steps.push(Step::Send(whole));
@@ -282,59 +213,76 @@ impl Conversation {
         }
     }
 
-    fn greeting(&self, payload: &[u8], desk: &mut Desk) -> What {
-        match HandshakeReply::decode(&mut Reader::new(payload)) {
-            Ok(HandshakeReply::Response(response)) => {
-                if !response.is_refused() {
-                    let passwd = response.passwd.unwrap_or_default().to_vec();
-                    let session = KnownSession { id: response.session_id, passwd };
-                    desk.sessions.insert(Arc::clone(&self.client), session);
-                }
-                What::Connected {
-                    session_id: response.session_id,
-                    time_out: response.time_out,
-                    read_only: response.read_only,
-                }
-            }
-            Ok(HandshakeReply::Refused(header)) => What::Refused { err: header.err },
-            Err(_) => raw_bytes(Direction::ServerToClient, payload),
+    fn take_mark(&mut self, xid: i32) -> Option<Action> {
+        let at = self.marked.iter().position(|(marked, _)| *marked == xid)?;
+        self.marked.remove(at).map(|(_, action)| action)
+    }
+}
+
+fn reply_steps(action: Option<Action>, what: What, whole: Bytes, steps: &mut Vec<Step>) {
+    let note = match action {
+        Some(Action::DropReply) => Some("reply dropped + connection cut"),
+        Some(Action::LoseReply) => Some("reply lost"),
+        Some(Action::DelayReply(_)) => Some("reply delayed"),
+        _ => None,
+    };
+    steps.push(Step::Record(what, note));
+    match action {
+        Some(Action::DropReply) => steps.push(Step::Cut),
+        Some(Action::LoseReply) => {}
+        Some(Action::DelayReply(delay)) => {
+            steps.push(Step::Wait(delay));
+            steps.push(Step::Send(whole));
         }
-    }
-
-    fn take_asked(&mut self, xid: i32) -> Option<Asked> {
-        let at = self.asked.iter().position(|asked| asked.xid == xid)?;
-        self.asked.remove(at)
+        _ => steps.push(Step::Send(whole)),
     }
 }
 
-const fn connect_record(connect: &ConnectRequest<'_>) -> What {
-    What::Connect {
-        session_id: connect.session_id,
-        last_zxid_seen: connect.last_zxid_seen,
-        time_out: connect.time_out,
-        read_only: connect.read_only,
-    }
-}
-
-fn event(header: ReplyHeader, reader: &mut Reader<'_>) -> What {
-    match WatcherEvent::decode(reader) {
-        Ok(event) => What::Event {
+/// What the record keeps of a frame.
+fn describe(frame: &Frame<'_>) -> What {
+    match &frame.message {
+        Message::ConnectRequest(connect) => What::Connect {
+            session_id: connect.session_id,
+            last_zxid_seen: connect.last_zxid_seen,
+            time_out: connect.time_out,
+            read_only: connect.read_only,
+        },
+        Message::ConnectReply(HandshakeReply::Response(response)) => What::Connected {
+            session_id: response.session_id,
+            time_out: response.time_out,
+            read_only: response.read_only,
+        },
+        Message::ConnectReply(HandshakeReply::Refused(header)) => What::Refused { err: header.err },
+        Message::Request { header, request } => {
+            What::Request { xid: header.xid, op: header.op, fields: request_fields(request) }
+        }
+        Message::Reply { header, op, body } => What::Reply {
+            xid: header.xid,
+            op: *op,
+            zxid: header.zxid,
+            err: header.err,
+            fields: match body {
+                ReplyBody::Record(reply) => reply_fields(reply),
+                _ => Vec::new(),
+            },
+        },
+        Message::Event { header, event } => What::Event {
             zxid: header.zxid,
             event_type: event.event_type,
             path: event.path.to_string(),
         },
-        Err(_) => What::Reply {
-            xid: header.xid,
-            op: None,
-            zxid: header.zxid,
-            err: ErrorCode::MarshallingError,
-            fields: undecoded(reader.rest().len()),
-        },
+        Message::Undecodable { xid: Some(xid), op: Some(op), .. } => {
+            let value = Value::Undecoded(frame.payload.len());
+            let (xid, op, fields) = (*xid, *op, vec![Field { name: "body", value }]);
+            match frame.direction {
+                Direction::ToServer => What::Request { xid, op, fields },
+                Direction::ToClient => {
+                    What::Reply { xid, op: Some(op), zxid: 0, err: ErrorCode::Ok, fields }
+                }
+            }
+        }
+        _ => raw_bytes(frame.direction, frame.payload),
     }
-}
-
-fn undecoded(len: usize) -> Vec<Field> {
-    vec![Field { name: "body", value: Value::Undecoded(len) }]
 }
 
 fn raw_bytes(direction: Direction, bytes: &[u8]) -> What {
@@ -344,7 +292,7 @@ fn raw_bytes(direction: Direction, bytes: &[u8]) -> What {
 
 #[cfg(test)]
 mod tests {
-    use docent_protocol::{call, connect::ConnectResponse, jute::Encode};
+    use docent_protocol::{call, connect::ConnectRequest, jute::Encode, reply::ReplyHeader};
 
     use super::*;
     use crate::fault::Fault;
@@ -407,7 +355,7 @@ mod tests {
         let all_at_once = {
             let mut steps = Vec::new();
             Conversation::new("".into()).feed(
-                Direction::ClientToServer,
+                Direction::ToServer,
                 &input,
                 &mut Desk::default(),
                 &mut steps,
@@ -418,25 +366,27 @@ mod tests {
         let (mut talk, mut desk, mut steps) =
             (Conversation::new("".into()), Desk::default(), Vec::new());
         for byte in &input {
-            talk.feed(Direction::ClientToServer, &[*byte], &mut desk, &mut steps);
+            talk.feed(Direction::ToServer, &[*byte], &mut desk, &mut steps);
         }
         assert_eq!(steps, all_at_once);
         assert_eq!(&*talk.client, "A");
     }
 
-    /// The session of client A comes back on another connection: it is still A; a new one is B.
+    /// The session of client A comes back on another connection: it is still A; a new one gets the next
+    /// letter that is nobody's label.
     #[test]
     fn a_client_keeps_its_letter_as_long_as_its_session() {
         let (mut desk, mut steps) = (Desk::default(), Vec::new());
+        desk.labels.insert("B".into());
         let mut name = |ask: i64, get: i64| {
             let mut talk = Conversation::new("".into());
-            talk.feed(Direction::ClientToServer, &connect(ask), &mut desk, &mut steps);
-            talk.feed(Direction::ServerToClient, &connected(get), &mut desk, &mut steps);
+            talk.feed(Direction::ToServer, &connect(ask), &mut desk, &mut steps);
+            talk.feed(Direction::ToClient, &connected(get), &mut desk, &mut steps);
             talk.client.to_string()
         };
         assert_eq!(
             (name(0, 5), name(0, 6), name(5, 5), name(0, 7)),
-            ("A".into(), "B".into(), "A".into(), "C".into())
+            ("A".into(), "C".into(), "A".into(), "D".into())
         );
     }
 
@@ -445,17 +395,12 @@ mod tests {
         let (mut talk, mut desk) = (Conversation::new("A".into()), Desk::default());
         desk.faults.add(Fault::drop_reply(OpCode::Exists));
         let mut steps = Vec::new();
-        talk.feed(
-            Direction::ClientToServer,
-            &[connect(0), exists(1)].concat(),
-            &mut desk,
-            &mut steps,
-        );
+        talk.feed(Direction::ToServer, &[connect(0), exists(1)].concat(), &mut desk, &mut steps);
         assert_eq!(sent(&steps).len(), connect(0).len() + exists(1).len());
         steps.clear();
-        talk.feed(Direction::ServerToClient, &connected(5), &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, &connected(5), &mut desk, &mut steps);
         steps.clear();
-        talk.feed(Direction::ServerToClient, &no_node(1), &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, &no_node(1), &mut desk, &mut steps);
         assert_eq!((sent(&steps), steps.last()), (Vec::new(), Some(&Step::Cut)));
     }
 
@@ -463,11 +408,11 @@ mod tests {
     fn four_letter_words_and_rubbish_pass_as_they_come() {
         let (mut talk, mut desk, mut steps) =
             (Conversation::new("".into()), Desk::default(), Vec::new());
-        talk.feed(Direction::ClientToServer, b"ruok", &mut desk, &mut steps);
+        talk.feed(Direction::ToServer, b"ruok", &mut desk, &mut steps);
         assert_eq!(sent(&steps), b"ruok");
-        talk.feed(Direction::ServerToClient, b"imok", &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, b"imok", &mut desk, &mut steps);
         assert_eq!(sent(&steps), b"ruokimok");
-        talk.feed(Direction::ServerToClient, b"x", &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, b"x", &mut desk, &mut steps);
         assert_eq!(sent(&steps), b"ruokimokx");
     }
 

@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    record::{Direction, Field, Record, Side, Value, What},
+    record::{Field, Record, Side, Value, What},
     text::error_name,
 };
 
@@ -22,7 +22,7 @@ pub fn json(record: &Record) -> String {
     out.number("conn", record.connection);
     out.string("client", &record.client);
     if let Some(direction) = record.direction() {
-        out.string("dir", if direction == Direction::ClientToServer { "c2s" } else { "s2c" });
+        out.string("dir", direction.name());
     }
     what(&mut out, &record.what);
     if let Some(injected) = record.injected {

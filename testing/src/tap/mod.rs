@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Records are kept in memory until the tap is dropped or [cleared](Tap::clear); every one is kept.
+//! Records are kept in memory until the tap is dropped; every one is kept.
 //!
 //! Names of clients: who connects through [`Tap::client`] has its label; who connects to the tap's own
 //! port gets the next letter with each new session, and keeps it as long as the session.
@@ -46,11 +46,13 @@ use std::{
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use self::proxy::{Lane, Shared, Switches};
+pub use docent_protocol::follow::Direction;
+
 pub use self::{
     compare::{CompareOptions, Difference, compare},
     json::json,
     kill_session::kill_session,
-    record::{Direction, Field, Record, Side, Value, What, reply_fields, request_fields},
+    record::{Field, Record, Side, Value, What, reply_fields, request_fields},
     text::{TextOptions, line, lines},
     trace::Trace,
 };
@@ -111,6 +113,7 @@ impl Tap {
         let mut tasks = JoinSet::new();
         let addr = (Ipv4Addr::LOCALHOST, 0).into();
         let lane = proxy::open_lane(&self.shared, Arc::from(label), addr, &mut tasks).await?;
+        self.shared.state().desk.labels.insert(Arc::from(label));
         self.lanes().push(Arc::clone(&lane));
         let guard = async move { while tasks.join_next().await.is_some() {} };
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(guard);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use docent_protocol::follow::Direction;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
@@ -20,7 +21,7 @@ use tokio::{
 
 use super::{
     conversation::{Conversation, Desk, Step},
-    record::{Direction, Record, Side, What},
+    record::{Record, Side, What},
 };
 
 /// How much is read from a socket at once, in bytes.
@@ -254,7 +255,7 @@ async fn converse(shared: Arc<Shared>, lane: Arc<Lane>, client: TcpStream, born:
         talk: &talk,
         switches: lane.switches.subscribe(),
     };
-    let (mut up, mut down) = (pipe(Direction::ClientToServer), pipe(Direction::ServerToClient));
+    let (mut up, mut down) = (pipe(Direction::ToServer), pipe(Direction::ToClient));
     let mut upwards = std::pin::pin!(up.run(from_client, to_server));
     let mut downwards = std::pin::pin!(down.run(from_server, to_client));
     let mut client_done = false;

@@ -5,19 +5,11 @@ use std::{sync::Arc, time::Duration};
 use docent_protocol::{
     Acl, ErrorCode, EventType, OpCode, Stat, Text,
     acl::AclList,
+    follow::Direction,
     multi::{MultiOp, MultiResult},
     reply::Reply,
     request::Request,
 };
-
-/// Which way a frame went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// A request.
-    ClientToServer,
-    /// A reply or an event.
-    ServerToClient,
-}
 
 /// One frame, or something else worth a line, in the order the proxy saw them.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,11 +148,11 @@ impl Record {
     #[must_use]
     pub const fn direction(&self) -> Option<Direction> {
         match &self.what {
-            What::Connect { .. } | What::Request { .. } => Some(Direction::ClientToServer),
+            What::Connect { .. } | What::Request { .. } => Some(Direction::ToServer),
             What::Connected { .. }
             | What::Refused { .. }
             | What::Reply { .. }
-            | What::Event { .. } => Some(Direction::ServerToClient),
+            | What::Event { .. } => Some(Direction::ToClient),
             What::Raw { direction, .. } => Some(*direction),
             What::Closed { .. } | What::Note(_) => None,
         }

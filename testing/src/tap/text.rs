@@ -8,9 +8,9 @@
 
 use std::fmt::Write as _;
 
-use docent_protocol::{ErrorCode, OpCode};
+use docent_protocol::{ErrorCode, OpCode, follow::Direction};
 
-use super::record::{Direction, Field, Record, Side, Value, What};
+use super::record::{Field, Record, Side, Value, What};
 
 /// How a trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub fn lines<'a>(
 pub fn line(record: &Record, mask_sessions: bool) -> String {
     let mut out = String::new();
     let arrow = match record.direction() {
-        Some(Direction::ClientToServer) => " -> ",
-        Some(Direction::ServerToClient) => " <- ",
+        Some(Direction::ToServer) => " -> ",
+        Some(Direction::ToClient) => " <- ",
         None => " -- ",
     };
     if !matches!(record.what, What::Note(_)) {
@@ -67,7 +67,7 @@ pub fn line(record: &Record, mask_sessions: bool) -> String {
     content(&mut out, &record.what, mask_sessions);
     if let Some(injected) = record.injected {
         out.push_str("   [[");
-        if record.direction() == Some(Direction::ClientToServer) {
+        if record.direction() == Some(Direction::ToServer) {
             out.push_str("inject ");
         }
         out.push_str(injected);
