@@ -62,6 +62,20 @@ impl Watcher {
         Self { notifier, path, chroot, session }
     }
 
+    /// The event, if it has come and was not taken yet.
+    pub fn try_changed(&mut self) -> Option<WatchedEvent> {
+        let mut event =
+            self.notifier.0.event.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        event.path = self.chroot.strip(&event.path).into();
+        Some(event)
+    }
+
+    /// The node, as the client calls it.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.chroot.strip(&self.path)
+    }
+
     /// Waits for the event.
     ///
     /// # Cancel safety
