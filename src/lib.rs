@@ -1,1 +1,42 @@
-//! The facade: re-exports.
+//! A ZooKeeper client and Apache Curator's lock recipes, written from scratch.
+//!
+//! A docent shows visitors round a zoo: this one guides between ZooKeeper and Curator. The crate is a
+//! facade over its layers:
+//!
+//! * [`protocol`]: the wire protocol, without IO.
+//! * [`session`]: the session machine, and the [`Client`] on it.
+//! * [`recipes`] (feature, on by default): Curator's locks, frame for frame, without their defects.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use docent::{Client, recipes::locks::InterProcessMutex};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("127.0.0.1:2181").await?;
+//! let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
+//!
+//! let guard = mutex.acquire().await?;
+//! println!("held, fencing token {}", guard.fencing_token().await?);
+//! guard.release().await?;
+//!
+//! client.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a lock is worth
+//!
+//! A holder can lose its lock without being able to notice in time: read
+//! [`LockGuard`](recipes::locks::LockGuard) before relying on one.
+
+pub use docent_protocol as protocol;
+#[cfg(feature = "recipes")]
+pub use docent_recipes as recipes;
+pub use docent_session as session;
+
+pub use docent_protocol::{Acl, CreateMode, EventType, KeeperState, Perms, Stat, Ttl, WatcherType};
+pub use docent_session::{
+    Client, Config, ConnectionState, Error, ErrorKind, Outcome, WatchedEvent, Watcher,
+};

@@ -196,16 +196,23 @@ impl Client {
         response
     }
 
+    /// Why there will be no session again: `Closed` or `AuthFailed`; `None` while there may be one.
+    #[must_use]
+    pub fn ended(&self) -> Option<ErrorKind> {
+        self.handle.shared.ended()
+    }
+
     /// The state of the connection, to be read and waited for; `None` before the first news.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<Option<ConnectionState>> {
         self.handle.shared.state()
     }
 
-    /// Each state from here on, in order. A listener that is 64 behind misses the oldest, and is told so.
+    /// The current state, if there is one yet, and each later one, in order.
     #[must_use]
-    pub fn states(&self) -> broadcast::Receiver<ConnectionState> {
-        self.handle.shared.states()
+    pub fn states(&self) -> States {
+        let (current, later) = self.handle.shared.states();
+        States { current, later }
     }
 
     /// The session, if there is one: its id, and how long it may be believed in.
@@ -566,6 +573,36 @@ impl Client {
             send(&server_path, watch)
         });
         WatchResponse::new(response, watcher)
+    }
+}
+
+/// The states of a connection, one after the other.
+///
+/// Source: Curator's `ConnectionStateListener`.
+#[derive(Debug)]
+pub struct States {
+    current: Option<ConnectionState>,
+    later: broadcast::Receiver<ConnectionState>,
+}
+
+impl States {
+    /// The next state; `None` once the client is gone. Who is 64 states behind misses the oldest, as with
+    /// Curator, which keeps 25.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<ConnectionState> {
+        if let Some(current) = self.current.take() {
+            return Some(current);
+        }
+        loop {
+            match self.later.recv().await {
+                Ok(state) => return Some(state),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
     }
 }
 

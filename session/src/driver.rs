@@ -53,7 +53,8 @@ pub(crate) struct Shared {
     locked: Mutex<Locked>,
     clock: Clock,
     state: watch::Sender<Option<ConnectionState>>,
-    states: broadcast::Sender<ConnectionState>,
+    /// Locked while a state is told, and while a listener begins: it hears each once.
+    states: Mutex<broadcast::Sender<ConnectionState>>,
 }
 
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Shared {
             locked: Mutex::new(Locked { machine, waker: None }),
             clock,
             state: watch::Sender::new(None),
-            states: broadcast::Sender::new(STATES_KEPT),
+            states: Mutex::new(broadcast::Sender::new(STATES_KEPT)),
         }
     }
 
@@ -162,8 +163,17 @@ impl Shared {
         self.state.subscribe()
     }
 
-    pub(crate) fn states(&self) -> broadcast::Receiver<ConnectionState> {
-        self.states.subscribe()
+    /// The current state, and the later ones.
+    pub(crate) fn states(&self) -> (Option<ConnectionState>, broadcast::Receiver<ConnectionState>) {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        (*self.state.borrow(), states.subscribe())
+    }
+
+    fn tell(&self, state: ConnectionState) {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.send_replace(Some(state));
+        // Nobody may listen.
+        let _ = states.send(state);
     }
 }
 
@@ -186,8 +196,7 @@ impl Outbox {
                     } else {
                         info!(%state, "connection");
                     }
-                    shared.state.send_replace(Some(state));
-                    let _ = shared.states.send(state);
+                    shared.tell(state);
                 }
                 Event::Session(lease) => {
                     info!(session = format_args!("{:#x}", lease.session_id()), "new session");

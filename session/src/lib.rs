@@ -45,7 +45,7 @@ mod transport;
 mod watcher;
 
 #[cfg(feature = "tokio")]
-pub use client::Client;
+pub use client::{Client, States};
 #[cfg(feature = "tokio")]
 pub use clock::Clock;
 #[cfg(feature = "tokio")]

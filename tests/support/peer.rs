@@ -484,7 +484,7 @@ fn java_command() -> Command {
 }
 
 /// Where cargo puts the example: beside the directory of the test programs.
-fn docent_program() -> Option<PathBuf> {
+pub(crate) fn docent_program() -> Option<PathBuf> {
     let test = env::current_exe().ok()?;
     let profile = test.parent()?.parent()?;
     Some(profile.join("examples").join(format!("lock_peer{}", env::consts::EXE_SUFFIX)))

@@ -1,0 +1,245 @@
+//! Creating a sequential node exactly once over a connection that may break.
+//!
+//! When the connection breaks under a create, nobody knows whether there is a node now. So its name begins
+//! with a GUID, and before another try the parent's children are searched for it.
+//!
+//! | situation | what is sent |
+//! |---|---|
+//! | the parent is there | create2 |
+//! | it is not | create2 (NoNode), the parents ([`create_parents`](crate::parents::create_parents)), create2 with the same GUID |
+//! | the reply is lost | getChildren; found: done; not found: create2 with the same GUID |
+//! | retries used up, or dropped | in the background getChildren2, and delete of what is found |
+//!
+//! Not mirrored: a second lost reply within one create makes Curator lose track of its node (N1); a last
+//! error other than ConnectionLoss leaves a possible node behind (N9). Here the search comes before *every*
+//! create but the first, and the background looks after every unknown outcome. A node that was made in
+//! another session than the current one is never adopted: it is about to vanish (CURATOR-498).
+//!
+//! Source: Curator's `CreateBuilderImpl` (`withProtection`), `FindAndDeleteProtectedNodeInBackground`,
+//! `ProtectedMode`.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use docent_protocol::{Acl, CreateMode, Stat};
+use docent_session::{
+    Children, Client, Error, ErrorKind, Outcome, SessionLease, retry::RetryPolicy,
+};
+use tracing::{debug, trace};
+use uuid::Uuid;
+
+use crate::{
+    guaranteed_delete::delete_in_background, parents::create_parents, retry_loop::RetryLoop,
+};
+
+/// In front of the GUID.
+const PROTECTED_PREFIX: &str = "_c_";
+
+/// The name of a protected node up to the caller's own part.
+///
+/// Source: `ProtectedUtils.getProtectedPrefix`.
+#[derive(Debug, Clone)]
+pub(crate) struct Protection(String);
+
+impl Protection {
+    pub(crate) fn new() -> Self {
+        Self(format!("{PROTECTED_PREFIX}{}-", Uuid::new_v4().as_hyphenated()))
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What there is to create.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewNode<'a> {
+    pub(crate) parent: &'a str,
+    /// The name behind the protection.
+    pub(crate) name: &'a str,
+    pub(crate) data: &'a [u8],
+    pub(crate) acl: &'a [Acl<'a>],
+    /// Of the parents, each a container.
+    pub(crate) parents_acl: &'a [Acl<'a>],
+    pub(crate) mode: CreateMode,
+}
+
+/// What was created.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(crate) path: String,
+    /// The session it belongs to.
+    pub(crate) owner: i64,
+    /// `None` for a node that was found rather than answered.
+    pub(crate) czxid: Option<i64>,
+}
+
+/// Creates an ephemeral node with protection and parents.
+///
+/// # Cancel safety
+///
+/// Dropped while a node may have been created, it has it found and deleted.
+pub(crate) async fn create(
+    client: &Client,
+    policy: &dyn RetryPolicy,
+    node: &NewNode<'_>,
+) -> Result<Created, Error> {
+    let protection = Protection::new();
+    let path = join(node.parent, &format!("{}{}", protection.prefix(), node.name));
+    let mut retry = RetryLoop::new(client, policy);
+    let mut creation =
+        Creation { client, node, protection, path, first: true, session: None, unknown: false };
+    loop {
+        match creation.attempt().await {
+            Ok(created) => {
+                creation.unknown = false;
+                return Ok(created);
+            }
+            Err(error) => retry.pause(error).await?,
+        }
+    }
+}
+
+/// A create that may have left a node behind.
+struct Creation<'a> {
+    client: &'a Client,
+    node: &'a NewNode<'a>,
+    protection: Protection,
+    /// As requested, without the digits.
+    path: String,
+    /// Whether no attempt was made yet.
+    first: bool,
+    /// The session that the last create was sent in.
+    session: Option<Arc<SessionLease>>,
+    /// Whether there may be a node nobody has answered for.
+    unknown: bool,
+}
+
+impl Creation<'_> {
+    async fn attempt(&mut self) -> Result<Created, Error> {
+        if !std::mem::take(&mut self.first)
+            && let Some(found) = self.find().await?
+        {
+            return Ok(found);
+        }
+        let result = match self.create().await {
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                create_parents(self.client, &self.path, self.node.parents_acl).await?;
+                self.create().await
+            }
+            other => other,
+        };
+        let (path, stat) = result?;
+        Ok(Created { path, owner: stat.ephemeral_owner, czxid: Some(stat.czxid) })
+    }
+
+    async fn create(&mut self) -> Result<(String, Stat), Error> {
+        let NewNode { data, acl, mode, .. } = *self.node;
+        self.session = self.client.session();
+        // From here on: a drop of this future leaves the request on its way.
+        self.unknown = true;
+        let result = self.client.create2(&self.path, data, mode, acl).await;
+        if result.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
+            self.unknown = false;
+        }
+        result
+    }
+
+    /// Looks for the node that a lost reply would have told of.
+    ///
+    /// Source: `CreateBuilderImpl.findProtectedNodeInForeground`.
+    async fn find(&mut self) -> Result<Option<Created>, Error> {
+        let found = match self.client.get_children(self.node.parent).await {
+            Ok(children) => children
+                .iter()
+                .find(|name| name.starts_with(self.protection.prefix()))
+                .map(String::from),
+            Err(error) if error.kind() == ErrorKind::NoNode => None,
+            Err(error) => return Err(error),
+        };
+        let Some(name) = found else {
+            debug!(path = self.path, "no node with this GUID");
+            // Or this server lags behind one that has made it. The next create is behind it all the same,
+            // and the listing behind that shows both: see `LockInternals::contenders`.
+            return Ok(None);
+        };
+        let path = join(self.node.parent, &name);
+        let current = self.client.session();
+        match (&self.session, current) {
+            (Some(then), Some(now)) if then.session_id() == now.session_id() => {
+                debug!(path, "found what a lost reply had created");
+                Ok(Some(Created { path, owner: now.session_id(), czxid: None }))
+            }
+            _ => {
+                debug!(path, "found a node of another session; it is deleted");
+                delete_in_background(self.client, &path);
+                self.unknown = false;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        if self.unknown {
+            find_and_delete_in_background(self.client, self.node.parent, self.protection.clone());
+        }
+    }
+}
+
+/// Deletes the node of a create whose outcome nobody will learn. The search is queued here and now, behind
+/// the create if that is still on its way, so that it sees what it made.
+///
+/// Source: `FindAndDeleteProtectedNodeInBackground`.
+fn find_and_delete_in_background(client: &Client, parent: &str, protection: Protection) {
+    let first = client.get_children2(parent);
+    client.spawn(search(client.clone(), parent.to_owned(), protection, first));
+}
+
+async fn search(
+    client: Client,
+    parent: String,
+    protection: Protection,
+    first: impl Future<Output = Result<(Children, Stat), Error>>,
+) {
+    let mut result = first.await;
+    loop {
+        match result {
+            Ok((children, _)) => {
+                for name in children.iter().filter(|name| name.starts_with(protection.prefix())) {
+                    trace!(%name, "deleted: nobody waits for it");
+                    delete_in_background(&client, &join(&parent, &name));
+                }
+                return;
+            }
+            Err(error) if error.is_retryable() => {}
+            Err(_) => return,
+        }
+        tokio::time::sleep(SEARCH_PAUSE).await;
+        result = client.get_children2(&parent).await;
+    }
+}
+
+/// Between two searches in the background.
+const SEARCH_PAUSE: Duration = Duration::from_millis(100);
+
+/// A child's path.
+pub(crate) fn join(parent: &str, name: &str) -> String {
+    if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// curator-locks 1.1: forty characters, of which 3 to 38 are a v4 GUID in lower case.
+    #[test]
+    fn the_protected_prefix_is_curators() {
+        let prefix = Protection::new().prefix().to_owned();
+        assert_eq!(prefix.len(), 40);
+        assert!(prefix.starts_with("_c_") && prefix.ends_with('-'));
+        let guid = Uuid::parse_str(&prefix[3..39]).unwrap();
+        assert_eq!((guid.get_version_num(), guid.to_string().as_str()), (4, &prefix[3..39]));
+        assert_ne!(Protection::new().prefix(), prefix);
+    }
+}
