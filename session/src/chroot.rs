@@ -21,6 +21,14 @@ impl Chroot {
         match &self.0 {
             None => Cow::Borrowed(path),
             Some(chroot) if path == "/" => Cow::Owned(chroot.to_string()),
+            Some(_) => self.prefix_new(path),
+        }
+    }
+
+    /// The server's path of a node to create: a sequential one below `/` is below the chroot.
+    pub(crate) fn prefix_new<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        match &self.0 {
+            None => Cow::Borrowed(path),
             Some(chroot) => Cow::Owned(format!("{chroot}{path}")),
         }
     }

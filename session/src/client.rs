@@ -1,6 +1,6 @@
 //! The client: one documented method for each operation, each a few lines.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 
 use docent_protocol::{
     Acl, CreateMode, Decode, DecodeError, OpCode, Stat, WatcherType, acl,
@@ -153,11 +153,13 @@ impl Client {
         let shared = &self.handle.shared;
         let connected = async {
             loop {
-                if state.borrow_and_update().is_some_and(ConnectionState::is_connected) {
-                    return Ok(());
-                }
+                let connected =
+                    state.borrow_and_update().is_some_and(ConnectionState::is_connected);
                 if let Some(kind) = shared.ended() {
                     return Err(Error::new(kind, Outcome::NotApplied));
+                }
+                if connected {
+                    return Ok(());
                 }
                 if state.changed().await.is_err() {
                     return Err(Error::new(ErrorKind::Closed, Outcome::NotApplied));
@@ -288,8 +290,8 @@ impl Client {
             Ok(chroot.strip(&path).to_owned())
         };
         let op = Create::new("", None, acl, mode).op_code();
-        self.checked(op, path, check_new(path, mode), decode, |path| {
-            self.call(&Create::new(path, Some(data), acl, mode))
+        self.checked(op, path, check_new(path, mode), decode, || {
+            self.call(&Create::new(&self.new_path(path, mode), Some(data), acl, mode))
         })
     }
 
@@ -313,8 +315,8 @@ impl Client {
             Ok((chroot.strip(&reply.path.to_str()).to_owned(), reply.stat))
         };
         let op = Create2::new("", None, acl, mode).op_code();
-        self.checked(op, path, check_new(path, mode), decode, |path| {
-            self.call(&Create2::new(path, Some(data), acl, mode))
+        self.checked(op, path, check_new(path, mode), decode, || {
+            self.call(&Create2::new(&self.new_path(path, mode), Some(data), acl, mode))
         })
     }
 
@@ -531,23 +533,25 @@ impl Client {
         decode: DecodeFn<R>,
         send: impl FnOnce(&str) -> Answer,
     ) -> Response<R> {
-        self.checked(op, path, check(path), decode, send)
+        self.checked(op, path, check(path), decode, || send(&self.chroot.prefix(path)))
     }
 
-    /// Sends the request with the server's path, unless the path is none.
+    /// The server's path of a node to create.
+    fn new_path<'a>(&self, path: &'a str, mode: CreateMode) -> Cow<'a, str> {
+        if mode.is_sequential() { self.chroot.prefix_new(path) } else { self.chroot.prefix(path) }
+    }
+
+    /// Sends the request, unless the path is none.
     fn checked<R>(
         &self,
         op: OpCode,
         path: &str,
         check: Result<(), Error>,
         decode: DecodeFn<R>,
-        send: impl FnOnce(&str) -> Answer,
+        send: impl FnOnce() -> Answer,
     ) -> Response<R> {
         match check {
-            Ok(()) => {
-                let answer = send(&self.chroot.prefix(path));
-                Response::waiting(answer, decode, op, path, self.chroot.clone())
-            }
+            Ok(()) => Response::waiting(send(), decode, op, path, self.chroot.clone()),
             Err(error) => Response::refused(error, decode, op, path),
         }
     }

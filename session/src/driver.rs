@@ -4,8 +4,11 @@
 //! gathered and writes it at once. Nothing but plain computation happens under the lock: answers and
 //! events are handed out behind it. The task is the only writer of the socket.
 //!
-//! One [`Turn`] is one locking: what was read goes in, what is to be written comes out, and if that is
-//! nothing, the task's waker is left behind under the same lock, so that no wake-up can be lost.
+//! One [`Turn`] is one locking: what was read goes in, what is to be written comes out, and the task's
+//! waker is left behind under the same lock, with what it is waiting for, so that no wake-up can be lost.
+//!
+//! Answers are handed out by whoever caused them. Events are handed out by the task alone, so that each
+//! listener gets them in their order.
 
 use std::{
     future::{Future, poll_fn},
@@ -42,6 +45,9 @@ type Machine = Session<Token, Notifier>;
 /// How much is read at once. A flood of events cannot starve pings: they go out between two reads.
 const READ_SIZE: usize = 64 * 1024;
 
+/// The longest sleep.
+const MAX_ALARM: Duration = Duration::from_secs(24 * 3600);
+
 /// How many states a slow listener may be behind before it misses the oldest.
 ///
 /// Source: Curator's `ConnectionStateManager` keeps 25.
@@ -60,8 +66,24 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Locked {
     machine: Machine,
-    /// The task's, while it waits for something to do.
+    /// The task's, until somebody has used it.
     waker: Option<Waker>,
+    /// Whether the task is busy writing, and looks for more to write by itself.
+    writing: bool,
+    /// When the task wakes up by itself.
+    alarm: Option<Instant>,
+}
+
+impl Locked {
+    /// Whether the machine has something for the task that it does not wait for already.
+    fn is_due(&self) -> bool {
+        let earlier = match (self.machine.poll_timeout(), self.alarm) {
+            (Some(new), Some(old)) => new < old,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        earlier || self.machine.has_events() || (!self.writing && self.machine.wants_write())
+    }
 }
 
 /// What comes out of the machine and is handed out behind the lock.
@@ -74,7 +96,7 @@ struct Outbox {
 impl Shared {
     pub(crate) fn new(machine: Machine, clock: Clock) -> Self {
         Self {
-            locked: Mutex::new(Locked { machine, waker: None }),
+            locked: Mutex::new(Locked { machine, waker: None, writing: false, alarm: None }),
             clock,
             state: watch::Sender::new(None),
             states: Mutex::new(broadcast::Sender::new(STATES_KEPT)),
@@ -85,16 +107,15 @@ impl Shared {
         &self.clock
     }
 
-    /// Runs `f` on the locked machine, then wakes the task if there is something for it, then hands out what
-    /// came of it.
+    /// Runs `f` on the locked machine, then wakes the task if there is something for it, then hands out the
+    /// answers that came of it.
     fn with<R>(&self, f: impl FnOnce(&mut Machine) -> R) -> R {
         let mut outbox = Outbox::default();
         let (result, waker) = {
             let mut locked = self.lock();
             let result = f(&mut locked.machine);
-            outbox.collect(&mut locked.machine);
-            // Unconnected, the task waits for an alarm, and any call may have set it anew.
-            let due = locked.machine.wants_write() || !locked.machine.is_connected();
+            outbox.collect_completions(&mut locked.machine);
+            let due = locked.is_due();
             (result, if due { locked.waker.take() } else { None })
         };
         if let Some(waker) = waker {
@@ -128,8 +149,15 @@ impl Shared {
         receiver
     }
 
-    pub(crate) fn forget_watch(&self, path: &str, watcher: &Notifier) {
-        self.with(|machine| machine.forget_watch(path, watcher));
+    /// `answered`: whether the reply of its request is known to have come.
+    pub(crate) fn forget_watch(&self, path: &str, watcher: &Notifier, answered: bool) {
+        self.with(|machine| {
+            if answered {
+                machine.forget_watch(path, watcher);
+            } else {
+                machine.cancel_watch(path, watcher);
+            }
+        });
     }
 
     pub(crate) fn close(&self, within: Duration) -> oneshot::Receiver<Result<Body, Error>> {
@@ -178,8 +206,12 @@ impl Shared {
 }
 
 impl Outbox {
-    fn collect(&mut self, machine: &mut Machine) {
+    fn collect_completions(&mut self, machine: &mut Machine) {
         self.completions.extend(std::iter::from_fn(|| machine.poll_completion()));
+    }
+
+    fn collect(&mut self, machine: &mut Machine) {
+        self.collect_completions(machine);
         self.events.extend(std::iter::from_fn(|| machine.poll_event()));
     }
 
@@ -218,9 +250,12 @@ struct Turn {
     stop: Option<Error>,
 }
 
-/// Runs a session until it ends. Dropped with its runtime, it answers all who wait.
-pub(crate) async fn run(shared: Arc<Shared>, transport: Arc<dyn Transport>) {
-    let span = tracing::debug_span!("docent");
+/// Runs a session until it ends. Dropped with its runtime, even before it was polled, it answers all who
+/// wait.
+pub(crate) fn run(
+    shared: Arc<Shared>,
+    transport: Arc<dyn Transport>,
+) -> impl Future<Output = ()> + Send {
     let mut driver = Driver {
         shared,
         transport,
@@ -228,10 +263,12 @@ pub(crate) async fn run(shared: Arc<Shared>, transport: Arc<dyn Transport>) {
         input: BytesMut::new(),
         output: Vec::new(),
         written: 0,
+        flushed: true,
         alarm: Box::pin(tokio::time::sleep(Duration::ZERO)),
         alarm_at: None,
     };
-    driver.run().instrument(span).await;
+    let span = tracing::debug_span!("docent");
+    async move { driver.run().await }.instrument(span)
 }
 
 struct Driver {
@@ -241,6 +278,8 @@ struct Driver {
     input: BytesMut,
     output: Vec<u8>,
     written: usize,
+    /// Whether the stream holds nothing back of what was written.
+    flushed: bool,
     alarm: Pin<Box<Sleep>>,
     /// What `alarm` is set to; earlier than needed at times, since deadlines move away with every
     /// request, and setting it costs more than looking again.
@@ -303,32 +342,18 @@ impl Driver {
 
     /// Moves bytes until the connection is over, and says why it is.
     async fn pump(&mut self, mut stream: Box<dyn Stream>) -> Error {
+        let why = poll_fn(|cx| self.poll_pump(cx, &mut stream)).await;
+        // Neither the next connection's.
         self.input.clear();
         self.output.clear();
         self.written = 0;
-        poll_fn(|cx| self.poll_pump(cx, &mut stream)).await
+        why
     }
 
     fn poll_pump(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn Stream>) -> Poll<Error> {
         loop {
-            let turn = self.turn(cx);
-            if let Some(stop) = turn.stop {
-                return Poll::Ready(stop);
-            }
             let mut idle = true;
-            if let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
-                match Pin::new(&mut *stream).poll_write(cx, rest) {
-                    Poll::Ready(Ok(0)) => {
-                        return Poll::Ready(lost("the connection takes no more bytes"));
-                    }
-                    Poll::Ready(Ok(count)) => {
-                        self.written += count;
-                        idle = false;
-                    }
-                    Poll::Ready(Err(error)) => return Poll::Ready(lost(error)),
-                    Poll::Pending => {}
-                }
-            }
+            // Before the look at the clock: a task that was starved finds what came meanwhile, not silence.
             self.input.reserve(READ_SIZE);
             match pin!(stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
@@ -336,10 +361,49 @@ impl Driver {
                 Poll::Ready(Err(error)) => return Poll::Ready(lost(error)),
                 Poll::Pending => {}
             }
+            let turn = self.turn(cx);
+            if let Some(stop) = turn.stop {
+                return Poll::Ready(stop);
+            }
+            match self.poll_write(cx, stream) {
+                Poll::Ready(Ok(true)) => idle = false,
+                Poll::Ready(Err(error)) => return Poll::Ready(error),
+                _ => {}
+            }
             if idle && self.poll_alarm(cx, turn.alarm).is_pending() {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Writes what is left to write; whether it wrote something.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Box<dyn Stream>,
+    ) -> Poll<Result<bool, Error>> {
+        let mut wrote = false;
+        while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match Pin::new(&mut *stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(lost("the connection takes no more bytes")));
+                }
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(lost(error))),
+                Poll::Pending => return Poll::Ready(Ok(wrote)),
+            }
+            wrote = true;
+            self.flushed = false;
+        }
+        // A TCP stream has nothing to flush; a TLS stream holds the end of a write back.
+        if !self.flushed {
+            match Pin::new(&mut *stream).poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.flushed = true,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(lost(error))),
+                Poll::Pending => {}
+            }
+        }
+        Poll::Ready(Ok(wrote))
     }
 
     /// One locking: what was read goes in, what is to be written comes out.
@@ -347,7 +411,8 @@ impl Driver {
         let now = self.shared.clock.now();
         let drained = self.written == self.output.len();
         let turn = {
-            let mut locked = self.shared.lock();
+            let mut guard = self.shared.lock();
+            let locked = &mut *guard;
             let machine = &mut locked.machine;
             machine.handle_input(now, &mut self.input);
             if machine.poll_timeout().is_some_and(|at| at <= now) {
@@ -364,9 +429,9 @@ impl Driver {
                 machine.wants_disconnect()
             };
             let alarm = machine.poll_timeout();
-            if self.output.is_empty()
-                && !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker()))
-            {
+            locked.alarm = alarm;
+            locked.writing = !self.output.is_empty();
+            if !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
                 locked.waker = Some(cx.waker().clone());
             }
             Turn { alarm, stop }
@@ -384,14 +449,15 @@ impl Driver {
         if self.alarm.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        // Gone off: set for what is due now, which may be later.
+        // Gone off: set for what is due next, which may be later.
         self.set_alarm(at);
         if self.shared.clock.now() >= at { Poll::Ready(()) } else { self.alarm.as_mut().poll(cx) }
     }
 
     #[expect(clippy::disallowed_methods, reason = "tokio's timers are set on tokio's clock")]
     fn set_alarm(&mut self, at: Instant) {
-        let wait = at.since(self.shared.clock.now());
+        // It looks again when it goes off, so a day is as good as a year, and no clock ends at it.
+        let wait = at.since(self.shared.clock.now()).min(MAX_ALARM);
         self.alarm.as_mut().reset(tokio::time::Instant::now() + wait);
         self.alarm_at = Some(at);
     }

@@ -121,7 +121,8 @@ impl<R> Future for WatchResponse<R> {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(value)) => {
-                Poll::Ready(self.watcher.take().map(|watcher| (value, watcher)).ok_or_else(again))
+                let watcher = self.watcher.take().map(Watcher::confirm);
+                Poll::Ready(watcher.map(|watcher| (value, watcher)).ok_or_else(again))
             }
         }
     }
@@ -161,7 +162,8 @@ impl<R> Future for MaybeWatchResponse<R> {
                 Err(error) if error.kind() == ErrorKind::NoNode => None,
                 Err(error) => return Err(error),
             };
-            this.watcher.take().map(|watcher| (value, watcher)).ok_or_else(again)
+            let watcher = this.watcher.take().map(Watcher::confirm);
+            watcher.map(|watcher| (value, watcher)).ok_or_else(again)
         })
     }
 }

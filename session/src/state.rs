@@ -29,7 +29,7 @@
 //!
 //! Source: `ClientCnxn.java` (`readResponse`, `primeConnection`, `onConnected`), ZooKeeper 3.9.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use docent_protocol::{
@@ -67,7 +67,6 @@ use crate::watches::WatchedEvent;
 /// 4. at [`poll_timeout`](Self::poll_timeout), always, [`handle_timeout`](Self::handle_timeout);
 /// 5. after each call, [`poll_completion`](Self::poll_completion) and [`poll_event`](Self::poll_event) until
 ///    they are empty.
-#[derive(Debug)]
 pub struct Session<T, W> {
     config: Config,
     hosts: Hosts,
@@ -142,7 +141,6 @@ enum Closing<T> {
 }
 
 /// What makes a session this one, and what it may be believed for.
-#[derive(Debug)]
 struct Identity {
     id: i64,
     password: Box<[u8]>,
@@ -263,7 +261,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Whether [`poll_transmit`](Self::poll_transmit) would give something.
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        !self.control.is_empty() || (self.is_connected() && !self.outgoing.is_empty())
+        // What is not written on a connection that is given up is not in doubt.
+        self.broken.is_none()
+            && (!self.control.is_empty() || (self.is_connected() && !self.outgoing.is_empty()))
     }
 
     /// Whether a server has accepted the session and the connection stands.
@@ -289,6 +289,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     #[must_use]
     pub fn wants_disconnect(&self) -> Option<Error> {
         self.broken.clone()
+    }
+
+    /// Whether [`poll_event`](Self::poll_event) would give something.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Requests that wait for their replies, sent or not.
@@ -395,6 +401,20 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Forgets a watcher; the server's watch stays, and its event will find nobody.
     pub fn forget_watch(&mut self, path: &str, watcher: &W) {
         self.watches.remove(path, watcher);
+    }
+
+    /// As [`forget_watch`](Self::forget_watch), for a watcher whose request may not be answered yet: its reply
+    /// would register what nobody waits for.
+    pub fn cancel_watch(&mut self, path: &str, watcher: &W) {
+        if self.watches.remove(path, watcher) {
+            return;
+        }
+        let waiting = self.pending.iter_mut().rev().find(|request| {
+            request.watch.as_ref().is_some_and(|registration| registration.watcher == *watcher)
+        });
+        if let Some(request) = waiting {
+            request.watch = None;
+        }
     }
 
     /// Ends the session: behind all that was submitted, closeSession. The answer comes by `token` and is
@@ -569,7 +589,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     }
 
     /// Marks the connection as of no further use.
-    fn give_up(&mut self, why: impl std::fmt::Display) {
+    fn give_up(&mut self, why: impl fmt::Display) {
         if self.broken.is_none() {
             self.broken =
                 Some(Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why));
@@ -638,6 +658,29 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if let Some(state) = change(&mut self.states) {
             self.events.push_back(Event::State(state));
         }
+    }
+}
+
+/// By hand, so that neither the password nor what is in the buffers reaches a log.
+impl<T, W> fmt::Debug for Session<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("phase", &self.phase)
+            .field("identity", &self.identity)
+            .field("last_zxid", &format_args!("{:#x}", self.last_zxid))
+            .field("pending", &self.pending.len())
+            .field("sent", &self.sent)
+            .field("state", &self.states.current())
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("id", &format_args!("{:#x}", self.id))
+            .finish_non_exhaustive()
     }
 }
 

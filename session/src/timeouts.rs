@@ -31,6 +31,9 @@ pub struct Timeouts {
     pub margin: Duration,
 }
 
+/// The handshake has no room for more.
+const MAX_SESSION: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// Pings are never further apart.
 const MAX_PING: Duration = Duration::from_secs(10);
 
@@ -44,6 +47,7 @@ impl Timeouts {
     /// For a session timeout, a number of servers, and a percentage.
     #[must_use]
     pub fn new(session: Duration, servers: usize, expiration_percent: u8) -> Self {
+        let session = session.min(MAX_SESSION);
         let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
         Self {
             session,

@@ -28,20 +28,26 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 /// Plain TCP, `TCP_NODELAY`.
 ///
 /// Names are looked up at every attempt, for servers move (ZOOKEEPER-1506), and all addresses of a name
-/// are tried, each for its share of the time.
+/// are tried, each for its share of the time. Which one is first is left to chance: behind one that takes
+/// connections and serves nobody there may be one that does.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tcp;
 
 impl Transport for Tcp {
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
         Box::pin(async move {
-            let addresses: Vec<_> = lookup_host((host.name.as_str(), host.port)).await?.collect();
+            let mut addresses: Vec<_> =
+                lookup_host((host.name.as_str(), host.port)).await?.collect();
+            let count = u64::try_from(addresses.len()).unwrap_or(1).max(1);
+            let first = getrandom::u64().unwrap_or_default() % count;
+            addresses.rotate_left(usize::try_from(first).unwrap_or(0));
             let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
             for address in addresses {
                 match timeout(share, TcpStream::connect(address)).await {
                     Ok(Ok(stream)) => {
-                        stream.set_nodelay(true)?;
+                        // An optimisation, no reason to leave a server that is there.
+                        let _ = stream.set_nodelay(true);
                         return Ok(Box::new(stream) as Box<dyn Stream>);
                     }
                     Ok(Err(error)) => last = error,

@@ -50,6 +50,8 @@ pub struct Watcher {
     path: Arc<str>,
     chroot: Chroot,
     session: Weak<Shared>,
+    /// Whether the reply of its request was seen, so that it stands in the watch table or its event came.
+    confirmed: bool,
 }
 
 impl Watcher {
@@ -59,7 +61,13 @@ impl Watcher {
         chroot: Chroot,
         session: Weak<Shared>,
     ) -> Self {
-        Self { notifier, path, chroot, session }
+        Self { notifier, path, chroot, session, confirmed: false }
+    }
+
+    /// The request was answered.
+    pub(crate) const fn confirm(mut self) -> Self {
+        self.confirmed = true;
+        self
     }
 
     /// The event, if it has come and was not taken yet.
@@ -105,7 +113,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         if let Some(session) = self.session.upgrade() {
-            session.forget_watch(&self.path, &self.notifier);
+            session.forget_watch(&self.path, &self.notifier, self.confirmed);
         }
     }
 }

@@ -87,8 +87,9 @@ impl<W: Clone + PartialEq> Watches<W> {
     }
 
     /// Forgets a watcher, here only: the server keeps its watch, whose event then finds nobody.
-    pub(crate) fn remove(&mut self, path: &str, watcher: &W) {
-        self.take(path, |_, other| other == watcher);
+    /// Whether it was there.
+    pub(crate) fn remove(&mut self, path: &str, watcher: &W) -> bool {
+        !self.take(path, |_, other| other == watcher).is_empty()
     }
 
     /// Whom an event is for. One-shot watches are taken out of the table by it.

@@ -28,6 +28,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 Connect::At(self.hosts.not_before())
             }
             Phase::Disconnected => {
+                self.broken = None;
                 let host = self.hosts.advance();
                 let deadline = now + self.timeouts.connect;
                 self.phase = Phase::Connecting { deadline };

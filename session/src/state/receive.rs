@@ -19,6 +19,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     ///
     /// When the bytes cannot be what a server sends, [`wants_disconnect`](Self::wants_disconnect) says so.
     pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) {
+        if !matches!(self.phase, Phase::Handshaking { .. } | Phase::Connected) {
+            // Of a connection that is no more; the next one begins with a frame of its own.
+            return input.clear();
+        }
         if input.is_empty() {
             return;
         }
@@ -49,7 +53,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 }
                 input.advance(frame::LENGTH_SIZE);
                 let header = input.split_to(HEADER_SIZE);
-                self.skip = len - HEADER_SIZE;
+                let Some(rest) = len.checked_sub(HEADER_SIZE) else {
+                    return self.give_up(format_args!("a frame of {len} bytes"));
+                };
+                self.skip = rest;
                 self.receive_too_large(now, &header, len);
             } else if available < len {
                 return;
@@ -89,7 +96,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 } else {
                     input.split_to(body_len).freeze()
                 };
-                self.receive_reply(now, header, body);
+                self.receive_reply(now, header, ReplyBody::Whole(body));
             }
         }
     }
@@ -148,7 +155,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
     }
 
-    fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: Bytes) {
+    fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody) {
         let Some(index) = self.position_of(header) else {
             return self
                 .give_up(format_args!("a reply with xid {} that nobody waits for", header.xid));
@@ -162,14 +169,20 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if request.op == OpCode::CloseSession {
             return self.end_closed();
         }
+        // The server has the watch now, whoever can read the answer.
         if let Some(watch) = request.watch
             && let Some(kind) = watch.kind_after(header.err)
         {
             self.watches.add(kind, watch.path, watch.watcher);
         }
-        let result = match ErrorKind::from_code(header.err) {
-            None => Ok(Body { zxid: header.zxid, bytes: body }),
-            Some(kind) => Err(Error::new(kind, Outcome::NotApplied)),
+        let result = match (ErrorKind::from_code(header.err), body) {
+            (Some(kind), _) => Err(Error::new(kind, outcome(kind))),
+            (None, ReplyBody::Whole(bytes)) => Ok(Body { zxid: header.zxid, bytes }),
+            (None, ReplyBody::TooLarge(len)) => {
+                Err(Error::new(ErrorKind::ReplyTooLarge, Outcome::Unknown).with_detail(
+                    format_args!("{len} bytes, and the limit is {}", self.config.max_reply_bytes),
+                ))
+            }
         };
         self.complete(request.token, result);
         if header.err == ErrorCode::SessionClosedRequireSaslAuth {
@@ -218,30 +231,29 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
 
     /// The head of a reply over the limit: its request fails, the rest is thrown away, others go on.
     fn receive_too_large(&mut self, now: Instant, header: &[u8], len: usize) {
-        let header = match ReplyHeader::decode(&mut Reader::new(header)) {
-            Ok(header) if header.xid >= 0 => header,
-            Ok(_) => return self.give_up(format_args!("an event of {len} bytes")),
-            Err(error) => return self.broken_stream(error),
-        };
-        if self.position_of(header) != Some(0) {
-            return self
-                .give_up(format_args!("a reply with xid {} that nobody waits for", header.xid));
+        match ReplyHeader::decode(&mut Reader::new(header)) {
+            Ok(header) if header.xid > 0 => {
+                self.receive_reply(now, header, ReplyBody::TooLarge(len));
+            }
+            Ok(_) => self.give_up(format_args!("an event of {len} bytes")),
+            Err(error) => self.broken_stream(error),
         }
-        let Some(request) = self.pending.pop_front() else { return };
-        self.sent -= 1;
-        self.answered(now, true);
-        if header.zxid > 0 {
-            self.last_zxid = header.zxid;
+    }
+}
+
+/// What follows the header of a reply.
+enum ReplyBody {
+    Whole(Bytes),
+    /// Not kept; the length of the frame.
+    TooLarge(usize),
+}
+
+/// What a server's error says about the request. Those that have a name were all refused.
+const fn outcome(kind: ErrorKind) -> Outcome {
+    match kind {
+        ErrorKind::Server(_) | ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout => {
+            Outcome::Unknown
         }
-        // The server has a watch now, whoever reads the answer.
-        if let Some(watch) = request.watch
-            && let Some(kind) = watch.kind_after(header.err)
-        {
-            self.watches.add(kind, watch.path, watch.watcher);
-        }
-        let error = Error::new(ErrorKind::ReplyTooLarge, Outcome::Unknown).with_detail(
-            format_args!("{len} bytes, and the limit is {}", self.config.max_reply_bytes),
-        );
-        self.complete(request.token, Err(error));
+        _ => Outcome::NotApplied,
     }
 }

@@ -24,6 +24,9 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// What became of a request: the zxid of its reply, or the error.
+type Told = Result<i64, (ErrorKind, Outcome)>;
+
 /// A machine, its clock, and the server's side of its bytes.
 struct Story {
     machine: Machine,
@@ -153,7 +156,7 @@ impl Story {
         self.machine.handle_timeout(self.now);
     }
 
-    fn done(&mut self) -> Vec<(u32, Result<i64, (ErrorKind, Outcome)>)> {
+    fn done(&mut self) -> Vec<(u32, Told)> {
         std::iter::from_fn(|| self.machine.poll_completion())
             .map(|done| {
                 let result = done.result.map(|body| body.zxid);
@@ -383,6 +386,64 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
         story.machine.handle_input(now, &mut input);
     }
     assert_eq!(story.done(), [(1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown))), (2, Ok(5))]);
+}
+
+/// The server's error says more than the size.
+#[test]
+fn an_error_in_a_reply_over_the_limit_is_told() {
+    let mut config = config();
+    config.max_reply_bytes = 100;
+    let mut story = Story::new(config);
+    story.connect();
+    story.accept(7, 6000);
+    story.get("/big", 1);
+    story.flush();
+    story.reply(1, 5, ErrorCode::NoNode, &[0; 1000]);
+    assert_eq!(story.done(), [(1, Err((ErrorKind::NoNode, Outcome::NotApplied)))]);
+}
+
+/// What has no name may be anything, a partial success included.
+#[test]
+fn an_error_without_a_name_leaves_the_outcome_open() {
+    let mut story = Story::connected();
+    story.delete("/a", 1);
+    story.flush();
+    story.reply(1, 5, ErrorCode::Unknown(-99), b"");
+    assert_eq!(story.done(), [(1, Err((ErrorKind::Server(-99), Outcome::Unknown)))]);
+}
+
+#[test]
+fn what_is_left_of_a_broken_stream_is_not_the_next_one_s() {
+    let mut story = Story::connected();
+    let mut input = BytesMut::from(&[0xFF; 8][..]);
+    story.machine.handle_input(story.now, &mut input);
+    assert!(story.is_broken());
+    story.cut();
+    story.machine.handle_input(story.now, &mut input);
+    assert!(input.is_empty() && !story.is_broken());
+}
+
+#[test]
+fn nothing_is_sent_on_a_connection_that_is_given_up() {
+    let mut story = Story::connected();
+    story.get("/a", 1);
+    story.feed_bytes(&[0xFF; 4]);
+    story.flush();
+    assert_eq!(story.xids(), [0]);
+    story.cut();
+    assert_eq!(story.done(), []);
+}
+
+/// The buffers hold data and credentials, the identity a password.
+#[test]
+fn debug_shows_neither_password_nor_data() {
+    let mut story = Story::new(config().with_auth("digest", b"user:secret"));
+    story.connect();
+    story.accept(7, 6000);
+    story.get("/a", 1);
+    let text = format!("{:?}", story.machine);
+    assert!(text.contains("0x7") && !text.contains("48, 49, 50"), "{text}");
+    assert!(!text.contains("115, 101, 99"), "{text}");
 }
 
 #[test]
@@ -668,6 +729,21 @@ fn a_watch_is_there_once_its_reply_is() {
     story.event(EventType::NodeDataChanged, "/a");
     story.event(EventType::NodeCreated, "/missing");
     assert_eq!(story.told(), [(1, EventType::NodeDataChanged), (3, EventType::NodeCreated)]);
+    assert_eq!(story.machine.watches(), 0);
+}
+
+/// A read that nobody waits for any more.
+#[test]
+fn a_cancelled_watch_is_not_registered_by_its_reply() {
+    let mut story = Story::connected();
+    story.watch(WatchKind::Data, "/a", 1);
+    story.watch(WatchKind::Data, "/a", 2);
+    story.flush();
+    story.machine.cancel_watch("/a", &1);
+    story.reply(1, 5, ErrorCode::Ok, b"");
+    story.reply(2, 5, ErrorCode::Ok, b"");
+    assert_eq!(story.machine.watches(), 1);
+    story.machine.cancel_watch("/a", &2);
     assert_eq!(story.machine.watches(), 0);
 }
 

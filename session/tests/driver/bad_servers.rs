@@ -1,0 +1,278 @@
+//! Servers that are absent, refuse, say something else, or nothing: an error or another attempt after a
+//! pause, never a hang without limit, never a busy loop.
+
+use docent_protocol::{ErrorCode, connect::ConnectResponse, reply::ReplyHeader};
+use docent_session::{ConnectionState, ErrorKind, Outcome};
+
+use crate::support::*;
+
+/// More than the pauses allow in a minute: the first pauses are short, then there is one in 2.5 to 5 s.
+const ATTEMPTS_IN_A_MINUTE: usize = 40;
+
+/// Lets a minute pass.
+async fn a_minute() {
+    tokio::time::sleep(ms(60_000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_is_tried_again_with_growing_pauses() {
+    let (dialer, net) = net();
+    let counter = net.counter();
+    drop(net);
+    let client = start(config(), dialer);
+    a_minute().await;
+    let count = counter();
+    assert!((10..ATTEMPTS_IN_A_MINUTE).contains(&count), "{count} attempts in a minute");
+    let error = client.wait_until_connected(ms(100)).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::NotApplied));
+    let text = error.to_string();
+    assert!(text.contains("one:1") && text.contains("refused"), "{text}");
+}
+
+/// Every first frame that is no handshake: named, and the next attempt after a pause.
+#[tokio::test(start_paused = true)]
+async fn a_server_of_another_kind_is_named_and_left_alone() {
+    for (bytes, named) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP/1.1 400"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "handshake"),
+        (b"-ERR unknown command\r\n", "-ERR"),
+        (&[0xFF; 12], "length -1"),
+        (&[0, 0, 0, 0], "handshake"),
+        (&[0, 0, 0, 5, 1, 2, 3, 4, 5], "handshake"),
+        (&[0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9], "handshake"),
+    ] {
+        let (dialer, mut net) = net();
+        let client = start(config(), dialer);
+        let counter = net.counter();
+        let server = tokio::spawn(async move {
+            loop {
+                let mut conn = net.accept().await;
+                conn.handshake().await;
+                conn.send_bytes(bytes).await;
+                assert_eq!(conn.maybe_request().await, None);
+            }
+        });
+        a_minute().await;
+        let count = counter();
+        assert!((5..ATTEMPTS_IN_A_MINUTE).contains(&count), "{count} attempts for {bytes:?}");
+        let error = client.wait_until_connected(ms(100)).await.unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+        server.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_at_once_is_tried_again_with_growing_pauses() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let counter = net.counter();
+    let server = tokio::spawn(async move {
+        loop {
+            drop(net.accept().await);
+        }
+    });
+    a_minute().await;
+    let count = counter();
+    assert!((10..ATTEMPTS_IN_A_MINUTE).contains(&count), "{count} attempts in a minute");
+    let error = client.wait_until_connected(ms(100)).await.unwrap_err().to_string();
+    assert!(error.contains("closed the connection"), "{error}");
+    server.abort();
+}
+
+/// go-zk#79, pitfall 22: the handshake has a timeout of its own, and calls before it too.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_accepts_and_stays_silent_is_left_after_its_share_of_the_timeout() {
+    let (dialer, mut net) = net();
+    let begin = stopwatch();
+    let client = start(config(), dialer);
+    let mut first = net.accept().await;
+    first.handshake().await;
+    assert_eq!(first.maybe_request().await, None);
+    let waited = begin.elapsed();
+    assert!(waited >= ms(6000) && waited < ms(6100), "{waited:?}");
+    drop(client);
+}
+
+/// A server that stays silent within its session is left after two thirds of the timeout.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_falls_silent_is_left_and_the_session_kept() {
+    let (client, mut conn, mut net) = connected().await;
+    let begin = stopwatch();
+    let call = client.get_data("/a");
+    // Reads pings, and answers nothing.
+    while conn.frame().await.is_some() {}
+    let waited = begin.elapsed();
+    assert!(waited >= ms(4000) && waited < ms(4100), "{waited:?}");
+    let error = soon("the call", call).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+    let (_conn, asked) = net.serve(7).await;
+    assert_eq!((asked.session_id, asked.password), (7, PASSWORD.to_vec()));
+}
+
+/// A half-open connection takes no more bytes either.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_takes_nothing_is_left_too() {
+    let (dialer, mut net) = net_with_capacity(64);
+    let client = start(config(), dialer);
+    let (conn, _) = net.serve(7).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let begin = stopwatch();
+    let calls: Vec<_> = (0..10).map(|_| client.get_data("/a")).collect();
+    let again = net.accept().await;
+    let waited = begin.elapsed();
+    assert!(waited >= ms(3900) && waited < ms(4300), "{waited:?}");
+    for call in calls {
+        assert_eq!(soon("a call", call).await.unwrap_err().kind(), ErrorKind::ConnectionLoss);
+    }
+    drop((conn, again));
+}
+
+/// A session accepted and dropped at once, for ever: attempts have pauses, the session is kept.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_accepts_the_session_and_closes_is_no_busy_loop() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let counter = net.counter();
+    let server = tokio::spawn(async move {
+        loop {
+            let _ = net.serve(7).await;
+        }
+    });
+    a_minute().await;
+    let count = counter();
+    assert!(count < 60 * 25, "{count} attempts in a minute");
+    assert!(!client.session().unwrap().is_lost());
+    server.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_of_an_old_server_is_accepted() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.send(&ConnectResponse {
+        protocol_version: 0,
+        time_out: 6000,
+        session_id: 7,
+        passwd: Some(PASSWORD),
+        read_only: None,
+    })
+    .await;
+    soon("a session", client.wait_until_connected(ms(1000))).await.unwrap();
+}
+
+/// reliability case 6: a read-only server of 3.7 or later, in a list with a good one.
+#[tokio::test(start_paused = true)]
+async fn a_read_only_server_is_passed_over() {
+    for as_header in [true, false] {
+        let (dialer, mut net) = net();
+        let mut config = config();
+        config.connect_string = "one:1,two:2".parse().unwrap();
+        let client = start(config, dialer);
+        let mut first = net.accept().await;
+        first.handshake().await;
+        if as_header {
+            first.send(&ReplyHeader { xid: 0, zxid: 5, err: ErrorCode::NotReadOnly }).await;
+        } else {
+            first
+                .send(&ConnectResponse {
+                    protocol_version: 0,
+                    time_out: 6000,
+                    session_id: 9,
+                    passwd: Some(PASSWORD),
+                    read_only: Some(true),
+                })
+                .await;
+        }
+        let (second, asked) = net.serve(7).await;
+        assert_ne!(first.host, second.host);
+        assert_eq!(asked.session_id, 0);
+        soon("a session", client.wait_until_connected(ms(1000))).await.unwrap();
+        assert_eq!(client.session().unwrap().session_id(), 7);
+    }
+}
+
+/// A session refused to who has none: no expiry, no session, another attempt after a pause.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_new_sessions_is_tried_again_after_a_pause() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let counter = net.counter();
+    let server = tokio::spawn(async move {
+        loop {
+            let mut conn = net.accept().await;
+            conn.handshake().await;
+            conn.grant(0, 0).await;
+        }
+    });
+    a_minute().await;
+    let count = counter();
+    assert!((10..ATTEMPTS_IN_A_MINUTE).contains(&count), "{count} attempts in a minute");
+    assert_eq!(*client.state().borrow(), Some(ConnectionState::Suspended), "never LOST");
+    server.abort();
+}
+
+/// reliability case 8.
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_what_nobody_asked_breaks_the_connection() {
+    let (client, mut conn, mut net) = connected().await;
+    let call = client.get_data("/a");
+    let (xid, _) = conn.request().await;
+    conn.data(xid + 1, b"wrong").await;
+    assert_eq!(soon("the call", call).await.unwrap_err().kind(), ErrorKind::ConnectionLoss);
+    let (_conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+}
+
+/// pitfall 19: only its own request fails.
+#[tokio::test(start_paused = true)]
+async fn a_reply_over_the_limit_fails_only_its_own_request() {
+    let (dialer, mut net) = net();
+    let mut config = config();
+    config.max_reply_bytes = 1000;
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let calls = [client.get_data("/big"), client.get_data("/small")];
+    let [big, small] = calls;
+    let (xid, _) = conn.request().await;
+    conn.data(xid, &vec![0; 300_000]).await;
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"small").await;
+    let error = soon("the big one", big).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReplyTooLarge);
+    assert_eq!(soon("the small one", small).await.unwrap().data, "small");
+    assert_eq!(net.attempts(), 1);
+}
+
+/// A reply whose body lies fails its own request; the stream is in order.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
+    let (client, mut conn, net) = connected().await;
+    for body in [&[][..], &[0, 0, 0, 9, 1], &[0x7F, 0xFF, 0xFF, 0xFF], &[0xFF; 3]] {
+        let bad = client.get_children("/a");
+        let good = client.get_data("/a");
+        let (xid, _) = conn.request().await;
+        conn.reply(xid, 5, ErrorCode::Ok, body).await;
+        let (xid, _) = conn.request().await;
+        conn.data(xid, b"x").await;
+        assert_eq!(soon("the bad one", bad).await.unwrap_err().kind(), ErrorKind::BadReply);
+        soon("the good one", good).await.unwrap();
+    }
+    assert_eq!(net.attempts(), 1);
+}
+
+/// A sixteen-byte limit, and a frame that is smaller than a header yet over it.
+#[tokio::test(start_paused = true)]
+async fn a_tiny_reply_limit_is_no_panic() {
+    let (dialer, mut net) = net();
+    let mut config = config();
+    config.max_reply_bytes = 41;
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let call = client.get_data("/a");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"more than the limit").await;
+    assert_eq!(soon("the call", call).await.unwrap_err().kind(), ErrorKind::ReplyTooLarge);
+}

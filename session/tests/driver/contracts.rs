@@ -1,0 +1,445 @@
+//! The table of contracts: what happens to a call, whatever happens around it.
+
+use std::pin::Pin;
+
+use docent_protocol::{CreateMode, ErrorCode, EventType};
+use docent_session::{Client, Clock, ErrorKind, Outcome};
+use tokio::sync::mpsc;
+
+use crate::support::*;
+
+fn verdict<T: std::fmt::Debug>(result: Result<T, docent_session::Error>) -> (ErrorKind, Outcome) {
+    let error = result.unwrap_err();
+    (error.kind(), error.outcome())
+}
+
+/// A call is queued by the call: unpolled, it still goes out, and in the order of the calls.
+#[tokio::test(start_paused = true)]
+async fn a_future_that_is_never_polled_is_sent_in_its_turn() {
+    let (client, mut conn, _net) = connected().await;
+    let unpolled = client.delete("/first", None);
+    let second = client.delete("/second", None);
+    assert!(conn.request().await.1.contains("/first"));
+    assert!(conn.request().await.1.contains("/second"));
+    drop((unpolled, second));
+}
+
+/// Calls without an await between them go out in one write.
+#[tokio::test(start_paused = true)]
+async fn what_gathers_is_written_at_once() {
+    let (client, mut conn, _net) = connected().await;
+    let calls: Vec<_> = (0..100).map(|n| client.get_data(&format!("/{n}"))).collect();
+    let mut bytes = vec![0; 1 << 16];
+    let read = tokio::io::AsyncReadExt::read(&mut conn.stream, &mut bytes);
+    let count = soon("the requests", read).await.unwrap();
+    // 4 + 8 bytes of header, 4 + 2 or 3 of path, 1 of flag.
+    assert_eq!(count, 10 * 19 + 90 * 20);
+    drop(calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_does_not_shift_the_answers_of_others() {
+    let (client, mut conn, _net) = connected().await;
+    let first = client.get_data("/1");
+    let second = client.get_data("/2");
+    drop(first);
+    for _ in 0..2 {
+        let (xid, request) = conn.request().await;
+        let data = if request.contains("/1") { b"one" } else { b"two" };
+        conn.data(xid, data).await;
+    }
+    assert_eq!(soon("the second", second).await.unwrap().data, "two");
+}
+
+/// A read that was given up before its answer leaves nothing in the watch table.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_watch_response_leaves_no_watch_behind() {
+    let (client, mut conn, _net) = connected().await;
+    drop(client.get_data_and_watch("/given-up"));
+    let after = client.get_data("/after");
+    for _ in 0..2 {
+        let (xid, _) = conn.request().await;
+        conn.data(xid, b"").await;
+    }
+    soon("an answer behind it", after).await.unwrap();
+    assert_eq!(client.load(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_fails_what_was_sent_and_keeps_what_was_not() {
+    let (client, mut conn, mut net) = connected().await;
+    let sent = client.get_data("/sent");
+    conn.request().await;
+    drop(conn);
+    assert_eq!(
+        verdict(soon("its failure", sent).await),
+        (ErrorKind::ConnectionLoss, Outcome::Unknown)
+    );
+    let kept = client.get_data("/kept");
+    let (mut conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+    let (xid, request) = conn.request().await;
+    assert!(request.contains("/kept"));
+    conn.data(xid, b"there").await;
+    assert_eq!(soon("its answer", kept).await.unwrap().data, "there");
+}
+
+/// The rest of a broken stream is not looked at by the next connection, and the requests that were waiting
+/// behind it are not taken for sent.
+#[tokio::test(start_paused = true)]
+async fn rubbish_breaks_one_connection_only() {
+    for rubbish in [&[0xFF; 8][..], &[0, 0, 0, 3, 1, 2, 3], &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0]] {
+        let (client, mut conn, mut net) = connected().await;
+        conn.send_bytes(rubbish).await;
+        drop(conn);
+        let (mut conn, asked) = net.serve(7).await;
+        assert_eq!(asked.session_id, 7);
+        let call = client.get_data("/after");
+        let (xid, _) = conn.request().await;
+        conn.data(xid, b"fine").await;
+        assert_eq!(soon("its answer", call).await.unwrap().data, "fine", "{rubbish:?}");
+        assert_eq!(net.attempts(), 2);
+    }
+}
+
+/// Rubbish and requests at once: what was not written yet is not in doubt.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_broke_takes_no_more_requests() {
+    let (client, mut conn, mut net) = connected().await;
+    conn.send_bytes(&[0xFF; 4]).await;
+    // The driver has not run since: it finds the rubbish and the request in the same turn.
+    let call = client.get_data("/a");
+    let (mut conn, _) = net.serve(7).await;
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"x").await;
+    soon("its answer", call).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_closes_the_session() {
+    let (client, mut conn, net) = connected().await;
+    let clone = client.clone();
+    drop(client);
+    let call = clone.get_data("/a");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    soon("an answer to the clone", call).await.unwrap();
+    drop(clone);
+    conn.confirm_close().await;
+    assert_eq!(net.attempts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_gone_does_not_wait_for_a_silent_server() {
+    let (client, mut conn, net) = connected().await;
+    drop(client);
+    assert_eq!(conn.request().await.1, "CloseSession");
+    assert_eq!(conn.maybe_request().await, None, "within the grace");
+    assert!(net.is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_waits_for_what_was_called_before_it_and_for_its_answer() {
+    let (client, mut conn, _net) = connected().await;
+    let before = client.get_data("/before");
+    let close = client.close();
+    let after = client.get_data("/after");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    soon("the one before", before).await.unwrap();
+    assert_eq!(
+        verdict(soon("the one after", after).await),
+        (ErrorKind::Closed, Outcome::NotApplied)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_close_everything_is_refused_at_once() {
+    let (client, mut conn, _net) = connected().await;
+    let close = client.close();
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    assert_eq!(
+        verdict(soon("a call", client.get_data("/a")).await),
+        (ErrorKind::Closed, Outcome::NotApplied)
+    );
+    assert_eq!(verdict(soon("another close", client.close()).await).0, ErrorKind::Closed);
+    assert_eq!(
+        verdict(soon("a wait", client.wait_until_connected(ms(1000))).await).0,
+        ErrorKind::Closed,
+        "a closed client is not connected"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_first_fails_each_call_once() {
+    let (client, mut conn, _net) = connected().await;
+    let call = client.create("/a", b"", CreateMode::Persistent);
+    let close = client.close();
+    conn.request().await;
+    drop(conn);
+    assert_eq!(verdict(soon("create", call).await), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+    assert_eq!(verdict(soon("close", close).await), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+}
+
+/// The runtime of the client goes; callers live on another one.
+#[test]
+fn a_runtime_that_goes_answers_all_who_wait() {
+    let theirs =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (dialer, mut net) = net();
+    let (client, conn) = theirs.block_on(async {
+        let client = start(config(), dialer);
+        let (conn, _) = net.serve(7).await;
+        client.wait_until_connected(LONG).await.unwrap();
+        (client, conn)
+    });
+    let call = client.get_data("/a");
+    theirs.shutdown_background();
+    let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let kind = ours.block_on(async {
+        verdict(tokio::time::timeout(ms(30_000), call).await.expect("an end to the wait")).0
+    });
+    assert_eq!(kind, ErrorKind::Closed);
+    let kind = ours.block_on(async { verdict(client.get_data("/b").await).0 });
+    assert_eq!(kind, ErrorKind::Closed);
+    drop(conn);
+}
+
+/// The task may never have been polled when its runtime goes.
+#[test]
+fn a_runtime_that_goes_at_once_answers_all_who_wait() {
+    let theirs = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (dialer, _net) = net();
+    let client = {
+        let _inside = theirs.enter();
+        start(config(), dialer)
+    };
+    let call = client.get_data("/a");
+    drop(theirs);
+    let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let kind = ours.block_on(async {
+        verdict(tokio::time::timeout(ms(5000), call).await.expect("an end to the wait")).0
+    });
+    assert_eq!(kind, ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_over_its_limit_refuses_at_once_and_keeps_its_order() {
+    let (dialer, mut net) = net();
+    let mut config = config();
+    config.max_requests = 2;
+    let client = start(config, dialer);
+    let calls = [client.get_data("/1"), client.get_data("/2"), client.get_data("/3")];
+    let [first, second, third] = calls;
+    assert_eq!(
+        verdict(soon("the third", third).await),
+        (ErrorKind::TooManyRequests, Outcome::NotApplied)
+    );
+    let (mut conn, _) = net.serve(7).await;
+    for _ in 0..2 {
+        let (xid, _) = conn.request().await;
+        conn.data(xid, b"").await;
+    }
+    soon("the first", first).await.unwrap();
+    soon("the second", second).await.unwrap();
+    let fourth = client.get_data("/4");
+    let (xid, request) = conn.request().await;
+    assert!(request.contains("/4"));
+    conn.data(xid, b"").await;
+    soon("room again", fourth).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_over_the_limit_is_never_sent() {
+    let (client, mut conn, _net) = connected().await;
+    let large = client.set_data("/a", &vec![0; 1 << 20], None);
+    let small = client.get_data("/b");
+    let error = soon("the refusal", large).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::RequestTooLarge, Outcome::NotApplied));
+    assert!(error.to_string().contains("1048575"), "{error}");
+    let (xid, request) = conn.request().await;
+    assert!(request.contains("/b"));
+    conn.data(xid, b"").await;
+    soon("the small one", small).await.unwrap();
+}
+
+/// issue 2, bad input: each names the value and the rule, and nothing is sent.
+#[tokio::test(start_paused = true)]
+async fn bad_paths_are_refused_before_anything_is_sent() {
+    let (client, mut conn, _net) = connected().await;
+    for (path, rule) in [
+        ("", "must not be empty"),
+        ("a", "must begin with a slash"),
+        ("/a/", "must not end with a slash"),
+        ("/a//b", "empty node name"),
+        ("/a/../b", "relative node name"),
+        ("/a\0b", "U+0000"),
+    ] {
+        let error = soon(path, client.get_data(path)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidPath);
+        let text = error.to_string();
+        assert!(text.contains(rule) && text.contains(&format!("{path:?}")), "{text}");
+        assert_eq!(soon(path, client.exists_and_watch(path)).await.unwrap_err(), {
+            let exists = soon(path, client.exists(path)).await.unwrap_err();
+            assert_eq!(exists.outcome(), Outcome::NotApplied);
+            exists
+        });
+    }
+    let call = client.get_data("/good");
+    assert!(conn.request().await.1.contains("/good"), "the first thing that was sent");
+    drop(call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_connection_a_call_fails_in_time() {
+    let (dialer, net) = net();
+    let client = start(config(), dialer);
+    let before = client.now();
+    // Nobody accepts: the handshake never comes. A call made meanwhile has a deadline of its own.
+    let first = client.get_data("/a");
+    assert_eq!(
+        verdict(soon("the first", first).await),
+        (ErrorKind::ConnectionLoss, Outcome::NotApplied)
+    );
+    assert!(client.now().since(before) < ms(3100), "{:?}", client.now().since(before));
+    drop(net);
+}
+
+/// The server takes no bytes, so part of a write is left over. A call made after the cut still has its
+/// deadline noticed.
+#[tokio::test(start_paused = true)]
+async fn a_half_written_request_does_not_make_the_driver_deaf() {
+    let (dialer, mut net) = net_with_capacity(64);
+    let client = start(config().with_session_timeout(ms(60_000)), dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.grant(7, 60_000).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let stuck = client.set_data("/a", &[0; 1000], None);
+    tokio::task::yield_now().await;
+    drop(conn);
+    assert_eq!(
+        verdict(soon("the stuck one", stuck).await),
+        (ErrorKind::ConnectionLoss, Outcome::Unknown)
+    );
+    // The next connection is not answered for a minute.
+    let _silent = net.accept().await;
+    let before = client.now();
+    let call = client.get_data("/b");
+    assert_eq!(verdict(soon("its deadline", call).await).0, ErrorKind::ConnectionLoss);
+    assert!(client.now().since(before) < ms(3100), "{:?}", client.now().since(before));
+}
+
+/// Writes that the server takes slowly are not lost, cut or mixed up.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_gets_every_frame_whole() {
+    let (dialer, mut net) = net_with_capacity(7);
+    let client = start(config(), dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let calls: Vec<_> = (0..50).map(|n| client.get_data(&format!("/{n}"))).collect();
+    for n in 0..50 {
+        let (xid, request) = conn.request().await;
+        assert!(request.contains(&format!("/{n}\"")), "{request}");
+        conn.data(xid, format!("{n}").as_bytes()).await;
+    }
+    for (n, call) in calls.into_iter().enumerate() {
+        assert_eq!(soon("an answer", call).await.unwrap().data, format!("{n}"));
+    }
+}
+
+/// reliability case 1.
+#[tokio::test(start_paused = true)]
+async fn frames_may_be_split_at_every_byte() {
+    let (client, mut conn, _net) = connected().await;
+    let bytes =
+        [reply(1, 5, ErrorCode::Ok, &get_data_body(b"one")), reply(2, 6, ErrorCode::NoNode, &[])]
+            .concat();
+    for cut in 0..=bytes.len() {
+        let base = i32::try_from(cut).unwrap() * 2;
+        let mut bytes = [
+            reply(base + 1, 5, ErrorCode::Ok, &get_data_body(b"one")),
+            reply(base + 2, 6, ErrorCode::NoNode, &[]),
+        ]
+        .concat();
+        let first = client.get_data("/1");
+        let second = client.get_data("/2");
+        conn.request().await;
+        conn.request().await;
+        let tail = bytes.split_off(cut);
+        conn.send_bytes(&bytes).await;
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        conn.send_bytes(&tail).await;
+        assert_eq!(soon("one", first).await.unwrap().data, "one", "cut at {cut}");
+        assert_eq!(verdict(soon("two", second).await).0, ErrorKind::NoNode, "cut at {cut}");
+    }
+}
+
+/// A wake-up may fall between the driver's look and its sleep: hammered from another thread.
+#[test]
+fn no_wake_up_is_lost() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (dialer, mut net) = net();
+    let client = {
+        let _inside = runtime.enter();
+        Client::start_on(config().with_session_timeout(ms(600_000)), Clock::system(), dialer)
+    };
+    runtime.spawn(async move {
+        let mut conn = net.accept().await;
+        conn.handshake().await;
+        conn.grant(7, 600_000).await;
+        conn.answer_all().await;
+    });
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let client = client.clone();
+            std::thread::spawn(move || {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    for _ in 0..2000 {
+                        let call = client.get_data("/a");
+                        tokio::time::timeout(ms(30_000), call).await.expect("an answer").unwrap();
+                    }
+                });
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlives_nothing_but_its_session() {
+    let (client, mut conn, _net) = connected().await;
+    let call = client.get_data_and_watch("/a");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let changed = Pin::from(Box::new(watcher.changed()));
+    let close = client.close();
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    let event = soon("the end of the watch", changed).await;
+    assert_eq!(event.event_type, EventType::None);
+}
+
+/// Many listeners that never look do not hold up anything.
+#[tokio::test(start_paused = true)]
+async fn listeners_that_never_look_hold_up_nobody() {
+    let (client, mut conn, mut net) = connected().await;
+    let _states: Vec<_> = (0..3).map(|_| client.states()).collect();
+    let (done, mut all) = mpsc::unbounded_channel();
+    for _ in 0..200 {
+        drop(conn);
+        conn = net.serve(7).await.0;
+        let _ = done.send(());
+    }
+    assert_eq!(all.len(), 200);
+    all.close();
+}

@@ -1,0 +1,19 @@
+//! The driver and the client, against a server that does what the test says.
+//!
+//! Connections are pipes in memory and time is tokio's paused clock: it jumps to the next timer when all
+//! are idle, so a timeout of a minute takes no time, and a busy loop never ends. What has to be a real
+//! socket is in `sockets`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the helpers that only they call"
+)]
+
+mod bad_servers;
+mod contracts;
+mod sessions;
+mod sockets;
+mod support;

@@ -1,0 +1,245 @@
+//! A session over several connections: kept, expired, moved, refused; and what its watches see of it.
+
+use docent_protocol::{ErrorCode, EventType, KeeperState, connect::ConnectResponse, xid};
+use docent_session::{ConnectionState, ErrorKind, Outcome};
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
+    let (client, mut conn, mut net) = connected().await;
+    let call = client.get_data_and_watch("/a");
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 77, ErrorCode::Ok, &get_data_body(b"")).await;
+    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let mut states = client.states();
+    drop(conn);
+    let (mut conn, asked) = net.serve(7).await;
+    assert_eq!((asked.session_id, asked.last_zxid, asked.time_out), (7, 77, 6000));
+    let (xid, request) = conn.request().await;
+    assert_eq!(xid, xid::SET_WATCHES);
+    assert!(request.contains(r#"data_watches: ["/a"]"#), "{request}");
+    // It comes before the reply (reliability case 12).
+    conn.event(EventType::NodeDataChanged, "/a").await;
+    conn.reply(xid, 80, ErrorCode::Ok, &[]).await;
+    let event = soon("the event", watcher.changed()).await;
+    assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/a"));
+    assert_eq!(soon("a state", states.recv()).await, Ok(ConnectionState::Suspended));
+    assert_eq!(soon("a state", states.recv()).await, Ok(ConnectionState::Reconnected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_session_is_lost_once_and_a_new_one_made() {
+    let (client, mut conn, mut net) = connected().await;
+    let old = client.session().unwrap();
+    let claim = old.claim();
+    let call = client.exists_and_watch("/a");
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 5, ErrorCode::NoNode, &[]).await;
+    let (found, mut watcher) = soon("the question", call).await.unwrap();
+    assert_eq!(found, None);
+    let mut states = client.states();
+    drop(conn);
+    let mut conn = net.accept().await;
+    let queued = client.get_data("/queued");
+    assert_eq!(conn.handshake().await.session_id, 7);
+    conn.grant(0, 0).await;
+    let (mut conn, asked) = net.serve(8).await;
+    assert_eq!((asked.session_id, asked.last_zxid, asked.password), (0, 0, vec![0; 16]));
+    for state in [ConnectionState::Suspended, ConnectionState::Lost, ConnectionState::Reconnected] {
+        assert_eq!(soon("a state", states.recv()).await, Ok(state));
+    }
+    assert!(old.is_lost() && !claim.is_valid(client.now()));
+    assert_eq!(client.session().unwrap().session_id(), 8);
+    let event = soon("the end of the watch", watcher.changed()).await;
+    assert_eq!((event.event_type, event.state), (EventType::None, KeeperState::Expired));
+    let error = soon("the queued call", queued).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionExpired, Outcome::NotApplied));
+    // No watches of the old session in the new one.
+    let call = client.get_data("/b");
+    assert!(conn.request().await.1.contains("/b"));
+    drop(call);
+}
+
+/// pitfall 21: nobody says so, but the session is lost in time.
+#[tokio::test(start_paused = true)]
+async fn without_any_server_the_session_is_lost_after_its_timeout() {
+    let (client, conn, net) = connected().await;
+    let mut states = client.states();
+    let begin = stopwatch();
+    drop((conn, net));
+    assert_eq!(soon("a state", states.recv()).await, Ok(ConnectionState::Suspended));
+    assert_eq!(soon("a state", states.recv()).await, Ok(ConnectionState::Lost));
+    let waited = begin.elapsed();
+    assert!(waited >= ms(6000) && waited < ms(6100), "{waited:?}");
+}
+
+/// An idle session is kept by pings, three to a timeout.
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_kept_by_pings() {
+    let (client, mut conn, net) = connected().await;
+    let mut pings = 0;
+    let begin = stopwatch();
+    while begin.elapsed() < ms(60_000) {
+        let payload = conn.frame().await.unwrap();
+        assert_eq!(payload, [0xFF, 0xFF, 0xFF, 0xFE, 0, 0, 0, 11]);
+        pings += 1;
+        conn.reply(xid::PING, 1, ErrorCode::Ok, &[]).await;
+    }
+    assert!((29..=31).contains(&pings), "{pings} pings in a minute");
+    assert!(client.session().unwrap().deadline().since(client.now()) > ms(3000));
+    assert_eq!(net.attempts(), 1);
+}
+
+/// pitfall 29: before the requests of users, on every connection.
+#[tokio::test(start_paused = true)]
+async fn credentials_come_first_on_every_connection() {
+    let (dialer, mut net) = net();
+    let client = start(config().with_auth("digest", b"user:secret"), dialer);
+    let call = client.get_data("/a");
+    let (mut conn, _) = net.serve(7).await;
+    let (xid, request) = conn.request().await;
+    assert_eq!(xid, xid::AUTH);
+    assert!(!request.contains("secret"), "{request}");
+    conn.reply(xid, 0, ErrorCode::Ok, &[]).await;
+    assert!(conn.request().await.1.contains("/a"));
+    drop(conn);
+    soon("its failure", call).await.unwrap_err();
+    let call = client.get_data("/b");
+    let (mut conn, _) = net.serve(7).await;
+    assert_eq!(conn.request().await.0, xid::AUTH);
+    assert!(conn.request().await.1.contains("/b"));
+    drop(call);
+}
+
+/// reliability case 36: final, and no loop.
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_end_the_client() {
+    let (client, mut conn, net) = connected().await;
+    let auth = client.add_auth("digest", b"user:wrong");
+    let call = client.get_data("/a");
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
+    drop(conn);
+    assert_eq!(soon("auth", auth).await.unwrap_err().kind(), ErrorKind::AuthFailed);
+    assert_eq!(soon("the call", call).await.unwrap_err().kind(), ErrorKind::AuthFailed);
+    let wait = client.wait_until_connected(ms(60_000));
+    assert_eq!(soon("a wait", wait).await.unwrap_err().kind(), ErrorKind::AuthFailed);
+    let late = soon("a late call", client.get_data("/b")).await.unwrap_err();
+    assert_eq!(late.outcome(), Outcome::NotApplied);
+    tokio::time::sleep(ms(60_000)).await;
+    assert_eq!(net.attempts(), 1);
+}
+
+/// pitfall 26: a ping may be told that authentication is required.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_requires_authentication_ends_the_client() {
+    let (client, mut conn, net) = connected().await;
+    conn.frame().await.unwrap();
+    conn.reply(xid::PING, 0, ErrorCode::SessionClosedRequireSaslAuth, &[]).await;
+    let wait = async {
+        let mut state = client.state();
+        state.wait_for(|state| *state == Some(ConnectionState::Lost)).await.map(|_| ())
+    };
+    soon("the end", wait).await.unwrap();
+    let error = client.wait_until_connected(ms(1000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed);
+    tokio::time::sleep(ms(60_000)).await;
+    assert_eq!(net.attempts(), 1);
+}
+
+/// pitfall 28: session moved, server behind, not in a quorum: a FIN without a word is no expiry.
+#[tokio::test(start_paused = true)]
+async fn servers_that_close_without_a_word_do_not_end_the_session() {
+    let (client, conn, mut net) = connected().await;
+    drop(conn);
+    for _ in 0..3 {
+        let mut conn = net.accept().await;
+        assert_eq!(conn.handshake().await.session_id, 7);
+    }
+    let (_conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+    soon("a session", client.wait_until_connected(ms(1000))).await.unwrap();
+    assert!(!client.session().unwrap().is_lost());
+}
+
+/// pitfall 23: another id than the one asked for is an expiry.
+#[tokio::test(start_paused = true)]
+async fn another_session_than_asked_for_is_an_expiry() {
+    let (client, conn, mut net) = connected().await;
+    let old = client.session().unwrap();
+    drop(conn);
+    let _ = net.serve(99).await;
+    let (_conn, asked) = net.serve(8).await;
+    assert_eq!(asked.session_id, 0);
+    soon("a session", client.wait_until_connected(ms(1000))).await.unwrap();
+    assert!(old.is_lost());
+}
+
+/// reliability case 26.
+#[tokio::test(start_paused = true)]
+async fn the_granted_timeout_sets_the_pace() {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.send(&ConnectResponse {
+        protocol_version: 0,
+        time_out: 60_000,
+        session_id: 7,
+        passwd: Some(PASSWORD),
+        read_only: Some(false),
+    })
+    .await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let begin = stopwatch();
+    conn.frame().await.unwrap();
+    assert!(begin.elapsed() >= ms(9_900), "no ping before 10 s: {:?}", begin.elapsed());
+}
+
+/// A session timeout without limit is no overflow.
+#[tokio::test(start_paused = true)]
+async fn settings_at_their_limits_are_no_panic() {
+    let (dialer, mut net) = net();
+    let mut config = config()
+        .with_session_timeout(std::time::Duration::MAX)
+        .with_connection_timeout(std::time::Duration::MAX);
+    config.session_expiration_percent = 255;
+    let client = start(config, dialer);
+    let mut conn = net.accept().await;
+    assert_eq!(conn.handshake().await.time_out, i32::MAX);
+    conn.grant(7, i32::MAX).await;
+    soon("a session", client.wait_until_connected(std::time::Duration::MAX)).await.unwrap();
+    drop(conn);
+    let _ = net.serve(7).await;
+}
+
+/// The chroot is in front of every path, a sequential child of the root included.
+#[tokio::test(start_paused = true)]
+async fn a_chroot_stands_in_front_of_every_path() {
+    use docent_protocol::{CreateMode, Encode, reply::PathReply};
+    let (dialer, mut net) = net();
+    let mut config = config();
+    config.connect_string = "one:1/app".parse().unwrap();
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    for (path, mode, sent, answered, returned) in [
+        ("/a", CreateMode::Persistent, "\"/app/a\"", "/app/a", "/a"),
+        ("/", CreateMode::PersistentSequential, "\"/app/\"", "/app/0000000001", "/0000000001"),
+        (
+            "/x/",
+            CreateMode::EphemeralSequential,
+            "\"/app/x/\"",
+            "/app/x/0000000001",
+            "/x/0000000001",
+        ),
+    ] {
+        let call = client.create(path, b"", mode);
+        let (xid, request) = conn.request().await;
+        assert!(request.contains(sent), "{request}");
+        let mut body = Vec::new();
+        PathReply { path: answered.into() }.encode(&mut body);
+        conn.reply(xid, 5, ErrorCode::Ok, &body).await;
+        assert_eq!(soon("create", call).await.unwrap(), returned);
+    }
+}

@@ -1,0 +1,295 @@
+//! The scripted server: connections without sockets, frames by hand.
+
+use std::{
+    fmt,
+    io::{self, ErrorKind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use docent_protocol::{
+    Encode, ErrorCode, EventType, KeeperState, OpCode, Stat, WatcherEvent,
+    connect::{ConnectRequest, ConnectResponse},
+    frame,
+    jute::{Decode, Reader},
+    reply::{GetDataReply, ReplyHeader, StatReply},
+    request::{Request, RequestHeader},
+    xid,
+};
+use docent_session::{Client, Clock, Config, Connecting, Host, Transport};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    sync::mpsc,
+};
+
+/// What no test waits for longer, on the paused clock.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// To measure from.
+#[expect(clippy::disallowed_methods, reason = "the clock of the test")]
+pub(crate) fn stopwatch() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+/// Ends a wait that would not.
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(LONG, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("not within {LONG:?}: {what}"),
+    }
+}
+
+/// The network: hands the server's ends of connections to the test.
+#[derive(Debug)]
+pub(crate) struct Net {
+    arrivals: mpsc::UnboundedReceiver<(Host, DuplexStream)>,
+    attempts: Arc<AtomicUsize>,
+}
+
+/// The client's side of it.
+pub(crate) struct Dialer {
+    server: mpsc::UnboundedSender<(Host, DuplexStream)>,
+    attempts: Arc<AtomicUsize>,
+    /// How many bytes a connection takes before its writer has to wait.
+    capacity: usize,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dialer")
+    }
+}
+
+impl Transport for Dialer {
+    fn connect<'a>(&'a self, host: &'a Host, _within: Duration) -> Connecting<'a> {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let (ours, theirs) = duplex(self.capacity);
+            match self.server.send((host.clone(), theirs)) {
+                Ok(()) => Ok(Box::new(ours) as _),
+                Err(_) => Err(io::Error::from(ErrorKind::ConnectionRefused)),
+            }
+        })
+    }
+}
+
+pub(crate) fn net() -> (Dialer, Net) {
+    net_with_capacity(1 << 20)
+}
+
+pub(crate) fn net_with_capacity(capacity: usize) -> (Dialer, Net) {
+    let (server, arrivals) = mpsc::unbounded_channel();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    (Dialer { server, attempts: Arc::clone(&attempts), capacity }, Net { arrivals, attempts })
+}
+
+impl Net {
+    /// The next connection.
+    pub(crate) async fn accept(&mut self) -> Conn {
+        let (host, stream) = soon("a connection", self.arrivals.recv()).await.unwrap();
+        Conn { host, stream, buffer: BytesMut::new() }
+    }
+
+    /// The next connection, up to an accepted session; and what was asked for.
+    pub(crate) async fn serve(&mut self, session_id: i64) -> (Conn, Asked) {
+        let mut conn = self.accept().await;
+        let asked = conn.handshake().await;
+        conn.grant(session_id, 6000).await;
+        (conn, asked)
+    }
+
+    /// How often a connection was asked for.
+    pub(crate) fn attempts(&self) -> usize {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// Counts attempts when the network itself is elsewhere.
+    pub(crate) fn counter(&self) -> impl Fn() -> usize + use<> {
+        let attempts = Arc::clone(&self.attempts);
+        move || attempts.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection waits to be accepted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.arrivals.is_empty()
+    }
+}
+
+/// A handshake request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) session_id: i64,
+    pub(crate) last_zxid: i64,
+    pub(crate) time_out: i32,
+    pub(crate) password: Vec<u8>,
+    pub(crate) read_only: bool,
+}
+
+/// The server's end of a connection.
+pub(crate) struct Conn {
+    pub(crate) host: Host,
+    pub(crate) stream: DuplexStream,
+    buffer: BytesMut,
+}
+
+pub(crate) const PASSWORD: &[u8; 16] = b"0123456789abcdef";
+
+impl Conn {
+    /// The payload of the next frame; `None` when the client has closed.
+    pub(crate) async fn frame(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some((payload, rest)) = frame::split(&self.buffer, usize::MAX).unwrap() {
+                let payload = payload.to_vec();
+                self.buffer = BytesMut::from(rest);
+                return Some(payload);
+            }
+            let read = self.stream.read_buf(&mut self.buffer);
+            if soon("a frame from the client", read).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) async fn handshake(&mut self) -> Asked {
+        let payload = self.frame().await.expect("a handshake");
+        let request = ConnectRequest::decode(&mut Reader::new(&payload)).unwrap();
+        Asked {
+            session_id: request.session_id,
+            last_zxid: request.last_zxid_seen,
+            time_out: request.time_out,
+            password: request.passwd.unwrap_or_default().to_vec(),
+            read_only: request.read_only.unwrap_or(false),
+        }
+    }
+
+    pub(crate) async fn grant(&mut self, session_id: i64, time_out: i32) {
+        self.send(&ConnectResponse {
+            protocol_version: 0,
+            time_out,
+            session_id,
+            passwd: Some(if session_id == 0 { &[0; 16] } else { PASSWORD }),
+            read_only: Some(false),
+        })
+        .await;
+    }
+
+    /// The next request that is no ping: its xid, and itself as text. Pings are answered.
+    pub(crate) async fn request(&mut self) -> (i32, String) {
+        soon("a request", self.maybe_request()).await.expect("a request before the end")
+    }
+
+    /// As [`request`](Self::request); `None` when the client has closed.
+    pub(crate) async fn maybe_request(&mut self) -> Option<(i32, String)> {
+        loop {
+            let payload = self.frame().await?;
+            let mut reader = Reader::new(&payload);
+            let header = RequestHeader::decode(&mut reader).unwrap();
+            if header.op == OpCode::Ping {
+                self.reply(xid::PING, 1, ErrorCode::Ok, &[]).await;
+                continue;
+            }
+            let request = Request::decode(header.op, &mut reader).unwrap();
+            return Some((header.xid, format!("{request:?}")));
+        }
+    }
+
+    pub(crate) async fn send(&mut self, record: &impl Encode) {
+        let mut out = Vec::new();
+        frame::put_record(&mut out, usize::MAX, record).unwrap();
+        self.send_bytes(&out).await;
+    }
+
+    /// The client may have gone, which is no failure.
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).await;
+    }
+
+    pub(crate) async fn reply(&mut self, xid: i32, zxid: i64, err: ErrorCode, body: &[u8]) {
+        self.send_bytes(&reply(xid, zxid, err, body)).await;
+    }
+
+    /// Answers a getData.
+    pub(crate) async fn data(&mut self, xid: i32, data: &[u8]) {
+        self.reply(xid, 9, ErrorCode::Ok, &get_data_body(data)).await;
+    }
+
+    pub(crate) async fn event(&mut self, event_type: EventType, path: &str) {
+        let mut body = Vec::new();
+        WatcherEvent { event_type, state: KeeperState::SyncConnected, path: path.into() }
+            .encode(&mut body);
+        self.reply(xid::NOTIFICATION, -1, ErrorCode::Ok, &body).await;
+    }
+
+    /// Waits for closeSession, confirms it, and waits for the client to go.
+    pub(crate) async fn confirm_close(&mut self) {
+        let (xid, request) = self.request().await;
+        assert_eq!(request, "CloseSession");
+        self.reply(xid, 10, ErrorCode::Ok, &[]).await;
+        assert_eq!(self.maybe_request().await, None);
+    }
+
+    /// Answers everything, with a Stat or data, until the client goes.
+    pub(crate) async fn answer_all(&mut self) {
+        while let Some((xid, request)) = self.maybe_request().await {
+            if request.starts_with("GetData") {
+                self.data(xid, b"x").await;
+            } else if request.starts_with("Exists") {
+                self.reply(xid, 9, ErrorCode::Ok, &stat_body()).await;
+            } else {
+                self.reply(xid, 9, ErrorCode::Ok, &[]).await;
+            }
+        }
+    }
+}
+
+pub(crate) fn reply(xid: i32, zxid: i64, err: ErrorCode, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::put(&mut out, usize::MAX, |out| {
+        ReplyHeader { xid, zxid, err }.encode(out);
+        out.extend_from_slice(body);
+    })
+    .unwrap();
+    out
+}
+
+pub(crate) fn get_data_body(data: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    GetDataReply { data: Some(data), stat: Stat::default() }.encode(&mut body);
+    body
+}
+
+pub(crate) fn stat_body() -> Vec<u8> {
+    let mut body = Vec::new();
+    StatReply { stat: Stat::default() }.encode(&mut body);
+    body
+}
+
+/// One server, a session of 6 s, 3 s for a connection.
+pub(crate) fn config() -> Config {
+    Config::new("one:1")
+        .unwrap()
+        .with_session_timeout(ms(6000))
+        .with_connection_timeout(ms(3000))
+        .with_seed(1)
+}
+
+pub(crate) fn start(config: Config, dialer: Dialer) -> Client {
+    Client::start_on(config, Clock::tokio(), dialer)
+}
+
+/// A client with the session 7, and the server's end of its connection.
+pub(crate) async fn connected() -> (Client, Conn, Net) {
+    let (dialer, mut net) = net();
+    let client = start(config(), dialer);
+    let (conn, _) = net.serve(7).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    (client, conn, net)
+}
