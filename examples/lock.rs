@@ -1,15 +1,10 @@
 //! The classic demonstration: five clients, one lock, and a resource that no two may use at once.
-//!
 //! `DOCENT_CONNECT=127.0.0.1:2181 cargo run --example lock`
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::{process::exit, sync::Arc, time::Duration};
 
 use docent::{Client, recipes::locks::InterProcessMutex};
-
-const PATH: &str = "/examples/lock";
 
 const HOW_TO_START: &str = "No ZooKeeper is given. Start one and set DOCENT_CONNECT, by either of:
   docker compose up --wait standalone                                      127.0.0.1:21810
@@ -25,13 +20,13 @@ struct LimitedResource {
 
 impl LimitedResource {
     async fn work(&self) {
-        if self.in_use.swap(true, Ordering::SeqCst) {
-            self.overlaps.fetch_add(1, Ordering::SeqCst);
+        if self.in_use.swap(true, SeqCst) {
+            self.overlaps.fetch_add(1, SeqCst);
             eprintln!("OVERLAP: used by two clients at once!");
         }
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-        self.holds.fetch_add(1, Ordering::SeqCst);
-        self.in_use.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        self.holds.fetch_add(1, SeqCst);
+        self.in_use.store(false, SeqCst);
     }
 }
 
@@ -39,7 +34,7 @@ impl LimitedResource {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Ok(connect_string) = std::env::var("DOCENT_CONNECT") else {
         eprintln!("{HOW_TO_START}");
-        std::process::exit(2);
+        exit(2);
     };
     let resource = Arc::new(LimitedResource::default());
     let mut clients = tokio::task::JoinSet::new();
@@ -47,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let client = Client::connect(&connect_string).await?;
         let resource = Arc::clone(&resource);
         clients.spawn(async move {
-            let mutex = InterProcessMutex::new(&client, PATH).expect("a valid path");
+            let mutex = InterProcessMutex::new(&client, "/examples/lock")?;
             for _ in 0..5 {
                 let guard = mutex.acquire().await?;
                 let token = guard.fencing_token().await?;
@@ -59,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
     }
     clients.join_all().await.into_iter().collect::<Result<(), _>>()?;
-    let overlaps = resource.overlaps.load(Ordering::SeqCst);
-    println!("{} holds, {overlaps} overlaps", resource.holds.load(Ordering::SeqCst));
-    std::process::exit(i32::from(overlaps > 0))
+    let (holds, overlaps) = (resource.holds.load(SeqCst), resource.overlaps.load(SeqCst));
+    println!("{holds} holds, {overlaps} overlaps");
+    exit(i32::from(overlaps > 0))
 }

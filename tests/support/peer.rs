@@ -156,6 +156,11 @@ impl Peer {
         Self { name: name.to_owned(), process, commands, next_id: AtomicU64::new(1), shared }
     }
 
+    /// `None` once it has ended.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.process.id()
+    }
+
     /// What messages call it.
     pub(crate) fn name(&self) -> &str {
         &self.name
