@@ -1,6 +1,10 @@
 //! InterProcessMutex when things go wrong: each test is one rule, on a real server behind a tap.
 
-#![allow(clippy::indexing_slicing, reason = "clippy knows test functions, not what they call")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "clippy knows test functions, not what they call"
+)]
 
 mod support;
 

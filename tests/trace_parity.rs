@@ -4,6 +4,12 @@
 //! `data/curator-traces.txt` was recorded from real Curator behind a proxy; each test plays one of its scenes
 //! with `lock_peer` behind a proxy of ours, faults included, and compares client by client.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "clippy knows test functions, not what they call"
+)]
+
 mod support;
 
 use docent::protocol::{EventType, OpCode};
