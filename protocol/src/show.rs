@@ -134,6 +134,15 @@ pub(crate) fn masked(id: Id<'_>) -> (Text<'_>, bool) {
     }
 }
 
+/// In hexadecimal, for its upper half is the epoch; -1, which stands for none, as it is.
+struct Zxid(i64);
+
+impl Display for Zxid {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 < 0 { Display::fmt(&self.0, f) } else { write!(f, "{:#x}", self.0) }
+    }
+}
+
 /// What matters of a Stat; times are left out.
 struct Facts(Stat);
 
@@ -170,7 +179,7 @@ impl Display for Message<'_> {
             }
             Self::Request { header, request } => write!(f, "{} {request}", header.xid),
             Self::Reply { header, op, body } => {
-                write!(f, "{} zxid={:#x} ", header.xid, header.zxid)?;
+                write!(f, "{} zxid={} ", header.xid, Zxid(header.zxid))?;
                 match op {
                     Some(op) => Display::fmt(op, f)?,
                     None => f.write_str("reply")?,
@@ -186,7 +195,7 @@ impl Display for Message<'_> {
                     write!(f, " state={}", event.state)?;
                 }
                 if header.zxid != -1 {
-                    write!(f, " zxid={:#x}", header.zxid)?;
+                    write!(f, " zxid={}", Zxid(header.zxid))?;
                 }
                 Ok(())
             }
@@ -221,7 +230,7 @@ impl Display for ReplyBody<'_> {
 
 impl Display for ConnectRequest<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "lastZxidSeen={:#x} timeOut={} ", self.last_zxid_seen, self.time_out)?;
+        write!(f, "lastZxidSeen={} timeOut={} ", Zxid(self.last_zxid_seen), self.time_out)?;
         write!(f, "sessionId={:#x} passwd={}", self.session_id, Secret(self.passwd))?;
         self.read_only.map_or(Ok(()), |read_only| write!(f, " readOnly={read_only}"))
     }
@@ -275,11 +284,21 @@ impl Display for Request<'_> {
                 write!(f, " scheme={} auth={}", OneLine(r.scheme), Secret(r.auth))
             }
             Self::SetWatches(r) => {
-                write!(f, " relativeZxid={:#x} data={}", r.relative_zxid, Names(r.data_watches))?;
+                write!(
+                    f,
+                    " relativeZxid={} data={}",
+                    Zxid(r.relative_zxid),
+                    Names(r.data_watches)
+                )?;
                 write!(f, " exist={} child={}", Names(r.exist_watches), Names(r.child_watches))
             }
             Self::SetWatches2(r) => {
-                write!(f, " relativeZxid={:#x} data={}", r.relative_zxid, Names(r.data_watches))?;
+                write!(
+                    f,
+                    " relativeZxid={} data={}",
+                    Zxid(r.relative_zxid),
+                    Names(r.data_watches)
+                )?;
                 write!(f, " exist={} child={}", Names(r.exist_watches), Names(r.child_watches))?;
                 write!(f, " persistent={}", Names(r.persistent_watches))?;
                 write!(f, " persistentRecursive={}", Names(r.persistent_recursive_watches))
