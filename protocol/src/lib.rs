@@ -49,6 +49,8 @@ mod error;
 mod error_code;
 pub mod follow;
 pub mod frame;
+#[cfg(feature = "arbitrary")]
+pub mod generate;
 pub mod jute;
 pub mod multi;
 mod op;

@@ -1,0 +1,210 @@
+//! Writes the seed corpus and the dictionary, cut from the golden frames of real servers:
+//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
+//!
+//! One seed for each kind of frame (target, operation, error, what it holds), the shortest one; and whole
+//! connections for `follower`. Files are named `seed-…`; what a fuzzer adds is not committed.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use docent_protocol::{
+    EventType, OpCode,
+    follow::{Direction, Follower, Frame, Message},
+};
+use serde_json::Value;
+
+/// Seeds of whole connections are not longer, in bytes.
+const LONGEST_CONNECTION: usize = 6000;
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seeds = BTreeMap::<(&str, String), Vec<u8>>::new();
+    let mut add = |target: &'static str, name: String, bytes: &[u8]| {
+        let seed = seeds.entry((target, name)).or_insert_with(|| bytes.to_vec());
+        if bytes.len() < seed.len() {
+            *seed = bytes.to_vec();
+        }
+    };
+    for name in ["golden.json", "golden-versions.json"] {
+        let text = fs::read_to_string(root.join("../protocol/tests/data").join(name)).unwrap();
+        let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
+        for (kind, connection) in connections(&entries) {
+            let begins = kind.starts_with("connect") || kind.starts_with("4lw");
+            let mut follower = if begins { Follower::new() } else { Follower::established() };
+            let (mut all, mut said) = (Vec::new(), kind);
+            for (direction, bytes) in &connection {
+                let mut input = &bytes[..];
+                let Some(frame) = follower.feed(*direction, &mut input) else { continue };
+                if let Some((target, name, seed)) = cut(&frame) {
+                    add(target, name, &seed);
+                }
+                add("frames", frame.op().map_or_else(|| "other".into(), name_of), bytes);
+                // Connections that hold the same kinds of frames need one seed.
+                let word =
+                    format!("{}-{}", direction.name(), frame.op().map_or("x".into(), name_of));
+                if !said.contains(&word) {
+                    said.push_str(&word);
+                }
+                all.push(*direction as u8);
+                all.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+                all.extend(bytes.iter().take(u16::MAX.into()));
+            }
+            if all.len() <= LONGEST_CONNECTION && begins {
+                add("follower", format!("{:08x}", checksum(said.as_bytes())), &all);
+            }
+        }
+    }
+    for (number, path) in [
+        "/",
+        "/a",
+        "/a/b.c/..d",
+        "/straße/日本",
+        "",
+        "a",
+        "/a/",
+        "//",
+        "/a//b",
+        "/a/../b",
+        "/.",
+        "/a\0b",
+        "/ü\u{85}",
+        "/\u{F8FF}",
+        "/\u{FFFE}",
+        "/\u{1F600}",
+        "0000000042",
+        "-2147483648",
+        "2147483648",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        add("path", format!("{number:02}"), path.as_bytes());
+    }
+    // Bytes of a generator: their meaning is its own, so any will do.
+    for (number, step) in [1_u32, 3, 7, 31, 127].into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..600_u32).map(|at| (at * at * step % 251) as u8).collect();
+        add("conversation", number.to_string(), &bytes);
+    }
+    let mut total = 0;
+    for ((target, name), bytes) in &seeds {
+        let directory = root.join("corpus").join(target);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("seed-{name}")), bytes).unwrap();
+        total += bytes.len();
+    }
+    fs::write(root.join("zookeeper.dict"), dictionary()).unwrap();
+    println!("{} seeds, {total} bytes", seeds.len());
+}
+
+/// The recording's connections: how each begins, and its frames.
+fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
+    let mut connections = BTreeMap::<String, Vec<&Value>>::new();
+    for entry in entries {
+        let name = format!("{} {}", entry["server"], entry["conn"]);
+        connections.entry(name).or_default().push(entry);
+    }
+    connections
+        .into_values()
+        .map(|mut entries| {
+            entries.sort_by_key(|entry| entry["seq"].as_u64());
+            let kind = entries[0]["op"].as_str().unwrap_or_default().to_owned();
+            let frames = entries
+                .into_iter()
+                .map(|entry| {
+                    let direction =
+                        Direction::from_name(entry["direction"].as_str().unwrap()).unwrap();
+                    (direction, unhex(entry["hex"].as_str().unwrap()))
+                })
+                .filter(|(_, bytes)| !bytes.is_empty())
+                .collect();
+            (kind, frames)
+        })
+        .collect()
+}
+
+/// What the targets for single messages make of a frame: target, kind, bytes.
+fn cut(frame: &Frame<'_>) -> Option<(&'static str, String, Vec<u8>)> {
+    let payload = frame.payload.to_vec();
+    Some(match &frame.message {
+        Message::ConnectRequest(_) => ("handshake", format!("c2s-{}", payload.len()), payload),
+        Message::ConnectReply(_) => ("handshake", format!("s2c-{}", payload.len()), payload),
+        Message::Request { header, .. }
+            if header.op == OpCode::Multi || header.op == OpCode::MultiRead =>
+        {
+            let body = payload.get(8..)?.to_vec();
+            ("multi", format!("c2s-{}", kinds(&serde_json::to_value(frame).ok()?)), body)
+        }
+        Message::Request { header, .. } => ("requests", name_of(header.op), payload),
+        Message::Reply { header, op: Some(op), .. } => {
+            if header.err.is_ok() && matches!(op, OpCode::Multi | OpCode::MultiRead) {
+                let body = payload.get(16..)?.to_vec();
+                return Some((
+                    "multi",
+                    format!("s2c-{}", kinds(&serde_json::to_value(frame).ok()?)),
+                    body,
+                ));
+            }
+            let mut seed = op.number().to_be_bytes().to_vec();
+            seed.extend(&payload);
+            ("replies", format!("{}-{}", name_of(*op), header.err), seed)
+        }
+        Message::Event { event, .. } => {
+            ("events", event.event_type.to_string(), payload.get(16..)?.to_vec())
+        }
+        _ => return None,
+    })
+}
+
+fn name_of(op: OpCode) -> String {
+    op.name().map_or_else(|| op.number().to_string(), str::to_owned)
+}
+
+/// The operations inside a multi, joined.
+fn kinds(frame: &Value) -> String {
+    let items = frame["body"].as_array().cloned().unwrap_or_default();
+    let names =
+        items.iter().map(|item| item["op"].as_str().or(item["error"].as_str()).unwrap_or("x"));
+    let mut names: Vec<_> = names.collect();
+    names.truncate(6);
+    names.join("-")
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+
+/// FNV-1a: a short name that stays the same.
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// What a mutation should try: numbers with a meaning, in wire order, and words.
+fn dictionary() -> String {
+    let mut text = String::from("# Written by examples/seeds.rs.\n");
+    let mut number = |name: &str, bytes: &[u8]| {
+        let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        text.push_str(&format!("{name}=\"{escaped}\"\n"));
+    };
+    for op in OpCode::NAMED {
+        number(&format!("op_{op}"), &op.number().to_be_bytes());
+    }
+    for kind in EventType::NAMED {
+        number(&format!("event_{kind}"), &kind.number().to_be_bytes());
+    }
+    for error in docent_protocol::ErrorCode::NAMED {
+        number(&format!("err_{error}"), &error.number().to_be_bytes());
+    }
+    for xid in [-1, -2, -4, -8] {
+        number(&format!("xid_{}", i32::abs(xid)), &i32::to_be_bytes(xid));
+    }
+    for edge in [i32::MAX, i32::MIN, 0xF_FFFF, 0x10_0000] {
+        number(&format!("edge_{edge:x}"), &edge.to_be_bytes());
+    }
+    number("multi_end", &[0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF]);
+    number("surrogates", &[0xED, 0xA0, 0xBD, 0xED, 0xB8, 0x80]);
+    for word in
+        ["world", "anyone", "digest", "auth", "sasl", "ip", "/zookeeper/config", "ruok", "srvr"]
+    {
+        text.push_str(&format!("\"{word}\"\n"));
+    }
+    text
+}
