@@ -18,13 +18,9 @@
 use core::{fmt, marker::PhantomData};
 
 use bytes::BufMut;
-use nom::{
-    IResult,
-    bytes::complete::take,
-    number::complete::{be_i32, be_i64, u8},
-};
+use nom::{IResult, Parser as _};
 
-use crate::{DecodeError, DecodeErrorKind, Text};
+use crate::{DecodeError, DecodeErrorKind, Stat, Text};
 
 /// A value that can be appended to a buffer.
 pub trait Encode {
@@ -89,7 +85,7 @@ impl<'a> Reader<'a> {
     /// `UnexpectedEnd`.
     #[inline]
     pub fn boolean(&mut self, field: &'static str) -> Result<bool, DecodeError> {
-        self.parse(field, u8).map(|byte| byte != 0)
+        self.parse(field, chunk.map(|[byte]| byte != 0))
     }
 
     /// Four bytes.
@@ -99,7 +95,7 @@ impl<'a> Reader<'a> {
     /// `UnexpectedEnd`.
     #[inline]
     pub fn int(&mut self, field: &'static str) -> Result<i32, DecodeError> {
-        self.parse(field, be_i32)
+        self.parse(field, chunk.map(i32::from_be_bytes))
     }
 
     /// Eight bytes.
@@ -109,7 +105,7 @@ impl<'a> Reader<'a> {
     /// `UnexpectedEnd`.
     #[inline]
     pub fn long(&mut self, field: &'static str) -> Result<i64, DecodeError> {
-        self.parse(field, be_i64)
+        self.parse(field, chunk.map(i64::from_be_bytes))
     }
 
     /// A length and that many bytes; `None` for the length -1.
@@ -119,14 +115,18 @@ impl<'a> Reader<'a> {
     /// `InvalidLength` below -1, `UnexpectedEnd`.
     #[inline]
     pub fn buffer(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, DecodeError> {
-        let offset = self.offset();
+        let start = *self;
         let len = self.int(field)?;
-        match usize::try_from(len) {
-            Ok(len) if len <= self.rest.len() => self.parse(field, take(len)).map(Some),
-            Ok(_) => Err(DecodeError::new(DecodeErrorKind::UnexpectedEnd, field, offset)),
-            Err(_) if len == -1 => Ok(None),
-            Err(_) => Err(DecodeError::new(DecodeErrorKind::InvalidLength(len), field, offset)),
+        if len < 0 {
+            return if len == -1 { Ok(None) } else { Err(start.invalid_length(len, field)) };
         }
+        // Never cut off: an i32 that is not negative is a usize wherever there are pointers of 32 bits.
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let Some((bytes, rest)) = self.rest.split_at_checked(len) else {
+            return Err(start.cut_off(field));
+        };
+        self.rest = rest;
+        Ok(Some(bytes))
     }
 
     /// As [`buffer`](Self::buffer), for text.
@@ -159,15 +159,37 @@ impl<'a> Reader<'a> {
     fn parse<T>(
         &mut self,
         field: &'static str,
-        parser: impl FnOnce(&'a [u8]) -> IResult<&'a [u8], T, ()>,
+        mut parser: impl nom::Parser<&'a [u8], Output = T, Error = ()>,
     ) -> Result<T, DecodeError> {
-        match parser(self.rest) {
+        match parser.parse(self.rest) {
             Ok((rest, value)) => {
                 self.rest = rest;
                 Ok(value)
             }
-            Err(_) => Err(DecodeError::new(DecodeErrorKind::UnexpectedEnd, field, self.offset())),
+            Err(_) => Err(self.cut_off(field)),
         }
+    }
+
+    #[cold]
+    const fn cut_off(&self, field: &'static str) -> DecodeError {
+        DecodeError::new(DecodeErrorKind::UnexpectedEnd, field, self.offset())
+    }
+
+    #[cold]
+    const fn invalid_length(&self, len: i32, field: &'static str) -> DecodeError {
+        DecodeError::new(DecodeErrorKind::InvalidLength(len), field, self.offset())
+    }
+}
+
+/// As many bytes as the type says.
+///
+/// nom's own parsers of numbers gather them byte by byte, and its `take` is a call; this is a comparison
+/// and a load, and decoding is little else.
+#[inline]
+fn chunk<const N: usize>(input: &[u8]) -> IResult<&[u8], [u8; N], ()> {
+    match input.split_first_chunk() {
+        Some((bytes, rest)) => Ok((rest, *bytes)),
+        None => Err(nom::Err::Error(())),
     }
 }
 
@@ -423,6 +445,28 @@ impl<'a, T: Encode + Decode<'a> + Copy> Field<'a> for List<'a, T> {
     }
 }
 
+/// How many bytes a [`Stat`] has.
+const STAT_SIZE: usize = 68;
+
+impl<'a> Field<'a> for Stat {
+    /// One comparison for all eleven fields when they are there; one by one, to name the field that is
+    /// cut off, when they are not.
+    #[inline]
+    fn take(reader: &mut Reader<'a>, _field: &'static str) -> Result<Self, DecodeError> {
+        let Some((whole, rest)) = reader.rest.split_first_chunk::<STAT_SIZE>() else {
+            return Self::decode(reader);
+        };
+        let stat = Self::decode(&mut Reader::new(whole))?;
+        reader.rest = rest;
+        Ok(stat)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut impl BufMut) {
+        self.encode(out);
+    }
+}
+
 /// Text in a vector.
 impl<'a> Decode<'a> for Text<'a> {
     #[inline]
@@ -467,7 +511,7 @@ macro_rules! record_fields {
 }
 
 record_fields! {
-    records: crate::Stat, crate::Id<'a>;
+    records: crate::Id<'a>;
     numbers: crate::ErrorCode, crate::EventType, crate::KeeperState, crate::OpCode, crate::AddWatchMode,
         crate::WatcherType, crate::Perms
 }
