@@ -359,6 +359,14 @@ impl Follower {
         if stream.delivered { 0 } else { stream.buffer.len() }
     }
 
+    /// Forgets what there is of an unfinished frame: after a gap in a capture, say.
+    pub fn discard(&mut self, direction: Direction) {
+        match direction {
+            Direction::ToServer => self.to_server = Stream::new(),
+            Direction::ToClient => self.to_client = Stream::new(),
+        }
+    }
+
     /// How many requests wait for a reply.
     #[must_use]
     pub fn pending(&self) -> usize {

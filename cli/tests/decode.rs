@@ -1,0 +1,201 @@
+//! `docent decode` as it is run: lines in, lines and an exit code out.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    process::{Command, Stdio},
+    thread,
+};
+
+use serde_json::Value;
+
+struct Outcome {
+    code: i32,
+    lines: Vec<String>,
+    complaints: Vec<String>,
+}
+
+fn decode(arguments: &[&str], input: &str) -> Outcome {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_docent"))
+        .arg("decode")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // In a thread of its own: neither pipe holds it all. It may not want to read to the end.
+    let writer = thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let lines =
+        |bytes| String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    Outcome {
+        code: output.status.code().unwrap(),
+        lines: lines(output.stdout),
+        complaints: lines(output.stderr),
+    }
+}
+
+const HELLO: &str = "0000002d000000000000000000000000000027100000000000000000000000100000000000000000000000000000000000";
+const GET_EPHEMERALS: &str = "0000000f3900000100000067000000032f7a7a";
+
+#[test]
+fn a_line_for_each_frame() {
+    let input = format!("# a comment\n\nconn\nc2s {HELLO}\nc2s {GET_EPHEMERALS}\n");
+    let outcome = decode(&[], &input);
+    assert_eq!(outcome.code, 0);
+    assert_eq!(
+        outcome.lines,
+        [
+            "c2s connect lastZxidSeen=0x0 timeOut=10000 sessionId=0x0 passwd=16 bytes readOnly=false",
+            "c2s 956301313 getEphemerals /zz",
+        ]
+    );
+}
+
+#[test]
+fn json_has_the_names_of_jute_and_no_passwords() {
+    let input = format!(
+        "c2s {HELLO}\nc2s 0000001d0000002500000005000000042f672f6100000005776f726c6400000000\n"
+    );
+    let outcome = decode(&["--json", "--check"], &input);
+    assert_eq!((outcome.code, outcome.complaints.len()), (0, 0));
+    let frames: Vec<Value> =
+        outcome.lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(frames[0]["body"]["passwd"], "16 bytes");
+    assert_eq!(frames[0]["body"]["timeOut"], 10_000);
+    assert_eq!(
+        frames[1],
+        serde_json::json!({
+            "direction": "c2s", "kind": "request", "op": "setData",
+            "header": {"xid": 37, "type": 5},
+            "body": {"path": "/g/a", "data": "776f726c64", "version": 0},
+        })
+    );
+}
+
+#[test]
+fn check_names_the_frame_that_has_too_much() {
+    let outcome = decode(&["--established", "--check"], "c2s 00:00:00:09 00000001 0000006b 07\n");
+    assert_eq!(outcome.code, 1);
+    assert_eq!(outcome.lines, ["c2s 1 whoAmI (1 bytes left over)"]);
+    assert_eq!(
+        outcome.complaints,
+        ["docent decode: line 1: 1 bytes are left over: c2s 1 whoAmI (1 bytes left over)"]
+    );
+}
+
+#[test]
+fn check_tells_a_stream_that_ends_inside_a_frame() {
+    let outcome = decode(&["--stream", "--check"], "c2s 0000002d00\n");
+    assert_eq!((outcome.code, outcome.lines.len()), (1, 0));
+    assert_eq!(
+        outcome.complaints,
+        ["docent decode: the last frame c2s is cut off: 5 bytes of it are there"]
+    );
+}
+
+#[test]
+fn what_is_no_input_is_told_in_one_line() {
+    for (arguments, input, expected) in [
+        (&[][..], "c2s 00zz\n", "standard input:1: 'z' is no hexadecimal digit"),
+        (&[], "c2s 000\n", "standard input:1: an odd number of hexadecimal digits"),
+        (
+            &[],
+            "\nhello world\n",
+            "standard input:2: expected `c2s HEX`, `s2c HEX` or `conn`, not \"hello world\"",
+        ),
+        (
+            &["--stream"],
+            "1\t2\t3\n",
+            "standard input:1: expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX between tabs, not \"1\\t2\\t3\"",
+        ),
+        (
+            &[],
+            "c2s 0000002d00\n",
+            "standard input:1: the frame is cut off: 5 bytes of it are there (pieces of frames need --stream)",
+        ),
+        (&["/nonexistent/file"], "", "/nonexistent/file: No such file or directory (os error 2)"),
+    ] {
+        let outcome = decode(arguments, input);
+        assert_eq!(outcome.code, 2, "{expected}");
+        assert_eq!(outcome.complaints, [format!("docent decode: {expected}")]);
+    }
+}
+
+/// Two streams of one capture, mixed, one of them on a port of its own; a third one is not ZooKeeper's.
+#[test]
+fn what_tshark_prints_is_followed_stream_by_stream() {
+    let (first, second) = HELLO.split_at(30);
+    let input = format!(
+        "0\t50000\t2181\t{first}\n1\t50001\t2182\t{HELLO}\n2\t50002\t80\t00\n0\t50000\t2181\t{second}\n\
+         1\t50001\t2182\t{GET_EPHEMERALS}\n1\t2182\t50001\t00000010\n"
+    );
+    let arguments = ["--stream", "--port", "2181", "--port", "2182"];
+    let outcome = decode(&arguments, &input);
+    assert_eq!(outcome.code, 0);
+    let begins: Vec<_> = outcome.lines.iter().map(|line| line.get(..13).unwrap()).collect();
+    assert_eq!(begins, ["1 c2s connect", "0 c2s connect", "1 c2s 9563013"]);
+    let outcome = decode(&[&arguments[..], &["--json"]].concat(), &input);
+    let frame: Value = serde_json::from_str(&outcome.lines[1]).unwrap();
+    assert_eq!((&frame["stream"], &frame["kind"]), (&0.into(), &"connect".into()));
+}
+
+/// The golden recordings as input: each connection a `conn` and its frames.
+fn golden() -> (String, usize) {
+    let mut connections = BTreeMap::<String, Vec<Value>>::new();
+    for text in [
+        include_str!("../../protocol/tests/data/golden.json"),
+        include_str!("../../protocol/tests/data/golden-versions.json"),
+    ] {
+        for entry in serde_json::from_str::<Vec<Value>>(text).unwrap() {
+            // A length alone is no frame, and nothing is the end of a connection.
+            if entry["op"] != "frame" && entry["hex"] != "" {
+                let name = format!("{} {}", entry["server"], entry["conn"]);
+                connections.entry(name).or_default().push(entry);
+            }
+        }
+    }
+    let (mut input, mut count) = (String::new(), 0);
+    for entries in connections.values_mut() {
+        entries.sort_by_key(|entry| entry["seq"].as_u64());
+        let begins = entries[0]["op"] == "connect" || entries[0]["op"] == "4lw";
+        input.push_str(if begins { "conn\n" } else { "conn established\n" });
+        for entry in entries {
+            let (direction, hex) =
+                (entry["direction"].as_str().unwrap(), entry["hex"].as_str().unwrap());
+            input.push_str(&format!("{direction} {hex}\n"));
+            count += 1;
+        }
+    }
+    (input, count)
+}
+
+/// The exceptions are those of protocol/tests/golden.rs, all sent broken on purpose.
+#[test]
+fn golden_frames_are_the_same_when_encoded_again_but_for_the_known_exceptions() {
+    let (input, count) = golden();
+    for form in [&["--check"][..], &["--check", "--json"]] {
+        let outcome = decode(form, &input);
+        assert_eq!((outcome.code, outcome.lines.len(), outcome.complaints.len()), (1, count, 45));
+        assert!(outcome.complaints.iter().all(|line| line.contains(": c2s ")));
+    }
+    let complaints = decode(&["--check"], &input).complaints;
+    let broken: Vec<usize> = complaints
+        .iter()
+        .map(|line| line.split(' ').nth(3).unwrap().trim_end_matches(':').parse().unwrap())
+        .collect();
+    let good: Vec<&str> = input
+        .lines()
+        .enumerate()
+        .filter(|(index, _)| !broken.contains(&(index + 1)))
+        .map(|(_, line)| line)
+        .collect();
+    let outcome = decode(&["--check"], &good.join("\n"));
+    assert_eq!((outcome.code, outcome.complaints.len()), (0, 0));
+}
