@@ -1,0 +1,443 @@
+//! What holds for any value and any bytes.
+//!
+//! Values: each record, built from owned parts, is the same when it was encoded and decoded. Bytes: cut
+//! anywhere, turned anywhere, with lengths that lie, they are refused or are another value; that nothing
+//! panics is seen by running it.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use arbitrary::Unstructured;
+use bytes::BytesMut;
+use docent_protocol::{
+    Acl, CreateMode, Decode, Encode, ErrorCode, Id, OpCode, Perms, Stat, Text, Ttl, WatcherEvent,
+    call::{self, Call},
+    connect::{ConnectRequest, ConnectResponse, HandshakeReply},
+    follow::{Direction, Follower},
+    frame,
+    generate::{ClientStream, Conversation, Generator, ServerStream},
+    jute::{List, Reader},
+    multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    raw,
+    reply::{
+        ClientInfo, Create2Reply, EmptyReply, ErrorReply, GetAclReply, GetAllChildrenNumberReply,
+        GetChildren2Reply, GetChildrenReply, GetDataReply, PathReply, Reply, ReplyHeader,
+        SaslReply, StatReply, WhoAmIReply,
+    },
+    request::{
+        AddWatchRequest, AuthRequest, CheckVersionRequest, CreateRequest, CreateTtlRequest,
+        DeleteRequest, EmptyRequest, PathRequest, ReadRequest, ReconfigRequest, Request,
+        RequestHeader, SaslRequest, SetAclRequest, SetDataRequest, SetWatches2Request,
+        SetWatchesRequest, WatchesRequest,
+    },
+};
+use proptest::{collection::vec, option, prelude::*};
+
+type Bytes = Option<Vec<u8>>;
+
+/// Null, empty, text, and bytes that are none.
+fn text() -> impl Strategy<Value = Bytes> {
+    option::weighted(
+        0.9,
+        prop_oneof![any::<String>().prop_map(String::into_bytes), vec(any::<u8>(), 0..20),],
+    )
+}
+
+fn data() -> impl Strategy<Value = Bytes> {
+    option::weighted(0.9, vec(any::<u8>(), 0..200))
+}
+
+fn texts() -> impl Strategy<Value = Vec<Bytes>> {
+    vec(text(), 0..6)
+}
+
+fn as_text(bytes: &Bytes) -> Text<'_> {
+    Text::from_bytes(bytes.as_deref())
+}
+
+fn as_texts(texts: &[Bytes]) -> Vec<Text<'_>> {
+    texts.iter().map(as_text).collect()
+}
+
+fn acls() -> impl Strategy<Value = Vec<(i32, Bytes, Bytes)>> {
+    vec((any::<i32>(), text(), text()), 0..4)
+}
+
+fn as_acls(acls: &[(i32, Bytes, Bytes)]) -> Vec<Acl<'_>> {
+    acls.iter()
+        .map(|(perms, scheme, id)| Acl {
+            perms: Perms::from_number(*perms),
+            id: Id { scheme: as_text(scheme), id: as_text(id) },
+        })
+        .collect()
+}
+
+fn stat() -> impl Strategy<Value = Stat> {
+    (any::<[i64; 6]>(), any::<[i32; 5]>()).prop_map(|(long, int)| Stat {
+        czxid: long[0],
+        mzxid: long[1],
+        ctime: long[2],
+        mtime: long[3],
+        version: int[0],
+        cversion: int[1],
+        aversion: int[2],
+        ephemeral_owner: long[4],
+        data_length: int[3],
+        num_children: int[4],
+        pzxid: long[5],
+    })
+}
+
+/// Encodes the value, decodes it, and wants it back, from a `Vec` and from a `BytesMut`; every cut of the
+/// bytes is refused, for a record has no end that may be missing.
+fn same<T: Encode + PartialEq + std::fmt::Debug>(
+    value: &T,
+    decode: impl for<'a> Fn(&mut Reader<'a>) -> Result<bool, docent_protocol::DecodeError>,
+) {
+    let mut out = Vec::new();
+    value.encode(&mut out);
+    let mut other = BytesMut::new();
+    value.encode(&mut other);
+    assert_eq!(out, other);
+    let mut reader = Reader::new(&out);
+    assert_eq!(decode(&mut reader), Ok(true), "{value:?}");
+    assert!(reader.is_empty());
+    assert_eq!(reader.offset(), out.len());
+    for cut in 0..out.len() {
+        let error = decode(&mut Reader::new(&out[..cut])).unwrap_err();
+        assert!(error.offset() <= cut && !error.field().is_empty(), "{error}");
+    }
+}
+
+/// For records, and what decodes as they do.
+macro_rules! same {
+    ($value:expr) => {{
+        let value = $value;
+        same(&value, |reader| Decode::decode(reader).map(|it| same_type(&value, &it)));
+    }};
+}
+
+/// Compares, and tells the compiler what to decode.
+fn same_type<T: PartialEq>(one: &T, other: &T) -> bool {
+    one == other
+}
+
+/// As [`same`], through the enum of all requests and its table of operations.
+fn same_request(request: Request<'_>) {
+    let op = request.op_code();
+    same(&request, |reader| Ok(Request::decode(op, reader)? == request));
+    let mut out = Vec::new();
+    raw::put_request(&mut out, usize::MAX, 7, &request).unwrap();
+    let (payload, rest) = frame::split(&out, usize::MAX).unwrap().unwrap();
+    assert!(rest.is_empty());
+    let mut reader = Reader::new(payload);
+    assert_eq!(RequestHeader::decode(&mut reader), Ok(RequestHeader { xid: 7, op }));
+    assert_eq!(Request::decode(op, &mut reader), Ok(request));
+}
+
+fn same_reply(op: OpCode, reply: Reply<'_>) {
+    same(&reply, |reader| Ok(Reply::decode(op, reader)? == reply));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn creates(path in text(), data in data(), acl in acls(), flags: i32, ttl: i64) {
+        let acl = as_acls(&acl);
+        let (path, data, acl) = (as_text(&path), data.as_deref(), List::new(&acl));
+        let create = CreateRequest { path, data, acl, flags };
+        same_request(Request::Create(create));
+        same_request(Request::Create2(create));
+        same_request(Request::CreateContainer(create));
+        same_request(Request::CreateTtl(CreateTtlRequest { path, data, acl, flags, ttl }));
+    }
+
+    #[test]
+    fn requests_about_a_path(path in text(), data in data(), number: i32, watch: bool) {
+        let (path, data) = (as_text(&path), data.as_deref());
+        let read = ReadRequest { path, watch };
+        same_request(Request::Delete(DeleteRequest { path, version: number }));
+        same_request(Request::Check(CheckVersionRequest { path, version: number }));
+        same_request(Request::SetData(SetDataRequest { path, data, version: number }));
+        same_request(Request::Exists(read));
+        same_request(Request::GetData(read));
+        same_request(Request::GetChildren(read));
+        same_request(Request::GetChildren2(read));
+        same_request(Request::GetAcl(PathRequest { path }));
+        same_request(Request::Sync(PathRequest { path }));
+        same_request(Request::DeleteContainer(PathRequest { path }));
+        same_request(Request::GetEphemerals(PathRequest { path }));
+        same_request(Request::GetAllChildrenNumber(PathRequest { path }));
+        let watches = WatchesRequest { path, watcher_type: number.into() };
+        same_request(Request::CheckWatches(watches));
+        same_request(Request::RemoveWatches(watches));
+        same_request(Request::AddWatch(AddWatchRequest { path, mode: number.into() }));
+        prop_assert_eq!(Request::Exists(read).path(), Some(path));
+    }
+
+    #[test]
+    fn other_requests(a in texts(), b in texts(), c in texts(), d in text(), e in data(), zxid: i64, acl in acls()) {
+        let (data, exist, child) = (as_texts(&a), as_texts(&b), as_texts(&c));
+        same_request(Request::SetWatches(SetWatchesRequest {
+            relative_zxid: zxid,
+            data_watches: List::new(&data),
+            exist_watches: List::new(&exist),
+            child_watches: List::new(&child),
+        }));
+        same_request(Request::SetWatches2(SetWatches2Request {
+            relative_zxid: zxid,
+            data_watches: List::new(&data),
+            exist_watches: List::NULL,
+            child_watches: List::new(&exist),
+            persistent_watches: List::new(&child),
+            persistent_recursive_watches: List::new(&data),
+        }));
+        let acl = as_acls(&acl);
+        let text = as_text(&d);
+        same_request(Request::SetAcl(SetAclRequest { path: text, acl: List::new(&acl), version: 3 }));
+        same_request(Request::Auth(AuthRequest { auth_type: 0, scheme: text, auth: e.as_deref() }));
+        same_request(Request::Sasl(SaslRequest { token: e.as_deref() }));
+        same_request(Request::Reconfig(ReconfigRequest {
+            joining_servers: text,
+            leaving_servers: Text::NULL,
+            new_members: text,
+            cur_config_id: zxid,
+        }));
+        for empty in [Request::Ping, Request::WhoAmI, Request::CloseSession] {
+            same_request(empty);
+        }
+        same!(EmptyRequest {});
+    }
+
+    #[test]
+    fn replies(path in text(), data in data(), stat in stat(), names in texts(), acl in acls(), number: i32) {
+        let (path, data, names, acl) = (as_text(&path), data.as_deref(), as_texts(&names), as_acls(&acl));
+        let children = List::new(&names);
+        same_reply(OpCode::Create, Reply::Path(PathReply { path }));
+        same_reply(OpCode::Sync, Reply::Path(PathReply { path }));
+        for op in [OpCode::Create2, OpCode::CreateContainer, OpCode::CreateTtl] {
+            same_reply(op, Reply::Create2(Create2Reply { path, stat }));
+        }
+        for op in [OpCode::Exists, OpCode::SetData, OpCode::SetAcl] {
+            same_reply(op, Reply::Stat(StatReply { stat }));
+        }
+        for op in [OpCode::GetData, OpCode::Reconfig] {
+            same_reply(op, Reply::GetData(GetDataReply { data, stat }));
+        }
+        same_reply(OpCode::GetAcl, Reply::GetAcl(GetAclReply { acl: List::new(&acl), stat }));
+        for op in [OpCode::GetChildren, OpCode::GetEphemerals] {
+            same_reply(op, Reply::GetChildren(GetChildrenReply { children }));
+        }
+        same_reply(OpCode::GetChildren2, Reply::GetChildren2(GetChildren2Reply { children, stat }));
+        same_reply(OpCode::Sasl, Reply::Sasl(SaslReply { token: data }));
+        same_reply(
+            OpCode::GetAllChildrenNumber,
+            Reply::GetAllChildrenNumber(GetAllChildrenNumberReply { total_number: number }),
+        );
+        same_reply(OpCode::AddWatch, Reply::Error(ErrorReply { err: number.into() }));
+        let infos: Vec<_> = names.iter().map(|&user| ClientInfo { auth_scheme: path, user }).collect();
+        same_reply(OpCode::WhoAmI, Reply::WhoAmI(WhoAmIReply { client_info: List::new(&infos) }));
+        same!(EmptyReply {});
+        same!(ReplyHeader { xid: number, zxid: stat.czxid, err: number.into() });
+        same!(WatcherEvent { event_type: number.into(), state: number.into(), path });
+    }
+
+    #[test]
+    fn handshakes(version: i32, zxid: i64, time_out: i32, id: i64, passwd in data(), read_only: Option<bool>) {
+        let passwd = passwd.as_deref();
+        let request = ConnectRequest {
+            protocol_version: version, last_zxid_seen: zxid, time_out, session_id: id, passwd, read_only,
+        };
+        let mut out = Vec::new();
+        request.encode(&mut out);
+        prop_assert_eq!(ConnectRequest::decode(&mut Reader::new(&out)), Ok(request));
+        let response =
+            ConnectResponse { protocol_version: version, time_out, session_id: id, passwd, read_only };
+        let reply = HandshakeReply::Response(response);
+        let mut out = Vec::new();
+        reply.encode(&mut out);
+        prop_assert_eq!(HandshakeReply::decode(&mut Reader::new(&out)), Ok(reply));
+        prop_assert_eq!(response.is_refused(), time_out <= 0 || id == 0);
+        let refused = HandshakeReply::Refused(ReplyHeader { xid: 0, zxid, err: time_out.into() });
+        let mut out = Vec::new();
+        refused.encode(&mut out);
+        prop_assert_eq!(HandshakeReply::decode(&mut Reader::new(&out)), Ok(refused));
+    }
+
+    #[test]
+    fn multis(path in text(), data in data(), acl in acls(), stat in stat(), names in texts(), number: i32) {
+        let (path, data, names, acl) = (as_text(&path), data.as_deref(), as_texts(&names), as_acls(&acl));
+        let (acl, read) = (List::new(&acl), ReadRequest { path, watch: false });
+        let create = CreateRequest { path, data, acl, flags: number };
+        let ops = [
+            MultiOp::Create(create),
+            MultiOp::Delete(DeleteRequest { path, version: number }),
+            MultiOp::SetData(SetDataRequest { path, data, version: number }),
+            MultiOp::Check(CheckVersionRequest { path, version: number }),
+            MultiOp::Create2(create),
+            MultiOp::CreateContainer(create),
+            MultiOp::CreateTtl(CreateTtlRequest { path, data, acl, flags: number, ttl: stat.czxid }),
+            MultiOp::GetData(read),
+            MultiOp::GetChildren(read),
+        ];
+        let results = [
+            MultiResult::Create(PathReply { path }),
+            MultiResult::Delete,
+            MultiResult::SetData(StatReply { stat }),
+            MultiResult::Check,
+            MultiResult::Create2(Create2Reply { path, stat }),
+            MultiResult::GetData(GetDataReply { data, stat }),
+            MultiResult::GetChildren(GetChildrenReply { children: List::new(&names) }),
+            MultiResult::Error(number.into()),
+        ];
+        for count in [0, 1, ops.len()] {
+            for ops in ops.windows(count.max(1)).map(|window| &window[..count]) {
+                same_request(Request::Multi(MultiRequest::new(ops)));
+                same_request(Request::MultiRead(MultiRequest::new(ops)));
+            }
+        }
+        for results in (0..=results.len()).map(|count| &results[..count]) {
+            same_reply(OpCode::Multi, Reply::Multi(MultiReply::new(results)));
+            same_reply(OpCode::MultiRead, Reply::Multi(MultiReply::new(results)));
+        }
+        for op in ops {
+            let header = docent_protocol::multi::MultiHeader {
+                op: op.op_code(), done: false, err: ErrorCode::SystemError,
+            };
+            let mut out = Vec::new();
+            op.encode(&mut out);
+            let front = docent_protocol::multi::MultiHeader::decode(&mut Reader::new(&out));
+            prop_assert_eq!(front, Ok(header));
+        }
+    }
+
+    /// What the typed calls write is what the records say, and no server is harmed by it.
+    #[test]
+    fn calls(path: String, data in data(), millis: i64, version: i32) {
+        let ttl = Ttl::from_millis(millis.rem_euclid(1 << 40).max(1)).unwrap();
+        let data = data.as_deref();
+        let modes = [
+            CreateMode::Persistent,
+            CreateMode::Ephemeral,
+            CreateMode::PersistentSequential,
+            CreateMode::EphemeralSequential,
+            CreateMode::Container,
+            CreateMode::PersistentWithTtl(ttl),
+            CreateMode::PersistentSequentialWithTtl(ttl),
+        ];
+        let acl = docent_protocol::acl::CREATOR_ALL_ACL;
+        let mut writes = vec![
+            call::Write::delete(&path, version),
+            call::Write::set_data(&path, data, version),
+            call::Write::check(&path, version),
+        ];
+        for mode in modes {
+            sent(&call::Create::new(&path, data, acl, mode), &path);
+            sent(&call::Create2::new(&path, data, acl, mode), &path);
+            writes.push(call::Write::create(&path, data, acl, mode));
+        }
+        sent(&call::Multi(&writes), "");
+        sent(&call::MultiRead(&[call::Read::GetData(&path), call::Read::GetChildren(&path)]), "");
+        sent(&call::GetData(ReadRequest { path: path[..].into(), watch: true }), &path);
+        sent(&call::Delete::from(DeleteRequest { path: path[..].into(), version }), &path);
+        sent(&call::Ping, "");
+        sent(&call::WhoAmI, "");
+        sent(&call::CloseSession, "");
+    }
+
+    /// Any split of a stream gives the same frames.
+    #[test]
+    fn streams_may_be_cut_anywhere(seed in vec(any::<u8>(), 0..2000), cuts in vec(1..50_usize, 1..20)) {
+        let all = Generator::default().conversation(&mut Unstructured::new(&seed)).unwrap();
+        let (mut whole, mut cut) = (Follower::new(), Follower::new());
+        let mut sizes = cuts.iter().cycle();
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            let bytes = all.side(direction);
+            let (mut expected, mut told) = (Vec::new(), Vec::new());
+            let mut input = &bytes[..];
+            while let Some(frame) = whole.feed(direction, &mut input) {
+                expected.push(frame.payload.to_vec());
+            }
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (mut piece, tail) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+                rest = tail;
+                while let Some(frame) = cut.feed(direction, &mut piece) {
+                    told.push(frame.payload.to_vec());
+                }
+            }
+            prop_assert_eq!(&expected, &told);
+            prop_assert_eq!(expected.len(), all.0.iter().filter(|(it, _)| *it == direction).count());
+        }
+    }
+
+    /// Cut off, turned around, and lied to: refused or another value.
+    #[test]
+    fn broken_frames_do_no_harm(seed in vec(any::<u8>(), 0..500), place: prop::sample::Index, lie: i32, flip: u8) {
+        let Conversation(frames) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
+        let mut ops = Follower::new();
+        for (direction, bytes) in frames {
+            let payload = &bytes[4..];
+            let op = ops.payload(direction, payload).op();
+            let at = place.index(payload.len());
+            read(direction, op, &payload[..at]);
+            let mut broken = payload.to_vec();
+            broken[at] ^= flip;
+            read(direction, op, &broken);
+            let mut broken = payload.to_vec();
+            if let Some(number) = broken.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+                *number = lie.to_be_bytes();
+                read(direction, op, &broken);
+            }
+        }
+    }
+
+    /// The streams of the feature `arbitrary` begin with a handshake and are harmless.
+    #[test]
+    fn generated_streams_are_valid_and_harmless(seed in vec(any::<u8>(), 0..1000)) {
+        let ClientStream(bytes) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
+        let (mut follower, mut input, mut count) = (Follower::new(), &bytes[..], 0);
+        while let Some(frame) = follower.feed(Direction::ToServer, &mut input) {
+            use docent_protocol::follow::Message;
+            prop_assert!(frame.is_exact(), "{}", frame);
+            match frame.message {
+                Message::ConnectRequest(_) => prop_assert_eq!(count, 0),
+                Message::Request { request, .. } => prop_assert!(!raw::is_harmful(&request)),
+                _ => prop_assert!(false, "{}", frame),
+            }
+            count += 1;
+        }
+        prop_assert_eq!(follower.buffered(Direction::ToServer), 0);
+        let ServerStream(bytes) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
+        let (mut input, mut count) = (&bytes[..], 0);
+        while let Some(frame) = follower.feed(Direction::ToClient, &mut input) {
+            prop_assert!(frame.is_exact(), "{}", frame);
+            count += 1;
+        }
+        prop_assert!(count > 0 && follower.buffered(Direction::ToClient) == 0);
+    }
+}
+
+/// Reads a payload in every way it could be meant.
+fn read(direction: Direction, op: Option<OpCode>, payload: &[u8]) {
+    let _ = Follower::new().payload(direction, payload).to_string();
+    let _ = Follower::established().payload(direction, payload).to_string();
+    let _ = Reply::decode(op.unwrap_or(OpCode::Multi), &mut Reader::new(payload));
+    let _ = Request::decode(op.unwrap_or(OpCode::Multi), &mut Reader::new(payload));
+}
+
+/// Sends a call and reads it as a server would.
+fn sent(call: &impl Call, path: &str) {
+    let mut out = Vec::new();
+    frame::put_call(&mut out, usize::MAX, 1, call).unwrap();
+    let mut follower = Follower::established();
+    let mut input = &out[..];
+    let frame = follower.feed(Direction::ToServer, &mut input).unwrap();
+    assert!(frame.is_exact(), "{frame}");
+    assert_eq!(frame.op(), Some(call.op_code()));
+    let docent_protocol::follow::Message::Request { request, .. } = frame.message else {
+        panic!("{frame}")
+    };
+    assert!(!raw::is_harmful(&request));
+    assert_eq!(request.path().unwrap_or(Text::new("")), path);
+}
