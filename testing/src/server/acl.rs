@@ -1,0 +1,233 @@
+//! Who may do what: ids of connections, ACLs of nodes, and how the two meet.
+//!
+//! Schemes: `world`, `auth`, `digest`, `ip`, and `super`, which is let through everywhere. `sasl` and
+//! `x509` are not valid here, as on a server that was not given their providers.
+//!
+//! Source: `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL`, `IPAuthenticationProvider`,
+//! `DigestAuthenticationProvider`.
+
+use std::sync::Arc;
+
+use docent_protocol::{Acl, ErrorCode, Id, Perms, Text, acl::AclList};
+
+use super::version::Version;
+
+/// Somebody.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ident {
+    pub(crate) scheme: String,
+    pub(crate) id: String,
+}
+
+impl Ident {
+    pub(crate) fn new(scheme: &str, id: &str) -> Self {
+        Self { scheme: scheme.to_owned(), id: id.to_owned() }
+    }
+
+    /// How whoAmI shows it.
+    pub(crate) fn user(&self) -> &str {
+        if self.scheme == "digest" {
+            self.id.split(':').next().unwrap_or_default()
+        } else {
+            &self.id
+        }
+    }
+}
+
+/// What somebody may do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AclEntry {
+    pub(crate) perms: i32,
+    pub(crate) who: Ident,
+}
+
+/// The ACL of a node; shared, for most nodes have the same.
+pub(crate) type NodeAcl = Arc<[AclEntry]>;
+
+/// Everybody may do everything.
+pub(crate) fn open() -> NodeAcl {
+    world(Perms::ALL)
+}
+
+/// Everybody may do this.
+pub(crate) fn world(perms: Perms) -> NodeAcl {
+    Arc::from([AclEntry { perms: perms.number(), who: Ident::new("world", "anyone") }])
+}
+
+/// Whether one of `ids` may do one of `perms`.
+pub(crate) fn allows(acl: &[AclEntry], perms: Perms, ids: &[Ident]) -> bool {
+    ids.iter().any(|id| id.scheme == "super")
+        || acl.iter().any(|entry| entry.perms & perms.number() != 0 && matches(&entry.who, ids))
+}
+
+/// As [`allows`], as a reply says it.
+pub(crate) fn check(acl: &[AclEntry], perms: Perms, ids: &[Ident]) -> Result<(), ErrorCode> {
+    if allows(acl, perms, ids) { Ok(()) } else { Err(ErrorCode::NoAuth) }
+}
+
+fn matches(wanted: &Ident, ids: &[Ident]) -> bool {
+    match wanted.scheme.as_str() {
+        "world" => wanted.id == "anyone",
+        "ip" => ids.iter().any(|id| id.scheme == "ip" && ip_matches(&id.id, &wanted.id)),
+        "digest" => ids.contains(wanted),
+        _ => false,
+    }
+}
+
+/// The ACL a node gets for the one a request has.
+///
+/// `InvalidAcl` when it is empty or names somebody who cannot be, `MarshallingError` where a real
+/// server stumbles over a null.
+pub(crate) fn fix_up(
+    acl: AclList<'_>,
+    ids: &[Ident],
+    version: Version,
+) -> Result<NodeAcl, ErrorCode> {
+    if version == Version::V3_4 && (acl.is_null() || acl.iter().any(|a| a.id.scheme.is_null())) {
+        return Err(ErrorCode::MarshallingError);
+    }
+    let mut fixed: Vec<AclEntry> = Vec::new();
+    let mut late: Vec<AclEntry> = Vec::new();
+    let mut seen: Vec<Acl<'_>> = Vec::new();
+    for entry in acl.iter() {
+        if seen.contains(&entry) {
+            continue;
+        }
+        seen.push(entry);
+        if entry.id.scheme.is_null() {
+            return Err(ErrorCode::InvalidAcl);
+        }
+        let scheme = entry.id.scheme.to_str();
+        let perms = entry.perms.number();
+        if scheme == "auth" {
+            let mine: Vec<_> = ids.iter().filter(|id| id.scheme == "digest").collect();
+            if mine.is_empty() {
+                return Err(ErrorCode::InvalidAcl);
+            }
+            // 3.4 appends them behind all others.
+            let to = if version == Version::V3_4 { &mut late } else { &mut fixed };
+            to.extend(mine.into_iter().map(|who| AclEntry { perms, who: who.clone() }));
+            continue;
+        }
+        if !matches!(&*scheme, "world" | "digest" | "ip") {
+            return Err(ErrorCode::InvalidAcl);
+        }
+        if entry.id.id.is_null() {
+            return Err(ErrorCode::MarshallingError);
+        }
+        let id = entry.id.id.to_str();
+        let valid = match &*scheme {
+            "world" => id == "anyone",
+            "digest" => is_digest(&id),
+            _ => is_ip(&id),
+        };
+        if !valid {
+            return Err(ErrorCode::InvalidAcl);
+        }
+        fixed.push(AclEntry { perms, who: Ident::new(&scheme, &id) });
+    }
+    fixed.append(&mut late);
+    if fixed.is_empty() { Err(ErrorCode::InvalidAcl) } else { Ok(fixed.into()) }
+}
+
+/// Two parts around a colon; as Java splits, empty ones at the end do not count.
+fn is_digest(id: &str) -> bool {
+    id.trim_end_matches(':').split(':').count() == 2
+}
+
+fn is_ip(id: &str) -> bool {
+    let (addr, bits) = match id.split_once('/') {
+        Some((addr, bits)) => (addr, Some(bits)),
+        None => (id, None),
+    };
+    v4(addr).is_some()
+        && bits.is_none_or(|bits| bits.parse::<i32>().is_ok_and(|bits| (0..=32).contains(&bits)))
+}
+
+fn v4(addr: &str) -> Option<u32> {
+    let parts: Vec<&str> = addr.split('.').collect();
+    let [a, b, c, d] = parts.as_slice() else { return None };
+    let byte = |part: &str| part.parse::<u8>().ok();
+    Some(u32::from_be_bytes([byte(a)?, byte(b)?, byte(c)?, byte(d)?]))
+}
+
+fn ip_matches(have: &str, wanted: &str) -> bool {
+    let (wanted, bits) = match wanted.split_once('/') {
+        Some((addr, bits)) => (addr, bits.parse().unwrap_or(32)),
+        None => (wanted, 32_u32),
+    };
+    let (Some(have), Some(wanted)) = (v4(have), v4(wanted)) else { return false };
+    let differ = have ^ wanted;
+    bits == 0 || differ.checked_shr(32_u32.saturating_sub(bits)).unwrap_or(0) == 0
+}
+
+/// As it is shown to somebody without ADMIN: digests without their hash.
+pub(crate) fn without_digests(acl: &[AclEntry]) -> Vec<AclEntry> {
+    let hide = |entry: &AclEntry| match entry.who.scheme.as_str() {
+        "digest" => AclEntry {
+            perms: entry.perms,
+            who: Ident::new("digest", &format!("{}:x", entry.who.user())),
+        },
+        _ => entry.clone(),
+    };
+    acl.iter().map(hide).collect()
+}
+
+/// As it goes on the wire.
+pub(crate) fn to_wire(acl: &[AclEntry]) -> Vec<Acl<'_>> {
+    acl.iter()
+        .map(|entry| Acl {
+            perms: Perms::from_number(entry.perms),
+            id: Id { scheme: Text::new(&entry.who.scheme), id: Text::new(&entry.who.id) },
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fix(entries: &[Acl<'_>], ids: &[Ident]) -> Result<Vec<AclEntry>, ErrorCode> {
+        fix_up(entries.into(), ids, Version::V3_8).map(|acl| acl.to_vec())
+    }
+
+    #[test]
+    fn who_cannot_be_is_refused() {
+        for (scheme, id) in [
+            ("world", "somebody"),
+            ("digest", "x"),
+            ("digest", "x:"),
+            ("ip", "10.0.0"),
+            ("ip", "10.0.0.0/33"),
+            ("sasl", "bob"),
+            ("nosuch", ""),
+            ("auth", ""),
+        ] {
+            let refused = fix(&[Acl::new(Perms::ALL, scheme, id)], &[Ident::new("ip", "::1")]);
+            assert_eq!(refused, Err(ErrorCode::InvalidAcl), "{scheme}:{id}");
+        }
+        assert_eq!(fix(&[], &[]), Err(ErrorCode::InvalidAcl));
+    }
+
+    #[test]
+    fn auth_becomes_all_proven_ids_and_duplicates_go() {
+        let ids = [Ident::new("ip", "127.0.0.1"), Ident::new("digest", "a:1")];
+        let all = Acl::new(Perms::ALL, "auth", "");
+        let fixed = fix(&[all, all], &ids).unwrap();
+        assert_eq!(fixed, [AclEntry { perms: 31, who: ids[1].clone() }]);
+    }
+
+    #[test]
+    fn addresses_match_by_prefix() {
+        for (have, wanted, expected) in [
+            ("10.1.2.3", "10.0.0.0/8", true),
+            ("11.1.2.3", "10.0.0.0/8", false),
+            ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3", "10.1.2.4/32", false),
+            ("10.1.2.3", "0.0.0.0/0", true),
+            ("::1", "10.0.0.0/8", false),
+        ] {
+            assert_eq!(ip_matches(have, wanted), expected, "{have} {wanted}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The first frame of a client: a session for it, or none.
+//!
+//! Source: `ZooKeeperServer.processConnectRequest`, `reopenSession`, `finishSessionInit`,
+//! `ReadOnlyZooKeeperServer`.
+
+use docent_protocol::{
+    Decode as _, ErrorCode,
+    connect::{ConnectRequest, ConnectResponse, PASSWORD_SIZE},
+    jute::Reader,
+    reply::ReplyHeader,
+};
+
+use super::{
+    connection::State,
+    ensemble::{ConnectionId, Ensemble, Role},
+    tree::Txn,
+    version::Version,
+};
+
+impl Ensemble {
+    /// Answers a ConnectRequest.
+    pub(crate) fn greet(&mut self, id: ConnectionId, payload: &[u8]) {
+        let Some(at) = self.connections.get(&id).map(|c| c.member) else { return };
+        let Ok(request) = ConnectRequest::decode(&mut Reader::new(payload)) else {
+            return self.close(id);
+        };
+        let version = self.config.version;
+        let read_only = self.role(at) == Role::ReadOnly;
+        // 3.4 stumbles over a null password and leaves the client waiting.
+        if request.passwd.is_none() && version == Version::V3_4 {
+            return self.ignore(id);
+        }
+        let last_zxid = self.members.get(at).map_or(0, |member| member.tree.last_zxid);
+        let wants_writes = request.read_only != Some(true);
+        if !self.serves(at) || read_only && wants_writes || request.last_zxid_seen > last_zxid {
+            return self.close(id);
+        }
+        if request.session_id == 0 {
+            self.new_session(id, at, &request);
+        } else {
+            self.reopen_session(id, at, &request);
+        }
+    }
+
+    fn ignore(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.state = State::Ignored;
+        }
+    }
+
+    fn new_session(&mut self, id: ConnectionId, at: usize, request: &ConnectRequest<'_>) {
+        let timeout = self.config.negotiate(request.time_out);
+        let read_only = self.role(at) == Role::ReadOnly;
+        let needs_local = self.config.version.read_only_needs_local_sessions();
+        if read_only && needs_local && !self.config.local_sessions_enabled {
+            let zxid = self.members.get(at).map_or(0, |member| member.tree.last_zxid);
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.send(&ReplyHeader { xid: 0, zxid, err: ErrorCode::NotReadOnly });
+            }
+            return self.ignore(id);
+        }
+        let session_id = self.new_session_id(at);
+        if read_only {
+            if let Some(member) = self.members.get_mut(at) {
+                member.local_sessions.insert(session_id, timeout);
+            }
+        } else {
+            self.sessions.add(session_id, timeout, at, self.now);
+            self.commit(at, Txn::CreateSession);
+        }
+        self.open(id, at, session_id, timeout, read_only, request.read_only);
+    }
+
+    fn reopen_session(&mut self, id: ConnectionId, at: usize, request: &ConnectRequest<'_>) {
+        let session_id = request.session_id;
+        let version = self.config.version;
+        let read_only = self.role(at) == Role::ReadOnly;
+        let is_local = self.is_local(at, session_id);
+        let known = self.sessions.get(session_id).is_some();
+        // Since 3.7 a read-only server resumes no global session, and says so by closing.
+        if read_only && known && !is_local && version.read_only_needs_local_sessions() {
+            return self.close(id);
+        }
+        // The connection it has here goes first, whatever the password says.
+        let old = self.members.get(at).and_then(|member| member.attached.get(&session_id)).copied();
+        if let Some(old) = old {
+            self.close(old);
+        }
+        let timeout = self.config.negotiate(request.time_out);
+        if request.passwd != Some(&Self::passwd_of(session_id)) || !known && !is_local {
+            return self.refuse(id, read_only, request.read_only);
+        }
+        if is_local {
+            if let Some(member) = self.members.get_mut(at) {
+                member.local_sessions.insert(session_id, timeout);
+            }
+        } else {
+            self.sessions.attach(session_id, timeout, at, self.now);
+        }
+        self.open(id, at, session_id, timeout, read_only, request.read_only);
+    }
+
+    fn is_local(&self, at: usize, session_id: i64) -> bool {
+        self.members.get(at).is_some_and(|m| m.local_sessions.contains_key(&session_id))
+    }
+
+    fn open(
+        &mut self,
+        id: ConnectionId,
+        at: usize,
+        session_id: i64,
+        timeout: u64,
+        read_only: bool,
+        asked_read_only: Option<bool>,
+    ) {
+        let local = self.is_local(at, session_id);
+        if let Some(member) = self.members.get_mut(at) {
+            member.attached.insert(session_id, id);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.state = State::Open { session_id, local };
+        connection.send(&ConnectResponse {
+            protocol_version: 0,
+            time_out: i32::try_from(timeout).unwrap_or(i32::MAX),
+            session_id,
+            passwd: Some(&Self::passwd_of(session_id)),
+            // Only to those who have sent the byte.
+            read_only: asked_read_only.map(|_| read_only),
+        });
+    }
+
+    /// There is no such session, or the password is not its.
+    fn refuse(&mut self, id: ConnectionId, read_only: bool, asked_read_only: Option<bool>) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.send(&ConnectResponse {
+                protocol_version: 0,
+                time_out: 0,
+                session_id: 0,
+                passwd: Some(&[0; PASSWORD_SIZE]),
+                read_only: asked_read_only.map(|_| read_only),
+            });
+        }
+        self.close(id);
+    }
+}

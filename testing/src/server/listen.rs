@@ -1,0 +1,215 @@
+//! The sockets, tasks and clock around an [`Ensemble`]: one accept loop a member, one task a
+//! connection, one alarm.
+//!
+//! The machine is behind one lock, held for plain computation only. Whoever has called it wakes the
+//! connections that now have something to send.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::{Buf as _, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream},
+    net::{TcpListener, TcpStream},
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use super::{Config, ConnectionId, Ensemble};
+
+/// How much is read at once, in bytes, and how much an in-memory connection holds.
+const BUFFER: usize = 64 * 1024;
+
+/// What all tasks of one server, or one cluster, share.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    inner: Mutex<Inner>,
+    started: Instant,
+    /// The alarm is set too late.
+    alarm: Notify,
+    /// Whether members are stalled: nothing is read or written.
+    pub(crate) held: Vec<watch::Sender<bool>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    machine: Ensemble,
+    wakes: BTreeMap<ConnectionId, Arc<Notify>>,
+    /// When the alarm goes off.
+    armed: Option<Duration>,
+}
+
+impl Shell {
+    pub(crate) fn new(mut config: Config) -> Arc<Self> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        config.epoch_ms.get_or_insert(wall_ms);
+        let held = (0..config.servers.max(1)).map(|_| watch::Sender::new(false)).collect();
+        let inner = Inner { machine: Ensemble::new(config), wakes: BTreeMap::new(), armed: None };
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            started: Instant::now(),
+            alarm: Notify::new(),
+            held,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // The machine's methods leave it consistent at every return.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the machine, then wakes whoever has something to send.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
+        self.with_own(None, call)
+    }
+
+    /// As [`with`](Self::with); the caller looks after its `own` connection itself.
+    fn with_own<R>(
+        &self,
+        own: Option<ConnectionId>,
+        call: impl FnOnce(&mut Ensemble, Duration) -> R,
+    ) -> R {
+        let now = self.started.elapsed();
+        let mut inner = self.lock();
+        let result = call(&mut inner.machine, now);
+        while let Some(id) = inner.machine.poll_ready() {
+            if own != Some(id)
+                && let Some(wake) = inner.wakes.get(&id)
+            {
+                wake.notify_one();
+            }
+        }
+        let due = inner.machine.poll_timeout();
+        if inner.armed.is_some_and(|armed| due.is_some_and(|due| due < armed)) {
+            inner.armed = None;
+            self.alarm.notify_one();
+        }
+        result
+    }
+
+    /// Stalls all members, or lets them go on.
+    pub(crate) fn set_held(&self, hold: bool) {
+        for held in &self.held {
+            held.send_replace(hold);
+        }
+    }
+
+    /// A connection to a member without a socket; `None` when it is stopped.
+    pub(crate) fn connect(self: &Arc<Self>, member: usize) -> Option<DuplexStream> {
+        let (ours, theirs) = tokio::io::duplex(BUFFER);
+        let id = self.accept(member, Ipv4Addr::LOCALHOST.into())?;
+        tokio::spawn(serve(Arc::clone(self), member, id, ours));
+        Some(theirs)
+    }
+
+    fn accept(&self, member: usize, peer: IpAddr) -> Option<ConnectionId> {
+        let id = self.with(|machine, now| machine.handle_connect(now, member, peer))?;
+        self.lock().wakes.insert(id, Arc::new(Notify::new()));
+        Some(id)
+    }
+}
+
+/// Calls the machine when its time has come, for ever.
+pub(crate) async fn alarm(shell: Arc<Shell>) {
+    loop {
+        let due = {
+            let mut inner = shell.lock();
+            inner.armed = inner.machine.poll_timeout();
+            inner.armed
+        };
+        tokio::select! {
+            () = sleep_until(shell.started + due.unwrap_or(Duration::from_secs(1))) => {
+                shell.with(Ensemble::handle_timeout);
+            }
+            () = shell.alarm.notified() => {}
+        }
+    }
+}
+
+/// Accepts connections to a member until it is dropped, which ends them too.
+pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                if let Ok((stream, peer)) = accepted
+                    && let Some(id) = shell.accept(member, peer.ip())
+                {
+                    connections.spawn(serve_tcp(Arc::clone(&shell), member, id, stream));
+                }
+            }
+            _ = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+/// Binds a loopback port, or the address given.
+pub(crate) async fn bind(addr: Option<SocketAddr>) -> io::Result<TcpListener> {
+    TcpListener::bind(addr.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into())).await
+}
+
+async fn serve_tcp(shell: Arc<Shell>, member: usize, id: ConnectionId, stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    serve(shell, member, id, stream).await;
+}
+
+/// Tells the machine that a connection has ended, even when its task is dropped.
+struct Ended<'a>(&'a Shell, ConnectionId);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.with(|machine, now| machine.handle_disconnected(now, self.1));
+        self.0.lock().wakes.remove(&self.1);
+    }
+}
+
+/// Moves the bytes of one connection.
+async fn serve(
+    shell: Arc<Shell>,
+    member: usize,
+    id: ConnectionId,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+) {
+    let _ended = Ended(&shell, id);
+    let wake = shell.lock().wakes.get(&id).cloned().unwrap_or_default();
+    let Some(mut held) = shell.held.get(member).map(watch::Sender::subscribe) else { return };
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let (mut input, mut output) = (vec![0; BUFFER], BytesMut::new());
+    loop {
+        let (closed, wants_input) = {
+            let mut inner = shell.lock();
+            inner.machine.poll_transmit_into(id, &mut output);
+            (inner.machine.is_closed(id), inner.machine.wants_input(id))
+        };
+        if closed && output.is_empty() {
+            let _ = writer.shutdown().await;
+            return;
+        }
+        let passes = !*held.borrow_and_update();
+        let reads = passes && !closed && wants_input && output.len() < BUFFER * 16;
+        tokio::select! {
+            written = writer.write(&output), if passes && !output.is_empty() => match written {
+                Ok(len) if len > 0 => output.advance(len),
+                _ => return,
+            },
+            read = reader.read(&mut input), if reads => match read {
+                Ok(len) if len > 0 => {
+                    let bytes = input.get(..len).unwrap_or_default();
+                    shell.with_own(Some(id), |machine, now| machine.handle_input(now, id, bytes));
+                }
+                _ => return,
+            },
+            () = wake.notified() => {}
+            changed = held.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Checks a write, in the order a real server does, and makes the transaction of it.
+//!
+//! Every check sees the tree as all earlier writes have left it. The order matters: it decides which of
+//! two errors a request with two faults gets.
+//!
+//! Source: `PrepRequestProcessor.pRequest2Txn`.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use docent_protocol::{
+    CreateMode, ErrorCode, OpCode, Perms, Text, Ttl,
+    acl::AclList,
+    multi::{MultiOp, MultiRequest},
+    path::{self, PathError},
+    request::{CreateRequest, CreateTtlRequest, Request},
+};
+
+use super::{
+    acl::{self, Ident},
+    tree::{Kind, Node, Tree, Txn},
+    version::Version,
+};
+
+/// Who asks, and of which server.
+pub(crate) struct Asker<'a> {
+    pub(crate) session_id: i64,
+    pub(crate) ids: &'a [Ident],
+    pub(crate) version: Version,
+    /// `extendedTypesEnabled`: whether there are TTL nodes.
+    pub(crate) ttls: bool,
+    /// Whether the session is known to one server only.
+    pub(crate) local: bool,
+}
+
+/// A create, whichever of the operations it came as.
+struct NewNode<'a> {
+    path: Text<'a>,
+    data: Option<&'a [u8]>,
+    acl: AclList<'a>,
+    flags: i32,
+    /// Of createTTL; all others have none.
+    ttl: Option<i64>,
+    container: bool,
+}
+
+impl<'a> NewNode<'a> {
+    const fn plain(r: &CreateRequest<'a>, container: bool) -> Self {
+        Self { path: r.path, data: r.data, acl: r.acl, flags: r.flags, ttl: None, container }
+    }
+
+    const fn with_ttl(r: &CreateTtlRequest<'a>) -> Self {
+        let container = false;
+        Self { path: r.path, data: r.data, acl: r.acl, flags: r.flags, ttl: Some(r.ttl), container }
+    }
+}
+
+/// What a refused write gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A reply with this error.
+    Error(ErrorCode),
+    /// Whatever it would do to a real server; ours ends the connection. (createTTL without a TTL mode and
+    /// with a negative TTL stops one for good.)
+    Destructive,
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(err: ErrorCode) -> Self {
+        Self::Error(err)
+    }
+}
+
+/// The transaction of a write that is not a multi.
+pub(crate) fn prepare(
+    request: &Request<'_>,
+    tree: &Tree,
+    asker: &Asker<'_>,
+) -> Result<Txn, Refusal> {
+    match request {
+        Request::Create(r) | Request::Create2(r) => create(&NewNode::plain(r, false), tree, asker),
+        Request::CreateContainer(r) => create(&NewNode::plain(r, true), tree, asker),
+        Request::CreateTtl(r) => create(&NewNode::with_ttl(r), tree, asker),
+        Request::Delete(r) => Ok(delete(r.path, r.version, tree, asker)?),
+        Request::SetData(r) => {
+            let path = valid(r.path, asker)?;
+            let node = tree.node(&path)?;
+            acl::check(&node.acl, Perms::WRITE, asker.ids)?;
+            let version = next_version(node.version, r.version)?;
+            Ok(Txn::SetData {
+                path: path.into_owned(),
+                data: r.data.map(Bytes::copy_from_slice),
+                version,
+            })
+        }
+        Request::SetAcl(r) => {
+            let path = valid(r.path, asker)?;
+            let acl = acl::fix_up(r.acl, asker.ids, asker.version)?;
+            let node = tree.node(&path)?;
+            acl::check(&node.acl, Perms::ADMIN, asker.ids)?;
+            let version = next_version(node.aversion, r.version)?;
+            Ok(Txn::SetAcl { path: path.into_owned(), acl, version })
+        }
+        Request::Check(r) => {
+            let path = valid(r.path, asker)?;
+            let node = tree.node(&path)?;
+            acl::check(&node.acl, Perms::READ, asker.ids)?;
+            next_version(node.version, r.version)?;
+            Ok(Txn::Check)
+        }
+        Request::DeleteContainer(r) if asker.version == Version::V3_9 => {
+            Ok(delete_container(r.path, tree)?)
+        }
+        _ => Err(Refusal::Error(ErrorCode::BadArguments)),
+    }
+}
+
+fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refusal> {
+    let mode = Mode::of(new.flags, asker.version)?;
+    if mode.ttl && !asker.ttls {
+        return Err(ErrorCode::Unimplemented.into());
+    }
+    match (mode.ttl, new.ttl) {
+        (false, None) => {}
+        (true, Some(ttl)) if Ttl::from_millis(ttl).is_some() => {}
+        (false, Some(..0)) => return Err(Refusal::Destructive),
+        _ => return Err(ErrorCode::BadArguments.into()),
+    }
+    if mode.ephemeral && asker.local {
+        return Err(ErrorCode::EphemeralOnLocalSession.into());
+    }
+    let asked = text(new.path)?;
+    let parent_path = match asked.rsplit_once('/') {
+        Some((parent, _)) if !asked.contains('\0') => parent,
+        _ => return Err(ErrorCode::BadArguments.into()),
+    };
+    let acl = acl::fix_up(new.acl, asker.ids, asker.version)?;
+    let parent = tree.node(parent_path)?;
+    acl::check(&parent.acl, Perms::CREATE, asker.ids)?;
+    let path = if mode.sequential {
+        format!("{asked}{:010}", parent.cversion)
+    } else {
+        asked.clone().into_owned()
+    };
+    valid_path(&path, asker.version)?;
+    if tree.get(&path).is_some() {
+        return Err(ErrorCode::NodeExists.into());
+    }
+    if matches!(parent.kind, Kind::Ephemeral(_)) {
+        return Err(ErrorCode::NoChildrenForEphemerals.into());
+    }
+    let kind = match mode {
+        _ if new.container => Kind::Container,
+        Mode { ttl: true, .. } => Kind::Ttl(new.ttl.unwrap_or(0)),
+        Mode { ephemeral: true, .. } => Kind::Ephemeral(asker.session_id),
+        _ => Kind::Persistent,
+    };
+    let data = new.data.map(Bytes::copy_from_slice);
+    Ok(Txn::Create { path, data, acl, kind, parent_cversion: parent.cversion.wrapping_add(1) })
+}
+
+/// What the flags of a create say.
+#[derive(Debug, Clone, Copy)]
+struct Mode {
+    ephemeral: bool,
+    sequential: bool,
+    ttl: bool,
+}
+
+impl Mode {
+    fn of(flags: i32, version: Version) -> Result<Self, ErrorCode> {
+        let last = if version == Version::V3_4 { 3 } else { 6 };
+        if !(0..=last).contains(&flags) {
+            return Err(ErrorCode::BadArguments);
+        }
+        let is = |modes: &[CreateMode]| modes.iter().any(|mode| mode.flags() == flags);
+        Ok(Self {
+            ephemeral: is(&[CreateMode::Ephemeral, CreateMode::EphemeralSequential]),
+            sequential: is(&[CreateMode::PersistentSequential, CreateMode::EphemeralSequential])
+                || flags == 6,
+            ttl: matches!(flags, 5 | 6),
+        })
+    }
+}
+
+/// Nodes that are never deleted.
+fn is_special(path: &str, version: Version) -> bool {
+    matches!(path, "/" | "/zookeeper" | "/zookeeper/quota")
+        || path == "/zookeeper/config" && version.has_config_node()
+}
+
+fn delete(path: Text<'_>, version: i32, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, ErrorCode> {
+    let path = text(path)?;
+    let parent = match path.rsplit_once('/') {
+        Some((parent, _)) if !path.contains('\0') && !is_special(&path, asker.version) => parent,
+        _ => return Err(ErrorCode::BadArguments),
+    };
+    acl::check(&tree.node(parent)?.acl, Perms::DELETE, asker.ids)?;
+    let node = tree.node(&path)?;
+    next_version(node.version, version)?;
+    empty(node)?;
+    Ok(Txn::Delete { path: path.into_owned() })
+}
+
+/// As the reaper deletes; without a look at the ACL, for whoever asks.
+pub(crate) fn delete_container(path: Text<'_>, tree: &Tree) -> Result<Txn, ErrorCode> {
+    let path = text(path)?;
+    if !path.contains('/') || is_special(&path, Version::V3_9) {
+        return Err(ErrorCode::BadArguments);
+    }
+    let node = tree.node(&path)?;
+    empty(node)?;
+    if matches!(node.kind, Kind::Ephemeral(_)) {
+        return Err(ErrorCode::BadVersion);
+    }
+    Ok(Txn::Delete { path: path.into_owned() })
+}
+
+fn empty(node: &Node) -> Result<(), ErrorCode> {
+    if node.children.is_empty() { Ok(()) } else { Err(ErrorCode::NotEmpty) }
+}
+
+/// The version behind `current`, when `wanted` is it or -1.
+fn next_version(current: i32, wanted: i32) -> Result<i32, ErrorCode> {
+    if wanted == -1 || wanted == current {
+        Ok(current.wrapping_add(1))
+    } else {
+        Err(ErrorCode::BadVersion)
+    }
+}
+
+/// A server stumbles over a null path.
+pub(crate) fn text(path: Text<'_>) -> Result<Cow<'_, str>, ErrorCode> {
+    if path.is_null() { Err(ErrorCode::MarshallingError) } else { Ok(path.to_str()) }
+}
+
+fn valid<'a>(path: Text<'a>, asker: &Asker<'_>) -> Result<Cow<'a, str>, ErrorCode> {
+    if path.is_null() {
+        return Err(ErrorCode::BadArguments);
+    }
+    let path = path.to_str();
+    valid_path(&path, asker.version)?;
+    Ok(path)
+}
+
+fn valid_path(path: &str, version: Version) -> Result<(), ErrorCode> {
+    match path::validate(path) {
+        Ok(()) => Ok(()),
+        Err(PathError::InvalidCharacter(character, _)) if version.allows_in_names(character) => {
+            // The first bad character is one this version takes; look at the rest.
+            valid_path(&path.replace(character, "x"), version)
+        }
+        Err(_) => Err(ErrorCode::BadArguments),
+    }
+}
+
+/// What the result of a multi's operation will be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultType {
+    Create,
+    Create2,
+    Other(OpCode),
+}
+
+/// A multi that was checked: its changes, and how to answer.
+pub(crate) type PreparedMulti = (Vec<Txn>, Vec<ResultType>);
+
+/// Why a multi was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum MultiRefusal {
+    /// As a whole, in the header of the reply.
+    Whole(ErrorCode),
+    /// Because of the operation with this number, out of so many.
+    At(usize, usize, ErrorCode),
+    /// See [`Refusal::Destructive`].
+    Destructive,
+}
+
+/// The transaction of a multi. Leaves the tree as it was.
+pub(crate) fn prepare_multi(
+    ops: &MultiRequest<'_>,
+    tree: &mut Tree,
+    asker: &Asker<'_>,
+) -> Result<PreparedMulti, MultiRefusal> {
+    let ops = ops
+        .iter()
+        .map(|op| multi_op(op, asker.version))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(MultiRefusal::Whole)?;
+    let (mut txns, mut undos) = (Vec::new(), Vec::new());
+    let mut refusal = None;
+    for (at, (request, _)) in ops.iter().enumerate() {
+        match prepare(request, tree, asker) {
+            Ok(txn) => {
+                undos.extend(tree.try_out(&txn));
+                txns.push(txn);
+            }
+            Err(Refusal::Error(err)) => {
+                refusal = Some(MultiRefusal::At(at, ops.len(), err));
+                break;
+            }
+            Err(Refusal::Destructive) => {
+                refusal = Some(MultiRefusal::Destructive);
+                break;
+            }
+        }
+    }
+    undos.into_iter().rev().for_each(|undo| tree.take_back(undo));
+    match refusal {
+        Some(refusal) => Err(refusal),
+        None => Ok((txns, ops.into_iter().map(|(_, result)| result).collect())),
+    }
+}
+
+/// An operation of a multi as the server understands it, which is not always as it came.
+///
+/// Source: `MultiOperationRecord.deserialize`, `Op.create`; table 6 of the versions measured.
+fn multi_op(op: MultiOp<'_>, version: Version) -> Result<(Request<'_>, ResultType), ErrorCode> {
+    let old = version == Version::V3_4;
+    let known = matches!(
+        op,
+        MultiOp::Create(_) | MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_)
+    );
+    if old && !known {
+        return Err(ErrorCode::MarshallingError);
+    }
+    Ok(match op {
+        MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => {
+            let flags = r.flags;
+            let nonsense = !(0..=6).contains(&flags);
+            if !old && matches!(flags, 5 | 6) || nonsense && version == Version::V3_9 {
+                return Err(ErrorCode::MarshallingError);
+            }
+            if !old && flags == 4 {
+                (Request::CreateContainer(r), ResultType::Create2)
+            } else if version.multi_keeps_create2() {
+                match op {
+                    MultiOp::Create(_) => (Request::Create(r), ResultType::Create),
+                    MultiOp::CreateContainer(_) => {
+                        (Request::CreateContainer(r), ResultType::Create2)
+                    }
+                    _ => (Request::Create2(r), ResultType::Create2),
+                }
+            } else {
+                (Request::Create(r), ResultType::Create)
+            }
+        }
+        MultiOp::CreateTtl(r) => (Request::CreateTtl(r), ResultType::Create2),
+        MultiOp::Delete(r) => (Request::Delete(r), ResultType::Other(OpCode::Delete)),
+        MultiOp::SetData(r) => (Request::SetData(r), ResultType::Other(OpCode::SetData)),
+        MultiOp::Check(r) => (Request::Check(r), ResultType::Other(OpCode::Check)),
+        _ => return Err(ErrorCode::MarshallingError),
+    })
+}

@@ -1,0 +1,482 @@
+//! The nodes: what a server keeps, and what a transaction does to it.
+//!
+//! Pure and without checks: a [`Txn`] was checked before it was made (`prep.rs`), so that every member
+//! of an ensemble can apply it alike. Children are listed in the order of their names; a real server's
+//! order is that of a hash table.
+//!
+//! A node's `cversion` here is what a server stores: how many children were ever created, which is the
+//! next sequence number. What a Stat shows is twice that, minus the children there are.
+//!
+//! Source: `DataTree`, `DataNode`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use docent_protocol::{ErrorCode, Perms, Stat, path};
+
+use super::{
+    acl::{self, NodeAcl},
+    version::Version,
+};
+
+/// What kind of node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Persistent,
+    /// Of this session.
+    Ephemeral(i64),
+    Container,
+    /// Goes when it has no children and was not changed for that many milliseconds.
+    Ttl(i64),
+}
+
+/// One node.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) data: Option<Bytes>,
+    pub(crate) acl: NodeAcl,
+    pub(crate) kind: Kind,
+    pub(crate) czxid: i64,
+    pub(crate) mzxid: i64,
+    pub(crate) pzxid: i64,
+    pub(crate) ctime: i64,
+    pub(crate) mtime: i64,
+    pub(crate) version: i32,
+    pub(crate) cversion: i32,
+    pub(crate) aversion: i32,
+    pub(crate) children: BTreeSet<String>,
+}
+
+impl Node {
+    fn at_start(data: Option<Bytes>, acl: NodeAcl, children: &[&str]) -> Self {
+        Self {
+            data,
+            acl,
+            kind: Kind::Persistent,
+            czxid: 0,
+            mzxid: 0,
+            pzxid: 0,
+            ctime: 0,
+            mtime: 0,
+            version: 0,
+            cversion: 0,
+            aversion: 0,
+            children: children.iter().map(|child| (*child).to_owned()).collect(),
+        }
+    }
+
+    pub(crate) fn stat(&self) -> Stat {
+        let count = |len: usize| i32::try_from(len).unwrap_or(i32::MAX);
+        let num_children = count(self.children.len());
+        Stat {
+            czxid: self.czxid,
+            mzxid: self.mzxid,
+            ctime: self.ctime,
+            mtime: self.mtime,
+            version: self.version,
+            cversion: self.cversion.wrapping_mul(2).wrapping_sub(num_children),
+            aversion: self.aversion,
+            ephemeral_owner: if let Kind::Ephemeral(owner) = self.kind { owner } else { 0 },
+            data_length: count(self.data.as_ref().map_or(0, Bytes::len)),
+            num_children,
+            pzxid: self.pzxid,
+        }
+    }
+}
+
+/// A change that was checked and has only to be made.
+#[derive(Debug, Clone)]
+pub(crate) enum Txn {
+    Create {
+        path: String,
+        data: Option<Bytes>,
+        acl: NodeAcl,
+        kind: Kind,
+        parent_cversion: i32,
+    },
+    Delete {
+        path: String,
+    },
+    SetData {
+        path: String,
+        data: Option<Bytes>,
+        version: i32,
+    },
+    SetAcl {
+        path: String,
+        acl: NodeAcl,
+        version: i32,
+    },
+    Check,
+    Multi(Vec<Self>),
+    CreateSession,
+    /// Deletes the session's nodes.
+    CloseSession {
+        session_id: i64,
+    },
+    /// Was refused; only its number counts.
+    Error,
+}
+
+/// What a change has done, for the reply.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Applied {
+    Created(String, Stat),
+    Stat(Stat),
+    Nothing,
+    Multi(Vec<Self>),
+}
+
+/// What watchers are told of.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Change {
+    Created { path: String, acl: NodeAcl, parent_acl: NodeAcl },
+    Deleted { path: String, acl: NodeAcl, parent_acl: NodeAcl },
+    DataChanged { path: String, acl: NodeAcl },
+}
+
+/// Takes a change back.
+#[derive(Debug)]
+pub(crate) enum Undo {
+    Created { path: String, cversion: i32, pzxid: i64 },
+    Deleted { path: String, node: Box<Node>, pzxid: i64 },
+    Replaced { path: String, node: Box<Node> },
+}
+
+/// All nodes, as one member of an ensemble has them.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    nodes: BTreeMap<String, Node>,
+    ephemerals: BTreeMap<i64, BTreeSet<String>>,
+    containers: BTreeSet<String>,
+    ttls: BTreeSet<String>,
+    /// Of the last change applied.
+    pub(crate) last_zxid: i64,
+    counter_wraps: bool,
+}
+
+impl Tree {
+    /// What a server without data has.
+    pub(crate) fn new(version: Version) -> Self {
+        let mut nodes = BTreeMap::new();
+        let empty = || Some(Bytes::new());
+        let system: &[&str] =
+            if version.has_config_node() { &["config", "quota"] } else { &["quota"] };
+        nodes.insert("/".to_owned(), Node::at_start(empty(), acl::open(), &["zookeeper"]));
+        nodes.insert("/zookeeper".to_owned(), Node::at_start(empty(), acl::open(), system));
+        nodes.insert("/zookeeper/quota".to_owned(), Node::at_start(empty(), acl::open(), &[]));
+        if version.has_config_node() {
+            let mut config = Node::at_start(empty(), acl::world(Perms::READ), &[]);
+            config.aversion = -1;
+            nodes.insert("/zookeeper/config".to_owned(), config);
+        }
+        Self {
+            nodes,
+            ephemerals: BTreeMap::new(),
+            containers: BTreeSet::new(),
+            ttls: BTreeSet::new(),
+            last_zxid: 0,
+            counter_wraps: version.counter_wraps(),
+        }
+    }
+
+    /// The node; the empty path is the root.
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(if path.is_empty() { "/" } else { path })
+    }
+
+    /// As [`get`](Self::get), as a reply says it.
+    pub(crate) fn node(&self, path: &str) -> Result<&Node, ErrorCode> {
+        self.get(path).ok_or(ErrorCode::NoNode)
+    }
+
+    fn get_mut(&mut self, path: &str) -> Option<&mut Node> {
+        self.nodes.get_mut(if path.is_empty() { "/" } else { path })
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many nodes are ephemeral.
+    pub(crate) fn ephemeral_count(&self) -> usize {
+        self.ephemerals.values().map(BTreeSet::len).sum()
+    }
+
+    /// The paths of a session's nodes, in order.
+    pub(crate) fn ephemerals(&self, session_id: i64) -> impl Iterator<Item = &str> {
+        self.ephemerals.get(&session_id).into_iter().flatten().map(String::as_str)
+    }
+
+    /// How many nodes are below.
+    pub(crate) fn descendants(&self, path: &str) -> usize {
+        if matches!(path, "" | "/") {
+            return self.nodes.len() - 1;
+        }
+        let prefix = format!("{path}/");
+        self.nodes
+            .range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded))
+            .take_while(|(path, _)| path.starts_with(&prefix))
+            .count()
+    }
+
+    /// Containers that have had children and have none, and TTL nodes whose time is over.
+    pub(crate) fn reapable(&self, wall_ms: i64) -> Vec<String> {
+        let is_due = |path: &&String| {
+            self.nodes.get(*path).is_some_and(|node| {
+                node.children.is_empty()
+                    && match node.kind {
+                        Kind::Container => node.cversion > 0,
+                        Kind::Ttl(ttl) => wall_ms.saturating_sub(node.mtime) > ttl,
+                        Kind::Persistent | Kind::Ephemeral(_) => false,
+                    }
+            })
+        };
+        self.containers.iter().chain(&self.ttls).filter(is_due).cloned().collect()
+    }
+
+    /// Sets the number the next sequential child gets. For tests of its end.
+    pub(crate) fn set_counter(&mut self, path: &str, next: i32) -> bool {
+        self.get_mut(path).map(|node| node.cversion = next).is_some()
+    }
+
+    /// Makes a change. What watchers are to be told is appended to `changes`.
+    pub(crate) fn apply(
+        &mut self,
+        txn: &Txn,
+        zxid: i64,
+        wall_ms: i64,
+        changes: &mut Vec<Change>,
+    ) -> Applied {
+        self.last_zxid = zxid;
+        match txn {
+            Txn::Multi(txns) => Applied::Multi(
+                txns.iter().map(|txn| self.apply(txn, zxid, wall_ms, changes)).collect(),
+            ),
+            Txn::CloseSession { session_id } => {
+                for path in self.ephemerals.remove(session_id).unwrap_or_default() {
+                    self.delete(&path, zxid, changes);
+                }
+                Applied::Nothing
+            }
+            Txn::Create { .. } => self.create(txn, zxid, wall_ms, changes),
+            Txn::Delete { path } => {
+                self.delete(path, zxid, changes);
+                Applied::Nothing
+            }
+            Txn::SetData { path, data, version } => {
+                let Some(node) = self.get_mut(path) else { return Applied::Nothing };
+                node.data.clone_from(data);
+                (node.version, node.mzxid, node.mtime) = (*version, zxid, wall_ms);
+                let stat = node.stat();
+                let acl = Arc::clone(&node.acl);
+                changes.push(Change::DataChanged { path: path.clone(), acl });
+                Applied::Stat(stat)
+            }
+            Txn::SetAcl { path, acl, version } => {
+                let Some(node) = self.get_mut(path) else { return Applied::Nothing };
+                node.acl = Arc::clone(acl);
+                node.aversion = *version;
+                Applied::Stat(node.stat())
+            }
+            Txn::Check | Txn::CreateSession | Txn::Error => Applied::Nothing,
+        }
+    }
+
+    fn create(&mut self, txn: &Txn, zxid: i64, wall_ms: i64, changes: &mut Vec<Change>) -> Applied {
+        let Txn::Create { path, data, acl, kind, parent_cversion } = txn else {
+            return Applied::Nothing;
+        };
+        let (parent_path, name) = split(path);
+        let wraps = self.counter_wraps;
+        let Some(parent) = self.get_mut(parent_path) else { return Applied::Nothing };
+        // Since 3.5 a smaller number never replaces a larger one, so the counter sticks at its end.
+        if wraps || *parent_cversion > parent.cversion {
+            parent.cversion = *parent_cversion;
+            parent.pzxid = zxid;
+        }
+        parent.children.insert(name.to_owned());
+        let parent_acl = Arc::clone(&parent.acl);
+        match kind {
+            Kind::Ephemeral(owner) => {
+                self.ephemerals.entry(*owner).or_default().insert(path.clone());
+            }
+            Kind::Container => {
+                self.containers.insert(path.clone());
+            }
+            Kind::Ttl(_) => {
+                self.ttls.insert(path.clone());
+            }
+            Kind::Persistent => {}
+        }
+        let node = Node {
+            kind: *kind,
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            ctime: wall_ms,
+            mtime: wall_ms,
+            ..Node::at_start(data.clone(), Arc::clone(acl), &[])
+        };
+        let stat = node.stat();
+        self.nodes.insert(path.clone(), node);
+        let acl = Arc::clone(acl);
+        changes.push(Change::Created { path: path.clone(), acl, parent_acl });
+        Applied::Created(path.clone(), stat)
+    }
+
+    fn delete(&mut self, path: &str, zxid: i64, changes: &mut Vec<Change>) {
+        let Some(node) = self.remove(path) else { return };
+        let (parent_path, _) = split(path);
+        let Some(parent) = self.get_mut(parent_path) else { return };
+        parent.pzxid = parent.pzxid.max(zxid);
+        let parent_acl = Arc::clone(&parent.acl);
+        changes.push(Change::Deleted { path: path.to_owned(), acl: node.acl, parent_acl });
+    }
+
+    /// Takes a node out of every table.
+    fn remove(&mut self, path: &str) -> Option<Node> {
+        let node = self.nodes.remove(path)?;
+        match node.kind {
+            Kind::Ephemeral(owner) => {
+                if let Some(paths) = self.ephemerals.get_mut(&owner) {
+                    paths.remove(path);
+                    if paths.is_empty() {
+                        self.ephemerals.remove(&owner);
+                    }
+                }
+            }
+            Kind::Container => {
+                self.containers.remove(path);
+            }
+            Kind::Ttl(_) => {
+                self.ttls.remove(path);
+            }
+            Kind::Persistent => {}
+        }
+        let (parent_path, name) = split(path);
+        if let Some(parent) = self.get_mut(parent_path) {
+            parent.children.remove(name);
+        }
+        Some(node)
+    }
+
+    /// Makes a change to look at what follows from it, and says how to take it back. For the operations
+    /// of a multi, each of which is checked on what those before it have done.
+    pub(crate) fn try_out(&mut self, txn: &Txn) -> Option<Undo> {
+        let (zxid, mut changes) = (self.last_zxid, Vec::new());
+        let undo = match txn {
+            Txn::Create { path, .. } => {
+                let parent = self.get(split(path).0)?;
+                let (cversion, pzxid) = (parent.cversion, parent.pzxid);
+                Undo::Created { path: path.clone(), cversion, pzxid }
+            }
+            Txn::Delete { path } => {
+                let node = Box::new(self.get(path)?.clone());
+                let pzxid = self.get(split(path).0)?.pzxid;
+                Undo::Deleted { path: path.clone(), node, pzxid }
+            }
+            Txn::SetData { path, .. } | Txn::SetAcl { path, .. } => {
+                Undo::Replaced { path: path.clone(), node: Box::new(self.get(path)?.clone()) }
+            }
+            _ => return None,
+        };
+        self.apply(txn, zxid, 0, &mut changes);
+        Some(undo)
+    }
+
+    /// Takes back what [`try_out`](Self::try_out) did; the last one first.
+    pub(crate) fn take_back(&mut self, undo: Undo) {
+        match undo {
+            Undo::Created { path, cversion, pzxid } => {
+                self.remove(&path);
+                if let Some(parent) = self.get_mut(split(&path).0) {
+                    (parent.cversion, parent.pzxid) = (cversion, pzxid);
+                }
+            }
+            Undo::Deleted { path, node, pzxid } => {
+                match node.kind {
+                    Kind::Ephemeral(owner) => {
+                        self.ephemerals.entry(owner).or_default().insert(path.clone());
+                    }
+                    Kind::Container => {
+                        self.containers.insert(path.clone());
+                    }
+                    Kind::Ttl(_) => {
+                        self.ttls.insert(path.clone());
+                    }
+                    Kind::Persistent => {}
+                }
+                let (parent_path, name) = split(&path);
+                if let Some(parent) = self.get_mut(parent_path) {
+                    parent.children.insert(name.to_owned());
+                    parent.pzxid = pzxid;
+                }
+                self.nodes.insert(path, *node);
+            }
+            Undo::Replaced { path, node } => {
+                self.nodes.insert(path, *node);
+            }
+        }
+    }
+}
+
+/// A path's parent and its own name.
+fn split(path: &str) -> (&str, &str) {
+    let parent = path::parent(path).unwrap_or("/");
+    (parent, path.rsplit('/').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(path: &str, kind: Kind, parent_cversion: i32) -> Txn {
+        Txn::Create { path: path.to_owned(), data: None, acl: acl::open(), kind, parent_cversion }
+    }
+
+    /// A new server shows -1 for the root's cversion, and -2 for `/zookeeper`'s: golden frames say so.
+    #[test]
+    fn a_new_tree_looks_like_a_new_servers() {
+        let tree = Tree::new(Version::V3_8);
+        let stat = |path| tree.get(path).unwrap().stat();
+        assert_eq!((stat("/").cversion, stat("/").num_children), (-1, 1));
+        assert_eq!((stat("/zookeeper").cversion, stat("/zookeeper/config").aversion), (-2, -1));
+    }
+
+    #[test]
+    fn what_was_tried_out_can_be_taken_back() {
+        let mut tree = Tree::new(Version::V3_8);
+        let mut changes = Vec::new();
+        tree.apply(&create("/a", Kind::Persistent, 1), 1, 5, &mut changes);
+        tree.apply(&create("/a/e", Kind::Ephemeral(9), 1), 2, 5, &mut changes);
+        let before = format!("{tree:?}");
+        let undos: Vec<_> = [
+            Txn::SetData { path: "/a".into(), data: Some(Bytes::new()), version: 1 },
+            create("/a/c", Kind::Container, 2),
+            Txn::Delete { path: "/a/e".into() },
+            Txn::SetAcl { path: "/a/c".into(), acl: acl::world(Perms::READ), version: 1 },
+        ]
+        .iter()
+        .map(|txn| tree.try_out(txn).unwrap())
+        .collect();
+        assert_ne!(format!("{tree:?}"), before);
+        undos.into_iter().rev().for_each(|undo| tree.take_back(undo));
+        assert_eq!(format!("{tree:?}"), before);
+    }
+
+    #[test]
+    fn descendants_are_below_and_not_beside() {
+        let mut tree = Tree::new(Version::V3_8);
+        for (zxid, path) in ["/a", "/a/b", "/a/b/c", "/a-b", "/a-b/x"].iter().enumerate() {
+            tree.apply(&create(path, Kind::Persistent, 1), zxid as i64, 0, &mut Vec::new());
+        }
+        assert_eq!((tree.descendants("/a"), tree.descendants("/a/b/c")), (2, 0));
+        assert_eq!(tree.descendants("/"), tree.len() - 1);
+    }
+}
