@@ -222,7 +222,7 @@ async fn run(
         match verb.as_str() {
             "acquire" => {
                 let Ok(wait) = args.first().map(|text| text.parse::<i64>()).transpose() else {
-                    say(&format!("{id} err BadCommand {} is no number of milliseconds", args[0]));
+                    say(&format!("{id} err BadCommand {args:?} is no number of milliseconds"));
                     continue;
                 };
                 let Some(result) = acquire(&mutex, &owner, wait, &cancel).await else {
