@@ -40,3 +40,8 @@ pub use docent_protocol::{Acl, CreateMode, EventType, KeeperState, Perms, Stat, 
 pub use docent_session::{
     Client, Config, ConnectionState, Error, ErrorKind, Outcome, WatchedEvent, Watcher,
 };
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
