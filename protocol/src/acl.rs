@@ -163,4 +163,12 @@ mod tests {
         assert_eq!(alloc::format!("{}", Perms::READ | Perms::ADMIN), "ra");
         assert_eq!(alloc::format!("{}", Perms::from_number(255)), "255");
     }
+
+    #[test]
+    fn permissions_are_bits() {
+        assert_eq!(Perms::from(31), Perms::ALL);
+        assert_eq!((Perms::READ | Perms::ADMIN).number(), 17);
+        assert!(Perms::ALL.contains(Perms::WRITE) && !Perms::READ.contains(Perms::WRITE));
+        assert_eq!(alloc::format!("{:?} {}", Perms::READ, Perms::NONE), "Perms(r) ");
+    }
 }

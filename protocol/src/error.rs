@@ -98,3 +98,31 @@ impl fmt::Display for FrameTooLarge {
 }
 
 impl core::error::Error for FrameTooLarge {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use super::*;
+
+    #[test]
+    fn errors_say_what_and_where() {
+        for (kind, text) in [
+            (DecodeErrorKind::UnexpectedEnd, "path at byte 8 is cut off"),
+            (DecodeErrorKind::InvalidLength(-2), "path at byte 8 has the length -2"),
+            (
+                DecodeErrorKind::FrameTooLarge { len: 9, limit: 5 },
+                "path of 9 bytes is over the limit of 5",
+            ),
+            (DecodeErrorKind::InvalidValue(7), "path at byte 8 has the value 7"),
+        ] {
+            let error = DecodeError::new(kind, "path", 8);
+            assert_eq!(error.to_string(), text);
+            assert_eq!((error.kind(), error.field(), error.offset()), (kind, "path", 8));
+        }
+        assert_eq!(
+            FrameTooLarge { len: 9, limit: 5 }.to_string(),
+            "a frame of 9 bytes is over the limit of 5 (jute.maxbuffer)"
+        );
+    }
+}

@@ -171,4 +171,29 @@ mod tests {
         assert_eq!(kind(&[0, 0, 0, 11]), DecodeErrorKind::FrameTooLarge { len: 11, limit: 10 });
         assert_eq!(kind(b"HTTP"), DecodeErrorKind::FrameTooLarge { len: 0x4854_5450, limit: 10 });
     }
+
+    #[test]
+    fn both_buffers_give_back_what_did_not_fit() {
+        let mut out = BytesMut::from(&b"abc"[..]);
+        assert!(put(&mut out, 1, |out| out.put_slice(b"12")).is_err());
+        assert_eq!(out, b"abc"[..]);
+        put(&mut out, 2, |out| out.put_slice(b"12")).unwrap();
+        assert_eq!(out, b"abc\0\0\0\x0212"[..]);
+    }
+
+    #[test]
+    fn a_record_may_be_a_frame_by_itself() {
+        let mut out = Vec::new();
+        put_record(&mut out, 8, &RequestHeader { xid: 1, op: OpCode::Ping }).unwrap();
+        assert_eq!(out, [0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 11]);
+        assert!(put_record(&mut out, 7, &RequestHeader { xid: 1, op: OpCode::Ping }).is_err());
+    }
+
+    #[test]
+    fn a_length_is_known_when_its_four_bytes_are_there() {
+        assert_eq!(length(&[0, 0, 1]), Ok(None));
+        assert_eq!(length(&[0, 0, 1, 0]), Ok(Some(256)));
+        assert_eq!(length(&[0x7F, 0xFF, 0xFF, 0xFF, 9]), Ok(Some(i32::MAX as usize)));
+        assert!(length(&[0x80, 0, 0, 0]).is_err());
+    }
 }

@@ -564,4 +564,81 @@ mod tests {
         assert_eq!(decoded, List::new(&items));
         assert_eq!(decoded.iter().collect::<Vec<_>>(), vec![items[0], items[1], items[2]]);
     }
+
+    #[test]
+    fn primitives_are_big_endian() {
+        let mut reader =
+            Reader::new(&[2, 0, 0, 1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFE]);
+        assert_eq!(reader.boolean("a"), Ok(true));
+        assert_eq!(reader.int("b"), Ok(258));
+        assert_eq!(reader.offset(), 5);
+        assert_eq!(reader.long("c"), Ok(-2));
+        assert!(reader.is_empty());
+        assert_eq!(reader.boolean("d").unwrap_err().offset(), 13);
+    }
+
+    #[test]
+    fn a_buffer_takes_what_its_length_says_and_no_more() {
+        let mut reader = Reader::new(&[0, 0, 0, 2, 7, 8, 9]);
+        assert_eq!(reader.buffer("a"), Ok(Some(&[7, 8][..])));
+        assert_eq!(reader.rest(), [9]);
+        assert_eq!(Reader::new(&[0; 4]).buffer("a"), Ok(Some(&[][..])));
+        assert_eq!(Reader::new(&[0xFF; 4]).buffer("a"), Ok(None));
+        assert!(Reader::new(&[0, 0, 0, 2, 7]).buffer("a").is_err());
+    }
+
+    #[test]
+    fn lists_count_from_both_sides() {
+        let items = [Text::new("a"), Text::new("b")];
+        let mut out = Vec::new();
+        List::from(&items).encode(&mut out);
+        let wire = Reader::new(&out).list::<Text<'_>>("x").unwrap();
+        for list in [wire, List::from(&items), List::from(&items[..])] {
+            assert_eq!((list.len(), list.is_empty(), list.is_null()), (2, false, false));
+            let mut elements = list.into_iter();
+            assert_eq!((elements.len(), elements.size_hint()), (2, (2, Some(2))));
+            assert_eq!(elements.next(), Some(items[0]));
+            assert_eq!(elements.clone().count(), 1);
+            assert_eq!((elements.next(), elements.next()), (Some(items[1]), None));
+            assert_eq!(elements.len(), 0);
+            assert_eq!(alloc::format!("{list:?}"), "[\"a\", \"b\"]");
+        }
+        assert_ne!(wire, List::NULL);
+        assert_ne!(wire, List::new(&items[..1]));
+        assert_ne!(List::<Text<'_>>::default(), List::NULL);
+        assert!(List::<Text<'_>>::default().is_empty());
+        assert_eq!(alloc::format!("{:?}", List::<Text<'_>>::NULL), "null");
+    }
+
+    /// A Stat that is cut off names its field, as any record does.
+    #[test]
+    fn a_stat_is_all_there_or_names_what_is_missing() {
+        let mut out = Vec::new();
+        out.put_i32(7);
+        Stat { czxid: 1, pzxid: 2, ..Stat::default() }.encode(&mut out);
+        assert_eq!(out.len(), 4 + STAT_SIZE);
+        for (cut, field, offset) in [(4, "czxid", 4), (71, "pzxid", 64), (50, "ephemeralOwner", 48)]
+        {
+            let mut reader = Reader::new(&out[..cut]);
+            assert_eq!(reader.int("x"), Ok(7));
+            let error = <Stat as Field<'_>>::take(&mut reader, "stat").unwrap_err();
+            assert_eq!((error.field(), error.offset()), (field, offset));
+        }
+        out.push(9);
+        let mut reader = Reader::new(&out);
+        assert_eq!(reader.int("x"), Ok(7));
+        let stat = <Stat as Field<'_>>::take(&mut reader, "stat").unwrap();
+        assert_eq!((stat.czxid, stat.pzxid, reader.rest()), (1, 2, &[9][..]));
+    }
+
+    /// `Copy` types are seldom cloned, but generic code does.
+    #[test]
+    fn clones_are_copies() {
+        fn cloned<T: Clone>(value: &T) -> T {
+            value.clone()
+        }
+        let items = [Text::new("a")];
+        assert_eq!(cloned(&List::new(&items)), List::new(&items));
+        assert!(matches!(cloned(&List::new(&items).0), Repr::Items([_])));
+    }
 }

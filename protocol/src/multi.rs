@@ -319,3 +319,93 @@ impl<'a, T: Item<'a>> Iterator for SequenceIter<'a, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, vec::Vec};
+
+    use super::*;
+
+    fn delete(path: &str) -> MultiOp<'_> {
+        MultiOp::Delete(DeleteRequest { path: path.into(), version: -1 })
+    }
+
+    /// Both have type -1; only `done` tells them apart.
+    #[test]
+    fn an_error_is_not_the_end() {
+        let results = [MultiResult::Error(ErrorCode::NoNode), MultiResult::Delete];
+        let mut out = Vec::new();
+        MultiReply::new(&results).encode(&mut out);
+        let mut reader = Reader::new(&out);
+        let reply = MultiReply::decode(&mut reader).unwrap();
+        assert!(reader.is_empty());
+        assert_eq!(reply.iter().collect::<Vec<_>>(), results);
+    }
+
+    #[test]
+    fn what_follows_the_end_is_left_alone() {
+        let mut out = Vec::new();
+        MultiRequest::new(&[]).encode(&mut out);
+        assert_eq!(out, [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF]);
+        out.push(7);
+        let mut reader = Reader::new(&out);
+        let request = MultiRequest::decode(&mut reader).unwrap();
+        assert_eq!((request.iter().count(), reader.rest()), (0, &[7][..]));
+    }
+
+    #[test]
+    fn an_operation_no_multi_may_hold_is_told_with_its_place() {
+        let mut out = Vec::new();
+        delete("/a").encode(&mut out);
+        let place = out.len() + 9;
+        MultiHeader { op: OpCode::SetAcl, done: false, err: NO_ERROR_YET }.encode(&mut out);
+        let error = MultiRequest::decode(&mut Reader::new(&out)).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (DecodeErrorKind::InvalidValue(7), place));
+        let error = MultiReply::decode(&mut Reader::new(&out[place - 9..])).unwrap_err();
+        assert_eq!((error.kind(), error.field()), (DecodeErrorKind::InvalidValue(7), "type"));
+    }
+
+    #[test]
+    fn sequences_from_the_wire_and_from_a_slice_are_the_same() {
+        let ops = [delete("/a"), delete("/b")];
+        let mut out = Vec::new();
+        MultiRequest::new(&ops).encode(&mut out);
+        let wire = MultiRequest::decode(&mut Reader::new(&out)).unwrap();
+        let slice = MultiRequest::new(&ops);
+        assert_eq!(wire, slice);
+        assert_eq!(format!("{wire:?}"), format!("{slice:?}"));
+        assert!(format!("{wire:?}").starts_with("[Delete(DeleteRequest { path: \"/a\""));
+        assert_ne!(wire, MultiRequest::new(&ops[..1]));
+        for sequence in [wire, slice] {
+            let mut items = sequence.into_iter();
+            assert_eq!(items.next(), Some(ops[0]));
+            assert_eq!(items.clone().count(), 1);
+            assert_eq!((items.next(), items.next()), (Some(ops[1]), None));
+        }
+    }
+
+    /// Results are what they say, not what was asked: a create2 may be answered as a create.
+    #[test]
+    fn results_say_what_they_are() {
+        let results = [
+            MultiResult::Create(PathReply { path: "/a".into() }),
+            MultiResult::Create2(Create2Reply { path: "/a".into(), stat: crate::Stat::default() }),
+            MultiResult::Check,
+        ];
+        let mut out = Vec::new();
+        MultiReply::new(&results).encode(&mut out);
+        let reply = MultiReply::decode(&mut Reader::new(&out)).unwrap();
+        assert!(reply.iter().eq(results));
+    }
+
+    /// `Copy` types are seldom cloned, but generic code does.
+    #[test]
+    fn clones_are_copies() {
+        fn cloned<T: Clone>(value: &T) -> T {
+            value.clone()
+        }
+        let ops = [delete("/a")];
+        assert_eq!(cloned(&MultiRequest::new(&ops)), MultiRequest::new(&ops));
+        assert!(matches!(cloned(&MultiRequest::new(&ops).0), Repr::Items([_])));
+    }
+}

@@ -249,3 +249,83 @@ open_enum! {
         PersistentRecursive = 5 => "PersistentRecursive",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[test]
+    fn xids_wrap_to_one() {
+        for (xid, next) in [(0, 1), (1, 2), (i32::MAX - 1, i32::MAX), (i32::MAX, 1), (-8, 1)] {
+            assert_eq!(xid::next(xid), next);
+        }
+    }
+
+    #[test]
+    fn a_ttl_that_stops_a_server_cannot_be_built() {
+        for (millis, is_valid) in [
+            (i64::MIN, false),
+            (-1, false),
+            (0, false),
+            (1, true),
+            ((1 << 40) - 1, true),
+            (1 << 40, false),
+        ] {
+            let ttl = Ttl::from_millis(millis);
+            assert_eq!(ttl.map(Ttl::as_millis), is_valid.then_some(millis));
+        }
+        let from = |nanos| Ttl::from_duration(Duration::from_nanos(nanos)).map(Ttl::as_millis);
+        assert_eq!((from(999_999), from(1_000_000), from(1_999_999)), (None, Some(1), Some(1)));
+        assert_eq!(Ttl::from_duration(Duration::MAX), None);
+    }
+
+    #[test]
+    fn modes_are_what_their_numbers_say() {
+        let ttl = Ttl::MAX;
+        for (mode, flags, name, is_sequential, is_ephemeral, has_ttl) in [
+            (CreateMode::Persistent, 0, "PERSISTENT", false, false, false),
+            (CreateMode::Ephemeral, 1, "EPHEMERAL", false, true, false),
+            (CreateMode::PersistentSequential, 2, "PERSISTENT_SEQUENTIAL", true, false, false),
+            (CreateMode::EphemeralSequential, 3, "EPHEMERAL_SEQUENTIAL", true, true, false),
+            (CreateMode::Container, 4, "CONTAINER", false, false, false),
+            (CreateMode::PersistentWithTtl(ttl), 5, "PERSISTENT_WITH_TTL", false, false, true),
+            (
+                CreateMode::PersistentSequentialWithTtl(ttl),
+                6,
+                "PERSISTENT_SEQUENTIAL_WITH_TTL",
+                true,
+                false,
+                true,
+            ),
+        ] {
+            assert_eq!((mode.flags(), format!("{mode}").as_str()), (flags, name));
+            assert_eq!((mode.is_sequential(), mode.is_ephemeral()), (is_sequential, is_ephemeral));
+            assert_eq!(mode.ttl(), has_ttl.then_some(ttl));
+        }
+    }
+
+    #[test]
+    fn what_changes_something_is_a_write() {
+        assert!(OpCode::Multi.is_write() && OpCode::CloseSession.is_write());
+        assert!(
+            !OpCode::GetData.is_write()
+                && !OpCode::Sync.is_write()
+                && !OpCode::MultiRead.is_write()
+        );
+    }
+
+    #[test]
+    fn every_number_has_one_meaning_and_comes_back() {
+        for op in OpCode::NAMED {
+            assert_eq!(OpCode::from_number(op.number()), *op);
+            assert_eq!(i32::from(*op), op.number());
+        }
+        for error in crate::ErrorCode::NAMED {
+            assert_eq!(crate::ErrorCode::from(error.number()), *error);
+        }
+        assert_eq!(OpCode::from(9999), OpCode::Unknown(9999));
+        assert_eq!(format!("{} {}", OpCode::Unknown(9999), OpCode::GetAcl), "unknown(9999) getACL");
+    }
+}

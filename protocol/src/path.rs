@@ -175,4 +175,21 @@ mod tests {
             assert_eq!(sequence_number(suffix), expected, "{suffix}");
         }
     }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        for (error, text) in [
+            (PathError::Empty, "a path must not be empty"),
+            (PathError::NotAbsolute, "a path must begin with a slash"),
+            (PathError::TrailingSlash, "a path must not end with a slash"),
+            (PathError::EmptyComponent(3), "empty node name at byte 3"),
+            (PathError::RelativeComponent(3), "relative node name (\".\" or \"..\") at byte 3"),
+            (
+                PathError::InvalidCharacter('\u{85}', 3),
+                "the character U+0085 at byte 3 is not allowed",
+            ),
+        ] {
+            assert_eq!(alloc::format!("{error}"), text);
+        }
+    }
 }

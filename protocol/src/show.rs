@@ -270,7 +270,10 @@ impl Display for Request<'_> {
                 write!(f, " {} acl={} version={}", OneLine(r.path), Acls(r.acl), r.version)
             }
             Self::Check(r) => write!(f, " {} version={}", OneLine(r.path), r.version),
-            Self::Multi(ops) | Self::MultiRead(ops) => list(f, ops.iter()),
+            Self::Multi(ops) | Self::MultiRead(ops) => {
+                f.write_str(" ")?;
+                list(f, ops.iter())
+            }
             Self::Reconfig(r) => {
                 write!(f, " joiningServers={}", OneLine(r.joining_servers))?;
                 write!(f, " leavingServers={}", OneLine(r.leaving_servers))?;
@@ -394,7 +397,7 @@ impl Display for MultiResult<'_> {
 
 /// `[one; another]`.
 fn list<T: Display>(f: &mut Formatter<'_>, items: impl Iterator<Item = T>) -> fmt::Result {
-    f.write_str(" [")?;
+    f.write_str("[")?;
     for (index, item) in items.enumerate() {
         write!(f, "{}{item}", if index == 0 { "" } else { "; " })?;
     }

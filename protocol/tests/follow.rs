@@ -349,3 +349,112 @@ fn the_values_are_there_not_only_the_text() {
     };
     assert_eq!(path.path, "/a");
 }
+
+#[test]
+fn directions_have_names() {
+    for direction in [ToServer, ToClient] {
+        assert_eq!(Direction::from_name(&direction.to_string()), Some(direction));
+    }
+    assert_eq!(Direction::from_name("c2c"), None);
+}
+
+#[test]
+fn what_is_unfinished_can_be_forgotten() {
+    let mut follower = Follower::default();
+    for direction in [ToServer, ToClient] {
+        assert_eq!(tell(&mut follower, direction, &[0, 0, 1]), [""; 0]);
+        assert_eq!(follower.buffered(direction), 3);
+        follower.discard(direction);
+        assert_eq!(follower.buffered(direction), 0);
+    }
+    assert_eq!(tell(&mut follower, ToServer, &hello()).len(), 1);
+}
+
+/// A large frame in pieces is put together in a buffer that is given back.
+#[test]
+fn large_frames_come_in_pieces_too() {
+    let mut follower = connected();
+    let large =
+        request(1, Request::Sync(PathRequest { path: "x".repeat(200_000).as_str().into() }));
+    for chunk in large.chunks(60_000) {
+        tell(&mut follower, ToServer, chunk);
+    }
+    assert_eq!((follower.pending(), follower.buffered(ToServer)), (1, 0));
+    assert_eq!(tell(&mut follower, ToServer, &get_acl(2)), ["c2s 2 getACL /a"]);
+}
+
+/// The header of a request over the limit counts: its reply will come. A handshake has none.
+#[test]
+fn of_a_request_over_the_limit_the_header_counts() {
+    let mut follower = Follower::with_limit(20);
+    assert_eq!(
+        tell(&mut follower, ToServer, &hello()),
+        ["c2s undecodable: frame of 45 bytes is over the limit of 20"]
+    );
+    let long = request(1, Request::Sync(PathRequest { path: "/a/long/path/of/a/node".into() }));
+    assert_eq!(
+        tell(&mut follower, ToServer, &long),
+        ["c2s 1 sync undecodable: frame of 34 bytes is over the limit of 20"]
+    );
+    assert_eq!(
+        tell(&mut follower, ToClient, &welcome()),
+        ["s2c undecodable: frame of 37 bytes is over the limit of 20"]
+    );
+    assert_eq!(
+        tell(&mut follower, ToClient, &empty(1, ErrorCode::Ok)),
+        ["s2c 1 sync undecodable: path at byte 16 is cut off"]
+    );
+}
+
+/// A frame that has no room for a header says nothing about xids.
+#[test]
+fn frames_without_a_header_are_told_so() {
+    let mut follower = Follower::established();
+    for (direction, bytes, expected) in [
+        (ToServer, &[0, 0, 0, 2, 1, 2][..], "c2s undecodable: xid at byte 0 is cut off"),
+        (ToServer, &[0, 0, 0, 6, 0, 0, 0, 1, 2, 2], "c2s undecodable: type at byte 4 is cut off"),
+        (ToClient, &[0, 0, 0, 5, 0, 0, 0, 1, 2], "s2c undecodable: zxid at byte 4 is cut off"),
+        (ToClient, &[0xFF; 4], "s2c undecodable: frame at byte 0 has the length -1"),
+    ] {
+        assert_eq!(tell(&mut follower, direction, bytes), [expected]);
+    }
+}
+
+#[test]
+fn a_refused_handshake_is_told() {
+    let mut follower = Follower::new();
+    assert_eq!(
+        tell(&mut follower, ToClient, &empty(0, ErrorCode::NotReadOnly)),
+        ["s2c connect refused NOTREADONLY"]
+    );
+    let mut out = Vec::new();
+    let none = ConnectResponse {
+        protocol_version: 0,
+        time_out: 0,
+        session_id: 0,
+        passwd: None,
+        read_only: None,
+    };
+    frame::put_record(&mut out, LIMIT, &none).unwrap();
+    assert_eq!(
+        tell(&mut Follower::new(), ToClient, &out),
+        ["s2c connect timeOut=0 sessionId=0x0 passwd=null (no such session)"]
+    );
+}
+
+#[test]
+fn frames_say_their_xid_and_operation_if_they_have_one() {
+    let mut follower = Follower::established();
+    let event = docent_protocol::WatcherEvent {
+        event_type: docent_protocol::EventType::NodeCreated,
+        state: docent_protocol::KeeperState::SyncConnected,
+        path: "/a".into(),
+    };
+    let event = reply(xid::NOTIFICATION, ErrorCode::Ok, &event);
+    let frame = follower.payload(ToClient, &event[4..]);
+    assert_eq!((frame.xid(), frame.op()), (Some(-1), None));
+    let broken = [0, 0, 0, 5, 0, 0, 0, 1];
+    let frame = follower.payload(ToServer, &broken);
+    assert_eq!((frame.xid(), frame.op()), (Some(5), Some(OpCode::Create)));
+    assert_eq!(Follower::new().payload(ToServer, &hello()[4..]).xid(), None);
+}
