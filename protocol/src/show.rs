@@ -70,6 +70,9 @@ impl Display for OneLine<'_> {
 /// How many elements of a list are spelled out.
 const SPELLED_OUT: usize = 8;
 
+/// How much of the answer to a four-letter word is spelled out, in bytes. `mntr` has thousands.
+const SHOWN_TEXT: usize = 100;
+
 /// `[a b c]`, and how many more.
 struct Names<'a>(List<'a, Text<'a>>);
 
@@ -202,7 +205,14 @@ impl Display for Message<'_> {
             Self::FourLetterWord(word) => {
                 write!(f, "four-letter word {}", OneLine(Text::from_bytes(Some(word))))
             }
-            Self::Text(text) => write!(f, "text {}", OneLine(Text::from_bytes(Some(text.0)))),
+            Self::Text(text) => {
+                let shown = text.0.get(..SHOWN_TEXT).unwrap_or(text.0);
+                write!(f, "text {}", OneLine(Text::from_bytes(Some(shown))))?;
+                match text.0.len() - shown.len() {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} bytes more"),
+                }
+            }
             Self::Undecodable { xid, op, error } => {
                 if let Some(xid) = xid {
                     write!(f, "{xid} ")?;

@@ -495,7 +495,10 @@ fn everything_else() {
     );
     let mut follower = Follower::new();
     let mut words = Vec::new();
-    for (direction, mut bytes) in [(to_server, &b"srvr"[..]), (to_client, b"Zoo\r\nKeeper")] {
+    let long = "x".repeat(103);
+    for (direction, mut bytes) in
+        [(to_server, &b"srvr"[..]), (to_client, b"Zoo\r\nKeeper"), (to_client, long.as_bytes())]
+    {
         while let Some(frame) = follower.feed(direction, &mut bytes) {
             words.push((frame.to_string(), serde_json::to_value(frame).unwrap()["body"].clone()));
         }
@@ -505,6 +508,7 @@ fn everything_else() {
         [
             told("c2s four-letter word srvr", json!("srvr")),
             told("s2c text Zoo\\r\\nKeeper", json!("Zoo\r\nKeeper")),
+            told(&format!("s2c text {} and 3 bytes more", "x".repeat(100)), json!(long)),
         ]
     );
 }
