@@ -79,6 +79,27 @@ fn main() {
     {
         add("path", format!("{number:02}"), path.as_bytes());
     }
+    for (number, text) in [
+        "zk1",
+        "zk1, zk2:2182 ,,[::1]:2183/app/a",
+        "127.0.0.1:2181/",
+        "host/a/../b",
+        "[::1",
+        "[fe80::1%eth0]:1",
+        "h:0",
+        "h:65536",
+        "h:+80",
+        "a:b:c",
+        ",",
+        "/x",
+        "zk1:2181 /app ",
+        "zk://u@h",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        add("connect_string", format!("{number:02}"), text.as_bytes());
+    }
     // Bytes of a generator: their meaning is its own, so any will do.
     for (number, step) in [1_u32, 3, 7, 31, 127].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..600_u32).map(|at| (at * at * step % 251) as u8).collect();
