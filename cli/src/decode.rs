@@ -56,6 +56,10 @@ With --stream:
                     (columns separated by tabs; lines of other ports are passed over). The number stands
                     in front of each line of the output, and in the member `stream` with --json.
 
+With --json, the members are: direction, kind (connect, request, reply, event, word, text, undecodable), and what
+that kind has: op and error by ZooKeeper's names, header and body with jute's, event, xid, leftOver (a number of
+bytes). Buffers are hexadecimal digits; credentials and what cannot be read are only their size.
+
 Exit codes:
   0  everything was read
   1  --check found a frame that is not the same when it is encoded again, or cannot be decoded, or is cut off

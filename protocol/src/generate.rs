@@ -5,6 +5,24 @@
 //! lengths and counts that lie, bytes that flip, ends that are missing. docs/FUZZING.md shows how to use it.
 //!
 //! What harms a server ([`raw::is_harmful`]) is left out unless it is asked for.
+//!
+//! # Example
+//!
+//! A client's whole connection out of any bytes, and a look at what it says:
+//!
+//! ```
+//! use arbitrary::Unstructured;
+//! use docent_protocol::{follow::{Direction, Follower}, generate::Generator};
+//!
+//! let bytes_of_a_fuzzer = [7; 200];
+//! let all = Generator::default().conversation(&mut Unstructured::new(&bytes_of_a_fuzzer))?;
+//! let sent = all.side(Direction::ToServer);
+//! let (mut follower, mut input) = (Follower::new(), &sent[..]);
+//! while let Some(frame) = follower.feed(Direction::ToServer, &mut input) {
+//!     assert!(frame.is_exact(), "{frame}");
+//! }
+//! # Ok::<(), arbitrary::Error>(())
+//! ```
 
 use alloc::vec::Vec;
 
