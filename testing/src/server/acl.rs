@@ -90,10 +90,11 @@ pub(crate) fn fix_up(
     let mut late: Vec<AclEntry> = Vec::new();
     let mut seen: Vec<Acl<'_>> = Vec::new();
     for entry in acl.iter() {
-        if seen.contains(&entry) {
-            continue;
+        if !is_known(&entry, &seen)? {
+            seen.push(entry);
         }
-        seen.push(entry);
+    }
+    for entry in seen {
         if entry.id.scheme.is_null() {
             return Err(ErrorCode::InvalidAcl);
         }
@@ -128,6 +129,25 @@ pub(crate) fn fix_up(
     }
     fixed.append(&mut late);
     if fixed.is_empty() { Err(ErrorCode::InvalidAcl) } else { Ok(fixed.into()) }
+}
+
+/// Whether the entry is one of those before it. A null on its side stops a real server when it gets as
+/// far as to compare it.
+fn is_known(entry: &Acl<'_>, before: &[Acl<'_>]) -> Result<bool, ErrorCode> {
+    for other in before.iter().filter(|other| other.perms == entry.perms) {
+        if entry.id.scheme.is_null() {
+            return Err(ErrorCode::MarshallingError);
+        }
+        if entry.id.scheme == other.id.scheme {
+            if entry.id.id.is_null() {
+                return Err(ErrorCode::MarshallingError);
+            }
+            if entry.id.id == other.id.id {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Two parts around a colon; as Java splits, empty ones at the end do not count.

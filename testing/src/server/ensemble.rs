@@ -535,6 +535,11 @@ impl Ensemble {
         (zxid, applied)
     }
 
+    /// Uses up a number without a change.
+    pub(crate) const fn skip_zxid(&mut self) {
+        self.zxid += 1;
+    }
+
     /// Applies all of the log that a member has not applied. What the last change has done.
     pub(crate) fn catch_up(&mut self, at: usize) -> Applied {
         let Some(member) = self.members.get_mut(at) else { return Applied::Nothing };

@@ -282,18 +282,25 @@ pub(crate) fn prepare_multi(
     tree: &mut Tree,
     asker: &Asker<'_>,
 ) -> Result<PreparedMulti, MultiRefusal> {
-    let ops = ops
-        .iter()
-        .map(|op| multi_op(op, asker.version))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(MultiRefusal::Whole)?;
-    let (mut txns, mut undos) = (Vec::new(), Vec::new());
+    let ops: Vec<_> = ops.iter().collect();
+    if !ops.iter().all(|op| is_write(op, asker.version)) {
+        return Err(MultiRefusal::Whole(ErrorCode::MarshallingError));
+    }
+    let (mut txns, mut types, mut undos) = (Vec::new(), Vec::new(), Vec::new());
     let mut refusal = None;
-    for (at, (request, _)) in ops.iter().enumerate() {
-        match prepare(request, tree, asker) {
+    for (at, op) in ops.iter().enumerate() {
+        let (request, result) = match multi_op(*op, asker.version) {
+            Ok(understood) => understood,
+            Err(err) => {
+                refusal = Some(MultiRefusal::Whole(err));
+                break;
+            }
+        };
+        match prepare(&request, tree, asker) {
             Ok(txn) => {
                 undos.extend(tree.try_out(&txn));
                 txns.push(txn);
+                types.push(result);
             }
             Err(Refusal::Error(err)) => {
                 refusal = Some(MultiRefusal::At(at, ops.len(), err));
@@ -308,7 +315,31 @@ pub(crate) fn prepare_multi(
     undos.into_iter().rev().for_each(|undo| tree.take_back(undo));
     match refusal {
         Some(refusal) => Err(refusal),
-        None => Ok((txns, ops.into_iter().map(|(_, result)| result).collect())),
+        None => Ok((txns, types)),
+    }
+}
+
+/// The path of an operation of a multi.
+pub(crate) const fn path_of<'a>(op: &MultiOp<'a>) -> Text<'a> {
+    match op {
+        MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => r.path,
+        MultiOp::CreateTtl(r) => r.path,
+        MultiOp::Delete(r) => r.path,
+        MultiOp::SetData(r) => r.path,
+        MultiOp::Check(r) => r.path,
+        MultiOp::GetData(r) | MultiOp::GetChildren(r) => r.path,
+        _ => Text::NULL,
+    }
+}
+
+/// Whether the operation may be in a multi at all.
+const fn is_write(op: &MultiOp<'_>, version: Version) -> bool {
+    match op {
+        MultiOp::Create(_) | MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => true,
+        MultiOp::Create2(_) | MultiOp::CreateContainer(_) | MultiOp::CreateTtl(_) => {
+            !matches!(version, Version::V3_4)
+        }
+        _ => false,
     }
 }
 
@@ -317,13 +348,6 @@ pub(crate) fn prepare_multi(
 /// Source: `MultiOperationRecord.deserialize`, `Op.create`; table 6 of the versions measured.
 fn multi_op(op: MultiOp<'_>, version: Version) -> Result<(Request<'_>, ResultType), ErrorCode> {
     let old = version == Version::V3_4;
-    let known = matches!(
-        op,
-        MultiOp::Create(_) | MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_)
-    );
-    if old && !known {
-        return Err(ErrorCode::MarshallingError);
-    }
     Ok(match op {
         MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => {
             let flags = r.flags;

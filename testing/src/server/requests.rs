@@ -6,10 +6,9 @@
 //! Source: `FinalRequestProcessor`, `ZooKeeperServer.processPacket`, `ReadOnlyRequestProcessor`.
 
 use docent_protocol::{
-    Decode as _, Encode, ErrorCode, EventType, OpCode, Perms, Stat, Text, WatcherType,
+    Decode as _, Encode, ErrorCode, EventType, OpCode, Perms, Stat, Text,
     jute::{List, Reader},
     multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
-    raw::RawBody,
     reply::{
         ClientInfo, Create2Reply, EmptyReply, ErrorReply, GetAclReply, GetAllChildrenNumberReply,
         GetChildren2Reply, GetChildrenReply, GetDataReply, PathReply, SaslReply, StatReply,
@@ -67,6 +66,7 @@ impl Ensemble {
             return self.close(id);
         }
         if op == OpCode::CreateSession {
+            self.commit(member, Txn::Error);
             return self.fail(context, ErrorCode::MarshallingError);
         }
         // Moved: writes from the old connection end it; reads and pings go on, closeSession is honoured.
@@ -85,8 +85,8 @@ impl Ensemble {
                 self.fail(context, ErrorCode::MarshallingError);
             }
             Err(_) if is_write => {
-                let multi = op == OpCode::Multi;
-                if multi || self.config.version.bad_write_uses_zxid() {
+                let early = op != OpCode::Reconfig && self.config.version.bad_write_uses_zxid();
+                if op == OpCode::Multi || early {
                     self.commit(member, Txn::Error);
                 }
                 self.fail(context, ErrorCode::MarshallingError);
@@ -122,6 +122,12 @@ impl Ensemble {
     fn fail(&mut self, context: Context, err: ErrorCode) {
         let zxid = self.last_zxid_of(context.member);
         self.reply(context, zxid, err, &EmptyReply {});
+    }
+
+    /// An error with the end of an empty multi behind it.
+    fn fail_with_empty_multi(&mut self, context: Context) {
+        let zxid = self.last_zxid_of(context.member);
+        self.reply(context, zxid, ErrorCode::MarshallingError, &MultiReply::new(&[]));
     }
 
     fn ids_of(&self, id: ConnectionId) -> std::sync::Arc<[Ident]> {
@@ -229,6 +235,13 @@ impl Ensemble {
     }
 
     fn multi(&mut self, context: Context, leader: usize, ops: &MultiRequest<'_>) {
+        let reads = ops.iter().filter(is_read).count();
+        let mixed = reads > 0 && reads < ops.iter().count();
+        if !mixed && ops.iter().any(|op| prep::path_of(&op).is_null()) {
+            // A real server stumbles before it has made a transaction: its number is lost.
+            self.skip_zxid();
+            return self.fail_with_empty_multi(context);
+        }
         let prepared = self
             .with_asker(context, leader, |tree, asker| Ok(prep::prepare_multi(ops, tree, asker)));
         let Ok(prepared) = prepared else { return self.close(context.id) };
@@ -320,16 +333,17 @@ impl Ensemble {
                 }
             }
             Request::CheckWatches(r) => {
-                let found = self.members.get(context.member).and_then(|member| {
-                    member.watches.contains(&r.path.to_str(), r.watcher_type, context.id)
-                });
-                self.watches_answer(context, r.watcher_type, found);
+                let watches = self.members.get(context.member).map(|member| &member.watches);
+                let found =
+                    watches.map(|watches| watches.contains(r.path, r.watcher_type, context.id));
+                self.watches_answer(context, found.unwrap_or(Err(ErrorCode::SystemError)));
             }
             Request::RemoveWatches(r) => {
-                let found = self.members.get_mut(context.member).and_then(|member| {
+                let member = self.members.get_mut(context.member);
+                let removed = member.and_then(|member| {
                     member.watches.remove(&r.path.to_str(), r.watcher_type, context.id)
                 });
-                self.watches_answer(context, r.watcher_type, found);
+                self.watches_answer(context, removed.ok_or(ErrorCode::MarshallingError));
             }
             request => {
                 if let Err(err) = self.look(context, request) {
@@ -339,11 +353,11 @@ impl Ensemble {
         }
     }
 
-    fn watches_answer(&mut self, context: Context, _kind: WatcherType, found: Option<bool>) {
+    fn watches_answer(&mut self, context: Context, found: Result<bool, ErrorCode>) {
         match found {
-            Some(true) => self.answer(context, &EmptyReply {}),
-            Some(false) => self.fail(context, ErrorCode::NoWatcher),
-            None => self.fail(context, ErrorCode::MarshallingError),
+            Ok(true) => self.answer(context, &EmptyReply {}),
+            Ok(false) => self.fail(context, ErrorCode::NoWatcher),
+            Err(err) => self.fail(context, err),
         }
     }
 
@@ -440,10 +454,11 @@ impl Ensemble {
             }
             Request::MultiRead(ops) => {
                 let Some(results) = multi_read(ops, tree, &ids) else {
-                    // A write among the reads: the error comes with the end of an empty multi.
-                    let body = [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF];
-                    let err = ErrorCode::MarshallingError;
-                    connection.reply(context.xid, zxid, err, &RawBody(&body));
+                    if ops.iter().any(|op| is_read(&op)) {
+                        return Err(ErrorCode::MarshallingError);
+                    }
+                    // Only writes: the error comes with the end of an empty multi.
+                    self.fail_with_empty_multi(context);
                     return Ok(());
                 };
                 let results: Vec<_> = results.iter().map(ReadResult::to_wire).collect();
@@ -557,6 +572,10 @@ impl ReadResult<'_> {
             Self::Error(err) => MultiResult::Error(*err),
         }
     }
+}
+
+const fn is_read(op: &MultiOp<'_>) -> bool {
+    matches!(op, MultiOp::GetData(_) | MultiOp::GetChildren(_))
 }
 
 /// `None` when there is something else than reads in it.

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docent_protocol::{AddWatchMode, EventType, WatcherType, path};
+use docent_protocol::{AddWatchMode, ErrorCode, EventType, Text, WatcherType, path};
 
 use super::{acl::NodeAcl, tree::Change, version::Version};
 
@@ -99,6 +99,28 @@ impl Paths {
         for path in self.by_watcher.get(&watcher).cloned().unwrap_or_default() {
             self.set(&path, watcher, Modes::default());
         }
+    }
+
+    /// Whether anybody watches the path. On its way up, `PathParentIterator` stumbles over a path without
+    /// a slash in front.
+    fn anybody_watches(&self, path: &str) -> Result<bool, ErrorCode> {
+        let mut rest = path;
+        while !rest.is_empty() {
+            let up = match rest.rsplit_once('/') {
+                _ if rest == "/" => "",
+                Some(("", _)) => "/",
+                Some((up, _)) => up,
+                None => return Err(ErrorCode::MarshallingError),
+            };
+            if self.paths.contains_key(path) {
+                return Ok(true);
+            }
+            if self.recursive == 0 {
+                break;
+            }
+            rest = up;
+        }
+        Ok(false)
     }
 
     /// Who is to be told of an event; one-shot watches are used up.
@@ -233,20 +255,32 @@ impl Watches {
         notices
     }
 
-    /// checkWatches: whether there is such a watch; `None` when there is no such type.
-    pub(crate) fn contains(&self, path: &str, kind: WatcherType, watcher: Watcher) -> Option<bool> {
-        let (data, child) = wanted(kind, self.version)?;
-        if !self.version.keeps_watch_modes() {
-            // Up to 3.8, anybody's will do.
-            return Some(
-                data.is_some() && self.data.paths.contains_key(path)
-                    || child.is_some() && self.child.paths.contains_key(path),
-            );
+    /// checkWatches: whether there is such a watch. `MarshallingError` when there is no such type, and
+    /// where a real server stumbles over the path.
+    pub(crate) fn contains(
+        &self,
+        path: Text<'_>,
+        kind: WatcherType,
+        watcher: Watcher,
+    ) -> Result<bool, ErrorCode> {
+        let (data, child) = wanted(kind, self.version).ok_or(ErrorCode::MarshallingError)?;
+        let text = path.to_str();
+        if self.version.keeps_watch_modes() {
+            let has = |table: &Paths, modes: Option<Modes>| {
+                modes.is_some_and(|modes| table.modes(&text, watcher).has(modes))
+            };
+            return Ok(has(&self.data, data) || has(&self.child, child));
         }
-        let has = |table: &Paths, modes: Option<Modes>| {
-            modes.is_some_and(|modes| table.modes(path, watcher).has(modes))
-        };
-        Some(has(&self.data, data) || has(&self.child, child))
+        // Up to 3.8, anybody's will do.
+        let mut found = false;
+        for (table, modes) in [(&self.child, child), (&self.data, data)] {
+            if modes.is_some() {
+                let text =
+                    if path.is_null() { Err(ErrorCode::MarshallingError) } else { Ok(&*text) };
+                found |= table.anybody_watches(text?)?;
+            }
+        }
+        Ok(found)
     }
 
     /// removeWatches: whether there was such a watch; `None` when there is no such type.
@@ -363,7 +397,7 @@ mod tests {
             for (version, expected) in [(Version::V3_8, up_to_38), (Version::V3_9, from_39)] {
                 let mut watches = Watches::new(version);
                 register(&mut watches, registered);
-                let contains = watches.contains("/p", kind, ME);
+                let contains = watches.contains(Text::new("/p"), kind, ME).ok();
                 let removed = watches.remove("/p", kind, ME);
                 let what = format!("{registered} {kind:?} on {version}");
                 assert_eq!((contains, removed), (expected, expected), "{what}");
