@@ -15,7 +15,12 @@
 //! * addWatch with a null path: a real server then fails to close the connection.
 //! * Requests behind closeSession: a race in a real server.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod support;
 
