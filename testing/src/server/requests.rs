@@ -453,16 +453,17 @@ impl Ensemble {
                 ok(&|out| out.put(&WhoAmIReply { client_info: List::new(&infos) }));
             }
             Request::MultiRead(ops) => {
-                let Some(results) = multi_read(ops, tree, &ids) else {
-                    if ops.iter().any(|op| is_read(&op)) {
-                        return Err(ErrorCode::MarshallingError);
-                    }
-                    // Only writes: the error comes with the end of an empty multi.
-                    self.fail_with_empty_multi(context);
-                    return Ok(());
-                };
+                let reads = ops.iter().filter(is_read).count();
+                let count = ops.iter().count();
+                if reads > 0 && reads < count {
+                    return Err(ErrorCode::MarshallingError);
+                }
+                let results = multi_read(ops, tree, &ids);
+                // Where a real server stumbles, what there is of the body comes with the error.
+                let whole = results.len() == count;
+                let err = if whole { ErrorCode::Ok } else { ErrorCode::MarshallingError };
                 let results: Vec<_> = results.iter().map(ReadResult::to_wire).collect();
-                ok(&|out| out.put(&MultiReply::new(&results)));
+                connection.reply(context.xid, zxid, err, &MultiReply::new(&results));
             }
             _ => return Err(ErrorCode::MarshallingError),
         }
@@ -578,21 +579,16 @@ const fn is_read(op: &MultiOp<'_>) -> bool {
     matches!(op, MultiOp::GetData(_) | MultiOp::GetChildren(_))
 }
 
-/// `None` when there is something else than reads in it.
-fn multi_read<'t>(
-    ops: &MultiRequest<'_>,
-    tree: &'t Tree,
-    ids: &[Ident],
-) -> Option<Vec<ReadResult<'t>>> {
-    ops.iter()
-        .map(|op| {
-            let (MultiOp::GetData(r) | MultiOp::GetChildren(r)) = op else { return None };
-            let node = prep::text(r.path).and_then(|path| readable(tree, &path, ids));
-            Some(match (node, op) {
-                (Ok(node), MultiOp::GetData(_)) => ReadResult::Data(node, node.stat()),
-                (Ok(node), _) => ReadResult::Children(names(node)),
-                (Err(err), _) => ReadResult::Error(err),
-            })
+/// As many results as there are before a write or a null path.
+fn multi_read<'t>(ops: &MultiRequest<'_>, tree: &'t Tree, ids: &[Ident]) -> Vec<ReadResult<'t>> {
+    let result = |op| {
+        let (MultiOp::GetData(r) | MultiOp::GetChildren(r)) = op else { return None };
+        let path = prep::text(r.path).ok()?;
+        Some(match (readable(tree, &path, ids), op) {
+            (Ok(node), MultiOp::GetData(_)) => ReadResult::Data(node, node.stat()),
+            (Ok(node), _) => ReadResult::Children(names(node)),
+            (Err(err), _) => ReadResult::Error(err),
         })
-        .collect()
+    };
+    ops.iter().map_while(result).collect()
 }

@@ -53,7 +53,7 @@ pub use self::{
     json::json,
     kill_session::kill_session,
     record::{Field, Record, Side, Value, What, reply_fields, request_fields},
-    text::{TextOptions, line, lines},
+    text::{Printer, TextOptions, line, lines},
     trace::Trace,
 };
 use crate::fault::Fault;

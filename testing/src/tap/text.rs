@@ -37,18 +37,34 @@ pub fn lines<'a>(
     records: impl IntoIterator<Item = &'a Record>,
     options: TextOptions,
 ) -> Vec<String> {
-    let mut guids = Guids::default();
-    let shown = records.into_iter().filter(|record| {
+    let mut printer = Printer::new(options);
+    records.into_iter().filter_map(|record| printer.line(record)).collect()
+}
+
+/// Writes records one by one, and remembers the GUIDs.
+#[derive(Debug)]
+pub struct Printer {
+    options: TextOptions,
+    guids: Guids,
+}
+
+impl Printer {
+    /// One that has seen no GUID.
+    #[must_use]
+    pub fn new(options: TextOptions) -> Self {
+        Self { options, guids: Guids::default() }
+    }
+
+    /// The line of a record; `None` when it is to be left out.
+    pub fn line(&mut self, record: &Record) -> Option<String> {
         let is_ping = record.op() == Some(OpCode::Ping);
         let is_close = matches!(record.what, What::Closed { .. });
-        !(is_ping && options.omit_pings || is_close && options.omit_closes)
-    });
-    shown
-        .map(|record| {
-            let line = line(record, options.mask_sessions);
-            if options.mask_guids { guids.mask(&line) } else { line }
-        })
-        .collect()
+        if is_ping && self.options.omit_pings || is_close && self.options.omit_closes {
+            return None;
+        }
+        let line = line(record, self.options.mask_sessions);
+        Some(if self.options.mask_guids { self.guids.mask(&line) } else { line })
+    }
 }
 
 /// One record as a line; GUIDs as they are.

@@ -1,0 +1,84 @@
+//! `docent serve`: the embedded server from the command line.
+
+use std::{io, net::SocketAddr, process::ExitCode, time::Duration};
+
+use clap::Args;
+use docent_testing::{
+    TestingServer,
+    server::{Config, Version},
+};
+
+/// Serve ZooKeeper's protocol from memory, for tests: nothing is kept on disk, nothing is replicated
+///
+/// The first line of the output is `listening on ADDR`. Serves until it is ended.
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// Where to listen; port 0 is a free one
+    #[arg(long, default_value = "127.0.0.1:2181")]
+    listen: SocketAddr,
+    /// Serve reads only, as a member of an ensemble without a quorum does
+    #[arg(long)]
+    read_only: bool,
+    /// Which ZooKeeper to imitate: 3.4, 3.6, 3.8 or 3.9
+    #[arg(long, default_value = "3.9", value_parser = version)]
+    version: Version,
+    /// Shortest and longest session timeout, in milliseconds: MIN..MAX
+    #[arg(long, default_value = "1000..60000", value_parser = timeouts)]
+    session_timeout: (Duration, Duration),
+    /// What session ids follow from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The digest of who may do everything: USER:BASE64, as zookeeper.DigestAuthenticationProvider.superDigest
+    #[arg(long)]
+    super_digest: Option<String>,
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    Version::from_number(text).ok_or_else(|| "is none of 3.4, 3.6, 3.8, 3.9".to_owned())
+}
+
+fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
+    let parse = |text: &str| text.parse().map(Duration::from_millis).ok();
+    let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
+    let (min, max) = parse(min).zip(parse(max)).ok_or("is not two numbers of milliseconds")?;
+    if min.is_zero() || min > max {
+        return Err("must begin with a number from 1 to the second one".to_owned());
+    }
+    Ok((min, max))
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> ExitCode {
+        match self.serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("docent serve: {}: {error}", self.listen);
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn serve(&self) -> io::Result<()> {
+        let (min, max) = self.session_timeout;
+        let config = Config {
+            version: self.version,
+            min_session_timeout: Some(min),
+            max_session_timeout: max,
+            // A session ends at most half its shortest timeout late.
+            tick_time: (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2)),
+            read_only: self.read_only,
+            super_digest: self.super_digest.clone(),
+            seed: self.seed,
+            ..Config::default()
+        };
+        crate::runtime()?.block_on(async {
+            let server = TestingServer::listen(self.listen, config).await?;
+            println!("listening on {}", server.addr());
+            eprintln!(
+                "a test double of ZooKeeper {}: nothing is kept on disk, nothing is replicated",
+                self.version
+            );
+            std::future::pending().await
+        })
+    }
+}
