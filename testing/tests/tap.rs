@@ -8,6 +8,7 @@ use std::{io, time::Duration};
 
 use docent_protocol::{ErrorCode, EventType, OpCode, call, request::ReadRequest};
 use docent_testing::{
+    TestingServer,
     fault::Fault,
     tap::{CompareOptions, Direction, Tap, What, compare},
 };
@@ -22,32 +23,36 @@ fn delete(path: &str) -> call::Delete<'_> {
     call::Delete(docent_protocol::request::DeleteRequest { path: path.into(), version: -1 })
 }
 
-async fn tap(test: &str) -> Option<Tap> {
-    let server = real_server(test)?;
-    Some(Tap::start(&server).await.unwrap())
+/// Runs a test in front of the embedded server, and of a real one if there is one.
+async fn on_every_server(test: &str, body: impl AsyncFn(Tap)) {
+    let embedded = TestingServer::start().await.unwrap();
+    body(embedded.tap().await.unwrap()).await;
+    if let Some(server) = real_server(test) {
+        body(Tap::start(&server).await.unwrap()).await;
+    }
 }
 
 #[tokio::test]
 async fn frames_of_both_directions_are_told_in_the_reference_form() {
-    let Some(tap) = tap("frames_of_both_directions_are_told_in_the_reference_form").await else {
-        return;
-    };
-    let root = unique("tap");
-    let (a, b) = (tap.client("A").await.unwrap(), tap.client("B").await.unwrap());
-    let mut raw_a = Raw::connect(&a.connect_string()).await;
-    raw_a.send_op(OpCode::CreateContainer, &create(&root, b"", 4)).await;
-    let node = format!("{root}/_c_0b2f3f0e-92c2-4f0a-8f7b-111111111111-lock-");
-    raw_a.send_op(OpCode::Create2, &create(&node, b"10.0.0.1", 3)).await;
-    tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
-    let node = format!("{node}0000000000");
-    let mut raw_b = Raw::connect(&b.connect_string()).await;
-    raw_b.send(&exists(&node)).await;
-    tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Exists)).await.unwrap();
-    tap.note("A releases");
-    raw_a.send(&delete(&node)).await;
-    tap.wait_for(DEADLINE, |record| record.is_event(EventType::NodeDeleted, &node)).await.unwrap();
-    tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Delete)).await.unwrap();
-    let expected = "\
+    on_every_server("frames_of_both_directions_are_told_in_the_reference_form", async |tap| {
+        let root = unique("tap");
+        let (a, b) = (tap.client("A").await.unwrap(), tap.client("B").await.unwrap());
+        let mut raw_a = Raw::connect(&a.connect_string()).await;
+        raw_a.send_op(OpCode::CreateContainer, &create(&root, b"", 4)).await;
+        let node = format!("{root}/_c_0b2f3f0e-92c2-4f0a-8f7b-111111111111-lock-");
+        raw_a.send_op(OpCode::Create2, &create(&node, b"10.0.0.1", 3)).await;
+        tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
+        let node = format!("{node}0000000000");
+        let mut raw_b = Raw::connect(&b.connect_string()).await;
+        raw_b.send(&exists(&node)).await;
+        tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Exists)).await.unwrap();
+        tap.note("A releases");
+        raw_a.send(&delete(&node)).await;
+        tap.wait_for(DEADLINE, |record| record.is_event(EventType::NodeDeleted, &node))
+            .await
+            .unwrap();
+        tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Delete)).await.unwrap();
+        let expected = "\
 A -> connect sid=0
 A <- connected timeout=10000
 A -> createContainer(19) /s data=<empty> acl=31:world:anyone flags=4
@@ -63,138 +68,156 @@ A -> delete(2) /s/_c_G1-lock-0000000000 v=-1
 B <- EVENT NodeDeleted /s/_c_G1-lock-0000000000
 A <- delete OK
 ";
-    let options = CompareOptions::default().roots("/s", &root);
-    compare(expected, &tap.trace().text(), &options).unwrap_or_else(|d| panic!("{d}"));
-    assert_eq!(tap.trace().json().lines().count(), tap.trace().iter().count());
+        let options = CompareOptions::default().roots("/s", &root);
+        compare(expected, &tap.trace().text(), &options).unwrap_or_else(|d| panic!("{d}"));
+        assert_eq!(tap.trace().json().lines().count(), tap.trace().iter().count());
+    })
+    .await;
 }
 
 /// The reply is lost, its effect is not.
 #[tokio::test]
 async fn drop_reply_cuts_after_the_effect_and_drop_before_without_one() {
-    let test = "drop_reply_cuts_after_the_effect_and_drop_before_without_one";
-    let Some(tap) = tap(test).await else { return };
-    let (kept, lost) = (unique("kept"), unique("lost"));
-    for (fault, path) in
-        [(Fault::drop_reply(OpCode::Create2), &kept), (Fault::drop_before(OpCode::Create2), &lost)]
-    {
-        tap.inject(fault);
+    on_every_server("drop_reply_cuts_after_the_effect_and_drop_before_without_one", async |tap| {
+        let (kept, lost) = (unique("kept"), unique("lost"));
+        for (fault, path) in [
+            (Fault::drop_reply(OpCode::Create2), &kept),
+            (Fault::drop_before(OpCode::Create2), &lost),
+        ] {
+            tap.inject(fault);
+            let mut raw = Raw::connect(&tap.connect_string()).await;
+            raw.send_op(OpCode::Create2, &create(path, b"", 0)).await;
+            assert!(raw.ends().await);
+        }
         let mut raw = Raw::connect(&tap.connect_string()).await;
-        raw.send_op(OpCode::Create2, &create(path, b"", 0)).await;
-        assert!(raw.ends().await);
-    }
-    let mut raw = Raw::connect(&tap.connect_string()).await;
-    let err = async |raw: &mut Raw, path: &str| raw.call(&exists(path)).await.unwrap().header.err;
-    assert_eq!(err(&mut raw, &kept).await, ErrorCode::Ok);
-    assert_eq!(err(&mut raw, &lost).await, ErrorCode::NoNode);
-    let text = tap.trace().text();
-    assert!(text.contains("flags=0   [[inject DROP_REPLY]]\nA <- create2 OK path="), "{text}");
-    assert!(text.contains("+stat   [[reply dropped + connection cut]]"), "{text}");
-    assert!(text.contains("flags=0   [[inject DROP_BEFORE]]\n"), "{text}");
+        let err =
+            async |raw: &mut Raw, path: &str| raw.call(&exists(path)).await.unwrap().header.err;
+        assert_eq!(err(&mut raw, &kept).await, ErrorCode::Ok);
+        assert_eq!(err(&mut raw, &lost).await, ErrorCode::NoNode);
+        let text = tap.trace().text();
+        assert!(text.contains("flags=0   [[inject DROP_REPLY]]\nA <- create2 OK path="), "{text}");
+        assert!(text.contains("+stat   [[reply dropped + connection cut]]"), "{text}");
+        assert!(text.contains("flags=0   [[inject DROP_BEFORE]]\n"), "{text}");
+    })
+    .await;
 }
 
 /// Ephemeral nodes of the killed session are gone, and its id is dead.
 #[tokio::test]
 async fn kill_session_expires_it() {
-    let Some(tap) = tap("kill_session_expires_it").await else { return };
-    let a = tap.client("A").await.unwrap();
-    let path = unique("ephemeral");
-    let mut raw = Raw::connect(&a.connect_string()).await;
-    raw.send_op(OpCode::Create2, &create(&path, b"", 1)).await;
-    tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
-    assert_eq!(a.session_id(), Some(raw.session_id));
-    a.kill_session(DEADLINE).await.unwrap();
-    assert!(raw.ends().await);
-    let again =
-        Raw::attach(&a.connect_string(), raw.session_id, &raw.passwd, 10_000).await.unwrap();
-    assert_eq!((again.session_id, again.time_out), (0, 0));
-    let mut other = Raw::connect(&tap.connect_string()).await;
-    assert_eq!(other.call(&exists(&path)).await.unwrap().header.err, ErrorCode::NoNode);
-    assert_eq!(a.kill_session(DEADLINE).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    on_every_server("kill_session_expires_it", async |tap| {
+        let a = tap.client("A").await.unwrap();
+        let path = unique("ephemeral");
+        let mut raw = Raw::connect(&a.connect_string()).await;
+        raw.send_op(OpCode::Create2, &create(&path, b"", 1)).await;
+        tap.wait_for(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
+        assert_eq!(a.session_id(), Some(raw.session_id));
+        a.kill_session(DEADLINE).await.unwrap();
+        assert!(raw.ends().await);
+        let again =
+            Raw::attach(&a.connect_string(), raw.session_id, &raw.passwd, 10_000).await.unwrap();
+        assert_eq!((again.session_id, again.time_out), (0, 0));
+        let mut other = Raw::connect(&tap.connect_string()).await;
+        assert_eq!(other.call(&exists(&path)).await.unwrap().header.err, ErrorCode::NoNode);
+        assert_eq!(a.kill_session(DEADLINE).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    })
+    .await;
 }
 
 /// Nothing arrives while held; everything does afterwards, in order.
 #[tokio::test]
 async fn held_connections_are_silent_and_go_on() {
-    let Some(tap) = tap("held_connections_are_silent_and_go_on").await else { return };
-    let a = tap.client("A").await.unwrap();
-    let mut raw = Raw::connect(&a.connect_string()).await;
-    a.hold();
-    let xid = raw.send(&exists("/")).await;
-    // The request has been seen and goes nowhere: no reply can have passed.
-    tap.wait_for(DEADLINE, |record| record.is_request(OpCode::Exists)).await.unwrap();
-    assert!(!tap.trace().iter().any(|record| record.is_reply(OpCode::Exists)));
-    a.resume();
-    assert_eq!(raw.reply_to(xid).await.unwrap().header.err, ErrorCode::Ok);
+    on_every_server("held_connections_are_silent_and_go_on", async |tap| {
+        let a = tap.client("A").await.unwrap();
+        let mut raw = Raw::connect(&a.connect_string()).await;
+        a.hold();
+        let xid = raw.send(&exists("/")).await;
+        // The request has been seen and goes nowhere: no reply can have passed.
+        tap.wait_for(DEADLINE, |record| record.is_request(OpCode::Exists)).await.unwrap();
+        assert!(!tap.trace().iter().any(|record| record.is_reply(OpCode::Exists)));
+        a.resume();
+        assert_eq!(raw.reply_to(xid).await.unwrap().header.err, ErrorCode::Ok);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_delayed_reply_comes_late_and_a_lost_one_never() {
-    let Some(tap) = tap("a_delayed_reply_comes_late_and_a_lost_one_never").await else { return };
-    let delay = Duration::from_millis(50);
-    tap.inject(Fault::delay_reply(OpCode::Exists, delay));
-    let mut raw = Raw::connect(&tap.connect_string()).await;
-    let before = std::time::Instant::now();
-    raw.call(&exists("/")).await.unwrap();
-    assert!(before.elapsed() >= delay);
-    tap.inject(Fault::lose_reply(OpCode::Exists));
-    raw.send(&exists("/")).await;
-    let second = raw.send(&exists("/")).await;
-    assert_eq!(raw.answer().await.unwrap().header.xid, second);
+    on_every_server("a_delayed_reply_comes_late_and_a_lost_one_never", async |tap| {
+        let delay = Duration::from_millis(50);
+        tap.inject(Fault::delay_reply(OpCode::Exists, delay));
+        let mut raw = Raw::connect(&tap.connect_string()).await;
+        let before = std::time::Instant::now();
+        raw.call(&exists("/")).await.unwrap();
+        assert!(before.elapsed() >= delay);
+        tap.inject(Fault::lose_reply(OpCode::Exists));
+        raw.send(&exists("/")).await;
+        let second = raw.send(&exists("/")).await;
+        assert_eq!(raw.answer().await.unwrap().header.xid, second);
+    })
+    .await;
 }
 
 /// Refused by the system while closed; the same port serves again afterwards.
 #[tokio::test]
 async fn a_refused_port_comes_back() {
-    let Some(tap) = tap("a_refused_port_comes_back").await else { return };
-    let a = tap.client("A").await.unwrap();
-    let mut raw = Raw::connect(&a.connect_string()).await;
-    a.refuse().await.unwrap();
-    let error = TcpStream::connect(a.addr()).await.unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    assert_eq!(raw.call(&exists("/")).await.unwrap().header.err, ErrorCode::Ok);
-    a.accept().await.unwrap();
-    Raw::connect(&a.connect_string()).await;
-    assert_eq!(a.open_connections(), 2);
+    on_every_server("a_refused_port_comes_back", async |tap| {
+        let a = tap.client("A").await.unwrap();
+        let mut raw = Raw::connect(&a.connect_string()).await;
+        a.refuse().await.unwrap();
+        let error = TcpStream::connect(a.addr()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(raw.call(&exists("/")).await.unwrap().header.err, ErrorCode::Ok);
+        a.accept().await.unwrap();
+        Raw::connect(&a.connect_string()).await;
+        assert_eq!(a.open_connections(), 2);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn cuts_hit_now_or_after_so_many_bytes_even_inside_a_frame() {
-    let test = "cuts_hit_now_or_after_so_many_bytes_even_inside_a_frame";
-    let Some(tap) = tap(test).await else { return };
-    let a = tap.client("A").await.unwrap();
-    let mut raw = Raw::connect(&a.connect_string()).await;
-    a.cut();
-    assert!(raw.ends().await);
-    let mut raw = Raw::connect(&a.connect_string()).await;
-    a.cut_after(Direction::ToClient, 10);
-    raw.send(&exists("/")).await;
-    let mut rest = Vec::new();
-    timeout(DEADLINE, raw.stream.read_to_end(&mut rest)).await.unwrap().unwrap();
-    assert_eq!(rest.len(), 10);
+    on_every_server("cuts_hit_now_or_after_so_many_bytes_even_inside_a_frame", async |tap| {
+        let a = tap.client("A").await.unwrap();
+        let mut raw = Raw::connect(&a.connect_string()).await;
+        a.cut();
+        assert!(raw.ends().await);
+        let mut raw = Raw::connect(&a.connect_string()).await;
+        a.cut_after(Direction::ToClient, 10);
+        raw.send(&exists("/")).await;
+        let mut rest = Vec::new();
+        timeout(DEADLINE, raw.stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+        assert_eq!(rest.len(), 10);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn frames_split_at_every_byte_are_the_same_frames() {
-    let Some(tap) = tap("frames_split_at_every_byte_are_the_same_frames").await else { return };
-    tap.everyone().split_writes(true);
-    let mut raw = Raw::connect(&tap.connect_string()).await;
-    for _ in 0..10 {
-        assert_eq!(raw.call(&exists("/")).await.unwrap().header.err, ErrorCode::Ok);
-    }
+    on_every_server("frames_split_at_every_byte_are_the_same_frames", async |tap| {
+        tap.everyone().split_writes(true);
+        let mut raw = Raw::connect(&tap.connect_string()).await;
+        for _ in 0..10 {
+            assert_eq!(raw.call(&exists("/")).await.unwrap().header.err, ErrorCode::Ok);
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn four_letter_words_pass() {
-    let Some(tap) = tap("four_letter_words_pass").await else { return };
-    let mut stream = TcpStream::connect(tap.addr()).await.unwrap();
-    stream.write_all(b"srvr").await.unwrap();
-    let mut text = String::new();
-    timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
-    assert!(text.starts_with("Zookeeper version: "), "{text}");
-    tap.wait_for(
-        DEADLINE,
-        |record| matches!(&record.what, What::Raw { text, .. } if text == "srvr"),
-    )
-    .await
-    .unwrap();
+    on_every_server("four_letter_words_pass", async |tap| {
+        let mut stream = TcpStream::connect(tap.addr()).await.unwrap();
+        stream.write_all(b"srvr").await.unwrap();
+        let mut text = String::new();
+        timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+        assert!(text.starts_with("Zookeeper version: "), "{text}");
+        tap.wait_for(
+            DEADLINE,
+            |record| matches!(&record.what, What::Raw { text, .. } if text == "srvr"),
+        )
+        .await
+        .unwrap();
+    })
+    .await;
 }

@@ -390,11 +390,20 @@ impl Ensemble {
             self.leader().or_else(|| self.most_recent())
         };
         let is_new = leader.is_some() && self.leader() != leader;
+        if is_new {
+            // A new leader's time begins when everybody has what the old one's time has left.
+            for at in 0..total {
+                if self.role(at) != Role::Down {
+                    self.catch_up(at);
+                }
+            }
+        }
         if is_new && !standalone {
             self.zxid = ((self.zxid >> 32) + 1) << 32;
-        }
-        if let Some(leader) = leader.filter(|_| is_new) {
-            self.catch_up(leader);
+            self.log.clear();
+            for member in self.members.iter_mut().filter(|m| m.role != Role::Down) {
+                member.tree.last_zxid = self.zxid;
+            }
         }
         for at in 0..total {
             let Some(member) = self.members.get(at) else { continue };

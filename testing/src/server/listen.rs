@@ -195,6 +195,11 @@ async fn serve(
         let passes = !*held.borrow_and_update();
         let reads = passes && !closed && wants_input && output.len() < BUFFER * 16;
         tokio::select! {
+            // First, so that nothing passes once it is said that nothing shall.
+            biased;
+            changed = held.changed() => if changed.is_err() {
+                return;
+            },
             written = writer.write(&output), if passes && !output.is_empty() => match written {
                 Ok(len) if len > 0 => output.advance(len),
                 _ => return,
@@ -207,9 +212,6 @@ async fn serve(
                 _ => return,
             },
             () = wake.notified() => {}
-            changed = held.changed() => if changed.is_err() {
-                return;
-            },
         }
     }
 }

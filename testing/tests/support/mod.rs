@@ -1,7 +1,14 @@
 //! What the tests of this crate share: a raw client, and where the server is.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+pub(crate) mod machine;
 
 use std::{io::Write as _, time::Duration};
 

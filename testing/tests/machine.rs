@@ -1,0 +1,521 @@
+//! The machine by itself: sessions, versions, ensembles, and any bytes at all. Time is virtual.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use docent_protocol::{
+    Acl, AddWatchMode, Decode as _, ErrorCode, EventType, OpCode, Perms, Stat, Text,
+    jute::Reader,
+    multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    raw::RawBody,
+    reply::GetDataReply,
+    request::{
+        AddWatchRequest, CreateRequest, CreateTtlRequest, DeleteRequest, PathRequest, ReadRequest,
+        SetAclRequest, SetDataRequest,
+    },
+};
+use docent_testing::server::{Config, Role, Version};
+use support::{
+    create,
+    machine::{Bench, Greeting},
+};
+
+fn bench(version: Version) -> Bench {
+    Bench::new(Config { version, ..Config::default() })
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn read(path: &str) -> ReadRequest<'_> {
+    ReadRequest { path: path.into(), watch: false }
+}
+
+fn delete(path: &str) -> DeleteRequest<'_> {
+    DeleteRequest { path: path.into(), version: -1 }
+}
+
+// Sessions.
+
+/// Its connection is closed without a word, its ephemeral node goes, watchers hear of it, and the id is
+/// dead.
+#[test]
+fn a_silent_session_expires() {
+    let mut b = bench(Version::V3_9);
+    let (a, session, passwd) = b.connect();
+    let (watcher, ..) = b.connect();
+    b.create(a, "/e", 1);
+    b.exists(watcher, "/e", true);
+    b.advance(seconds(9));
+    b.empty(watcher, OpCode::Ping);
+    assert!(!b.machine.is_closed(a));
+    b.advance(seconds(2));
+    assert!(b.machine.is_closed(a));
+    assert_eq!(b.answers(a), []);
+    let zxid = b.machine.last_zxid();
+    assert_eq!(b.events(watcher), [(EventType::NodeDeleted, "/e".to_owned(), zxid)]);
+    assert!(b.greet(0, session, &passwd, Some(false), 0).1.is_refused());
+}
+
+/// Pings are enough to keep it.
+#[test]
+fn a_session_that_pings_stays() {
+    let mut b = bench(Version::V3_9);
+    let (a, ..) = b.connect();
+    for _ in 0..100 {
+        b.advance(seconds(3));
+        b.send(a, -2, OpCode::Ping, &RawBody(&[]));
+    }
+    assert_eq!(b.answers(a).len(), 100);
+    assert!(!b.machine.is_closed(a));
+}
+
+#[test]
+fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
+    let mut b = bench(Version::V3_8);
+    let (a, session, passwd) = b.connect();
+    assert!(b.greet(0, session, &[1; 16], Some(false), 0).1.is_refused());
+    assert!(b.machine.is_closed(a));
+    let (again, greeting) = b.greet(0, session, &passwd, Some(false), 0);
+    assert_eq!(greeting.session(), (session, passwd));
+    assert_eq!(b.create(again, "/x", 0), ErrorCode::Ok);
+}
+
+/// A client that has seen more is sent away without a word, and its live connection stays.
+#[test]
+fn a_client_from_the_future_is_closed() {
+    let mut b = bench(Version::V3_8);
+    let (a, session, passwd) = b.connect();
+    let ahead = b.machine.last_zxid() + 1;
+    assert_eq!(b.greet(0, session, &passwd, Some(false), ahead).1, Greeting::Closed);
+    assert!(!b.machine.is_closed(a));
+    assert!(matches!(b.greet(0, 0, &[], Some(false), -5).1, Greeting::Session { .. }));
+}
+
+/// The byte at the end comes back only to those who have sent it.
+#[test]
+fn old_clients_get_old_answers() {
+    let mut b = bench(Version::V3_9);
+    let tail = |greeting| match greeting {
+        Greeting::Session { read_only, .. } => read_only,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(tail(b.greet(0, 0, &[0; 16], None, 0).1), None);
+    assert_eq!(tail(b.greet(0, 0, &[0; 16], Some(true), 0).1), Some(false));
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    let mut b = bench(Version::V3_8);
+    let id = b.accept(0);
+    b.advance(seconds(15));
+    assert!(!b.machine.is_closed(id));
+    b.advance(seconds(2));
+    assert!(b.machine.is_closed(id));
+}
+
+#[test]
+fn frames_over_the_limit_and_negative_ones_end_the_connection_at_once() {
+    for length in [-1_i32, i32::MAX, 0x10_0000] {
+        let mut b = bench(Version::V3_8);
+        let (a, ..) = b.connect();
+        b.bytes(a, &length.to_be_bytes());
+        assert!(b.machine.is_closed(a), "{length}");
+    }
+    let mut b = bench(Version::V3_8);
+    let (a, ..) = b.connect();
+    b.bytes(a, &0xF_FFFF_i32.to_be_bytes());
+    assert!(!b.machine.is_closed(a));
+}
+
+// Nodes that go by themselves.
+
+#[test]
+fn empty_containers_and_old_ttl_nodes_are_reaped() {
+    let mut b = bench(Version::V3_9);
+    let (a, ..) = b.connect();
+    for path in ["/used", "/unused"] {
+        b.err(a, OpCode::CreateContainer, &create(path, b"", 4));
+    }
+    b.create(a, "/used/x", 0);
+    let CreateRequest { path, data, acl, .. } = create("/ttl", b"", 5);
+    b.err(a, OpCode::CreateTtl, &CreateTtlRequest { path, data, acl, flags: 5, ttl: 5000 });
+    b.advance(seconds(3));
+    assert_eq!(b.exists(a, "/used", false), ErrorCode::Ok);
+    b.err(a, OpCode::Delete, &delete("/used/x"));
+    b.advance(seconds(2));
+    assert_eq!(b.exists(a, "/used", false), ErrorCode::NoNode);
+    assert_eq!(b.exists(a, "/unused", false), ErrorCode::Ok);
+    b.advance(seconds(3));
+    assert_eq!(b.exists(a, "/ttl", false), ErrorCode::NoNode);
+}
+
+/// Table 5 of the versions measured: 3.4 wraps, later ones stick at 2147483647.
+#[test]
+fn the_sequence_counter_ends_as_measured() {
+    for (version, third) in [
+        (Version::V3_4, Ok("/p/x--2147483648")),
+        (Version::V3_6, Err(ErrorCode::NodeExists)),
+        (Version::V3_8, Err(ErrorCode::NodeExists)),
+        (Version::V3_9, Err(ErrorCode::NodeExists)),
+    ] {
+        let mut b = bench(version);
+        let (a, ..) = b.connect();
+        b.create(a, "/p", 0);
+        assert!(b.machine.set_sequence_counter("/p", 2_147_483_646));
+        assert_eq!(b.created(a, "/p/x-", 2), "/p/x-2147483646");
+        assert_eq!(b.created(a, "/p/x-", 2), "/p/x-2147483647");
+        match third {
+            Ok(path) => assert_eq!(b.created(a, "/p/x-", 2), path),
+            Err(err) => {
+                assert_eq!(b.create(a, "/p/x-", 2), err);
+                assert_eq!(b.created(a, "/p/y-", 2), "/p/y-2147483647", "{version}");
+            }
+        }
+    }
+}
+
+// Versions.
+
+/// Table 3 of the versions measured: what a version does not know, it answers with -6 and closes.
+#[test]
+fn each_version_knows_its_operations() {
+    let since = |op: i32| match op {
+        15..=22 | 103..=106 => Version::V3_6,
+        107 => Version::V3_8,
+        _ => Version::V3_4,
+    };
+    let ops = (1..=9).chain([11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 101]).chain(103..=107);
+    for op in ops {
+        for version in Version::ALL {
+            let mut b = bench(version);
+            let (a, ..) = b.connect();
+            let answer = b.empty(a, op.into());
+            let unknown = answer.is_some_and(|answer| {
+                answer.header.err == ErrorCode::Unimplemented && answer.header.zxid == -1
+            });
+            assert_eq!(unknown, version < since(op), "op {op} on {version}");
+            assert_eq!(b.machine.is_closed(a), unknown, "op {op} on {version}");
+        }
+    }
+    let mut b = bench(Version::V3_9);
+    let (a, ..) = b.connect();
+    assert_eq!(b.empty(a, OpCode::Check).unwrap().header.err, ErrorCode::Unimplemented);
+}
+
+/// Table 4: only 3.9 puts the zxid into events, and setWatches' catch-up has none even there.
+#[test]
+fn events_carry_a_zxid_since_3_9() {
+    for version in Version::ALL {
+        let mut b = bench(version);
+        let (a, ..) = b.connect();
+        b.exists(a, "/x", true);
+        b.send(a, 8, OpCode::Create, &create("/x", b"", 0));
+        let zxid = if version == Version::V3_9 { b.machine.last_zxid() } else { -1 };
+        assert_eq!(b.events(a), [(EventType::NodeCreated, "/x".to_owned(), zxid)], "{version}");
+    }
+}
+
+/// Table 6: the type of a result inside a multi.
+#[test]
+fn multi_results_are_of_the_type_measured() {
+    let kinds = |version, op: MultiOp<'_>| {
+        let mut b = bench(version);
+        let (a, ..) = b.connect();
+        let answer = b.call(a, OpCode::Multi, &MultiRequest::new(&[op])).unwrap();
+        if answer.header.err != ErrorCode::Ok {
+            return format!("header {}", answer.header.err.number());
+        }
+        let reply = MultiReply::decode(&mut Reader::new(&answer.body)).unwrap();
+        match reply.iter().next().unwrap() {
+            MultiResult::Create(_) => "T1".to_owned(),
+            MultiResult::Create2(_) => "T15".to_owned(),
+            MultiResult::Error(err) => err.number().to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let with = |flags| create("/m", b"", flags);
+    for (name, op, expected) in [
+        ("create", MultiOp::Create(with(0)), ["T1", "T1", "T1", "T1"]),
+        ("create2", MultiOp::Create2(with(0)), ["header -5", "T1", "T1", "T15"]),
+        ("container", MultiOp::CreateContainer(with(4)), ["header -5", "T15", "T15", "T15"]),
+        ("container 0", MultiOp::CreateContainer(with(0)), ["header -5", "T1", "T1", "T15"]),
+        ("create 4", MultiOp::Create(with(4)), ["-8", "T15", "T15", "T15"]),
+        ("create 5", MultiOp::Create(with(5)), ["-8", "header -5", "header -5", "header -5"]),
+        ("create 99", MultiOp::Create(with(99)), ["-8", "-8", "-8", "header -5"]),
+    ] {
+        let found = Version::ALL.map(|version| kinds(version, op));
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// Table 8: what may be seen without READ.
+#[test]
+fn rights_are_those_measured() {
+    let write_only = [Acl::new(Perms::WRITE, "world", "anyone")];
+    for (version, exists, told) in [
+        (Version::V3_4, ErrorCode::Ok, 1),
+        (Version::V3_6, ErrorCode::Ok, 1),
+        (Version::V3_8, ErrorCode::Ok, 0),
+        (Version::V3_9, ErrorCode::NoAuth, 0),
+    ] {
+        let mut b = bench(version);
+        let (a, ..) = b.connect();
+        b.create(a, "/n", 0);
+        b.call(a, OpCode::GetData, &ReadRequest { path: "/n".into(), watch: true });
+        let acl = (&write_only).into();
+        b.err(a, OpCode::SetAcl, &SetAclRequest { path: "/n".into(), acl, version: -1 });
+        assert_eq!(b.exists(a, "/n", false), exists, "{version}");
+        assert_eq!(b.err(a, OpCode::GetData, &read("/n")), ErrorCode::NoAuth);
+        let set = SetDataRequest { path: "/n".into(), data: None, version: -1 };
+        b.send(a, 9, OpCode::SetData, &set);
+        assert_eq!(b.events(a).len(), told, "{version}");
+    }
+}
+
+/// Table 13: who gets a session on a read-only server, and what it may do.
+#[test]
+fn read_only_servers_grant_what_was_measured() {
+    for (version, local, granted) in [
+        (Version::V3_4, false, true),
+        (Version::V3_6, false, true),
+        (Version::V3_8, false, false),
+        (Version::V3_8, true, true),
+        (Version::V3_9, true, true),
+    ] {
+        let mut b = Bench::new(Config {
+            version,
+            read_only: true,
+            local_sessions_enabled: local,
+            ..Config::default()
+        });
+        assert_eq!(b.machine.role(0), Role::ReadOnly);
+        assert_eq!(b.greet(0, 0, &[], Some(false), 0).1, Greeting::Closed, "{version}");
+        assert_eq!(b.greet(0, 0, &[], None, 0).1, Greeting::Closed, "{version}");
+        let (a, greeting) = b.greet(0, 0, &[0; 16], Some(true), 0);
+        if !granted {
+            assert_eq!(greeting, Greeting::Header(ErrorCode::NotReadOnly));
+            assert!(!b.machine.is_closed(a));
+            assert_eq!(b.empty(a, OpCode::Ping), None);
+            continue;
+        }
+        assert!(matches!(greeting, Greeting::Session { read_only: Some(true), .. }));
+        assert_eq!(b.create(a, "/x", 0), ErrorCode::NotReadOnly);
+        let sync = PathRequest { path: "/".into() };
+        assert_eq!(b.err(a, OpCode::Sync, &sync), ErrorCode::NotReadOnly);
+        assert_eq!(b.exists(a, "/", true), ErrorCode::Ok);
+        let (session, passwd) = greeting.session();
+        let (again, greeting) = b.greet(0, session, &passwd, Some(true), 0);
+        assert_eq!(greeting.session().0, session);
+        assert_eq!(b.empty(again, OpCode::CloseSession).unwrap().header.err, ErrorCode::Ok);
+        assert!(b.greet(0, session, &passwd, Some(true), 0).1.is_refused());
+    }
+}
+
+// Ensembles.
+
+fn ensemble() -> Bench {
+    Bench::new(Config { servers: 3, ..Config::default() })
+}
+
+fn data(b: &mut Bench, id: u64, path: &str) -> (Vec<u8>, Stat) {
+    let answer = b.call(id, OpCode::GetData, &read(path)).unwrap();
+    let reply = GetDataReply::decode(&mut Reader::new(&answer.body)).unwrap();
+    (reply.data.unwrap().to_vec(), reply.stat)
+}
+
+/// A lagging follower answers old values, until sync or a write of its own client.
+#[test]
+fn a_follower_may_lag_and_never_goes_back() {
+    let mut b = ensemble();
+    let (leader, ..) = b.connect_to(0);
+    let (follower, ..) = b.connect_to(1);
+    b.create(leader, "/x", 0);
+    assert_eq!(b.exists(follower, "/x", false), ErrorCode::Ok);
+    b.machine.set_lag(b.now, 1, true);
+    let set = |data| SetDataRequest { path: "/x".into(), data: Some(data), version: -1 };
+    b.call(leader, OpCode::SetData, &set(b"1"));
+    assert_eq!(data(&mut b, follower, "/x").0, b"x");
+    b.call(follower, OpCode::Sync, &PathRequest { path: "/".into() });
+    assert_eq!(data(&mut b, follower, "/x").0, b"1");
+    b.call(leader, OpCode::SetData, &set(b"2"));
+    b.create(follower, "/y", 0);
+    assert_eq!(data(&mut b, follower, "/x").0, b"2");
+    b.call(leader, OpCode::SetData, &set(b"3"));
+    assert_eq!(data(&mut b, follower, "/x").0, b"2");
+    b.machine.set_lag(b.now, 1, false);
+    assert_eq!(data(&mut b, follower, "/x").0, b"3");
+}
+
+/// A watch on a lagging follower fires when the follower hears of it.
+#[test]
+fn watches_of_a_lagging_follower_fire_late() {
+    let mut b = ensemble();
+    let (leader, ..) = b.connect_to(0);
+    let (follower, ..) = b.connect_to(1);
+    b.machine.set_lag(b.now, 1, true);
+    let add = AddWatchRequest { path: "/".into(), mode: AddWatchMode::PersistentRecursive };
+    b.call(follower, OpCode::AddWatch, &add);
+    b.create(leader, "/x", 0);
+    assert_eq!(b.events(follower), []);
+    b.machine.set_lag(b.now, 1, false);
+    assert_eq!(b.events(follower).len(), 1);
+}
+
+/// All connections end; sessions and their nodes stay; the epoch is in the zxid.
+#[test]
+fn sessions_survive_the_leader() {
+    let mut b = ensemble();
+    assert_eq!((b.machine.leader(), b.machine.role(1)), (Some(0), Role::Follower));
+    let (a, session, passwd) = b.connect_to(1);
+    b.create(a, "/e", 1);
+    b.machine.stop_member(b.now, 0);
+    assert_eq!(b.machine.leader(), Some(1));
+    assert!(b.machine.is_closed(a));
+    let (again, greeting) = b.greet(2, session, &passwd, Some(false), b.machine.last_zxid());
+    assert_eq!(greeting.session().0, session);
+    assert_eq!(b.exists(again, "/e", false), ErrorCode::Ok);
+    b.create(again, "/f", 0);
+    assert_eq!(b.machine.last_zxid() >> 32, 2);
+    b.machine.start_member(b.now, 0);
+    let (third, ..) = b.connect_to(0);
+    assert_eq!(b.exists(third, "/f", false), ErrorCode::Ok);
+}
+
+/// Reads go on at the old server, a write there ends the connection, closeSession is honoured.
+#[test]
+fn a_session_can_move() {
+    let mut b = ensemble();
+    let (old, session, passwd) = b.connect_to(1);
+    let (new, greeting) = b.greet(2, session, &passwd, Some(false), 0);
+    assert_eq!(greeting.session().0, session);
+    assert_eq!(b.exists(old, "/", false), ErrorCode::Ok);
+    assert_eq!(b.create(new, "/x", 0), ErrorCode::Ok);
+    b.send(old, 7, OpCode::Create, &create("/y", b"", 0));
+    assert_eq!((b.answers(old), b.machine.is_closed(old)), (vec![], true));
+    assert_eq!(b.exists(new, "/y", false), ErrorCode::NoNode);
+}
+
+#[test]
+fn without_a_majority_the_rest_is_read_only() {
+    let mut b = ensemble();
+    let (a, session, passwd) = b.connect_to(2);
+    b.create(a, "/x", 0);
+    b.machine.stop_member(b.now, 0);
+    b.machine.stop_member(b.now, 1);
+    assert_eq!((b.machine.leader(), b.machine.role(2)), (None, Role::ReadOnly));
+    assert_eq!(b.greet(2, session, &passwd, Some(true), 0).1, Greeting::Closed);
+    let (reader, _) = b.greet(2, 0, &[0; 16], Some(true), 0);
+    assert_eq!(b.exists(reader, "/x", false), ErrorCode::Ok);
+    assert_eq!(b.create(reader, "/y", 0), ErrorCode::NotReadOnly);
+    // Nothing expires meanwhile.
+    b.advance(seconds(100));
+    b.machine.start_member(b.now, 0);
+    assert!(b.machine.is_closed(reader));
+    assert_eq!(b.greet(2, session, &passwd, Some(false), 0).1.session().0, session);
+}
+
+// Any bytes.
+
+mod any_bytes {
+    use docent_protocol::{frame, raw::put_request_parts};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECRET: &[u8] = b"the data of somebody else";
+
+    fn op() -> impl Strategy<Value = i32> {
+        prop_oneof![-12..110_i32, any::<i32>()]
+    }
+
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let frame = (op(), any::<i32>(), prop::collection::vec(any::<u8>(), 0..64)).prop_map(
+            |(op, xid, body)| {
+                let mut out = Vec::new();
+                put_request_parts(&mut out, 1 << 20, xid, op.into(), &RawBody(&body)).unwrap();
+                out
+            },
+        );
+        // A path that decodes, with anything behind it.
+        let pathful = (op(), any::<i32>(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(
+            |(op, xid, tail)| {
+                let mut body = Vec::new();
+                docent_protocol::Encode::encode(&Text::new("/open/x"), &mut body);
+                body.extend(tail);
+                let mut out = Vec::new();
+                put_request_parts(&mut out, 1 << 20, xid, op.into(), &RawBody(&body)).unwrap();
+                out
+            },
+        );
+        prop_oneof![
+            4 => frame,
+            4 => pathful,
+            1 => prop::collection::vec(any::<u8>(), 0..64),
+        ]
+    }
+
+    proptest! {
+        /// Whatever a client sends, nobody else's data come back, all frames sent are whole, what the
+        /// machine keeps is bounded by what it was sent, and others are served as before.
+        #[test]
+        fn harm_nobody(pieces in prop::collection::vec(piece(), 0..30), greeted: bool) {
+            for version in Version::ALL {
+                let mut b = bench(version);
+                let (owner, ..) = b.connect();
+                let auth = docent_protocol::request::AuthRequest {
+                    auth_type: 0,
+                    scheme: "digest".into(),
+                    auth: Some(b"owner:pw"),
+                };
+                b.send(owner, -4, OpCode::Auth, &auth);
+                let acl = docent_protocol::acl::CREATOR_ALL_ACL.into();
+                let secret = CreateRequest { path: "/secret".into(), data: Some(SECRET), acl, flags: 0 };
+                prop_assert_eq!(b.err(owner, OpCode::Create, &secret), ErrorCode::Ok);
+                b.create(owner, "/open", 0);
+                let id = if greeted { b.connect().0 } else { b.accept(0) };
+                for piece in &pieces {
+                    b.bytes(id, piece);
+                    if let Some(out) = b.machine.poll_transmit(id) {
+                        prop_assert!(!out.windows(SECRET.len()).any(|part| part == SECRET));
+                        prop_assert!(out.len() < 1 << 20);
+                        let is_text = out.first_chunk::<4>().is_some_and(|l| l.is_ascii());
+                        if !is_text {
+                            let mut rest = &out[..];
+                            while let Some((_, tail)) = frame::split(rest, 1 << 20).unwrap() {
+                                rest = tail;
+                            }
+                            prop_assert!(rest.is_empty());
+                        }
+                    }
+                }
+                prop_assert_eq!(b.exists(owner, "/secret", false), ErrorCode::Ok);
+            }
+        }
+
+        /// The same inputs give the same bytes.
+        #[test]
+        fn give_the_same_bytes_again(pieces in prop::collection::vec(piece(), 0..30)) {
+            let run = || {
+                let mut b = Bench::new(Config { seed: 7, ..Config::default() });
+                let (id, ..) = b.connect();
+                let mut out = Vec::new();
+                for piece in &pieces {
+                    b.bytes(id, piece);
+                    out.extend(b.machine.poll_transmit(id).unwrap_or_default());
+                }
+                out
+            };
+            prop_assert_eq!(run(), run());
+        }
+    }
+}

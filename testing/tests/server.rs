@@ -1,0 +1,177 @@
+//! The embedded server on real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use docent_protocol::{ErrorCode, OpCode, Text, call, request::ReadRequest};
+use docent_testing::{
+    TestingCluster, TestingServer,
+    server::{Config, Role, Version},
+};
+use support::{DEADLINE, Raw, create};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+const fn exists(path: &str) -> call::Exists<'_> {
+    call::Exists(ReadRequest { path: Text::new(path), watch: false })
+}
+
+async fn word(server: &TestingServer, word: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.addr()).await.unwrap();
+    stream.write_all(word).await.unwrap();
+    let mut text = String::new();
+    timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+    text
+}
+
+/// The first connection is served within 20 ms of the call; the best of several, for other programs run
+/// beside.
+#[tokio::test]
+async fn it_starts_at_once() {
+    let mut best = Duration::MAX;
+    for _ in 0..10 {
+        let before = Instant::now();
+        let server = TestingServer::start().await.unwrap();
+        Raw::connect(&server.connect_string()).await;
+        best = best.min(before.elapsed());
+    }
+    assert!(best < Duration::from_millis(20), "{best:?}");
+}
+
+#[tokio::test]
+async fn four_letter_words_are_answered() {
+    let config = Config { version: Version::V3_8, ..Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let _client = Raw::connect(&server.connect_string()).await;
+    assert_eq!(word(&server, b"ruok").await, "imok");
+    assert_eq!(word(&server, b"isro").await, "rw");
+    let srvr = word(&server, b"srvr").await;
+    assert!(srvr.starts_with("Zookeeper version: 3.8.0-"), "{srvr}");
+    assert!(srvr.contains("a test double"), "{srvr}");
+    assert!(srvr.contains("\nMode: standalone\nNode count: 4\n"), "{srvr}");
+    let mntr = word(&server, b"mntr").await;
+    assert!(mntr.contains("zk_global_sessions\t1\n"), "{mntr}");
+    assert!(word(&server, b"dump").await.contains("not in the whitelist"));
+}
+
+/// Nodes and sessions stay, connections do not; the port is the same.
+#[tokio::test]
+async fn stop_and_restart_keep_everything_but_connections() {
+    let server = TestingServer::start().await.unwrap();
+    let mut a = Raw::connect(&server.connect_string()).await;
+    a.send_op(OpCode::Create, &create("/e", b"", 1)).await;
+    a.answer().await.unwrap();
+    server.stop();
+    assert!(a.ends().await);
+    let refused = loop {
+        // The listener is closed when its task has seen that it was stopped.
+        match TcpStream::connect(server.addr()).await {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    assert!(server.connect().is_none());
+    server.restart().await.unwrap();
+    let again = Raw::attach(&server.connect_string(), a.session_id, &a.passwd, 10_000).await;
+    let mut again = again.unwrap();
+    assert_eq!(again.session_id, a.session_id);
+    assert_eq!(again.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
+}
+
+#[tokio::test]
+async fn an_expired_session_is_closed_without_a_word() {
+    let server = TestingServer::start().await.unwrap();
+    let mut a = Raw::connect(&server.connect_string()).await;
+    assert_eq!(server.session_ids(), [a.session_id]);
+    assert!(server.expire_session(a.session_id));
+    assert_eq!(a.frame().await, None);
+    assert!(!server.expire_session(a.session_id));
+    let mut b = Raw::connect(&server.connect_string()).await;
+    assert_eq!(server.cut_session(b.session_id), 1);
+    assert!(b.ends().await);
+    assert_eq!(server.session_ids(), [b.session_id]);
+}
+
+/// By the clock, with nobody calling: the alarm of a server rings by itself.
+#[tokio::test]
+async fn a_silent_session_expires_by_the_clock() {
+    let ms = Duration::from_millis;
+    let (tick_time, min) = (ms(20), Some(ms(40)));
+    let config = Config { tick_time, min_session_timeout: min, ..Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let mut a = Raw::attach(&server.connect_string(), 0, &[0; 16], 1).await.unwrap();
+    assert_eq!(a.time_out, 40);
+    assert!(a.ends().await);
+    assert_eq!(server.session_ids(), []);
+}
+
+#[tokio::test]
+async fn a_held_server_accepts_and_says_nothing_until_it_goes_on() {
+    let server = TestingServer::start().await.unwrap();
+    let mut a = Raw::connect(&server.connect_string()).await;
+    server.hold();
+    let xid = a.send(&exists("/")).await;
+    let silent = timeout(Duration::from_millis(50), a.stream.peek(&mut [0])).await;
+    assert!(silent.is_err());
+    server.resume();
+    assert_eq!(a.reply_to(xid).await.unwrap().header.err, ErrorCode::Ok);
+}
+
+/// A client that sends and does not read does not stop the others, and gets all its answers.
+#[tokio::test]
+async fn a_client_that_does_not_read_harms_nobody() {
+    let server = TestingServer::start().await.unwrap();
+    let mut a = Raw::connect(&server.connect_string()).await;
+    let data = vec![7; 500_000];
+    a.send_op(OpCode::Create, &create("/big", &data, 0)).await;
+    a.answer().await.unwrap();
+    let mut last = 0;
+    for _ in 0..200 {
+        let read = ReadRequest { path: "/big".into(), watch: false };
+        last = a.send(&call::GetData(read)).await;
+    }
+    let mut b = Raw::connect(&server.connect_string()).await;
+    assert_eq!(b.call(&exists("/big")).await.unwrap().header.err, ErrorCode::Ok);
+    assert_eq!(a.reply_to(last).await.unwrap().body.len(), 500_000 + 4 + 68);
+}
+
+/// The same server without a socket.
+#[tokio::test]
+async fn memory_is_as_good_as_a_socket() {
+    let server = TestingServer::start().await.unwrap();
+    let mut stream = server.connect().unwrap();
+    stream.write_all(b"ruok").await.unwrap();
+    let mut text = String::new();
+    timeout(DEADLINE, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+    assert_eq!(text, "imok");
+}
+
+/// A follower takes over; a client goes on with its session at another member.
+#[tokio::test]
+async fn a_cluster_survives_its_leader() {
+    let cluster = TestingCluster::start(3).await.unwrap();
+    assert_eq!((cluster.leader(), cluster.role(2)), (Some(0), Role::Follower));
+    let addr = |member| cluster.addr(member).unwrap().to_string();
+    let mut a = Raw::connect(&addr(0)).await;
+    a.send_op(OpCode::Create2, &create("/e", b"", 1)).await;
+    a.answer().await.unwrap();
+    cluster.stop(0);
+    assert!(a.ends().await);
+    assert_eq!(cluster.leader(), Some(1));
+    let mut again = Raw::attach(&addr(2), a.session_id, &a.passwd, 10_000).await.unwrap();
+    assert_eq!(again.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
+    cluster.restart(0).await.unwrap();
+    assert_eq!(cluster.role(0), Role::Follower);
+    let mut third = Raw::connect(&addr(0)).await;
+    assert_eq!(third.call(&exists("/e")).await.unwrap().header.err, ErrorCode::Ok);
+}
