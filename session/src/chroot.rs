@@ -33,6 +33,16 @@ impl Chroot {
         }
     }
 
+    /// Whether the client can name a server's path.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        match &self.0 {
+            None => true,
+            Some(chroot) => path
+                .strip_prefix(&**chroot)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+        }
+    }
+
     /// The client's path of a server's.
     pub(crate) fn strip<'a>(&self, path: &'a str) -> &'a str {
         let rest = self.0.as_deref().and_then(|chroot| path.strip_prefix(chroot));

@@ -27,7 +27,11 @@ use crate::{
 };
 
 /// The version of [`None`] on the wire.
-const ANY_VERSION: i32 = -1;
+pub(crate) const ANY_VERSION: i32 = -1;
+
+mod admin;
+
+pub use admin::{AclEntries, ClientInfo, Reconfig};
 
 /// How long the last drop of a client lets the server take to answer.
 const DROP_GRACE: Duration = Duration::from_secs(2);
@@ -61,7 +65,7 @@ const DROP_GRACE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
-    chroot: Chroot,
+    pub(crate) chroot: Chroot,
 }
 
 /// What the last clone drops.
@@ -522,7 +526,12 @@ impl Client {
 
     // How they are all made.
 
-    fn call(&self, call: &impl Call) -> Answer {
+    /// The same session, for the nodes outside the chroot.
+    fn without_chroot(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle), chroot: Chroot::default() }
+    }
+
+    pub(crate) fn call(&self, call: &impl Call) -> Answer {
         self.handle.shared.call(call, None)
     }
 
@@ -537,7 +546,7 @@ impl Client {
     }
 
     /// The server's path of a node to create.
-    fn new_path<'a>(&self, path: &'a str, mode: CreateMode) -> Cow<'a, str> {
+    pub(crate) fn new_path<'a>(&self, path: &'a str, mode: CreateMode) -> Cow<'a, str> {
         if mode.is_sequential() { self.chroot.prefix_new(path) } else { self.chroot.prefix(path) }
     }
 
@@ -621,20 +630,20 @@ impl fmt::Debug for Client {
     }
 }
 
-fn check(path: &str) -> Result<(), Error> {
+pub(crate) fn check(path: &str) -> Result<(), Error> {
     path::validate(path)
         .map_err(|error| Error::refused(ErrorKind::InvalidPath, format_args!("{path:?}: {error}")))
 }
 
 /// A sequential node may be all digits: `/parent/` is a name for one.
-fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
+pub(crate) fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
     match path.strip_suffix('/') {
         Some(parent) if mode.is_sequential() => check(if parent.is_empty() { "/" } else { parent }),
         _ => check(path),
     }
 }
 
-fn read<'a, R: Decode<'a>>(body: &'a Body) -> Result<R, DecodeError> {
+pub(crate) fn read<'a, R: Decode<'a>>(body: &'a Body) -> Result<R, DecodeError> {
     R::decode(&mut Reader::new(&body.bytes))
 }
 

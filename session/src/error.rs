@@ -18,6 +18,7 @@ struct Inner {
     outcome: Outcome,
     op: Option<OpCode>,
     path: Option<Box<str>>,
+    index: Option<usize>,
     detail: Option<Box<str>>,
 }
 
@@ -191,7 +192,7 @@ impl Error {
     /// An error of this kind that concerns no operation.
     #[must_use]
     pub fn new(kind: ErrorKind, outcome: Outcome) -> Self {
-        Self(Box::new(Inner { kind, outcome, op: None, path: None, detail: None }))
+        Self(Box::new(Inner { kind, outcome, op: None, path: None, index: None, detail: None }))
     }
 
     /// An error about something that was refused before it was sent.
@@ -212,6 +213,13 @@ impl Error {
     pub fn with_operation(mut self, op: OpCode, path: &str) -> Self {
         self.0.op = Some(op);
         self.0.path = Some(path.into());
+        self
+    }
+
+    /// Says which operation of several it was, from 0.
+    #[must_use]
+    pub fn with_index(mut self, index: usize) -> Self {
+        self.0.index = Some(index);
         self
     }
 
@@ -245,6 +253,12 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// Which operation of a transaction or a multi read it was, from 0.
+    #[must_use]
+    pub fn index(&self) -> Option<usize> {
+        self.0.index
+    }
+
     /// Whether the same call may go well after a reconnect: what Curator's retry loop tries again.
     ///
     /// Source: `SessionFailedRetryPolicy`, `RetryPolicy.allowRetry(Throwable)` of Curator.
@@ -262,7 +276,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, outcome, op, path, detail } = &*self.0;
+        let Inner { kind, outcome, op, path, index, detail } = &*self.0;
+        if let Some(index) = index {
+            write!(f, "operation {index}: ")?;
+        }
         if let Some(op) = op {
             write!(f, "{op}")?;
             match path.as_deref() {

@@ -40,16 +40,22 @@ mod response;
 #[cfg(feature = "tokio")]
 pub mod retry;
 #[cfg(feature = "tokio")]
+mod transaction;
+#[cfg(feature = "tokio")]
 mod transport;
 #[cfg(feature = "tokio")]
 mod watcher;
 
 #[cfg(feature = "tokio")]
-pub use client::{Client, States};
+pub use client::{AclEntries, Client, ClientInfo, Reconfig, States};
 #[cfg(feature = "tokio")]
 pub use clock::Clock;
 #[cfg(feature = "tokio")]
 pub use response::{Children, MaybeResponse, MaybeWatchResponse, Node, Response, WatchResponse};
+#[cfg(feature = "tokio")]
+pub use transaction::{
+    MultiReadResponse, ReadResult, Transaction, TransactionResponse, TransactionResult,
+};
 #[cfg(feature = "tokio")]
 pub use transport::{Connecting, Stream, Tcp, Transport};
 #[cfg(feature = "tokio")]

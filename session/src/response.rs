@@ -67,7 +67,11 @@ impl<R> Response<R> {
                     Error::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error)
                 })
             })
-            .map_err(|error| error.with_operation(self.op, &self.path))
+            .map_err(|error| match error.operation() {
+                // One of several, which is already named.
+                Some(_) => error,
+                None => error.with_operation(self.op, &self.path),
+            })
     }
 }
 
