@@ -1,0 +1,229 @@
+//! Creating, reading, writing, deleting.
+
+use docent::protocol::{OpCode, acl, sequence_number};
+use docent::{CreateMode, ErrorKind, Ttl};
+
+use crate::{Playground, refused};
+
+#[tokio::test]
+async fn create_answers_with_the_path() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.path("a");
+    assert_eq!(play.client.create(&path, b"data", CreateMode::Persistent).await.unwrap(), path);
+    let node = play.client.get_data(&path).await.unwrap();
+    assert_eq!(node.data, "data");
+    assert_eq!((node.stat.version, node.stat.ephemeral_owner, node.stat.data_length), (0, 0, 4));
+}
+
+#[tokio::test]
+async fn create_names_what_is_in_the_way() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let error = refused(
+        play.client.create(&path, b"", CreateMode::Persistent).await,
+        ErrorKind::NodeExists,
+    );
+    assert_eq!((error.operation(), error.path()), (Some(OpCode::Create), Some(&*path)));
+    refused(
+        play.client.create(&play.path("no/parent"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoNode,
+    );
+    let ephemeral = play.path("e");
+    play.client.create(&ephemeral, b"", CreateMode::Ephemeral).await.unwrap();
+    refused(
+        play.client.create(&format!("{ephemeral}/child"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoChildrenForEphemerals,
+    );
+    refused(
+        play.client.create_with_acl(&play.path("b"), b"", CreateMode::Persistent, &[]).await,
+        ErrorKind::InvalidAcl,
+    );
+}
+
+#[tokio::test]
+async fn sequential_nodes_are_numbered_by_their_parent() {
+    let Some(play) = Playground::new().await else { return };
+    let prefix = play.path("lock-");
+    for number in 0..3 {
+        let mode = if number == 1 {
+            CreateMode::EphemeralSequential
+        } else {
+            CreateMode::PersistentSequential
+        };
+        let path = play.client.create(&prefix, b"", mode).await.unwrap();
+        assert_eq!(path, format!("{prefix}{number:010}"));
+        assert_eq!(sequence_number(&path[prefix.len()..]), Some(number));
+    }
+    // The digits alone are a name.
+    let bare = format!("{}/", play.base);
+    let path = play.client.create(&bare, b"", CreateMode::PersistentSequential).await.unwrap();
+    assert_eq!(path, format!("{bare}0000000003"));
+}
+
+#[tokio::test]
+async fn create2_tells_the_stat() {
+    let Some(play) = Playground::new().await else { return };
+    for (name, mode) in [
+        ("p", CreateMode::Persistent),
+        ("e", CreateMode::Ephemeral),
+        ("c", CreateMode::Container),
+        ("t", CreateMode::PersistentWithTtl(Ttl::from_millis(60_000).unwrap())),
+    ] {
+        let path = play.path(name);
+        let (created, stat) =
+            play.client.create2(&path, b"xyz", mode, acl::OPEN_ACL_UNSAFE).await.unwrap();
+        assert_eq!(created, path);
+        assert_eq!(stat, play.client.exists(&path).await.unwrap().unwrap(), "{mode}");
+        let session = play.client.session().unwrap().session_id();
+        let owner = if mode.is_ephemeral() { session } else { 0 };
+        assert_eq!((stat.ephemeral_owner, stat.czxid), (owner, stat.mzxid), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn containers_and_ttl_nodes_are_created_by_create_too() {
+    let Some(play) = Playground::new().await else { return };
+    let ttl = Ttl::from_millis(60_000).unwrap();
+    let container = play.path("container");
+    assert_eq!(
+        play.client.create(&container, b"", CreateMode::Container).await.unwrap(),
+        container
+    );
+    let timed = play.path("timed-");
+    let path = play
+        .client
+        .create(&timed, b"", CreateMode::PersistentSequentialWithTtl(ttl))
+        .await
+        .unwrap();
+    assert_eq!(path, format!("{timed}0000000001"));
+}
+
+#[tokio::test]
+async fn a_node_with_a_time_to_live_goes_by_itself() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.path("short");
+    let mode = CreateMode::PersistentWithTtl(Ttl::from_millis(1).unwrap());
+    play.client.create(&path, b"", mode).await.unwrap();
+    crate::support::eventually("the node to go", async || {
+        play.client.exists(&path).await.unwrap().is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn delete_compares_the_version_and_wants_no_children() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let child = play.node("a/b", b"").await;
+    refused(play.client.delete(&path, None).await, ErrorKind::NotEmpty);
+    refused(play.client.delete(&child, Some(1)).await, ErrorKind::BadVersion);
+    play.client.delete(&child, Some(0)).await.unwrap();
+    play.client.delete(&path, None).await.unwrap();
+    refused(play.client.delete(&path, None).await, ErrorKind::NoNode);
+    refused(play.client.delete("/zookeeper", None).await, ErrorKind::BadArguments);
+    refused(play.client.delete("/", None).await, ErrorKind::BadArguments);
+}
+
+#[tokio::test]
+async fn exists_answers_with_a_stat_or_nothing() {
+    let Some(play) = Playground::new().await else { return };
+    assert_eq!(play.client.exists(&play.path("a")).await.unwrap(), None);
+    let path = play.node("a", b"12345").await;
+    let stat = play.client.exists(&path).await.unwrap().unwrap();
+    assert_eq!((stat.data_length, stat.num_children, stat.version), (5, 0, 0));
+}
+
+#[tokio::test]
+async fn set_data_compares_the_version_and_answers_with_the_new_stat() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"old").await;
+    let stat = play.client.set_data(&path, b"new", Some(0)).await.unwrap();
+    assert_eq!((stat.version, stat.data_length), (1, 3));
+    assert!(stat.mzxid > stat.czxid);
+    refused(play.client.set_data(&path, b"", Some(0)).await, ErrorKind::BadVersion);
+    assert_eq!(play.client.set_data(&path, b"", None).await.unwrap().version, 2);
+    let node = play.client.get_data(&path).await.unwrap();
+    assert!(node.data.is_empty() && node.stat.version == 2);
+    refused(play.client.set_data(&play.path("none"), b"", None).await, ErrorKind::NoNode);
+    refused(play.client.get_data(&play.path("none")).await, ErrorKind::NoNode);
+}
+
+#[tokio::test]
+async fn children_come_with_and_without_the_stat() {
+    let Some(play) = Playground::new().await else { return };
+    for name in ["x", "y", "z"] {
+        play.node(name, b"").await;
+    }
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let children = play.client.get_children(&play.base).await.unwrap();
+    assert_eq!(
+        (children.len(), sorted(children.to_vec())),
+        (3, vec!["x".into(), "y".into(), "z".into()])
+    );
+    let (children, stat) = play.client.get_children2(&play.base).await.unwrap();
+    assert_eq!((children.len(), stat.num_children, stat.cversion), (3, 3, 3));
+    let leaf = play.client.get_children(&play.path("x")).await.unwrap();
+    assert!(leaf.is_empty());
+    refused(play.client.get_children(&play.path("none")).await, ErrorKind::NoNode);
+    refused(play.client.get_children2(&play.path("none")).await, ErrorKind::NoNode);
+}
+
+#[tokio::test]
+async fn all_descendants_are_counted() {
+    let Some(play) = Playground::new().await else { return };
+    play.node("a", b"").await;
+    play.node("a/b", b"").await;
+    play.node("c", b"").await;
+    assert_eq!(play.client.get_all_children_number(&play.base).await.unwrap(), 3);
+    assert_eq!(play.client.get_all_children_number(&play.path("c")).await.unwrap(), 0);
+    refused(play.client.get_all_children_number(&play.path("none")).await, ErrorKind::NoNode);
+}
+
+#[tokio::test]
+async fn ephemerals_are_listed_by_a_prefix_of_text() {
+    let Some(play) = Playground::new().await else { return };
+    let [one, oneself, two] = ["one", "oneself", "two"].map(|name| play.path(name));
+    for path in [&one, &oneself, &two] {
+        play.client.create(path, b"", CreateMode::Ephemeral).await.unwrap();
+    }
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let all = sorted(play.client.get_ephemerals("/").await.unwrap());
+    assert_eq!(all, [one.clone(), oneself.clone(), two]);
+    let some = sorted(play.client.get_ephemerals(&one).await.unwrap());
+    assert_eq!(some, [one, oneself]);
+    assert!(play.another().await.get_ephemerals("/").await.unwrap().is_empty(), "its own only");
+}
+
+/// pitfall 43: any path will do.
+#[tokio::test]
+async fn sync_looks_at_no_path() {
+    let Some(play) = Playground::new().await else { return };
+    play.client.sync(&play.base).await.unwrap();
+    play.client.sync(&play.path("none")).await.unwrap();
+}
+
+/// pitfalls 40 and 42: each path goes out with the chroot and comes back without.
+#[tokio::test]
+async fn a_chroot_is_in_front_of_every_path() {
+    let Some(play) = Playground::new().await else { return };
+    let client = play.chrooted().await;
+    assert_eq!(client.create("/a", b"x", CreateMode::Ephemeral).await.unwrap(), "/a");
+    assert_eq!(play.client.get_data(&play.path("a")).await.unwrap().data, "x");
+    let (path, _) = client
+        .create2("/", b"", CreateMode::PersistentSequential, acl::OPEN_ACL_UNSAFE)
+        .await
+        .unwrap();
+    assert_eq!(path, "/0000000001");
+    assert_eq!(client.get_children("/").await.unwrap().len(), 2);
+    assert_eq!(client.get_ephemerals("/").await.unwrap(), ["/a"]);
+    let error = refused(client.get_data("/none").await, ErrorKind::NoNode);
+    assert_eq!(error.path(), Some("/none"));
+    // Outside every chroot.
+    client.get_config().await.unwrap();
+}

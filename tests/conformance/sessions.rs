@@ -1,0 +1,68 @@
+//! What a session is, and how it ends.
+
+use std::time::Duration;
+
+use docent::protocol::call::WhoAmI;
+use docent::session::{Client, Config};
+use docent::{CreateMode, ErrorKind};
+
+use crate::support::within_deadline;
+use crate::{Playground, client, server};
+
+#[tokio::test]
+async fn close_takes_the_ephemeral_nodes_with_it() {
+    let Some(play) = Playground::new().await else { return };
+    let other = play.another().await;
+    let path = play.path("e");
+    other.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    other.close().await.unwrap();
+    assert_eq!(play.client.exists(&path).await.unwrap(), None);
+    assert_eq!(other.get_data(&path).await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn dropping_the_last_clone_closes_the_session() {
+    let Some(play) = Playground::new().await else { return };
+    let other = play.another().await;
+    let path = play.path("e");
+    other.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    let (_, mut watcher) = play.client.exists_and_watch(&path).await.unwrap();
+    drop(other.clone());
+    other.sync("/").await.unwrap();
+    drop(other);
+    within_deadline("the node to go", watcher.changed()).await;
+}
+
+#[tokio::test]
+async fn calls_keep_their_order() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let writes: Vec<_> = (0..500)
+        .map(|number| play.client.set_data(&path, number.to_string().as_bytes(), Some(number)))
+        .collect();
+    let read = play.client.get_data(&path);
+    // Polled backwards, they were sent forwards.
+    for write in writes.into_iter().rev() {
+        write.await.unwrap();
+    }
+    assert_eq!(read.await.unwrap().data, "499");
+}
+
+#[tokio::test]
+async fn the_timeout_is_what_the_server_grants() {
+    let Some(connect) = server() else { return };
+    let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_millis(1));
+    let client = Client::connect_with(config).await.unwrap();
+    let path = crate::unique_path("x");
+    assert_eq!(client.exists(&path).await.unwrap(), None);
+    let lease = client.session().unwrap();
+    assert!(lease.deadline() > client.now(), "a millisecond was not granted");
+}
+
+#[tokio::test]
+async fn any_request_can_be_sent_as_it_is() {
+    let Some(connect) = server() else { return };
+    let client = client(&connect).await;
+    let body = client.submit(&WhoAmI).await.unwrap();
+    assert!(body.zxid > 0 && !body.bytes.is_empty());
+}

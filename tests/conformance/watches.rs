@@ -1,0 +1,111 @@
+//! What is told, to whom, and when.
+
+use docent::protocol::WatcherType;
+use docent::session::Client;
+use docent::{CreateMode, ErrorKind, EventType, Watcher};
+
+use crate::support::within_deadline;
+use crate::{Playground, refused};
+
+async fn next(watcher: &mut Watcher) -> (EventType, String) {
+    let event = within_deadline("an event", watcher.changed()).await;
+    (event.event_type, event.path.to_string())
+}
+
+async fn change(client: &Client, path: &str) {
+    client.set_data(path, b"changed", None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_data_watch_tells_of_change_and_deletion() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let (_, mut first) = play.client.get_data_and_watch(&path).await.unwrap();
+    let (_, mut second) = play.client.get_data_and_watch(&path).await.unwrap();
+    change(&play.client, &path).await;
+    // The event comes before the answer to the change that caused it.
+    assert_eq!(first.try_changed().unwrap().event_type, EventType::NodeDataChanged);
+    assert_eq!(next(&mut second).await, (EventType::NodeDataChanged, path.clone()));
+    let (_, mut third) = play.client.get_data_and_watch(&path).await.unwrap();
+    play.client.delete(&path, None).await.unwrap();
+    assert_eq!(next(&mut third).await, (EventType::NodeDeleted, path));
+    assert_eq!(play.client.load(), (0, 0));
+}
+
+#[tokio::test]
+async fn an_exist_watch_tells_of_creation_change_and_deletion() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.path("a");
+    let (stat, mut created) = play.client.exists_and_watch(&path).await.unwrap();
+    assert_eq!(stat, None);
+    play.node("a", b"").await;
+    assert_eq!(next(&mut created).await.0, EventType::NodeCreated);
+    let (stat, mut changed) = play.client.exists_and_watch(&path).await.unwrap();
+    assert!(stat.is_some());
+    change(&play.client, &path).await;
+    assert_eq!(next(&mut changed).await.0, EventType::NodeDataChanged);
+    let (_, mut deleted) = play.client.exists_and_watch(&path).await.unwrap();
+    play.client.delete(&path, None).await.unwrap();
+    assert_eq!(next(&mut deleted).await.0, EventType::NodeDeleted);
+}
+
+#[tokio::test]
+async fn a_child_watch_tells_of_children_and_deletion() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let (_, mut came) = play.client.get_children_and_watch(&path).await.unwrap();
+    let child = play.node("a/b", b"").await;
+    assert_eq!(next(&mut came).await, (EventType::NodeChildrenChanged, path.clone()));
+    let (_, mut went) = play.client.get_children2_and_watch(&path).await.unwrap();
+    change(&play.client, &child).await;
+    change(&play.client, &path).await;
+    assert_eq!(went.try_changed(), None, "data are another matter");
+    play.client.delete(&child, None).await.unwrap();
+    assert_eq!(next(&mut went).await.0, EventType::NodeChildrenChanged);
+    let (_, mut gone) = play.client.get_children_and_watch(&path).await.unwrap();
+    play.client.delete(&path, None).await.unwrap();
+    assert_eq!(next(&mut gone).await.0, EventType::NodeDeleted);
+}
+
+#[tokio::test]
+async fn no_watch_is_left_by_a_read_that_fails() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.path("none");
+    refused(play.client.get_data_and_watch(&path).await, ErrorKind::NoNode);
+    refused(play.client.get_children_and_watch(&path).await, ErrorKind::NoNode);
+    assert_eq!(play.client.load().1, 0);
+    refused(play.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
+}
+
+#[tokio::test]
+async fn a_change_by_somebody_else_is_told() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let (_, mut watcher) = play.client.get_data_and_watch(&path).await.unwrap();
+    change(&play.another().await, &path).await;
+    assert_eq!(next(&mut watcher).await.0, EventType::NodeDataChanged);
+}
+
+#[tokio::test]
+async fn events_have_the_client_s_path() {
+    let Some(play) = Playground::new().await else { return };
+    let client = play.chrooted().await;
+    let (_, mut root) = client.get_children_and_watch("/").await.unwrap();
+    let (_, mut node) = client.exists_and_watch("/a").await.unwrap();
+    client.create("/a", b"", CreateMode::Ephemeral).await.unwrap();
+    assert_eq!(next(&mut root).await, (EventType::NodeChildrenChanged, "/".into()));
+    assert_eq!(next(&mut node).await, (EventType::NodeCreated, "/a".into()));
+}
+
+#[tokio::test]
+async fn watches_are_asked_for_and_removed_by_their_kind() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let (_, watcher) = play.client.get_data_and_watch(&path).await.unwrap();
+    play.client.check_watches(&path, WatcherType::Data).await.unwrap();
+    refused(play.client.check_watches(&path, WatcherType::Children).await, ErrorKind::NoWatcher);
+    refused(play.client.remove_watches(&path, WatcherType::Children).await, ErrorKind::NoWatcher);
+    play.client.remove_watches(&path, WatcherType::Data).await.unwrap();
+    refused(play.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
+    drop(watcher);
+}
