@@ -36,24 +36,29 @@ impl Hold {
         internals: Arc<LockInternals>,
         acquired: Acquired,
         forget: Box<dyn Fn() + Send + Sync>,
-    ) -> Arc<Self> {
+    ) -> (Arc<Self>, LockGuard) {
         let Acquired { path, claim, czxid } = acquired;
-        Arc::new(Self {
+        let hold = Arc::new(Self {
             internals,
             path,
             claim,
             czxid: OnceCell::new_with(czxid),
-            count: AtomicUsize::new(0),
+            count: AtomicUsize::new(1),
             over: AtomicBool::new(false),
             ended: Notify::new(),
             token: OnceLock::new(),
             forget,
-        })
+        });
+        let guard = LockGuard { hold: Some(Arc::clone(&hold)) };
+        (hold, guard)
     }
 
-    pub(crate) fn guard(self: &Arc<Self>) -> LockGuard {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        LockGuard { hold: Some(Arc::clone(self)) }
+    /// Another guard; `None` once the last one has let go.
+    pub(crate) fn guard(self: &Arc<Self>) -> Option<LockGuard> {
+        // The first one is made with the hold, so none at all means that the last one has gone.
+        let more = |count| (count > 0).then_some(count + 1);
+        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(LockGuard { hold: Some(Arc::clone(self)) })
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -239,5 +244,41 @@ impl fmt::Debug for LockGuard {
             .field("lock_path", &self.lock_path())
             .field("held", &self.is_held())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LockOptions, lock_internals::LOCK_NAME};
+    use super::*;
+
+    async fn hold() -> (docent_testing::TestingServer, Arc<Hold>, LockGuard) {
+        let server = docent_testing::TestingServer::start().await.unwrap();
+        let client = docent_session::Client::connect(&server.connect_string()).await.unwrap();
+        let options = LockOptions::default();
+        let internals =
+            Arc::new(LockInternals::new(&client, "/lock", LOCK_NAME, 1, options).unwrap());
+        let acquired = internals.attempt_lock(None).await.unwrap().unwrap();
+        let (hold, guard) = Hold::new(internals, acquired, Box::new(|| {}));
+        (server, hold, guard)
+    }
+
+    /// Between the last guard's going and the delete, an owner on another thread must not enter again.
+    #[tokio::test]
+    async fn a_hold_that_is_being_released_is_not_entered_again() {
+        let (_server, hold, mut guard) = hold().await;
+        let taken = guard.hold.take().unwrap();
+        assert!(taken.let_go(), "the last one");
+        // Here the releasing thread is interrupted, and nothing is marked yet.
+        assert!(hold.is_held());
+        assert!(hold.guard().is_none(), "a lock that is about to go was entered");
+    }
+
+    #[tokio::test]
+    async fn a_second_guard_keeps_the_hold() {
+        let (_server, hold, first) = hold().await;
+        let second = hold.guard().unwrap();
+        first.release().await.unwrap();
+        assert!(second.is_held() && hold.guard().is_some());
     }
 }

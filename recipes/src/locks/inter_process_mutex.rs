@@ -188,9 +188,8 @@ impl InterProcessMutex {
 
     async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
         let acquired = self.internals.attempt_lock(wait).await?;
-        Ok(acquired.map(|acquired| {
-            Hold::new(Arc::clone(&self.internals), acquired, Box::new(|| ())).guard()
-        }))
+        Ok(acquired
+            .map(|acquired| Hold::new(Arc::clone(&self.internals), acquired, Box::new(|| ())).1))
     }
 
     async fn attempt_as(
@@ -219,11 +218,13 @@ impl InterProcessMutex {
             },
         };
         if let Some(hold) = self.owners.hold(owner) {
-            return if hold.is_held() {
-                Ok(Some(hold.guard()))
-            } else {
-                Err(Error::LockLost { path: self.path().to_owned() })
-            };
+            let held = hold.is_held();
+            match hold.guard() {
+                Some(guard) if held => return Ok(Some(guard)),
+                Some(_) => return Err(Error::LockLost { path: self.path().to_owned() }),
+                // Its last guard is just being released.
+                None => {}
+            }
         }
         let wait = wait.map(|wait| wait.saturating_sub(client.now().since(began)));
         let Some(acquired) = self.internals.attempt_lock(wait).await? else { return Ok(None) };
@@ -233,8 +234,7 @@ impl InterProcessMutex {
                 owners.forget(id);
             }
         });
-        let hold = Hold::new(Arc::clone(&self.internals), acquired, forget);
-        let guard = hold.guard();
+        let (hold, guard) = Hold::new(Arc::clone(&self.internals), acquired, forget);
         self.owners.enter(owner, &hold);
         Ok(Some(guard))
     }
