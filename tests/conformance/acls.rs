@@ -63,7 +63,7 @@ async fn the_server_says_who_one_is() {
         infos
     };
     let ip = ("ip".to_owned(), "127.0.0.1".to_owned());
-    assert_eq!(schemes(play.client.who_am_i().await.unwrap()), [ip.clone()]);
+    assert_eq!(schemes(play.client.who_am_i().await.unwrap()), std::slice::from_ref(&ip));
     play.client.add_auth("digest", b"alice:secret").await.unwrap();
     let digest = ("digest".to_owned(), "alice".to_owned());
     assert_eq!(schemes(play.client.who_am_i().await.unwrap()), [digest, ip]);

@@ -86,7 +86,7 @@ struct Entry {
     txn: Txn,
 }
 
-/// One or several servers. See the [module](self).
+/// One or several servers.
 #[derive(Debug)]
 pub struct Ensemble {
     pub(crate) config: Config,
