@@ -114,6 +114,22 @@ impl Client {
         Ok(client)
     }
 
+    /// As [`connect_with`](Self::connect_with), with connections of one's own: TLS, for example.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_with`](Self::connect_with).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with IO and time enabled.
+    pub async fn connect_by(config: Config, transport: impl Transport) -> Result<Self, Error> {
+        let within = config.connection_timeout;
+        let client = Self::start_on(config, Clock::system(), transport);
+        client.wait_until_connected(within).await?;
+        Ok(client)
+    }
+
     /// Begins to connect, and returns at once. Operations wait for the session.
     ///
     /// # Panics

@@ -58,5 +58,7 @@ pub use transaction::{
 };
 #[cfg(feature = "tokio")]
 pub use transport::{Connecting, Stream, Tcp, Transport};
+#[cfg(feature = "tls")]
+pub use transport::{Tls, TlsOptions};
 #[cfg(feature = "tokio")]
 pub use watcher::Watcher;

@@ -10,6 +10,11 @@ use tokio::{
 
 use crate::Host;
 
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsOptions};
+
 /// A connection: bytes both ways.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
