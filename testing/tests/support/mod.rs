@@ -37,13 +37,17 @@ pub(crate) fn real_server(test: &str) -> Option<String> {
     if let Ok(server) = std::env::var("DOCENT_TEST_CONNECT") {
         return Some(server);
     }
-    let reason = "DOCENT_TEST_CONNECT is not set (host:port of a real ZooKeeper)";
+    skip(test, "DOCENT_TEST_CONNECT is not set (host:port of a real ZooKeeper)");
+    None
+}
+
+/// Says that a test is skipped, and notes it in the file that `DOCENT_TEST_SKIPS` names.
+pub(crate) fn skip(test: &str, reason: &str) {
     eprintln!("SKIPPED {test}: {reason}");
     if let Ok(file) = std::env::var("DOCENT_TEST_SKIPS") {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
         writeln!(file.unwrap(), "{test}: {reason}").unwrap();
     }
-    None
 }
 
 /// A path no other test and no other run uses.

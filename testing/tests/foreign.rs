@@ -1,0 +1,147 @@
+//! Clients that are not ours, unchanged, on the embedded server: Java's command line, Curator's recipes,
+//! kazoo's.
+//!
+//! They need Debian's `libzookeeper-java` and `libcurator-*-java` with a JDK, and a Python with kazoo
+//! (`DOCENT_TEST_KAZOO` names the interpreter; `python3` is tried). What is missing is told and skipped.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use docent_testing::{
+    TestingServer,
+    server::{Config, Version},
+};
+use support::skip;
+use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
+
+/// How long a program may run.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+const JARS: &[&str] = &[
+    "curator-client",
+    "curator-framework",
+    "curator-recipes",
+    "zookeeper",
+    "zookeeper-jute",
+    "guava",
+    "commons-cli",
+    "slf4j-api",
+    "slf4j-nop",
+];
+
+fn class_path() -> Option<String> {
+    let jars: Vec<_> = JARS.iter().map(|jar| format!("/usr/share/java/{jar}.jar")).collect();
+    jars.iter().all(|jar| Path::new(jar).exists()).then(|| jars.join(":"))
+}
+
+/// Runs a program to its end; what it printed, and whether it was content.
+async fn run(command: &mut Command, input: &str) -> (bool, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.kill_on_drop(true).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that reads nothing may be gone already.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    let output = timeout(DEADLINE, child.wait_with_output()).await.unwrap().unwrap();
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.success(), text.concat())
+}
+
+fn temp_dir(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(support::unique(name).trim_start_matches('/'));
+    std::fs::create_dir(&dir).unwrap();
+    dir
+}
+
+async fn servers() -> Vec<TestingServer> {
+    let mut servers = Vec::new();
+    for version in [Version::V3_6, Version::V3_8, Version::V3_9] {
+        let config = Config { version, ..Config::default() };
+        servers.push(TestingServer::start_with(config).await.unwrap());
+    }
+    servers
+}
+
+#[tokio::test]
+async fn curators_recipes_work() {
+    let Some(class_path) = class_path() else {
+        return skip("curators_recipes_work", "Debian's Curator and ZooKeeper jars are not there");
+    };
+    let dir = temp_dir("docent-curator");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/Recipes.java");
+    let mut javac = Command::new("javac");
+    javac.arg("-cp").arg(&class_path).arg("-d").arg(&dir).arg(source);
+    let (compiled, text) = run(&mut javac, "").await;
+    assert!(compiled, "{text}");
+    let class_path = format!("{class_path}:{}", dir.display());
+    for server in servers().await {
+        let mut java = Command::new("java");
+        java.args(["-cp", &class_path, "Recipes", &server.connect_string()]);
+        let (content, text) = run(&mut java, "").await;
+        assert!(content && text.contains("nothing is left: true"), "{text}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[tokio::test]
+async fn kazoos_client_and_recipes_work() {
+    let python = std::env::var("DOCENT_TEST_KAZOO").unwrap_or_else(|_| "python3".to_owned());
+    let (has_kazoo, _) = run(Command::new(&python).args(["-c", "import kazoo"]), "").await;
+    if !has_kazoo {
+        let reason = format!("{python} has no kazoo (DOCENT_TEST_KAZOO names an interpreter)");
+        return skip("kazoos_client_and_recipes_work", &reason);
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/recipes.py");
+    for server in servers().await {
+        let mut command = Command::new(&python);
+        command.arg(&source).arg(server.connect_string());
+        let (content, text) = run(&mut command, "").await;
+        assert!(content && text.contains("gone with its session: True"), "{text}");
+    }
+}
+
+/// Each line of input, and what must be in the output because of it.
+const ZK_CLI: &[(&str, &str)] = &[
+    ("create /a hello", "Created /a"),
+    ("create -e /a/e x", "Created /a/e"),
+    ("create -s /a/s- x", "Created /a/s-0000000001"),
+    ("create -c /c", "Created /c"),
+    ("create -t 100000 /t x", "Created /t"),
+    ("ls -R /", "/zookeeper/quota"),
+    ("get -s /a", "cversion = 2"),
+    ("set -v 7 /a x", "version No is not valid"),
+    ("addauth digest u:p", ""),
+    ("setAcl /a auth::cdrwa", ""),
+    ("getAcl /a", "'digest,'u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="),
+    ("getEphemerals /", "[/a/e]"),
+    ("getAllChildrenNumber /a", "2"),
+    ("whoami", "digest: u"),
+    ("addWatch /a", ""),
+    ("set /a world", "NodeDataChanged path:/a"),
+    ("removewatches /a", "PersistentWatchRemoved"),
+    ("sync /", "Sync is OK"),
+    ("delete /a", "Node not empty: /a"),
+    ("deleteall /a", ""),
+    ("ls /a", "Node does not exist: /a"),
+    ("quit", ""),
+];
+
+#[tokio::test]
+async fn javas_command_line_works() {
+    let Some(class_path) = class_path() else {
+        return skip("javas_command_line_works", "Debian's ZooKeeper jars are not there");
+    };
+    let server = TestingServer::start().await.unwrap();
+    let mut java = Command::new("java");
+    let main = "org.apache.zookeeper.ZooKeeperMain";
+    java.args(["-cp", &class_path, main, "-server", &server.connect_string()]);
+    let input: String = ZK_CLI.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let (_, text) = run(&mut java, &input).await;
+    for (line, expected) in ZK_CLI {
+        assert!(text.contains(expected), "{line}: {expected:?} is not in\n{text}");
+    }
+}
