@@ -26,6 +26,9 @@ use super::{Config, ConnectionId, Ensemble};
 /// How much is read at once, in bytes, and how much an in-memory connection holds.
 const BUFFER: usize = 64 * 1024;
 
+/// How much is read at once of a connection that has not sent much, in bytes: most of 10,000 never do.
+const SMALL_BUFFER: usize = 4 * 1024;
+
 /// What all tasks of one server, or one cluster, share.
 #[derive(Debug)]
 pub(crate) struct Shell {
@@ -181,7 +184,7 @@ async fn serve(
     let wake = shell.lock().wakes.get(&id).cloned().unwrap_or_default();
     let Some(mut held) = shell.held.get(member).map(watch::Sender::subscribe) else { return };
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let (mut input, mut output) = (vec![0; BUFFER], BytesMut::new());
+    let (mut input, mut output) = (vec![0; SMALL_BUFFER], BytesMut::new());
     loop {
         let (closed, wants_input) = {
             let mut inner = shell.lock();
@@ -208,6 +211,9 @@ async fn serve(
                 Ok(len) if len > 0 => {
                     let bytes = input.get(..len).unwrap_or_default();
                     shell.with_own(Some(id), |machine, now| machine.handle_input(now, id, bytes));
+                    if len == input.len() && len < BUFFER {
+                        input.resize(BUFFER, 0);
+                    }
                 }
                 _ => return,
             },
