@@ -1,0 +1,138 @@
+//! What the target of the embedded server checks.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use docent_protocol::{
+    Encode, ErrorCode, OpCode, Text,
+    acl::{CREATOR_ALL_ACL, OPEN_ACL_UNSAFE},
+    connect::ConnectRequest,
+    frame,
+    raw::put_request_parts,
+    request::{AuthRequest, CreateRequest, ReadRequest},
+};
+use docent_testing::server::{Config, ConnectionId, Ensemble, Version};
+
+/// Data that only their owner may ever be sent.
+const SECRET: &[u8] = b"the data of somebody else";
+
+const LIMIT: usize = 1 << 24;
+
+/// How many connections the input speaks on.
+const CONNECTIONS: u8 = 3;
+
+/// Any bytes on several connections: nothing panics, all that is sent are whole frames, nobody gets
+/// somebody else's data, what waits to be sent is bounded by what was asked, and others are served.
+///
+/// The first byte is the version; then come pieces: a byte for the connection (over the last one: time
+/// passes), two for the length, and so many bytes.
+pub fn server(data: &[u8]) {
+    let Some((&version, mut rest)) = data.split_first() else { return };
+    let version = Version::ALL[usize::from(version) % Version::ALL.len()];
+    let mut now = Duration::ZERO;
+    let mut machine = Ensemble::new(Config { version, ..Config::default() });
+    let owner = owner(&mut machine);
+    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let others: Vec<ConnectionId> =
+        (0..CONNECTIONS).filter_map(|_| machine.handle_connect(now, 0, peer)).collect();
+    // The second one need not find out how to greet.
+    greet(&mut machine, others[1]);
+    let mut asked = 0;
+    while let Some((&[which, high, low], tail)) = rest.split_first_chunk::<3>() {
+        let len = usize::from(u16::from_be_bytes([high, low])).min(tail.len());
+        let (bytes, tail) = tail.split_at(len);
+        rest = tail;
+        match others.get(usize::from(which % (CONNECTIONS + 1))) {
+            Some(id) => machine.handle_input(now, *id, bytes),
+            None => {
+                now += Duration::from_millis(u64::from(high) * 16);
+                machine.handle_timeout(now);
+                // The owner goes on living.
+                call(&mut machine, now, owner, -2, OpCode::Ping, &Nothing);
+            }
+        }
+        asked += 1 + bytes.len();
+        for id in &others {
+            let sent = machine.poll_transmit(*id).unwrap_or_default();
+            assert!(!contains(&sent, SECRET), "somebody else's data");
+            // A reply may be larger than its request by what the tree holds, and that was asked for too.
+            assert!(sent.len() <= 4096 + asked * asked * 64, "{} bytes for {asked}", sent.len());
+            check_frames(&sent);
+        }
+    }
+    let read = ReadRequest { path: "/secret".into(), watch: false };
+    let answer = call(&mut machine, now, owner, 9, OpCode::GetData, &read);
+    assert!(contains(&answer, SECRET), "the owner is no longer served");
+}
+
+/// Somebody with a node that nobody else may read.
+fn owner(machine: &mut Ensemble) -> ConnectionId {
+    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let id = machine.handle_connect(Duration::ZERO, 0, peer).unwrap();
+    greet(machine, id);
+    let auth = AuthRequest { auth_type: 0, scheme: "digest".into(), auth: Some(b"owner:pw") };
+    call(machine, Duration::ZERO, id, -4, OpCode::Auth, &auth);
+    for (path, acl) in [("/secret", CREATOR_ALL_ACL), ("/open", OPEN_ACL_UNSAFE)] {
+        let data = Some(if path == "/secret" { SECRET } else { b"" });
+        let create = CreateRequest { path: Text::new(path), data, acl: acl.into(), flags: 0 };
+        call(machine, Duration::ZERO, id, 1, OpCode::Create, &create);
+    }
+    id
+}
+
+fn greet(machine: &mut Ensemble, id: ConnectionId) {
+    let mut out = Vec::new();
+    let request = ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        time_out: 60_000,
+        session_id: 0,
+        passwd: Some(&[0; 16]),
+        read_only: Some(false),
+    };
+    frame::put_record(&mut out, LIMIT, &request).unwrap();
+    machine.handle_input(Duration::ZERO, id, &out);
+    machine.poll_transmit(id);
+}
+
+fn call(
+    machine: &mut Ensemble,
+    now: Duration,
+    id: ConnectionId,
+    xid: i32,
+    op: OpCode,
+    body: &impl Encode,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_request_parts(&mut out, LIMIT, xid, op, body).unwrap();
+    machine.handle_input(now, id, &out);
+    let answer = machine.poll_transmit(id).unwrap_or_default().to_vec();
+    let err = answer.get(16..20).map(|err| i32::from_be_bytes(err.try_into().unwrap()));
+    assert!(err.is_none_or(|err| err == ErrorCode::Ok.number()), "{op} of the owner: {err:?}");
+    answer
+}
+
+struct Nothing;
+
+impl Encode for Nothing {
+    fn encode(&self, _out: &mut impl bytes::BufMut) {}
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Whole frames, or the answer to a four-letter word.
+fn check_frames(sent: &[u8]) {
+    if sent.first().is_some_and(|byte| *byte != 0) {
+        assert!(std::str::from_utf8(sent).is_ok(), "neither frames nor text");
+        return;
+    }
+    let mut rest = sent;
+    while let Some((_, tail)) = frame::split(rest, LIMIT).unwrap() {
+        rest = tail;
+    }
+    assert!(rest.is_empty(), "half a frame");
+}
