@@ -2,7 +2,7 @@
 //!
 //! A [`Fault`] names an operation, one side of it (the request or the reply), and which of the next
 //! such frames it is meant for. Whoever moves frames asks the [`FaultTable`] about each request and does
-//! what it says. The table is pure: no sockets, no clock, no randomness.
+//! what it says. The table is pure: no sockets, no clock, and chance only from a seed.
 
 use std::time::Duration;
 
@@ -57,13 +57,15 @@ pub struct Fault {
     skip: u32,
     /// How many it then hits.
     times: u32,
+    /// It hits one in so many of those, by chance.
+    one_in: u32,
 }
 
 impl Fault {
     /// `action` for the next request of `op` and its reply; `None` is any operation but ping.
     #[must_use]
     pub const fn new(action: Action, op: Option<OpCode>) -> Self {
-        Self { action, op, client: None, path: None, skip: 0, times: 1 }
+        Self { action, op, client: None, path: None, skip: 0, times: 1, one_in: 1 }
     }
 
     /// Swallows the next `op` request and cuts the connection.
@@ -110,6 +112,14 @@ impl Fault {
         self
     }
 
+    /// Hits one in so many of the requests it is meant for, by chance, and stays until it has hit as often
+    /// as [`times`](Self::times) says. Which ones follows from the [seed](FaultTable::seed).
+    #[must_use]
+    pub const fn one_in(mut self, chances: u32) -> Self {
+        self.one_in = chances;
+        self
+    }
+
     /// Only requests of this client, by its label.
     #[must_use]
     pub fn of(mut self, client: &str) -> Self {
@@ -135,12 +145,19 @@ impl Fault {
 #[derive(Debug, Clone, Default)]
 pub struct FaultTable {
     waiting: Vec<Fault>,
+    random: u64,
 }
 
 impl FaultTable {
     /// Adds one behind the others.
     pub fn add(&mut self, fault: Fault) {
         self.waiting.push(fault);
+    }
+
+    /// What the choices of [`Fault::one_in`] follow from: the same seed and the same requests, the same
+    /// faults.
+    pub const fn seed(&mut self, seed: u64) {
+        self.random = seed;
     }
 
     /// Forgets all.
@@ -161,7 +178,7 @@ impl FaultTable {
         for fault in self.waiting.iter_mut().filter(|fault| fault.matches(client, op, path)) {
             if fault.skip > 0 {
                 fault.skip -= 1;
-            } else if action.is_none() {
+            } else if action.is_none() && chance(&mut self.random, fault.one_in) {
                 action = Some(fault.action);
                 fault.times = if fault.times == u32::MAX { u32::MAX } else { fault.times - 1 };
             }
@@ -169,6 +186,18 @@ impl FaultTable {
         self.waiting.retain(|fault| fault.times > 0);
         action
     }
+}
+
+/// True once in `chances` times. (SplitMix64.)
+const fn chance(random: &mut u64, chances: u32) -> bool {
+    if chances <= 1 {
+        return true;
+    }
+    *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *random;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (mixed ^ (mixed >> 31)).is_multiple_of(chances as u64)
 }
 
 #[cfg(test)]
@@ -196,6 +225,24 @@ mod tests {
         assert_eq!(ask(), Some(Action::DropRequest));
         assert_eq!(ask(), Some(Action::DropReply));
         assert_eq!(ask(), None);
+    }
+
+    /// One in four, about, and the same ones for the same seed.
+    #[test]
+    fn chance_follows_from_the_seed() {
+        let hits = |seed| {
+            let mut table = FaultTable::default();
+            table.seed(seed);
+            let always = Fault::drop_reply(OpCode::Create).one_in(4).times(u32::MAX);
+            table.add(always);
+            (0..1000)
+                .map(|_| table.on_request("A", OpCode::Create, None).is_some())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(hits(7), hits(7));
+        assert_ne!(hits(7), hits(8));
+        let count = hits(7).iter().filter(|hit| **hit).count();
+        assert!((200..300).contains(&count), "{count}");
     }
 
     #[test]

@@ -24,15 +24,14 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use docent_protocol::{Perms, Text};
 
 use super::{
-    acl,
     config::{Config, millis},
     connection::{Connection, Input, State},
-    digest, prep,
+    digest,
+    log::Entry,
     sessions::Sessions,
-    tree::{Applied, Tree, Txn},
+    tree::{Tree, Txn},
     watches::Watches,
 };
 
@@ -57,7 +56,7 @@ pub enum Role {
 }
 
 impl Role {
-    const fn serves(self) -> bool {
+    pub(super) const fn serves(self) -> bool {
         !matches!(self, Self::Looking | Self::Down)
     }
 }
@@ -69,7 +68,7 @@ pub(crate) struct Member {
     pub(crate) tree: Tree,
     pub(crate) watches: Watches,
     /// Whether it applies changes only when it has to.
-    lags: bool,
+    pub(super) lags: bool,
     /// Sessions that only it knows, with their timeouts in milliseconds.
     pub(crate) local_sessions: BTreeMap<i64, u64>,
     /// The connection of each session that is attached here.
@@ -78,15 +77,7 @@ pub(crate) struct Member {
     pub(crate) sent: u64,
 }
 
-/// A change in the log.
-#[derive(Debug)]
-struct Entry {
-    zxid: i64,
-    wall_ms: i64,
-    txn: Txn,
-}
-
-/// One or several servers.
+/// One or several servers. See the [module](self).
 #[derive(Debug)]
 pub struct Ensemble {
     pub(crate) config: Config,
@@ -94,15 +85,17 @@ pub struct Ensemble {
     pub(crate) sessions: Sessions,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     /// Connections with something to send, or to be closed.
-    ready: BTreeSet<ConnectionId>,
+    pub(super) ready: BTreeSet<ConnectionId>,
     /// What some member has not applied yet, oldest first.
-    log: VecDeque<Entry>,
-    zxid: i64,
+    pub(super) log: VecDeque<Entry>,
+    pub(super) zxid: i64,
     /// Connections that had said nothing when they were accepted, oldest first, with that time.
     silent: VecDeque<(u64, ConnectionId)>,
+    /// How many requests are still to be refused as too many.
+    pub(super) throttled: u32,
     next_connection: ConnectionId,
     next_session: i64,
-    next_reaping: u64,
+    pub(super) next_reaping: u64,
     /// Of the last input, in milliseconds.
     pub(crate) now: u64,
 }
@@ -111,7 +104,7 @@ pub struct Ensemble {
 const GREETING_TIMEOUT: u64 = 16_000;
 
 /// How much may wait to be sent to a client that does not read before its connection is cut, in bytes.
-const OUTPUT_LIMIT: usize = 256 << 20;
+pub(super) const OUTPUT_LIMIT: usize = 256 << 20;
 
 /// From how much on no more is read of a client, in bytes.
 const OUTPUT_HIGH: usize = 8 << 20;
@@ -142,6 +135,7 @@ impl Ensemble {
             log: VecDeque::new(),
             zxid: 0,
             silent: VecDeque::new(),
+            throttled: 0,
             next_connection: 1,
             next_session,
             next_reaping: millis(config.container_check_interval),
@@ -283,73 +277,6 @@ impl Ensemble {
             .map(Duration::from_millis)
     }
 
-    // What tests do to servers.
-
-    /// Ends a session as if its time were over: no reply, its connection is closed, its ephemeral nodes
-    /// go. Whether there was one.
-    pub fn expire_session(&mut self, session_id: i64) -> bool {
-        let known = self.sessions.expire_now(session_id);
-        if known && self.leader().is_some() {
-            self.end_session(session_id);
-        }
-        known
-    }
-
-    /// The sessions there are, by id.
-    #[must_use]
-    pub fn session_ids(&self) -> Vec<i64> {
-        self.sessions.ids().collect()
-    }
-
-    /// Cuts a session's connections; the session goes on. How many there were.
-    pub fn cut_session(&mut self, session_id: i64) -> usize {
-        let of_session = |c: &Connection| c.session_id() == Some(session_id);
-        self.close_all(of_session)
-    }
-
-    /// Cuts all connections of a member; `None`: of all. How many there were.
-    pub fn cut_connections(&mut self, member: Option<usize>) -> usize {
-        self.close_all(|c| member.is_none_or(|member| c.member == member))
-    }
-
-    /// Sets the number that the next sequential child of a node gets. Whether there is such a node.
-    pub fn set_sequence_counter(&mut self, path: &str, next: i32) -> bool {
-        let set = self.members.iter_mut().map(|member| member.tree.set_counter(path, next));
-        set.filter(|done| *done).count() > 0
-    }
-
-    /// Stops a member: its connections end, and nobody listens. A majority must be left, or the others
-    /// become read-only.
-    pub fn stop_member(&mut self, now: Duration, member: usize) {
-        self.set_now(now);
-        self.cut_connections(Some(member));
-        if let Some(member) = self.members.get_mut(member) {
-            member.role = Role::Down;
-        }
-        self.elect();
-    }
-
-    /// Starts a stopped member.
-    pub fn start_member(&mut self, now: Duration, member: usize) {
-        self.set_now(now);
-        if let Some(member) = self.members.get_mut(member).filter(|m| m.role == Role::Down) {
-            member.role = Role::Looking;
-        }
-        self.elect();
-    }
-
-    /// Makes a member apply changes only when it has to: for its own clients' writes, and for `sync`. Its
-    /// clients read old values meanwhile. `false` lets it catch up.
-    pub fn set_lag(&mut self, now: Duration, member: usize, lags: bool) {
-        self.set_now(now);
-        if let Some(member) = self.members.get_mut(member) {
-            member.lags = lags;
-        }
-        if !lags {
-            self.catch_up(member);
-        }
-    }
-
     /// What a member is.
     #[must_use]
     pub fn role(&self, member: usize) -> Role {
@@ -370,83 +297,8 @@ impl Ensemble {
 
     // Inside.
 
-    fn set_now(&mut self, now: Duration) {
+    pub(super) fn set_now(&mut self, now: Duration) {
         self.now = self.now.max(millis(now));
-    }
-
-    /// The wall clock, in milliseconds since 1970.
-    fn wall_ms(&self) -> i64 {
-        self.config.epoch().saturating_add(i64::try_from(self.now).unwrap_or(i64::MAX))
-    }
-
-    /// Decides who leads. Everybody whose role changes loses its connections.
-    fn elect(&mut self) {
-        let up = self.members.iter().filter(|m| m.role != Role::Down).count();
-        let total = self.members.len();
-        let standalone = total == 1;
-        let leader = if up * 2 <= total || self.config.read_only {
-            None
-        } else {
-            self.leader().or_else(|| self.most_recent())
-        };
-        let is_new = leader.is_some() && self.leader() != leader;
-        if is_new {
-            // A new leader's time begins when everybody has what the old one's time has left.
-            for at in 0..total {
-                if self.role(at) != Role::Down {
-                    self.catch_up(at);
-                }
-            }
-        }
-        if is_new && !standalone {
-            self.zxid = ((self.zxid >> 32) + 1) << 32;
-            self.log.clear();
-            for member in self.members.iter_mut().filter(|m| m.role != Role::Down) {
-                member.tree.last_zxid = self.zxid;
-            }
-        }
-        for at in 0..total {
-            let Some(member) = self.members.get(at) else { continue };
-            let role = match (member.role, leader) {
-                (Role::Down, _) => Role::Down,
-                (_, Some(_)) if standalone => Role::Standalone,
-                (_, Some(leader)) if leader == at => Role::Leader,
-                (_, Some(_)) => Role::Follower,
-                _ if self.config.read_only || self.config.read_only_mode_enabled => Role::ReadOnly,
-                _ => Role::Looking,
-            };
-            let joins = role == Role::Follower && member.role != Role::Follower;
-            if role != member.role || is_new {
-                self.cut_connections(Some(at));
-            }
-            if joins {
-                self.copy_tree(leader, at);
-            }
-            if let Some(member) = self.members.get_mut(at) {
-                member.role = role;
-            }
-        }
-        if is_new {
-            // A new leader gives every session its full time again.
-            for id in self.session_ids() {
-                self.sessions.touch(id, self.now);
-            }
-        }
-    }
-
-    /// Who of those that are up has applied most; the log belongs to all, so it only has to be up.
-    fn most_recent(&self) -> Option<usize> {
-        (0..self.members.len()).filter(|at| self.role(*at) != Role::Down).max_by_key(|at| {
-            (self.members.get(*at).map(|m| m.tree.last_zxid), std::cmp::Reverse(*at))
-        })
-    }
-
-    fn copy_tree(&mut self, from: Option<usize>, to: usize) {
-        let tree = from.and_then(|from| self.members.get(from)).map(|member| member.tree.clone());
-        if let (Some(tree), Some(member)) = (tree, self.members.get_mut(to)) {
-            member.tree = tree;
-            member.local_sessions.clear();
-        }
     }
 
     /// Marks a connection to be closed.
@@ -462,7 +314,7 @@ impl Ensemble {
         }
     }
 
-    fn close_all(&mut self, concerned: impl Fn(&Connection) -> bool) -> usize {
+    pub(super) fn close_all(&mut self, concerned: impl Fn(&Connection) -> bool) -> usize {
         let open = |c: &Connection| c.state != State::Closing;
         let ids: Vec<_> = self
             .connections
@@ -481,7 +333,7 @@ impl Ensemble {
     }
 
     /// A connection no longer speaks for its session, and its watches go.
-    fn unregister(&mut self, id: ConnectionId, member: usize, session_id: i64) {
+    pub(super) fn unregister(&mut self, id: ConnectionId, member: usize, session_id: i64) {
         let Some(member) = self.members.get_mut(member) else { return };
         member.watches.forget(id);
         if member.attached.get(&session_id) == Some(&id) {
@@ -497,19 +349,6 @@ impl Ensemble {
         self.cut_session(session_id);
     }
 
-    fn reap(&mut self) {
-        self.next_reaping = self.now + millis(self.config.container_check_interval).max(1);
-        let Some(leader) = self.leader() else { return };
-        let wall_ms = self.wall_ms();
-        let Some(member) = self.members.get(leader) else { return };
-        for path in member.tree.reapable(wall_ms) {
-            let tree = self.members.get(leader).map(|member| &member.tree);
-            let txn = tree.map(|tree| prep::delete_container(Text::new(&path), tree));
-            let txn = txn.and_then(Result::ok).unwrap_or(Txn::Error);
-            self.commit(leader, txn);
-        }
-    }
-
     /// A session id nobody has had.
     pub(crate) fn new_session_id(&mut self, member: usize) -> i64 {
         self.next_session = (self.next_session + 1) & 0x00FF_FFFF_FFFF_FFFF;
@@ -519,76 +358,6 @@ impl Ensemble {
 
     pub(crate) fn passwd_of(session_id: i64) -> [u8; 16] {
         digest::session_passwd(session_id)
-    }
-
-    /// Appends a change to the log and applies it wherever it is due, in any case at `origin`. The zxid,
-    /// and what it has done.
-    pub(crate) fn commit(&mut self, origin: usize, txn: Txn) -> (i64, Applied) {
-        self.zxid += 1;
-        let zxid = self.zxid;
-        self.log.push_back(Entry { zxid, wall_ms: self.wall_ms(), txn });
-        let mut applied = Applied::Nothing;
-        for at in 0..self.members.len() {
-            let due = self.members.get(at).is_some_and(|member| {
-                matches!(member.role, Role::Leader | Role::Standalone | Role::Follower)
-                    && (!member.lags || at == origin)
-            });
-            if due {
-                let last = self.catch_up(at);
-                if at == origin {
-                    applied = last;
-                }
-            }
-        }
-        self.trim_log();
-        (zxid, applied)
-    }
-
-    /// Uses up a number without a change.
-    pub(crate) const fn skip_zxid(&mut self) {
-        self.zxid += 1;
-    }
-
-    /// Applies all of the log that a member has not applied. What the last change has done.
-    pub(crate) fn catch_up(&mut self, at: usize) -> Applied {
-        let Some(member) = self.members.get_mut(at) else { return Applied::Nothing };
-        let has = member.tree.last_zxid;
-        let from = self.log.partition_point(|entry| entry.zxid <= has);
-        let mut last = Applied::Nothing;
-        let mut notices = Vec::new();
-        for entry in self.log.range(from..) {
-            let mut changes = Vec::new();
-            last = member.tree.apply(&entry.txn, entry.zxid, entry.wall_ms, &mut changes);
-            let events = changes.iter().flat_map(|change| member.watches.trigger(change));
-            notices.extend(events.map(|notice| (entry.zxid, notice)));
-        }
-        let version = self.config.version;
-        for (zxid, notice) in notices {
-            let zxid = if version.events_have_zxid() { zxid } else { -1 };
-            for id in notice.to {
-                let Some(connection) = self.connections.get_mut(&id) else { continue };
-                let hears = !version.filters_events()
-                    || acl::allows(&notice.acl, Perms::READ, &connection.ids);
-                if hears && connection.state != State::Closing {
-                    connection.notify(zxid, notice.event, &notice.path);
-                    if connection.output.len() > OUTPUT_LIMIT {
-                        connection.output.clear();
-                        connection.close();
-                    }
-                    self.ready.insert(id);
-                }
-            }
-        }
-        last
-    }
-
-    /// Forgets what every running member has applied.
-    fn trim_log(&mut self) {
-        let needed = self.members.iter().filter(|m| m.role.serves() || m.role == Role::Looking);
-        let Some(oldest) = needed.map(|member| member.tree.last_zxid).min() else { return };
-        while self.log.front().is_some_and(|entry| entry.zxid <= oldest) {
-            self.log.pop_front();
-        }
     }
 
     /// The error a member's role gives to everything, if it does.

@@ -5,12 +5,16 @@
 mod acl;
 mod config;
 mod connection;
+mod controls;
 mod digest;
+mod election;
 mod ensemble;
 mod handshake;
 mod java;
 mod listen;
+mod log;
 mod prep;
+mod reads;
 mod requests;
 mod sessions;
 mod testing_cluster;
@@ -19,6 +23,7 @@ mod tree;
 mod version;
 mod watches;
 mod words;
+mod writes;
 
 pub use self::{
     config::Config,

@@ -169,6 +169,11 @@ impl TestingServer {
         self.shell.with(|machine, _| machine.set_sequence_counter(path, next))
     }
 
+    /// Refuses the next `count` requests as too many: `ThrottledOp`, as servers do since 3.7.
+    pub fn throttle(&self, count: u32) {
+        self.shell.with(|machine, _| machine.throttle(count));
+    }
+
     /// Puts a [`Tap`] in front of it, with all its faults, on another port.
     ///
     /// # Errors

@@ -131,6 +131,11 @@ impl Tap {
         self.shared.state().desk.faults.add(fault);
     }
 
+    /// What the choices of faults by chance follow from.
+    pub fn seed(&self, seed: u64) {
+        self.shared.state().desk.faults.seed(seed);
+    }
+
     /// Forgets all faults that still wait.
     pub fn clear_faults(&self) {
         self.shared.state().desk.faults.clear();

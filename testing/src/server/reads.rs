@@ -1,0 +1,316 @@
+//! Reads, and watches: all that is answered from one member's tree.
+//!
+//! Source: `FinalRequestProcessor`, `DataTree.setWatches`.
+
+use docent_protocol::{
+    Encode, ErrorCode, EventType, Perms, Stat, Text,
+    jute::List,
+    multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    reply::{
+        ClientInfo, EmptyReply, ErrorReply, GetAclReply, GetAllChildrenNumberReply,
+        GetChildren2Reply, GetChildrenReply, GetDataReply, PathReply, StatReply, WhoAmIReply,
+    },
+    request::{Request, SetWatches2Request, SetWatchesRequest},
+    xid,
+};
+
+use super::{
+    acl::{self, Ident},
+    connection::Connection,
+    ensemble::Ensemble,
+    java, prep,
+    requests::Context,
+    tree::{Node, Tree},
+    watches::Table,
+};
+
+impl Ensemble {
+    pub(super) fn read(&mut self, context: Context, request: &Request<'_>) {
+        match request {
+            Request::Ping => {
+                let context = Context { xid: xid::PING, ..context };
+                self.answer(context, &EmptyReply {});
+            }
+            Request::CloseSession => self.close_session(context),
+            Request::Sync(r) => {
+                self.catch_up(context.member);
+                let echo = r.path.bytes().map(|_| java::bytes(&r.path.to_str()).into_owned());
+                self.answer(context, &PathReply { path: Text::from_bytes(echo.as_deref()) });
+            }
+            Request::SetWatches(r) => {
+                let SetWatchesRequest { relative_zxid, data_watches, exist_watches, child_watches } =
+                    *r;
+                let (persistent_watches, persistent_recursive_watches) =
+                    (List::new(&[]), List::new(&[]));
+                self.set_watches(
+                    context,
+                    &SetWatches2Request {
+                        relative_zxid,
+                        data_watches,
+                        exist_watches,
+                        child_watches,
+                        persistent_watches,
+                        persistent_recursive_watches,
+                    },
+                );
+            }
+            Request::SetWatches2(r) => self.set_watches(context, r),
+            Request::AddWatch(r) => {
+                let path = r.path.to_str();
+                let watches = self.members.get_mut(context.member).map(|m| &mut m.watches);
+                if watches.is_some_and(|watches| watches.add_watch(&path, context.id, r.mode)) {
+                    self.answer(context, &ErrorReply { err: ErrorCode::Ok });
+                } else {
+                    self.fail(context, ErrorCode::MarshallingError);
+                }
+            }
+            Request::CheckWatches(r) => {
+                let watches = self.members.get(context.member).map(|member| &member.watches);
+                let found =
+                    watches.map(|watches| watches.contains(r.path, r.watcher_type, context.id));
+                self.watches_answer(context, found.unwrap_or(Err(ErrorCode::SystemError)));
+            }
+            Request::RemoveWatches(r) => {
+                let member = self.members.get_mut(context.member);
+                let removed = member.and_then(|member| {
+                    member.watches.remove(&r.path.to_str(), r.watcher_type, context.id)
+                });
+                self.watches_answer(context, removed.ok_or(ErrorCode::MarshallingError));
+            }
+            request => {
+                if let Err(err) = self.look(context, request) {
+                    self.fail(context, err);
+                }
+            }
+        }
+    }
+
+    pub(super) fn watches_answer(&mut self, context: Context, found: Result<bool, ErrorCode>) {
+        match found {
+            Ok(true) => self.answer(context, &EmptyReply {}),
+            Ok(false) => self.fail(context, ErrorCode::NoWatcher),
+            Err(err) => self.fail(context, err),
+        }
+    }
+
+    /// Reads that only look at the tree, and may leave a watch.
+    pub(super) fn look(
+        &mut self,
+        context: Context,
+        request: &Request<'_>,
+    ) -> Result<(), ErrorCode> {
+        let ids = self.ids_of(context.id);
+        let version = self.config.version;
+        let Some(member) = self.members.get_mut(context.member) else {
+            return Err(ErrorCode::SystemError);
+        };
+        let (tree, watches) = (&member.tree, &mut member.watches);
+        let zxid = tree.last_zxid;
+        let Some(connection) = self.connections.get_mut(&context.id) else { return Ok(()) };
+        let mut ok = |body: &dyn Fn(&mut Sink<'_>)| {
+            body(&mut Sink { connection, xid: context.xid, zxid });
+        };
+        match request {
+            Request::Exists(r) => {
+                let path = prep::text(r.path)?;
+                if path.contains('\0') {
+                    return Err(ErrorCode::BadArguments);
+                }
+                let node = tree.get(&path);
+                if let Some(node) = node.filter(|_| version.exists_needs_read()) {
+                    acl::check(&node.acl, Perms::READ, &ids)?;
+                }
+                if r.watch {
+                    watches.watch(Table::Data, &path, context.id);
+                }
+                let stat = node.ok_or(ErrorCode::NoNode)?.stat();
+                ok(&|out| out.put(&StatReply { stat }));
+            }
+            Request::GetData(r) => {
+                let path = prep::text(r.path)?;
+                let node = readable(tree, &path, &ids)?;
+                if r.watch {
+                    watches.watch(Table::Data, &path, context.id);
+                }
+                ok(&|out| out.put(&GetDataReply { data: node.data.as_deref(), stat: node.stat() }));
+            }
+            Request::GetChildren(r) => {
+                let path = prep::text(r.path)?;
+                let node = readable(tree, &path, &ids)?;
+                if r.watch {
+                    watches.watch(Table::Child, &path, context.id);
+                }
+                let children = names(node);
+                ok(&|out| out.put(&GetChildrenReply { children: List::new(&children) }));
+            }
+            Request::GetChildren2(r) => {
+                let path = prep::text(r.path)?;
+                let node = readable(tree, &path, &ids)?;
+                if r.watch {
+                    watches.watch(Table::Child, &path, context.id);
+                }
+                let (children, stat) = (names(node), node.stat());
+                ok(&|out| out.put(&GetChildren2Reply { children: List::new(&children), stat }));
+            }
+            Request::GetAcl(r) => {
+                let node = tree.node(&prep::text(r.path)?)?;
+                acl::check(&node.acl, Perms::READ | Perms::ADMIN, &ids)?;
+                let hidden = acl::without_digests(&node.acl);
+                let shown = if acl::allows(&node.acl, Perms::ADMIN, &ids) {
+                    &node.acl
+                } else {
+                    &hidden[..]
+                };
+                let (acl, stat) = (acl::to_wire(shown), node.stat());
+                ok(&|out| out.put(&GetAclReply { acl: List::new(&acl), stat }));
+            }
+            Request::GetAllChildrenNumber(r) => {
+                let path = prep::text(r.path)?;
+                readable(tree, &path, &ids)?;
+                let total_number = i32::try_from(tree.descendants(&path)).unwrap_or(i32::MAX);
+                ok(&|out| out.put(&GetAllChildrenNumberReply { total_number }));
+            }
+            Request::GetEphemerals(r) => {
+                let prefix = r.path.to_str();
+                let own = tree.ephemerals(context.session_id);
+                let all = matches!(&*prefix, "" | "/");
+                let paths: Vec<_> =
+                    own.filter(|p| all || p.starts_with(&*prefix)).map(Text::new).collect();
+                ok(&|out| out.put(&GetChildrenReply { children: List::new(&paths) }));
+            }
+            Request::WhoAmI => {
+                let infos: Vec<_> = ids
+                    .iter()
+                    .map(|id| ClientInfo {
+                        auth_scheme: Text::new(&id.scheme),
+                        user: Text::new(id.user()),
+                    })
+                    .collect();
+                ok(&|out| out.put(&WhoAmIReply { client_info: List::new(&infos) }));
+            }
+            Request::MultiRead(ops) => {
+                let reads = ops.iter().filter(is_read).count();
+                let count = ops.iter().count();
+                if reads > 0 && reads < count {
+                    return Err(ErrorCode::MarshallingError);
+                }
+                let results = multi_read(ops, tree, &ids);
+                // Where a real server stumbles, what there is of the body comes with the error.
+                let whole = results.len() == count;
+                let err = if whole { ErrorCode::Ok } else { ErrorCode::MarshallingError };
+                let results: Vec<_> = results.iter().map(ReadResult::to_wire).collect();
+                connection.reply(context.xid, zxid, err, &MultiReply::new(&results));
+            }
+            _ => return Err(ErrorCode::MarshallingError),
+        }
+        Ok(())
+    }
+
+    /// Sets watches again, and tells what has happened meanwhile. Not filtered by ACL, not by version.
+    pub(super) fn set_watches(&mut self, context: Context, r: &SetWatches2Request<'_>) {
+        let lists = [r.data_watches, r.exist_watches, r.child_watches];
+        let persistent = [r.persistent_watches, r.persistent_recursive_watches];
+        if lists.iter().chain(&persistent).any(List::is_null) {
+            return self.fail(context, ErrorCode::MarshallingError);
+        }
+        let Some(member) = self.members.get_mut(context.member) else { return };
+        let Some(connection) = self.connections.get_mut(&context.id) else { return };
+        let (tree, watches) = (&member.tree, &mut member.watches);
+        let (id, since) = (context.id, r.relative_zxid);
+        for path in r.data_watches {
+            let path = path.to_str();
+            match tree.get(&path) {
+                None => connection.notify(-1, EventType::NodeDeleted, &path),
+                Some(node) if node.mzxid > since => {
+                    connection.notify(-1, EventType::NodeDataChanged, &path);
+                }
+                Some(_) => watches.watch(Table::Data, &path, id),
+            }
+        }
+        for path in r.exist_watches {
+            let path = path.to_str();
+            match tree.get(&path) {
+                Some(_) => connection.notify(-1, EventType::NodeCreated, &path),
+                None => watches.watch(Table::Data, &path, id),
+            }
+        }
+        for path in r.child_watches {
+            let path = path.to_str();
+            match tree.get(&path) {
+                None => connection.notify(-1, EventType::NodeDeleted, &path),
+                Some(node) if node.pzxid > since => {
+                    connection.notify(-1, EventType::NodeChildrenChanged, &path);
+                }
+                Some(_) => watches.watch(Table::Child, &path, id),
+            }
+        }
+        for (paths, mode) in persistent.iter().zip([0, 1]) {
+            for path in *paths {
+                watches.add_watch(&path.to_str(), id, mode.into());
+            }
+        }
+        self.answer(context, &EmptyReply {});
+    }
+}
+
+/// Where the body of a good reply goes.
+struct Sink<'a> {
+    connection: &'a mut Connection,
+    xid: i32,
+    zxid: i64,
+}
+
+impl Sink<'_> {
+    fn put(&mut self, body: &impl Encode) {
+        self.connection.reply(self.xid, self.zxid, ErrorCode::Ok, body);
+    }
+}
+
+fn readable<'t>(tree: &'t Tree, path: &str, ids: &[Ident]) -> Result<&'t Node, ErrorCode> {
+    let node = tree.node(path)?;
+    acl::check(&node.acl, Perms::READ, ids)?;
+    Ok(node)
+}
+
+fn names(node: &Node) -> Vec<Text<'_>> {
+    node.children.iter().map(|name| Text::new(name)).collect()
+}
+
+/// One answer of a multiRead.
+enum ReadResult<'t> {
+    Data(&'t Node, Stat),
+    Children(Vec<Text<'t>>),
+    Error(ErrorCode),
+}
+
+impl ReadResult<'_> {
+    fn to_wire(&self) -> MultiResult<'_> {
+        match self {
+            Self::Data(node, stat) => {
+                MultiResult::GetData(GetDataReply { data: node.data.as_deref(), stat: *stat })
+            }
+            Self::Children(names) => {
+                MultiResult::GetChildren(GetChildrenReply { children: List::new(names) })
+            }
+            Self::Error(err) => MultiResult::Error(*err),
+        }
+    }
+}
+
+/// As many results as there are before a write or a null path.
+fn multi_read<'t>(ops: &MultiRequest<'_>, tree: &'t Tree, ids: &[Ident]) -> Vec<ReadResult<'t>> {
+    let result = |op| {
+        let (MultiOp::GetData(r) | MultiOp::GetChildren(r)) = op else { return None };
+        let path = prep::text(r.path).ok()?;
+        Some(match (readable(tree, &path, ids), op) {
+            (Ok(node), MultiOp::GetData(_)) => ReadResult::Data(node, node.stat()),
+            (Ok(node), _) => ReadResult::Children(names(node)),
+            (Err(err), _) => ReadResult::Error(err),
+        })
+    };
+    ops.iter().map_while(result).collect()
+}
+
+pub(super) const fn is_read(op: &MultiOp<'_>) -> bool {
+    matches!(op, MultiOp::GetData(_) | MultiOp::GetChildren(_))
+}
