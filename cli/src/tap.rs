@@ -58,6 +58,9 @@ Commands on the standard input, for all connections:
   kill CLIENT             end that client's session, as Curator's KillSession does
   note TEXT               write a line of your own";
 
+/// How many records wait at most to be printed.
+const KEPT: usize = 100_000;
+
 impl TapCommand {
     pub(crate) fn run(self) -> ExitCode {
         match self.serve() {
@@ -73,6 +76,7 @@ impl TapCommand {
         crate::runtime()?.block_on(async {
             let tap = Tap::listen(self.listen, &self.upstream).await?;
             println!("listening on {}", tap.addr());
+            tap.keep(KEPT);
             let (send, mut commands) = mpsc::unbounded_channel();
             // A thread of its own: reading the standard input cannot be given up.
             std::thread::spawn(move || {

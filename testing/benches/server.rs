@@ -139,24 +139,22 @@ async fn main() {
     let server = TestingServer::start().await.unwrap();
     report("start", 1, before.elapsed());
 
+    operations("embedded", &server.connect_string()).await;
+    match std::env::var("DOCENT_TEST_CONNECT") {
+        Ok(real) => operations("real", &real).await,
+        Err(_) => println!("DOCENT_TEST_CONNECT is not set: no real server beside it"),
+    }
+
     let before = Instant::now();
     let mut clients = Vec::new();
     for _ in 0..10_000 {
         clients.push(Client::new(server.connect().unwrap()).await);
     }
     report("sessions, each with a connection", clients.len(), before.elapsed());
-    assert_eq!(server.session_ids().len(), 10_000);
+    assert!(server.session_ids().len() >= 10_000);
 
     let before = Instant::now();
     let mut client = clients.swap_remove(0);
     client.calls(100_000, |at| OwnedCreate(format!("/n{at:06}"))).await;
     report("nodes, beside those sessions", 100_000, before.elapsed());
-    drop(clients);
-
-    let fresh = TestingServer::start().await.unwrap();
-    operations("embedded", &fresh.connect_string()).await;
-    match std::env::var("DOCENT_TEST_CONNECT") {
-        Ok(real) => operations("real", &real).await,
-        Err(_) => println!("DOCENT_TEST_CONNECT is not set: no real server beside it"),
-    }
 }

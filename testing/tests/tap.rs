@@ -221,3 +221,16 @@ async fn four_letter_words_pass() {
     })
     .await;
 }
+
+/// Only the last records are kept, numbers go on, and a subscription passes over what is gone.
+#[tokio::test]
+async fn a_tap_keeps_as_much_as_it_is_told() {
+    on_every_server("a_tap_keeps_as_much_as_it_is_told", async |tap| {
+        let mut follow = tap.follow();
+        tap.keep(3);
+        (0..10).for_each(|number| tap.note(&format!("note {number}")));
+        assert_eq!((tap.len(), tap.trace().iter().count()), (10, 3));
+        assert_eq!(follow.next(DEADLINE).await.unwrap().seq, 7);
+    })
+    .await;
+}

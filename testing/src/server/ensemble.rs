@@ -77,7 +77,11 @@ pub(crate) struct Member {
     pub(crate) sent: u64,
 }
 
-/// One or several servers. See the [module](self).
+/// One or several servers, as a machine without sockets, clock or randomness.
+///
+/// Methods `handle_*` take an input, `poll_*` give an output, and the others are what tests do to
+/// servers. Time is always an argument, counted from the instant the machine was made. After any of them,
+/// ask [`poll_ready`](Self::poll_ready) who has something to be sent.
 #[derive(Debug)]
 pub struct Ensemble {
     pub(crate) config: Config,

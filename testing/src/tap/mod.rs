@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Records are kept in memory until the tap is dropped; every one is kept.
+//! Records are kept in memory until the tap is dropped; [`Tap::keep`] says how many.
 //!
 //! Names of clients: who connects through [`Tap::client`] has its label; who connects to the tap's own
 //! port gets the next letter with each new session, and keeps it as long as the session.
@@ -146,10 +146,15 @@ impl Tap {
         self.shared.note(text);
     }
 
+    /// Keeps only the last `limit` records, at least 1. (1,000,000 unless this is called.)
+    pub fn keep(&self, limit: usize) {
+        self.shared.state().limit = limit;
+    }
+
     /// Everything so far.
     #[must_use]
     pub fn trace(&self) -> Trace {
-        Trace::new(self.shared.state().records.clone())
+        Trace::new(self.shared.state().records.iter().cloned().collect())
     }
 
     /// How many records there are; the `seq` of the next one.
@@ -397,8 +402,11 @@ impl Follow {
     }
 
     fn take(&mut self) -> Option<Arc<Record>> {
-        let at = usize::try_from(self.next).ok()?;
-        let record = self.shared.state().records.get(at).cloned()?;
+        let state = self.shared.state();
+        // Those that were forgotten meanwhile are passed over.
+        self.next = self.next.max(state.forgotten);
+        let at = usize::try_from(self.next - state.forgotten).ok()?;
+        let record = state.records.get(at).cloned()?;
         self.next += 1;
         Some(record)
     }

@@ -1,6 +1,7 @@
 //! The sockets of the tap: one accept loop for each listener, one task for each connection.
 
 use std::{
+    collections::VecDeque,
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -27,6 +28,9 @@ use super::{
 /// How much is read from a socket at once, in bytes.
 const READ_SIZE: usize = 64 * 1024;
 
+/// How many records are kept unless somebody says otherwise.
+pub(crate) const DEFAULT_LIMIT: usize = 1_000_000;
+
 /// What everything of one tap shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -37,10 +41,14 @@ pub(crate) struct Shared {
     started: Instant,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) desk: Desk,
-    pub(crate) records: Vec<Arc<Record>>,
+    /// The last ones; the `seq` of the first is `forgotten`.
+    pub(crate) records: VecDeque<Arc<Record>>,
+    pub(crate) forgotten: u64,
+    /// How many are kept.
+    pub(crate) limit: usize,
     connections: u64,
 }
 
@@ -48,7 +56,13 @@ impl Shared {
     pub(crate) fn new(upstream: &str) -> Self {
         Self {
             upstream: Mutex::new(upstream.to_owned()),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                desk: Desk::default(),
+                records: VecDeque::new(),
+                forgotten: 0,
+                limit: DEFAULT_LIMIT,
+                connections: 0,
+            }),
             count: watch::Sender::new(0),
             started: Instant::now(),
         }
@@ -75,10 +89,14 @@ impl Shared {
         what: What,
         injected: Option<&'static str>,
     ) {
-        let seq = state.records.len() as u64;
+        while state.records.len() >= state.limit.max(1) {
+            state.records.pop_front();
+            state.forgotten += 1;
+        }
+        let seq = state.forgotten + state.records.len() as u64;
         let at = self.started.elapsed();
         let client = Arc::clone(client);
-        state.records.push(Arc::new(Record { seq, at, connection, client, what, injected }));
+        state.records.push_back(Arc::new(Record { seq, at, connection, client, what, injected }));
         self.count.send_replace(seq + 1);
     }
 
