@@ -55,6 +55,7 @@ With --stream:
                         -e tcp.stream -e tcp.srcport -e tcp.dstport -e tcp.payload
                     (columns separated by tabs; lines of other ports are passed over). The number stands
                     in front of each line of the output, and in the member `stream` with --json.
+                    Without that column all is one connection.
 
 With --json, the members are: direction, kind (connect, request, reply, event, word, text, undecodable), and what
 that kind has: op and error by ZooKeeper's names, header and body with jute's, event, xid, leftOver (a number of
@@ -324,15 +325,15 @@ impl Decode {
     /// What tshark prints: stream, ports, payload.
     fn parse_columns(&self, line: &str) -> Result<Line, String> {
         let columns: Vec<_> = line.split('\t').map(str::trim).collect();
-        let parsed = match columns[..] {
-            [stream, source, destination, hex] => stream
-                .parse::<u64>()
-                .ok()
-                .zip(source.parse::<u16>().ok().zip(destination.parse::<u16>().ok()))
-                .map(|(stream, ports)| (stream, ports, hex)),
-            _ => None,
+        let (stream, ports, hex) = match columns[..] {
+            [stream, source, destination, hex] => {
+                (Some(stream.parse()), [source, destination], hex)
+            }
+            [source, destination, hex] => (None, [source, destination], hex),
+            _ => (None, ["", ""], ""),
         };
-        let Some((stream, (source, destination), hex)) = parsed else {
+        let ports = (ports[0].parse::<u16>(), ports[1].parse::<u16>());
+        let (Ok(stream), (Ok(source), Ok(destination))) = (stream.transpose(), ports) else {
             return Err(format!(
                 "expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX between tabs, not {}",
                 quoted(line)
@@ -345,7 +346,7 @@ impl Decode {
         } else {
             return Ok(Line::Nothing);
         };
-        Ok(Line::Bytes { stream: Some(stream), direction, bytes: unhex(hex)? })
+        Ok(Line::Bytes { stream, direction, bytes: unhex(hex)? })
     }
 }
 

@@ -112,8 +112,8 @@ fn what_is_no_input_is_told_in_one_line() {
         ),
         (
             &["--stream"],
-            "1\t2\t3\n",
-            "standard input:1: expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX between tabs, not \"1\\t2\\t3\"",
+            "1\t2\n",
+            "standard input:1: expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX between tabs, not \"1\\t2\"",
         ),
         (
             &[],
@@ -144,6 +144,14 @@ fn what_tshark_prints_is_followed_stream_by_stream() {
     let outcome = decode(&[&arguments[..], &["--json"]].concat(), &input);
     let frame: Value = serde_json::from_str(&outcome.lines[1]).unwrap();
     assert_eq!((&frame["stream"], &frame["kind"]), (&0.into(), &"connect".into()));
+}
+
+#[test]
+fn without_the_column_of_streams_there_is_one_connection() {
+    let input = format!("50000\t2181\t{HELLO}\n50000\t2181\t{GET_EPHEMERALS}\n80\t443\t00\n");
+    let outcome = decode(&["--stream", "--check"], &input);
+    assert_eq!((outcome.code, outcome.lines.len()), (0, 2));
+    assert_eq!(outcome.lines[1], "c2s 956301313 getEphemerals /zz");
 }
 
 /// The golden recordings as input: each connection a `conn` and its frames.

@@ -310,8 +310,8 @@ impl<'a, T: Item<'a>> Iterator for SequenceIter<'a, T> {
 
     fn next(&mut self) -> Option<T> {
         match &mut self.0 {
-            IterRepr::Wire(reader) if reader.is_empty() => None,
             IterRepr::Wire(reader) => {
+                // The end of the body: no header is there.
                 let header = MultiHeader::decode(reader).ok()?;
                 T::decode_body(header, reader).ok()
             }
