@@ -1,14 +1,12 @@
 //! The classic demonstration: five clients, one lock, and a resource that no two may use at once.
-//! `DOCENT_CONNECT=127.0.0.1:2181 cargo run --example lock`
+//!
+//! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::{process::exit, sync::Arc, time::Duration};
 
 use docent::{Client, recipes::locks::InterProcessMutex};
-
-const HOW_TO_START: &str = "No ZooKeeper is given. Start one and set DOCENT_CONNECT, by either of:
-  docker compose up --wait standalone                                      127.0.0.1:21810
-  apt-get install zookeeper && /usr/share/zookeeper/bin/zkServer.sh start  127.0.0.1:2181";
+use docent_testing::TestingServer;
 
 /// What the lock protects. It cannot stand two users, and says so.
 #[derive(Default)]
@@ -32,10 +30,11 @@ impl LimitedResource {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Ok(connect_string) = std::env::var("DOCENT_CONNECT") else {
-        eprintln!("{HOW_TO_START}");
-        exit(2);
-    };
+    let embedded = TestingServer::start().await?;
+    let connect_string = std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| {
+        eprintln!("DOCENT_CONNECT is not set: an embedded server, a test double, stands in");
+        embedded.connect_string()
+    });
     let resource = Arc::new(LimitedResource::default());
     let mut clients = tokio::task::JoinSet::new();
     for number in 1..=5 {

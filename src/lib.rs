@@ -6,6 +6,8 @@
 //! * [`protocol`]: the wire protocol, without IO.
 //! * [`session`]: the session machine, and the [`Client`] on it.
 //! * [`recipes`] (feature, on by default): Curator's locks, frame for frame, without their defects.
+//! * `testing` (feature): an embedded server and a recording proxy, for your own tests.
+//! * `tls` (feature): connections by rustls.
 //!
 //! # Example
 //!
@@ -35,6 +37,8 @@ pub use docent_protocol as protocol;
 #[cfg(feature = "recipes")]
 pub use docent_recipes as recipes;
 pub use docent_session as session;
+#[cfg(feature = "testing")]
+pub use docent_testing as testing;
 
 pub use docent_protocol::{Acl, CreateMode, EventType, KeeperState, Perms, Stat, Ttl, WatcherType};
 pub use docent_session::{

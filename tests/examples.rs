@@ -7,7 +7,7 @@ mod support;
 use std::{path::PathBuf, process::Stdio};
 
 use docent::{Client, ErrorKind};
-use support::{real::real_server, within_deadline};
+use support::{real::server, within_deadline};
 use tokio::process::Command;
 
 /// Where cargo puts the example: beside the directory of the test programs.
@@ -19,7 +19,7 @@ fn example(name: &str) -> PathBuf {
 
 #[tokio::test]
 async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
-    let Some(server) = real_server() else { return };
+    let server = server();
     // A chroot of its own: the example's path is fixed, and another run may be using it.
     let chroot = support::real::unique_path("example").replace('/', "-").replacen('-', "/", 1);
     let client = Client::connect(&server).await.unwrap();
@@ -42,12 +42,29 @@ async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn lock_says_how_to_start_a_server_if_there_is_none() {
+async fn lock_needs_no_server() {
     let output = Command::new(example("lock")).env_remove("DOCENT_CONNECT").output();
     let output = within_deadline("the example", output).await.unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("DOCENT_CONNECT") && text.contains("docker compose"), "{text}");
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().last(), Some("25 holds, 0 overlaps"));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("embedded server"), "{told}");
+}
+
+#[tokio::test]
+async fn lock_says_what_is_wrong_with_a_server_that_is_not_there() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (connect, part) in [
+        ("nonsense:port".to_owned(), "\"nonsense:port\" has a port that is not a number"),
+        (format!("127.0.0.1:{port}"), "refused"),
+    ] {
+        let output = Command::new(example("lock")).env("DOCENT_CONNECT", &connect).output();
+        let output = within_deadline("the example", output).await.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(part), "{connect}: {text}");
+    }
 }
 
 #[tokio::test]

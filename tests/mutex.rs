@@ -1,4 +1,4 @@
-//! InterProcessMutex when things go wrong: each test is one rule, on a real server behind a tap.
+//! InterProcessMutex when things go wrong: each test is one rule, on a server behind a tap.
 
 #![allow(
     clippy::indexing_slicing,
@@ -32,11 +32,11 @@ use support::{
     DEADLINE, eventually,
     history::History,
     peer::{Options, Peer, Side},
-    real::{real_server, unique_path},
+    real::{server, unique_path},
     within_deadline,
 };
 
-/// A real server behind a tap, and a path nobody else uses.
+/// A server behind a tap, and a path nobody else uses.
 struct Stage {
     tap: Tap,
     server: String,
@@ -57,15 +57,10 @@ fn policy() -> LockOptions {
 }
 
 impl Stage {
-    /// `None` if there is no server, which is then told and counted.
-    #[track_caller]
-    fn set() -> impl Future<Output = Option<Self>> {
-        let server = real_server();
-        async move {
-            let server = server?;
-            let tap = Tap::start(&server).await.unwrap();
-            Some(Self { tap, server, path: unique_path("mutex") })
-        }
+    async fn set() -> Self {
+        let server = server();
+        let tap = Tap::start(&server).await.unwrap();
+        Self { tap, server, path: unique_path("mutex") }
     }
 
     async fn actor(&self, label: &str) -> Actor {
@@ -143,7 +138,7 @@ impl Actor {
 
 #[tokio::test]
 async fn a_lost_create_request_is_sent_again_once() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     a.acquire().await.release().await.unwrap();
     stage.tap.inject(Fault::drop_before(OpCode::Create2));
@@ -156,7 +151,7 @@ async fn a_lost_create_request_is_sent_again_once() {
 /// N1: Curator loses track of its node, and blocks everybody until its session ends.
 #[tokio::test]
 async fn a_create_that_is_lost_twice_leaves_one_node() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     a.acquire().await.release().await.unwrap();
     stage.tap.inject(Fault::drop_before(OpCode::Create2));
@@ -170,7 +165,7 @@ async fn a_create_that_is_lost_twice_leaves_one_node() {
 /// An adopted node has a fencing token too.
 #[tokio::test]
 async fn a_node_found_after_a_lost_reply_has_its_fencing_token() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let first = a.acquire().await;
     let before = first.fencing_token().await.unwrap();
@@ -184,7 +179,7 @@ async fn a_node_found_after_a_lost_reply_has_its_fencing_token() {
 
 #[tokio::test]
 async fn a_lost_listing_is_asked_again_and_the_node_is_kept() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     a.acquire().await.release().await.unwrap();
     stage.tap.inject(Fault::drop_reply(OpCode::GetChildren2));
@@ -195,7 +190,7 @@ async fn a_lost_listing_is_asked_again_and_the_node_is_kept() {
 /// CURATOR-45: retries used up, the node is found and deleted in the background.
 #[tokio::test]
 async fn a_create_that_fails_for_good_leaves_no_node() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     a.acquire().await.release().await.unwrap();
     let none = LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO));
@@ -208,7 +203,7 @@ async fn a_create_that_fails_for_good_leaves_no_node() {
 
 #[tokio::test]
 async fn a_delete_that_is_lost_is_done_in_the_background() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let none = LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO));
     let mutex = InterProcessMutex::with_options(&a.client, &stage.path, none).unwrap();
@@ -223,7 +218,7 @@ async fn a_delete_that_is_lost_is_done_in_the_background() {
 
 #[tokio::test]
 async fn a_predecessor_that_goes_before_it_is_watched_makes_the_waiter_look_again() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b) = (stage.actor("A").await, stage.actor("B").await);
     let guard = a.acquire().await;
     let delay = Duration::from_millis(500);
@@ -238,7 +233,7 @@ async fn a_predecessor_that_goes_before_it_is_watched_makes_the_waiter_look_agai
 
 #[tokio::test]
 async fn holders_follow_each_other_with_growing_tokens_and_never_overlap() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let history = History::new();
     let actors = [stage.actor("A").await, stage.actor("B").await, stage.actor("C").await];
     let rounds = async |actor: &Actor| {
@@ -264,7 +259,7 @@ async fn holders_follow_each_other_with_growing_tokens_and_never_overlap() {
 
 #[tokio::test]
 async fn an_owner_enters_again_and_others_do_not() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let (owner, other) = (Owner::new(), Owner::new());
     let outer = a.mutex.acquire_as(&owner).await.unwrap();
@@ -283,7 +278,7 @@ async fn an_owner_enters_again_and_others_do_not() {
 
 #[tokio::test]
 async fn a_hold_survives_a_cut_connection() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let guard = a.acquire().await;
     let (session, token) = (guard.session_id(), guard.fencing_token().await.unwrap());
@@ -300,7 +295,7 @@ async fn a_hold_survives_a_cut_connection() {
 
 #[tokio::test]
 async fn a_place_in_the_queue_survives_a_cut_connection() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b, c) = (stage.actor("A").await, stage.actor("B").await, stage.actor("C").await);
     let holder = a.acquire().await;
     let second = b.spawn_acquire();
@@ -323,7 +318,7 @@ async fn a_place_in_the_queue_survives_a_cut_connection() {
 /// The holder learns of it before it can believe anything else.
 #[tokio::test]
 async fn a_killed_session_ends_the_hold_for_ever() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let guard = a.acquire().await;
     let cancelled = guard.cancellation_token();
@@ -347,7 +342,7 @@ async fn a_killed_session_ends_the_hold_for_ever() {
 
 #[tokio::test]
 async fn an_owner_does_not_enter_a_lost_hold_again() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let owner = Owner::new();
     let guard = a.mutex.acquire_as(&owner).await.unwrap();
@@ -364,7 +359,7 @@ async fn an_owner_does_not_enter_a_lost_hold_again() {
 /// CURATOR-604 without the double hold: the place in the queue is lost with the session.
 #[tokio::test]
 async fn a_waiter_whose_session_is_killed_queues_again() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b) = (stage.actor("A").await, stage.actor("B").await);
     let holder = a.acquire().await;
     let waiting = b.spawn_acquire();
@@ -385,7 +380,7 @@ async fn a_waiter_whose_session_is_killed_queues_again() {
 /// Without a connection, belief ends with the session timeout, whoever asks and whenever.
 #[tokio::test]
 async fn a_hold_ends_by_the_clock_when_the_server_is_silent() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let guard = a.acquire().await;
     let deadline = a.client.session().unwrap().deadline();
@@ -402,7 +397,7 @@ async fn a_hold_ends_by_the_clock_when_the_server_is_silent() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_stopped_process_does_not_believe_in_its_lock() {
-    let Some(server) = real_server() else { return };
+    let server = server();
     if !Side::Docent.is_available() {
         return;
     }
@@ -429,7 +424,7 @@ async fn a_stopped_process_does_not_believe_in_its_lock() {
 
 #[tokio::test]
 async fn a_timed_acquire_is_bounded_without_a_connection() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     a.acquire().await.release().await.unwrap();
     a.tap.refuse().await.unwrap();
@@ -447,7 +442,7 @@ async fn a_timed_acquire_is_bounded_without_a_connection() {
 
 #[tokio::test]
 async fn a_dropped_guard_gives_the_lock_up() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b) = (stage.actor("A").await, stage.actor("B").await);
     let guard = a.acquire().await;
     let waiting = b.spawn_acquire();
@@ -458,7 +453,7 @@ async fn a_dropped_guard_gives_the_lock_up() {
 
 #[tokio::test]
 async fn a_guard_dropped_on_another_thread_gives_the_lock_up() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let guard = a.acquire().await;
     std::thread::spawn(move || drop(guard)).join().unwrap();
@@ -467,7 +462,7 @@ async fn a_guard_dropped_on_another_thread_gives_the_lock_up() {
 
 #[tokio::test]
 async fn a_dropped_waiter_leaves_the_queue() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b) = (stage.actor("A").await, stage.actor("B").await);
     let guard = a.acquire().await;
     let waiting = b.spawn_acquire();
@@ -480,7 +475,7 @@ async fn a_dropped_waiter_leaves_the_queue() {
 /// CURATOR-79: dropped while the create is on its way, its node is found and deleted.
 #[tokio::test]
 async fn an_acquire_dropped_during_its_create_leaves_no_node() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     a.acquire().await.release().await.unwrap();
     stage.tap.inject(Fault::delay_reply(OpCode::Create2, Duration::from_millis(300)));
@@ -500,7 +495,7 @@ async fn an_acquire_dropped_during_its_create_leaves_no_node() {
 /// Dropped at every point where it can be dropped, an acquire leaves nothing behind.
 #[tokio::test]
 async fn an_acquire_dropped_at_any_point_leaves_no_node() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b) = (stage.actor("A").await, stage.actor("B").await);
     let guard = a.acquire().await;
     for polls in 0..40 {
@@ -550,7 +545,7 @@ async fn a_lock_path_must_be_a_path_and_not_the_root() {
 
 #[tokio::test]
 async fn lock_data_over_the_limit_is_refused_before_it_is_sent() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let options = policy().with_data(vec![0; 1 << 20]);
     let mutex = InterProcessMutex::with_options(&a.client, &stage.path, options).unwrap();
@@ -562,7 +557,7 @@ async fn lock_data_over_the_limit_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn a_closed_client_acquires_nothing_and_wakes_its_waiters() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let (a, b) = (stage.actor("A").await, stage.actor("B").await);
     let _guard = a.acquire().await;
     let waiting = b.spawn_acquire();
@@ -576,7 +571,7 @@ async fn a_closed_client_acquires_nothing_and_wakes_its_waiters() {
 
 #[tokio::test]
 async fn an_acl_that_forbids_it_fails_the_acquire() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let a = stage.actor("A").await;
     let read_only = docent::protocol::acl::READ_ACL_UNSAFE;
     let parent = stage.path.rsplit_once('/').unwrap().0.to_owned();

@@ -10,8 +10,8 @@ use std::fs::OpenOptions;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write as _;
 use std::panic::Location;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use tokio::task::spawn_blocking;
@@ -29,6 +29,35 @@ pub(crate) fn real_server() -> Option<String> {
             None
         }
     }
+}
+
+/// The connect string of a server: the real one of this run, or else one embedded in this test program,
+/// shared by its tests. What is tested with it is tested with both.
+pub(crate) fn server() -> String {
+    static EMBEDDED: OnceLock<String> = OnceLock::new();
+    match env::var("DOCENT_TEST_CONNECT") {
+        Ok(connect) => connect,
+        Err(_) => EMBEDDED.get_or_init(start_embedded).clone(),
+    }
+}
+
+/// Whether [`server`] is a real one.
+pub(crate) fn is_real() -> bool {
+    env::var_os("DOCENT_TEST_CONNECT").is_some()
+}
+
+/// On a thread of its own: a server must outlive the runtime of the test that needed it first.
+fn start_embedded() -> String {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = docent_testing::TestingServer::start().await.unwrap();
+            sender.send(server.connect_string()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    receiver.recv().unwrap()
 }
 
 /// Java with Curator, for Java peers and private servers.

@@ -41,7 +41,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
 
     let mut tally = Tally::default();
-    let success = build_examples(&arguments)? && cargo_test(&arguments, environment, &mut tally)?;
+    let mut success =
+        build_examples(&arguments)? && cargo_test(&arguments, environment, &mut tally)?;
+    if real.is_some() && arguments.is_empty() {
+        println!("xtask: the tests that have a choice once more, on the embedded server");
+        success &= cargo_test(&on_the_embedded_server(), Vec::new(), &mut tally)?;
+    }
     let lacks_real_server = real.is_none();
     drop(real);
 
@@ -118,6 +123,13 @@ impl Real {
         let version = version.map_or("of unknown version", |v| v.split('-').next().unwrap_or(v));
         format!("ZooKeeper {version}")
     }
+}
+
+/// The tests whose bodies run on either server. What they skip without a real one has run before.
+fn on_the_embedded_server() -> Vec<String> {
+    let tests = ["conformance", "mutex", "trace_parity", "examples"];
+    let choice = tests.iter().flat_map(|test| ["--test", test]);
+    ["--package", "docent"].into_iter().chain(choice).map(str::to_owned).collect()
 }
 
 /// Tests start examples as programs, but cargo builds no example when asked for one test.
