@@ -5,6 +5,7 @@
 use docent_protocol::{
     Acl, Encode, ErrorCode, EventType, Id, KeeperState, OpCode, Perms, Stat, Text, WatcherEvent,
     acl::OPEN_ACL_UNSAFE,
+    connect::{ConnectRequest, ConnectResponse},
     follow::{Direction, Follower},
     jute::List,
     multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
@@ -510,5 +511,52 @@ fn everything_else() {
             told("s2c text Zoo\\r\\nKeeper", json!("Zoo\r\nKeeper")),
             told(&format!("s2c text {} and 3 bytes more", "x".repeat(100)), json!(long)),
         ]
+    );
+}
+
+/// `Debug` has the values, but of what may be a secret only the size.
+#[test]
+fn debugging_shows_no_secrets() {
+    let mut follower = Follower::established();
+    let mut payload = Vec::new();
+    RequestHeader { xid: 1, op: OpCode::Auth }.encode(&mut payload);
+    AuthRequest { auth_type: 0, scheme: "digest".into(), auth: Some(b"a:b") }.encode(&mut payload);
+    assert_eq!(
+        format!("{:?}", follower.payload(Direction::ToServer, &payload)),
+        "Frame { direction: ToServer, message: Request { header: RequestHeader { xid: 1, op: Auth }, \
+         request: Auth(AuthRequest { auth_type: 0, scheme: \"digest\", auth: 3 bytes }) }, left_over: 0, .. }"
+    );
+    let mut payload = Vec::new();
+    ReplyHeader { xid: 1, zxid: 0, err: ErrorCode::AuthFailed }.encode(&mut payload);
+    payload.extend(b"secret");
+    assert_eq!(
+        format!("{:?}", follower.payload(Direction::ToClient, &payload).message),
+        "Reply { header: ReplyHeader { xid: 1, zxid: 0, err: AuthFailed }, op: Some(Auth), \
+         body: Error(6 bytes) }"
+    );
+    let request = ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 1,
+        time_out: 2,
+        session_id: 0x77,
+        passwd: Some(b"secret"),
+        read_only: None,
+    };
+    assert_eq!(
+        format!("{request:?}"),
+        "ConnectRequest { protocol_version: 0, last_zxid_seen: 1, time_out: 2, session_id: 0x77, \
+         read_only: None, .. }"
+    );
+    let response = ConnectResponse {
+        protocol_version: 0,
+        time_out: 2,
+        session_id: 0x77,
+        passwd: Some(b"secret"),
+        read_only: Some(true),
+    };
+    assert_eq!(
+        format!("{response:?}"),
+        "ConnectResponse { protocol_version: 0, time_out: 2, session_id: 0x77, \
+         read_only: Some(true), .. }"
     );
 }
