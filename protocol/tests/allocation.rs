@@ -113,3 +113,32 @@ fn telling_a_frame_takes_memory_in_proportion() {
         }
     }
 }
+
+/// Feeds a frame of that size in two pieces, so that it has to be put together.
+fn feed_in_pieces(follower: &mut Follower, frame: &[u8]) {
+    let (mut front, mut back) = frame.split_at(4);
+    assert!(follower.feed(Direction::ToServer, &mut front).is_none());
+    assert!(follower.feed(Direction::ToServer, &mut back).is_some());
+}
+
+fn frame_of(payload: usize) -> Vec<u8> {
+    let mut frame = u32::try_from(payload).unwrap().to_be_bytes().to_vec();
+    frame.resize(4 + payload, 0);
+    frame
+}
+
+/// A buffer of an ordinary size is used again; one that a large frame has blown up is given back.
+#[test]
+fn a_follower_keeps_small_buffers_only() {
+    const KEPT: usize = 64 << 10;
+    let small = frame_of(100);
+    for (size, is_kept) in [(1000, true), (KEPT - 4, true), (KEPT - 3, false), (4 * KEPT, false)] {
+        let large = frame_of(size);
+        let mut follower = Follower::new();
+        feed_in_pieces(&mut follower, &large);
+        let info = measure(|| feed_in_pieces(&mut follower, &small[..]));
+        let requests = 1; // Room for pending requests comes with the first one.
+        assert_eq!(info.count_total <= requests, is_kept, "{size}: {}", info.count_total);
+        assert_eq!(info.bytes_current < 0, !is_kept, "{size}: {}", info.bytes_current);
+    }
+}

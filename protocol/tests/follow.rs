@@ -458,3 +458,30 @@ fn frames_say_their_xid_and_operation_if_they_have_one() {
     assert_eq!((frame.xid(), frame.op()), (Some(5), Some(OpCode::Create)));
     assert_eq!(Follower::new().payload(ToServer, &hello()[4..]).xid(), None);
 }
+
+/// Only a client that has not greeted says words; anything else of four letters is a length.
+#[test]
+fn words_are_only_the_first_thing_a_client_says() {
+    for (mut follower, direction) in
+        [(Follower::established(), ToServer), (connected(), ToServer), (Follower::new(), ToClient)]
+    {
+        let lines = tell(&mut follower, direction, b"srvr and sixteen more");
+        assert!(lines[0].contains("bytes is over the limit of 16777216"), "{}", lines[0]);
+    }
+}
+
+/// What reads as an event but for an unknown type, or with something behind it, is a reply if one is due.
+#[test]
+fn what_only_looks_like_an_event_is_the_reply_that_is_due() {
+    let ask = request(xid::NOTIFICATION, Request::Sync(PathRequest { path: "/a".into() }));
+    for (body, expected) in [
+        (&b"\0\0\0\x0cabcd\0\0\0\x04efgh"[..], "s2c -1 zxid=0x12 sync abcd\\0\\0\\0\\u{4}efgh"),
+        (b"\0\0\0\x01x\0\0\0\0\0\0\0\0", "s2c -1 zxid=0x12 sync x (8 bytes left over)"),
+    ] {
+        let mut follower = connected();
+        tell(&mut follower, ToServer, &ask);
+        let answer = reply(xid::NOTIFICATION, ErrorCode::Ok, &raw::RawBody(body));
+        assert_eq!(tell(&mut follower, ToClient, &answer), [expected]);
+        assert_eq!(follower.pending(), 0);
+    }
+}
