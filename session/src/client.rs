@@ -3,21 +3,23 @@
 use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 
 use docent_protocol::{
-    Acl, CreateMode, Decode, DecodeError, OpCode, Stat, WatcherType, acl,
+    Acl, AddWatchMode, CreateMode, Decode, DecodeError, OpCode, Stat, WatcherType, acl,
     call::{
         Call, CheckWatches, Create, Create2, Delete, Exists, GetChildren, GetChildren2, GetData,
-        RemoveWatches, SetData, Sync,
+        SetData, Sync,
     },
     jute::Reader,
     path,
-    reply::{Create2Reply, EmptyReply, GetChildrenReply, GetDataReply, PathReply, StatReply},
+    reply::{
+        Create2Reply, EmptyReply, ErrorReply, GetChildrenReply, GetDataReply, PathReply, StatReply,
+    },
     request::{DeleteRequest, PathRequest, ReadRequest, SetDataRequest, WatchesRequest},
 };
 use tokio::sync::{broadcast, watch};
 
 use crate::{
-    Children, Clock, Config, ConnectionState, Credential, Error, ErrorKind, Instant, Node, Outcome,
-    Response, SessionLease, WatchKind, Watcher,
+    AddWatchResponse, Children, Clock, Config, ConnectionState, Credential, Error, ErrorKind,
+    Instant, Node, Outcome, Response, SessionLease, WatchKind, Watcher,
     chroot::Chroot,
     driver::{self, Shared},
     response::{DecodeFn, MaybeResponse, MaybeWatchResponse, WatchResponse},
@@ -385,8 +387,8 @@ impl Client {
             path,
             stat,
             |path, watch| {
-                let call = Exists(ReadRequest { path: path.into(), watch: true });
-                self.handle.shared.call(&call, Some(watch))
+                let make = |watch| Exists(ReadRequest { path: path.into(), watch });
+                self.handle.shared.call_watching(make, watch)
             },
         ))
     }
@@ -411,8 +413,8 @@ impl Client {
     /// As [`get_data`](Self::get_data); there is no watch then.
     pub fn get_data_and_watch(&self, path: &str) -> WatchResponse<Node> {
         self.watching(OpCode::GetData, WatchKind::Data, path, node, |path, watch| {
-            let call = GetData(ReadRequest { path: path.into(), watch: true });
-            self.handle.shared.call(&call, Some(watch))
+            let make = |watch| GetData(ReadRequest { path: path.into(), watch });
+            self.handle.shared.call_watching(make, watch)
         })
     }
 
@@ -456,8 +458,8 @@ impl Client {
     /// As [`get_children`](Self::get_children); there is no watch then.
     pub fn get_children_and_watch(&self, path: &str) -> WatchResponse<Children> {
         self.watching(OpCode::GetChildren, WatchKind::Child, path, children, |path, watch| {
-            let call = GetChildren(ReadRequest { path: path.into(), watch: true });
-            self.handle.shared.call(&call, Some(watch))
+            let make = |watch| GetChildren(ReadRequest { path: path.into(), watch });
+            self.handle.shared.call_watching(make, watch)
         })
     }
 
@@ -482,8 +484,8 @@ impl Client {
     /// As [`get_children2`](Self::get_children2); there is no watch then.
     pub fn get_children2_and_watch(&self, path: &str) -> WatchResponse<(Children, Stat)> {
         self.watching(OpCode::GetChildren2, WatchKind::Child, path, children2, |path, watch| {
-            let call = GetChildren2(ReadRequest { path: path.into(), watch: true });
-            self.handle.shared.call(&call, Some(watch))
+            let make = |watch| GetChildren2(ReadRequest { path: path.into(), watch });
+            self.handle.shared.call_watching(make, watch)
         })
     }
 
@@ -514,16 +516,55 @@ impl Client {
         })
     }
 
-    /// Removes this connection's watches of that kind from the server.
+    /// Adds a watch that stays: for data, children, creation and deletion of a node, or
+    /// ([`AddWatchMode::PersistentRecursive`]) for data, creation and deletion of it and all below it. The node
+    /// need not exist. Servers since 3.6.0.
+    ///
+    /// No server tells what happened while there was no connection. After a reconnect, the watcher gets a
+    /// [resync](crate::WatchedEvent::is_resync): read again what is watched.
     ///
     /// # Errors
     ///
-    /// `NoWatcher` when it has none.
+    /// `Unimplemented` from older servers, which then close the connection; `MarshallingError` from servers
+    /// with the optimised watch manager, which have no such watches.
+    ///
+    /// # Cancel safety
+    ///
+    /// The request is queued by the call itself. Dropping the future gives up the watch, which is removed from
+    /// the server once it is there.
+    ///
+    /// Source: op 106; `ZooKeeper.addWatch`.
+    pub fn add_watch(&self, path: &str, mode: AddWatchMode) -> AddWatchResponse {
+        let server_path: Arc<str> = self.chroot.prefix(path).into();
+        let kind = match mode {
+            AddWatchMode::PersistentRecursive => WatchKind::PersistentRecursive,
+            _ => WatchKind::Persistent,
+        };
+        let watcher = self.watcher(kind, Arc::clone(&server_path));
+        let notifier = watcher.notifier().clone();
+        let response = self.path_call(OpCode::AddWatch, path, added, |_| {
+            self.handle.shared.add_watch(mode, server_path, notifier)
+        });
+        AddWatchResponse(WatchResponse::new(response, watcher))
+    }
+
+    /// Removes all this connection's watches of that kind on a path, whoever's they are, from the server; those
+    /// who hold them are told, by an event such as [`EventType::DataWatchRemoved`].
+    ///
+    /// [`Watcher::remove`] gives back one watcher's watch and minds the others.
+    ///
+    /// # Errors
+    ///
+    /// `NoWatcher` when it has none. Servers before 3.9 refuse the types `Persistent` and
+    /// `PersistentRecursive` with `MarshallingError`; of persistent watches they remove half by the types
+    /// `Children` and `Data` (ZOOKEEPER-4471).
+    ///
+    /// [`EventType::DataWatchRemoved`]: docent_protocol::EventType::DataWatchRemoved
     ///
     /// Source: op 18.
     pub fn remove_watches(&self, path: &str, watcher_type: WatcherType) -> Response<()> {
         self.path_call(OpCode::RemoveWatches, path, empty, |path| {
-            self.call(&RemoveWatches(WatchesRequest { path: path.into(), watcher_type }))
+            self.handle.shared.remove_watches(path.into(), watcher_type)
         })
     }
 
@@ -590,18 +631,19 @@ impl Client {
         send: impl FnOnce(&str, Registration<Notifier>) -> Answer,
     ) -> WatchResponse<R> {
         let server_path: Arc<str> = self.chroot.prefix(path).into();
-        let notifier = Notifier::new();
-        let watcher = Watcher::new(
-            notifier.clone(),
-            Arc::clone(&server_path),
-            self.chroot.clone(),
-            Arc::downgrade(&self.handle.shared),
-        );
+        let watcher = self.watcher(kind, Arc::clone(&server_path));
+        let notifier = watcher.notifier().clone();
         let response = self.path_call(op, path, decode, |_| {
             let watch = Registration { kind, path: Arc::clone(&server_path), watcher: notifier };
             send(&server_path, watch)
         });
         WatchResponse::new(response, watcher)
+    }
+
+    fn watcher(&self, kind: WatchKind, path: Arc<str>) -> Watcher {
+        let shared = Arc::downgrade(&self.handle.shared);
+        let notifier = Notifier::new(self.handle.config.max_watch_events);
+        Watcher::new(notifier, kind, path, self.chroot.clone(), shared)
     }
 }
 
@@ -665,6 +707,11 @@ pub(crate) fn read<'a, R: Decode<'a>>(body: &'a Body) -> Result<R, DecodeError> 
 
 fn empty(body: Body, _: &Chroot) -> Result<(), DecodeError> {
     read::<EmptyReply>(&body).map(|_| ())
+}
+
+/// Four bytes of error that say nothing new; servers that leave them out exist.
+fn added(body: Body, _: &Chroot) -> Result<(), DecodeError> {
+    if body.bytes.is_empty() { Ok(()) } else { read::<ErrorReply>(&body).map(|_| ()) }
 }
 
 fn stat(body: Body, _: &Chroot) -> Result<Stat, DecodeError> {

@@ -42,6 +42,9 @@ pub struct Config {
     /// How many requests may be waiting, sent or not. One more fails with
     /// [`TooManyRequests`](ErrorKind::TooManyRequests). Default 1,000,000.
     pub max_requests: usize,
+    /// How many events a watcher keeps for who does not take them. When there are more, they are dropped and a
+    /// [resync](crate::WatchedEvent::is_resync) takes their place. Default 1,000.
+    pub max_watch_events: usize,
     /// Whether a read-only server will do. Default no.
     pub read_only: bool,
     /// What is told to each server first.
@@ -69,6 +72,7 @@ impl Config {
             max_request_bytes: frame::DEFAULT_LIMIT,
             max_reply_bytes: 16 << 20,
             max_requests: 1_000_000,
+            max_watch_events: 1000,
             read_only: false,
             credentials: Vec::new(),
             seed: None,

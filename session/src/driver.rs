@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use docent_protocol::call::Call;
+use docent_protocol::{AddWatchMode, WatcherType, call::Call};
 use tokio::{
     io::{AsyncReadExt, AsyncWrite},
     sync::{broadcast, oneshot, watch},
@@ -149,15 +149,58 @@ impl Shared {
         receiver
     }
 
-    /// `answered`: whether the reply of its request is known to have come.
-    pub(crate) fn forget_watch(&self, path: &str, watcher: &Notifier, answered: bool) {
+    /// As [`call`](Self::call), for a read that leaves a watch; `make` makes it with or without its flag.
+    pub(crate) fn call_watching<C: Call>(
+        &self,
+        make: impl FnOnce(bool) -> C,
+        watch: Registration<Notifier>,
+    ) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        self.with(|machine| machine.submit_watching(make, token, watch, || self.clock.now()));
+        receiver
+    }
+
+    pub(crate) fn add_watch(
+        &self,
+        mode: AddWatchMode,
+        path: Arc<str>,
+        watcher: Notifier,
+    ) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        self.with(|machine| machine.add_watch(mode, token, path, watcher, || self.clock.now()));
+        receiver
+    }
+
+    pub(crate) fn remove_watches(
+        &self,
+        path: Arc<str>,
+        watcher_type: WatcherType,
+    ) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
         self.with(|machine| {
-            if answered {
-                machine.forget_watch(path, watcher);
-            } else {
-                machine.cancel_watch(path, watcher);
-            }
+            machine.remove_watches(path, watcher_type, token, || self.clock.now());
         });
+        receiver
+    }
+
+    pub(crate) fn forget_watch(&self, path: &str, watcher: &Notifier) {
+        self.with(|machine| machine.forget_watch(path, watcher));
+    }
+
+    pub(crate) fn cancel_watch(&self, path: &str, watcher: &Notifier) {
+        self.with(|machine| machine.cancel_watch(path, watcher, || self.clock.now()));
+    }
+
+    pub(crate) fn remove_watch(
+        &self,
+        path: &str,
+        watcher: &Notifier,
+    ) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        self.with(|machine| {
+            machine.remove_watch(path, watcher, Some(token), || self.clock.now());
+        });
+        receiver
     }
 
     pub(crate) fn close(&self, within: Duration) -> oneshot::Receiver<Result<Body, Error>> {

@@ -6,7 +6,7 @@
 //!   it.
 //!
 //! Applications add the crate `docent`, which re-exports what is here.
-#![cfg_attr(not(feature = "tokio"), doc = "\n[`Client`]: https://docs.rs/docent-session")]
+#![cfg_attr(not(feature = "tokio"), doc = "\n[`Client`]: <https://docs.rs/docent-session>")]
 
 mod config;
 mod connection_state;
@@ -51,7 +51,9 @@ pub use client::{AclEntries, Client, ClientInfo, Reconfig, States};
 #[cfg(feature = "tokio")]
 pub use clock::Clock;
 #[cfg(feature = "tokio")]
-pub use response::{Children, MaybeResponse, MaybeWatchResponse, Node, Response, WatchResponse};
+pub use response::{
+    AddWatchResponse, Children, MaybeResponse, MaybeWatchResponse, Node, Response, WatchResponse,
+};
 #[cfg(feature = "tokio")]
 pub use transaction::{
     MultiReadResponse, ReadResult, Transaction, TransactionResponse, TransactionResult,
@@ -61,4 +63,4 @@ pub use transport::{Connecting, Stream, Tcp, Transport};
 #[cfg(feature = "tls")]
 pub use transport::{Tls, TlsOptions};
 #[cfg(feature = "tokio")]
-pub use watcher::Watcher;
+pub use watcher::{OnDrop, Watcher};

@@ -132,6 +132,19 @@ impl<R> Future for WatchResponse<R> {
     }
 }
 
+/// The answer to a [`Client::add_watch`](crate::Client::add_watch): the watch.
+#[must_use = "without awaiting this, the watch is removed again"]
+#[derive(Debug)]
+pub struct AddWatchResponse(pub(crate) WatchResponse<()>);
+
+impl Future for AddWatchResponse {
+    type Output = Result<Watcher, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_ok(|((), watcher)| watcher)
+    }
+}
+
 /// The answer to a question about a node that may not exist.
 #[must_use = "the request is sent anyway; without awaiting this, its failure goes unnoticed"]
 #[derive(Debug)]

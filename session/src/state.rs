@@ -33,23 +33,24 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use docent_protocol::{
-    FrameTooLarge, OpCode,
-    call::{Auth, Call, CloseSession, Ping},
+    FrameTooLarge, OpCode, WatcherType,
+    call::{Auth, Call, CloseSession, Ping, RemoveWatches},
     frame,
-    request::AuthRequest,
+    request::{AuthRequest, WatchesRequest},
     xid,
 };
 
 use crate::{
-    Config, ConnectionState, Error, ErrorKind, Host, Outcome, SessionLease, config::Credential,
-    connection_state::ConnectionStates, hosts::Hosts, time::Instant, timeouts::Timeouts,
-    watches::Watches,
+    Config, ConnectionState, Error, ErrorKind, Host, Outcome, SessionLease, WatchKind,
+    config::Credential, connection_state::ConnectionStates, hosts::Hosts, time::Instant,
+    timeouts::Timeouts, watches::Watches,
 };
 
 mod handshake;
 mod receive;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 pub use crate::watches::Registration;
 use crate::watches::WatchedEvent;
@@ -89,8 +90,12 @@ pub struct Session<T, W> {
     last_xid: i32,
     /// Credentials in the order of their answers to come; whose call each was.
     auth_pending: VecDeque<Option<T>>,
-    /// setWatches in flight.
-    watches_pending: usize,
+    /// setWatches in flight; whether persistent watches are among each one's.
+    watches_pending: VecDeque<bool>,
+    /// Whether persistent watches are to be told once all are answered.
+    resync: bool,
+    /// How many entries of `pending` are addWatch.
+    adding: usize,
     /// When each batch was handed to the socket, and how many requests of it are unanswered.
     batches: VecDeque<Batch>,
     ping_sent_at: Option<Instant>,
@@ -157,9 +162,40 @@ struct Pending<T, W> {
     /// Of its frame, in bytes.
     size: usize,
     token: Option<T>,
-    watch: Option<Registration<W>>,
+    effect: Effect<W>,
     /// When it fails if it was not handed to a socket by then; set while there is no connection.
     expires: Option<Instant>,
+}
+
+impl<T, W> Pending<T, W> {
+    /// Whether it is of no use on another connection.
+    const fn is_internal(&self) -> bool {
+        matches!(self.effect, Effect::Internal)
+    }
+}
+
+/// What the reply to a request means for the watch table.
+#[derive(Debug)]
+enum Effect<W> {
+    None,
+    /// The machine's own, about the watches of this connection.
+    Internal,
+    /// A read that leaves a watch. `covered`: sent without its flag, since a persistent watch tells its events.
+    Watch {
+        registration: Registration<W>,
+        covered: bool,
+    },
+    /// `watcher` is gone when nobody waits for it any more.
+    AddWatch {
+        kind: WatchKind,
+        path: Arc<str>,
+        watcher: Option<W>,
+    },
+    /// The caller's own removeWatches.
+    Remove {
+        path: Arc<str>,
+        watcher_type: WatcherType,
+    },
 }
 
 /// One hand-over to the socket.
@@ -239,7 +275,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             sent: 0,
             last_xid: 0,
             auth_pending: VecDeque::new(),
-            watches_pending: 0,
+            watches_pending: VecDeque::new(),
+            resync: false,
+            adding: 0,
             batches: VecDeque::new(),
             ping_sent_at: None,
             watches: Watches::default(),
@@ -346,21 +384,57 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         watch: Option<Registration<W>>,
         now: impl FnOnce() -> Instant,
     ) {
+        let effect = match watch {
+            Some(registration) => Effect::Watch { registration, covered: false },
+            None => Effect::None,
+        };
+        self.enqueue(call, Some(token), effect, now);
+    }
+
+    /// Queues a removeWatches (18): all watches of a type on a path, whoever's they are.
+    pub fn remove_watches(
+        &mut self,
+        path: Arc<str>,
+        watcher_type: WatcherType,
+        token: T,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let call = RemoveWatches(WatchesRequest { path: (&*path).into(), watcher_type });
+        let effect = Effect::Remove { path: Arc::clone(&path), watcher_type };
+        self.enqueue(&call, Some(token), effect, now);
+    }
+
+    fn enqueue<C: Call>(
+        &mut self,
+        call: &C,
+        token: Option<T>,
+        effect: Effect<W>,
+        now: impl FnOnce() -> Instant,
+    ) {
         let start = self.outgoing.len();
         match self.encode(call) {
             Ok(xid) => {
-                let connected = self.is_connected();
-                self.pending.push_back(Pending {
-                    xid,
-                    op: call.op_code(),
-                    size: self.outgoing.len() - start,
-                    token: Some(token),
-                    watch,
-                    expires: (!connected).then(|| now() + self.config.connection_timeout),
-                });
+                let expires =
+                    (!self.is_connected()).then(|| now() + self.config.connection_timeout);
+                self.push_pending(xid, call.op_code(), start, token, effect, expires);
             }
-            Err(error) => self.complete(Some(token), Err(error)),
+            Err(error) => self.complete(token, Err(error)),
         }
+    }
+
+    /// Notes the request whose frame begins at `start` of `outgoing`.
+    fn push_pending(
+        &mut self,
+        xid: i32,
+        op: OpCode,
+        start: usize,
+        token: Option<T>,
+        effect: Effect<W>,
+        expires: Option<Instant>,
+    ) {
+        self.adding += usize::from(matches!(effect, Effect::AddWatch { .. }));
+        let size = self.outgoing.len() - start;
+        self.pending.push_back(Pending { xid, op, size, token, effect, expires });
     }
 
     /// Puts a request at the end of `outgoing`, unless it is refused.
@@ -398,25 +472,6 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.config.credentials.push(credential);
     }
 
-    /// Forgets a watcher; the server's watch stays, and its event will find nobody.
-    pub fn forget_watch(&mut self, path: &str, watcher: &W) {
-        self.watches.remove(path, watcher);
-    }
-
-    /// As [`forget_watch`](Self::forget_watch), for a watcher whose request may not be answered yet: its reply
-    /// would register what nobody waits for.
-    pub fn cancel_watch(&mut self, path: &str, watcher: &W) {
-        if self.watches.remove(path, watcher) {
-            return;
-        }
-        let waiting = self.pending.iter_mut().rev().find(|request| {
-            request.watch.as_ref().is_some_and(|registration| registration.watcher == *watcher)
-        });
-        if let Some(request) = waiting {
-            request.watch = None;
-        }
-    }
-
     /// Ends the session: behind all that was submitted, closeSession. The answer comes by `token` and is
     /// waited for until `until`. Without a connection, there is nobody to tell: it ends at once, and the
     /// server keeps the session until its timeout.
@@ -426,22 +481,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
         self.closing = Closing::Requested { token, until };
         if self.is_connected() {
-            self.last_xid = xid::next(self.last_xid);
+            let start = self.outgoing.len();
+            let xid = xid::next(self.last_xid);
+            self.last_xid = xid;
             // Eight bytes: under every limit.
-            let _ = frame::put_call(
-                &mut self.outgoing,
-                frame::DEFAULT_LIMIT,
-                self.last_xid,
-                &CloseSession,
-            );
-            self.pending.push_back(Pending {
-                xid: self.last_xid,
-                op: OpCode::CloseSession,
-                size: frame::LENGTH_SIZE + 8,
-                token: None,
-                watch: None,
-                expires: None,
-            });
+            let _ = frame::put_call(&mut self.outgoing, frame::DEFAULT_LIMIT, xid, &CloseSession);
+            self.push_pending(xid, OpCode::CloseSession, start, None, Effect::None, None);
         } else if self.identity.is_some() {
             self.end(ErrorKind::Closed, &Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown));
         } else {
@@ -575,7 +620,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.outgoing.drain(..bytes.min(self.outgoing.len()));
         let waiting = self.pending.split_off(self.sent + count);
         for request in self.pending.split_off(self.sent) {
-            self.complete(request.token, Err(error.clone()));
+            self.fail(request, &error);
         }
         self.pending.extend(waiting);
     }
@@ -600,7 +645,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     fn fail_queued(&mut self, error: &Error) {
         self.outgoing.clear();
         for request in self.pending.split_off(self.sent.min(self.pending.len())) {
-            self.complete(request.token, Err(error.clone()));
+            self.fail(request, error);
         }
     }
 
@@ -608,7 +653,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     fn fail_sent(&mut self, error: &Error) {
         let queued = self.pending.split_off(self.sent.min(self.pending.len()));
         for request in std::mem::replace(&mut self.pending, queued) {
-            self.complete(request.token, Err(error.clone()));
+            self.fail(request, error);
         }
         self.sent = 0;
         self.batches.clear();

@@ -1,20 +1,31 @@
 //! What applications hold while they watch a node.
 
 use std::{
+    collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    future::{Future, poll_fn},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
 };
 
-use docent_protocol::{EventType, KeeperState};
-use tokio::sync::Notify;
+use docent_protocol::{EventType, KeeperState, OpCode};
 
-use crate::{WatchedEvent, chroot::Chroot, driver::Shared};
+use crate::{Error, Response, WatchKind, WatchedEvent, chroot::Chroot, driver::Shared};
 
-/// Where the event of one watch is put.
+/// Where the events of one watch are put.
+///
+/// Filled by the driver, emptied by whoever holds the [`Watcher`]: neither waits for the other.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    event: Mutex<Option<WatchedEvent>>,
-    filled: Notify,
+struct Slot {
+    buffer: Mutex<Buffer>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    events: VecDeque<WatchedEvent>,
+    /// Who waits for the next one: there is one watcher, and it is borrowed while it waits.
+    waker: Option<Waker>,
 }
 
 /// The side of a watch that the session keeps.
@@ -28,40 +39,83 @@ impl PartialEq for Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Slot { event: Mutex::new(None), filled: Notify::new() }))
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Slot { buffer: Mutex::default(), limit: limit.max(1) }))
     }
 
     pub(crate) fn notify(&self, event: WatchedEvent) {
-        *self.0.event.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
-        self.0.filled.notify_one();
+        let waker = {
+            let mut buffer = self.lock();
+            if buffer.events.len() >= self.0.limit {
+                // What is dropped cannot be told one by one; that it was dropped can.
+                buffer.events.clear();
+                buffer.events.push_back(WatchedEvent::resync(Arc::clone(&event.path)));
+            }
+            buffer.events.push_back(event);
+            buffer.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.0.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A watch on a node: one event, once.
+/// A watch on a node.
 ///
-/// It survives reconnects: the next server is told of it, and what changed meanwhile comes as an event. It
-/// ends with the session, with an event of type [`EventType::None`].
+/// A watch of a read (`get_data_and_watch` and the like) tells one event, once. One of
+/// [`Client::add_watch`](crate::Client::add_watch) tells each, until it is dropped.
 ///
-/// Dropping it forgets it here; the server still sends its event, which is then ignored.
+/// It survives reconnects: the next server is told of it. What changed meanwhile comes as an event of a
+/// one-shot watch; a persistent one tells a [resync](WatchedEvent::is_resync) instead. It ends with the session,
+/// with an event of type [`EventType::None`].
+///
+/// Events that are not taken are kept, up to
+/// [`max_watch_events`](crate::Config::max_watch_events); then they are dropped and a resync takes their place. A
+/// watcher that is not looked at holds up nobody.
+///
+/// Dropping it forgets it here, and [`OnDrop`] says what else.
 pub struct Watcher {
     notifier: Notifier,
+    kind: WatchKind,
     /// The server's.
     path: Arc<str>,
     chroot: Chroot,
     session: Weak<Shared>,
     /// Whether the reply of its request was seen, so that it stands in the watch table or its event came.
     confirmed: bool,
+    on_drop: OnDrop,
+}
+
+/// What becomes of the server's watch when a [`Watcher`] is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDrop {
+    /// It stays there; its events will find nobody. Nothing is sent. What one-shot watches do unless told
+    /// otherwise, as Curator's: theirs is one event at most.
+    Forget,
+    /// It is removed, unless somebody else here watches the same: removeWatches (18) is sent. What persistent
+    /// watches do unless told otherwise.
+    Remove,
 }
 
 impl Watcher {
     pub(crate) const fn new(
         notifier: Notifier,
+        kind: WatchKind,
         path: Arc<str>,
         chroot: Chroot,
         session: Weak<Shared>,
     ) -> Self {
-        Self { notifier, path, chroot, session, confirmed: false }
+        let on_drop = if kind.is_persistent() { OnDrop::Remove } else { OnDrop::Forget };
+        Self { notifier, kind, path, chroot, session, confirmed: false, on_drop }
+    }
+
+    pub(crate) const fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
     /// The request was answered.
@@ -70,12 +124,10 @@ impl Watcher {
         self
     }
 
-    /// The event, if it has come and was not taken yet.
+    /// The next event, if it has come and was not taken yet.
     pub fn try_changed(&mut self) -> Option<WatchedEvent> {
-        let mut event =
-            self.notifier.0.event.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        event.path = self.chroot.strip(&event.path).into();
-        Some(event)
+        let event = self.notifier.lock().events.pop_front()?;
+        Some(self.told(event))
     }
 
     /// The node, as the client calls it.
@@ -84,42 +136,120 @@ impl Watcher {
         self.chroot.strip(&self.path)
     }
 
-    /// Waits for the event.
+    /// What the watch is about. A watch of an exists that found its node is told as
+    /// [`WatchKind::Exist`] all the same.
+    #[must_use]
+    pub const fn kind(&self) -> WatchKind {
+        self.kind
+    }
+
+    /// Waits for the next event.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing. Once the event was returned, another call waits for ever but for
-    /// the end of the client.
+    /// Dropping the future loses nothing. Once a one-shot watch has told its event, another call waits for
+    /// ever but for the end of the client; so does any call after an [end](WatchedEvent::is_end).
     pub async fn changed(&mut self) -> WatchedEvent {
-        loop {
-            let taken = self.notifier.0.event.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(mut event) = taken {
-                event.path = self.chroot.strip(&event.path).into();
-                return event;
+        poll_fn(|cx| self.poll_changed(cx)).await
+    }
+
+    /// As [`changed`](Self::changed), for streams and hand-written futures: ready with the next event, or the
+    /// task is woken by it. Only the last task that asked is.
+    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<WatchedEvent> {
+        let event = {
+            let mut buffer = self.notifier.lock();
+            let event = buffer.events.pop_front();
+            if event.is_none() {
+                buffer.waker = Some(cx.waker().clone());
             }
-            if self.session.strong_count() == 0 {
-                return WatchedEvent {
-                    event_type: EventType::None,
-                    state: KeeperState::Closed,
-                    path: self.chroot.strip(&self.path).into(),
-                    zxid: None,
-                };
-            }
-            self.notifier.0.filled.notified().await;
+            event
+        };
+        if let Some(event) = event {
+            return Poll::Ready(self.told(event));
         }
+        if self.session.strong_count() == 0 {
+            return Poll::Ready(self.told(WatchedEvent {
+                event_type: EventType::None,
+                state: KeeperState::Closed,
+                path: Arc::clone(&self.path),
+                zxid: None,
+            }));
+        }
+        Poll::Pending
+    }
+
+    /// Says what dropping it does.
+    pub const fn set_on_drop(&mut self, on_drop: OnDrop) {
+        self.on_drop = on_drop;
+    }
+
+    /// Drops it without telling the server.
+    pub fn forget(mut self) {
+        self.on_drop = OnDrop::Forget;
+    }
+
+    /// Gives the watch back to the server, unless somebody else here watches the same, and waits for the
+    /// answer. Sends removeWatches (18).
+    ///
+    /// # Errors
+    ///
+    /// `Unimplemented` from servers before 3.5 is none: the watch is forgotten here in any case. `Closed` when
+    /// the client is.
+    ///
+    /// # Cancel safety
+    ///
+    /// The request is queued by the call itself.
+    pub fn remove(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        self.on_drop = OnDrop::Forget;
+        let path = self.path();
+        let response: Response<()> = match self.session.upgrade() {
+            Some(session) => {
+                let answer = session.remove_watch(&self.path, &self.notifier);
+                Response::waiting(
+                    answer,
+                    |_, _| Ok(()),
+                    OpCode::RemoveWatches,
+                    path,
+                    Chroot::default(),
+                )
+            }
+            None => Response::refused(
+                Error::new(crate::ErrorKind::Closed, crate::Outcome::NotApplied),
+                |_, _| Ok(()),
+                OpCode::RemoveWatches,
+                path,
+            ),
+        };
+        response
+    }
+
+    /// The event with the client's path.
+    fn told(&self, mut event: WatchedEvent) -> WatchedEvent {
+        let stripped = self.chroot.strip(&event.path);
+        if stripped.len() != event.path.len() {
+            event.path = stripped.into();
+        }
+        event
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if let Some(session) = self.session.upgrade() {
-            session.forget_watch(&self.path, &self.notifier, self.confirmed);
+        let Some(session) = self.session.upgrade() else { return };
+        match (self.confirmed, self.on_drop) {
+            (false, _) => session.cancel_watch(&self.path, &self.notifier),
+            (true, OnDrop::Forget) => session.forget_watch(&self.path, &self.notifier),
+            // Not waited for.
+            (true, OnDrop::Remove) => drop(session.remove_watch(&self.path, &self.notifier)),
         }
     }
 }
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watcher").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Watcher")
+            .field("kind", &self.kind)
+            .field("path", &self.path())
+            .finish_non_exhaustive()
     }
 }

@@ -1,34 +1,69 @@
 //! The watch table: who waits for what, by the server's path.
 //!
 //! The server has two tables for each connection, data and child, and forgets both with the connection.
-//! The client keeps three lists, since a node that did not exist when it was asked for must be told to
-//! the next server as such: in the data list, it would at once be reported as deleted.
+//! The client keeps a list for each kind, since a node that did not exist when it was asked for must be told
+//! to the next server as such: in the data list, it would at once be reported as deleted.
+//!
+//! # Several kinds on one path
+//!
+//! Servers before 3.9 keep one mode for each path, table and connection: a one-shot watch on a path that has
+//! a persistent one ends the latter after the next event (ZOOKEEPER-4466), and the later of two persistent
+//! modes replaces the earlier. So for a path there is at most one mode on the server, the widest that anybody
+//! here wants, and the others are served from its events:
+//!
+//! * below a persistent watch, one-shot watches are registered here only: all their events come anyway;
+//! * a recursive watch replaces a persistent one. It does not tell of changed children, but of each child
+//!   that came or went, and that is told to the others as changed children.
 //!
 //! Source: `ZKWatchManager.materialize`, `ZooKeeper.ExistsWatchRegistration`; `ClientCnxn.primeConnection`
 //! for the replay.
 
 use std::{collections::HashMap, sync::Arc};
 
-use docent_protocol::{
-    ErrorCode, EventType, KeeperState, List, Text, call::SetWatches, request::SetWatchesRequest,
-};
+use docent_protocol::{ErrorCode, EventType, KeeperState, List, Text, request::SetWatches2Request};
 
 /// What a watch is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum WatchKind {
-    /// Data and existence of a node that exists.
+    /// Data and existence of a node that exists. One event.
     Data,
-    /// Creation of a node that does not exist.
+    /// Creation of a node that does not exist. One event.
     Exist,
-    /// Children of a node.
+    /// Children of a node. One event.
     Child,
+    /// Data, existence and children of a node, until removed.
+    Persistent,
+    /// Data and existence of a node and of all below it, until removed.
+    PersistentRecursive,
+}
+
+impl WatchKind {
+    /// Whether the watch stays after an event.
+    #[must_use]
+    pub const fn is_persistent(self) -> bool {
+        matches!(self, Self::Persistent | Self::PersistentRecursive)
+    }
+
+    /// Whether an event ends a watch of this kind on the event's own node.
+    const fn is_ended_by(self, event_type: EventType) -> bool {
+        match event_type {
+            EventType::NodeCreated | EventType::NodeDataChanged => {
+                matches!(self, Self::Data | Self::Exist)
+            }
+            EventType::NodeDeleted => !self.is_persistent(),
+            EventType::NodeChildrenChanged => matches!(self, Self::Child),
+            _ => false,
+        }
+    }
 }
 
 /// What happened to a watched node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchedEvent {
-    /// What happened; [`EventType::None`] when the session ended and nothing more will be told.
+    /// What happened; [`EventType::None`] for a [resync](Self::is_resync), and when the session ended and
+    /// nothing more will be told.
     pub event_type: EventType,
     /// [`KeeperState::SyncConnected`] from a server, [`KeeperState::Expired`] or
     /// [`KeeperState::Closed`] at the end.
@@ -37,6 +72,34 @@ pub struct WatchedEvent {
     pub path: Arc<str>,
     /// The change that caused it; `None` from servers before 3.9, which do not say.
     pub zxid: Option<i64>,
+}
+
+impl WatchedEvent {
+    /// Whether events may have been missed: read again what is watched. After a reconnect, for persistent
+    /// watches, since no server tells what happened meanwhile; and when a buffer was full.
+    #[must_use]
+    pub const fn is_resync(&self) -> bool {
+        matches!(
+            (self.event_type, self.state),
+            (EventType::None, KeeperState::SyncConnected | KeeperState::ConnectedReadOnly)
+        )
+    }
+
+    /// Whether nothing more will be told: the session ended, or the watch was removed.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        match self.event_type {
+            EventType::None => !self.is_resync(),
+            EventType::DataWatchRemoved
+            | EventType::ChildWatchRemoved
+            | EventType::PersistentWatchRemoved => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) const fn resync(path: Arc<str>) -> Self {
+        Self { event_type: EventType::None, state: KeeperState::SyncConnected, path, zxid: None }
+    }
 }
 
 /// A request's wish to leave a watch, until its reply says whether it did.
@@ -51,7 +114,7 @@ pub struct Registration<W> {
 }
 
 impl<W> Registration<W> {
-    /// Whether a reply means that the server now has a watch, and in which list it belongs.
+    /// Whether a reply means that there is a watch now, and in which list it belongs.
     pub(crate) const fn kind_after(&self, err: ErrorCode) -> Option<WatchKind> {
         match (self.kind, err) {
             // An exists that found its node watches data.
@@ -68,11 +131,13 @@ impl<W> Registration<W> {
 pub(crate) struct Watches<W> {
     paths: HashMap<Arc<str>, Vec<(WatchKind, W)>>,
     count: usize,
+    /// How many of them are recursive: without any, no event is looked up at the node's ancestors.
+    recursive: usize,
 }
 
 impl<W> Default for Watches<W> {
     fn default() -> Self {
-        Self { paths: HashMap::new(), count: 0 }
+        Self { paths: HashMap::new(), count: 0, recursive: 0 }
     }
 }
 
@@ -84,30 +149,109 @@ impl<W: Clone + PartialEq> Watches<W> {
     pub(crate) fn add(&mut self, kind: WatchKind, path: Arc<str>, watcher: W) {
         self.paths.entry(path).or_default().push((kind, watcher));
         self.count += 1;
+        self.recursive += usize::from(kind == WatchKind::PersistentRecursive);
     }
 
-    /// Forgets a watcher, here only: the server keeps its watch, whose event then finds nobody.
-    /// Whether it was there.
-    pub(crate) fn remove(&mut self, path: &str, watcher: &W) -> bool {
-        !self.take(path, |_, other| other == watcher).is_empty()
+    /// Forgets a watcher, here only. Which kind it was, if it was there.
+    pub(crate) fn remove(&mut self, path: &str, watcher: &W) -> Option<WatchKind> {
+        self.take(path, |_, other| other == watcher).first().map(|(kind, _)| *kind)
     }
 
-    /// Whom an event is for. One-shot watches are taken out of the table by it.
-    pub(crate) fn dispatch(&mut self, event_type: EventType, path: &str) -> Vec<W> {
-        self.take(path, |kind, _| match event_type {
-            EventType::NodeCreated | EventType::NodeDataChanged => kind != WatchKind::Child,
-            EventType::NodeDeleted => true,
-            EventType::NodeChildrenChanged => kind == WatchKind::Child,
-            _ => false,
-        })
+    /// Forgets all watchers of these kinds on a path.
+    pub(crate) fn remove_kinds(
+        &mut self,
+        path: &str,
+        wanted: impl Fn(WatchKind) -> bool,
+    ) -> Vec<(WatchKind, W)> {
+        self.take(path, |kind, _| wanted(kind))
+    }
+
+    /// Whether anybody waits for this kind of thing on a path.
+    pub(crate) fn has(&self, path: &str, wanted: impl Fn(WatchKind) -> bool) -> bool {
+        self.at(path).any(|(kind, _)| wanted(*kind))
+    }
+
+    /// Whom an event is for: each watcher, with what it is told and about which node. One-shot watches are
+    /// taken out of the table by it.
+    pub(crate) fn dispatch(
+        &mut self,
+        event_type: EventType,
+        path: &str,
+        mut tell: impl FnMut(W, EventType, &str),
+    ) {
+        let recursive_here = self.has(path, |kind| kind == WatchKind::PersistentRecursive);
+        for (kind, watcher) in self.at(path) {
+            let told = match kind {
+                // With a recursive one beside it, it is told by the children's own events, below.
+                WatchKind::Persistent => {
+                    event_type != EventType::NodeChildrenChanged || !recursive_here
+                }
+                // Servers before 3.9 may send it (ZOOKEEPER-4475).
+                WatchKind::PersistentRecursive => event_type != EventType::NodeChildrenChanged,
+                _ => false,
+            };
+            if told {
+                tell(watcher.clone(), event_type, path);
+            }
+        }
+        for (_, watcher) in self.take(path, |kind, _| kind.is_ended_by(event_type)) {
+            tell(watcher, event_type, path);
+        }
+        if self.recursive == 0 || event_type == EventType::NodeChildrenChanged {
+            return;
+        }
+        let mut below = path;
+        while let Some(ancestor) = parent(below) {
+            for (kind, watcher) in self.at(ancestor) {
+                if *kind == WatchKind::PersistentRecursive {
+                    tell(watcher.clone(), event_type, path);
+                }
+            }
+            below = ancestor;
+        }
+        if let EventType::NodeCreated | EventType::NodeDeleted = event_type {
+            self.dispatch_children_changed(path, tell);
+        }
+    }
+
+    /// Under a recursive watch, a child that came or went stands for changed children.
+    fn dispatch_children_changed(&mut self, child: &str, mut tell: impl FnMut(W, EventType, &str)) {
+        let Some(path) = parent(child) else { return };
+        if !self.has(path, |kind| kind == WatchKind::PersistentRecursive) {
+            return;
+        }
+        for (kind, watcher) in self.at(path) {
+            if *kind == WatchKind::Persistent {
+                tell(watcher.clone(), EventType::NodeChildrenChanged, path);
+            }
+        }
+        for (_, watcher) in self.take(path, |kind, _| kind == WatchKind::Child) {
+            tell(watcher, EventType::NodeChildrenChanged, path);
+        }
+    }
+
+    /// All persistent watchers, with their paths.
+    pub(crate) fn persistent(&self) -> Vec<(Arc<str>, W)> {
+        let mut all: Vec<_> = self
+            .paths
+            .iter()
+            .flat_map(|(path, watchers)| {
+                watchers
+                    .iter()
+                    .filter(|(kind, _)| kind.is_persistent())
+                    .map(move |(_, watcher)| (Arc::clone(path), watcher.clone()))
+            })
+            .collect();
+        all.sort_by(|(left, _), (right, _)| left.cmp(right));
+        all
     }
 
     /// Everybody, when the session has ended.
     pub(crate) fn drain(&mut self) -> Vec<(Arc<str>, W)> {
         self.count = 0;
-        let mut all: Vec<_> = self
-            .paths
-            .drain()
+        self.recursive = 0;
+        let mut all: Vec<_> = std::mem::take(&mut self.paths)
+            .into_iter()
             .flat_map(|(path, watchers)| {
                 watchers.into_iter().map(move |(_, watcher)| (Arc::clone(&path), watcher))
             })
@@ -119,11 +263,19 @@ impl<W: Clone + PartialEq> Watches<W> {
     /// Hands `send` the requests that set all watches again on a new connection.
     ///
     /// Each has at most `REPLAY_BYTES` of paths and the one more that goes over it, for servers refuse
-    /// large requests (ZOOKEEPER-706). Bytes are counted, not characters.
-    pub(crate) fn replay(&self, relative_zxid: i64, mut send: impl FnMut(&SetWatches<'_>)) {
+    /// large requests (ZOOKEEPER-706). Bytes are counted, not characters. Persistent ones come last, so that
+    /// theirs is the mode that a path ends with.
+    pub(crate) fn replay(&self, mut send: impl FnMut(&Replay<'_>)) {
         let mut all: Vec<(WatchKind, &str)> = Vec::with_capacity(self.count);
         for (path, watchers) in &self.paths {
-            all.extend(watchers.iter().map(|(kind, _)| (*kind, &**path)));
+            let recursive =
+                watchers.iter().any(|(kind, _)| *kind == WatchKind::PersistentRecursive);
+            all.extend(
+                watchers
+                    .iter()
+                    .filter(|(kind, _)| !(recursive && *kind == WatchKind::Persistent))
+                    .map(|(kind, _)| (*kind, &**path)),
+            );
         }
         all.sort_unstable();
         all.dedup();
@@ -140,39 +292,100 @@ impl<W: Clone + PartialEq> Watches<W> {
                 .unwrap_or(rest.len());
             let (batch, tail) = rest.split_at(end);
             rest = tail;
-            let of = |wanted: WatchKind| -> Vec<Text<'_>> {
-                batch
-                    .iter()
-                    .filter(|(kind, _)| *kind == wanted)
-                    .map(|(_, path)| Text::new(path))
-                    .collect()
-            };
-            let (data, exist, child) =
-                (of(WatchKind::Data), of(WatchKind::Exist), of(WatchKind::Child));
-            send(&SetWatches(SetWatchesRequest {
-                relative_zxid,
-                data_watches: List::new(&data),
-                exist_watches: List::new(&exist),
-                child_watches: List::new(&child),
-            }));
+            send(&Replay::new(batch));
         }
     }
 
-    fn take(&mut self, path: &str, mut wanted: impl FnMut(WatchKind, &W) -> bool) -> Vec<W> {
+    /// What sets the one-shot watches of a path again.
+    pub(crate) fn one_shots_at(&self, path: &str) -> Option<Replay<'_>> {
+        let (path, watchers) = self.paths.get_key_value(path)?;
+        let mut all: Vec<_> = watchers
+            .iter()
+            .filter(|(kind, _)| !kind.is_persistent())
+            .map(|(kind, _)| (*kind, &**path))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        (!all.is_empty()).then(|| Replay::new(&all))
+    }
+
+    fn at(&self, path: &str) -> impl Iterator<Item = &(WatchKind, W)> {
+        self.paths.get(path).into_iter().flatten()
+    }
+
+    fn take(
+        &mut self,
+        path: &str,
+        mut wanted: impl FnMut(WatchKind, &W) -> bool,
+    ) -> Vec<(WatchKind, W)> {
         let Some(watchers) = self.paths.get_mut(path) else { return Vec::new() };
         let mut taken = Vec::new();
         watchers.retain(|(kind, watcher)| {
             let take = wanted(*kind, watcher);
             if take {
-                taken.push(watcher.clone());
+                taken.push((*kind, watcher.clone()));
             }
             !take
         });
         self.count -= taken.len();
+        self.recursive -=
+            taken.iter().filter(|(kind, _)| *kind == WatchKind::PersistentRecursive).count();
         if watchers.is_empty() {
             self.paths.remove(path);
         }
         taken
+    }
+}
+
+/// The node above; `None` of the root.
+fn parent(path: &str) -> Option<&str> {
+    match path.rsplit_once('/') {
+        Some(("", "")) | None => None,
+        Some(("", _)) => Some("/"),
+        Some((parent, _)) => Some(parent),
+    }
+}
+
+/// Paths to set watches on, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Replay<'a> {
+    data: Vec<Text<'a>>,
+    exist: Vec<Text<'a>>,
+    child: Vec<Text<'a>>,
+    persistent: Vec<Text<'a>>,
+    persistent_recursive: Vec<Text<'a>>,
+}
+
+impl<'a> Replay<'a> {
+    pub(crate) fn new(watches: &[(WatchKind, &'a str)]) -> Self {
+        let mut replay = Self::default();
+        for (kind, path) in watches {
+            let list = match kind {
+                WatchKind::Data => &mut replay.data,
+                WatchKind::Exist => &mut replay.exist,
+                WatchKind::Child => &mut replay.child,
+                WatchKind::Persistent => &mut replay.persistent,
+                WatchKind::PersistentRecursive => &mut replay.persistent_recursive,
+            };
+            list.push(Text::new(path));
+        }
+        replay
+    }
+
+    /// Whether it takes setWatches2, which servers before 3.6 do not know.
+    pub(crate) const fn has_persistent(&self) -> bool {
+        !self.persistent.is_empty() || !self.persistent_recursive.is_empty()
+    }
+
+    pub(crate) fn request(&self, relative_zxid: i64) -> SetWatches2Request<'_> {
+        SetWatches2Request {
+            relative_zxid,
+            data_watches: List::new(&self.data),
+            exist_watches: List::new(&self.exist),
+            child_watches: List::new(&self.child),
+            persistent_watches: List::new(&self.persistent),
+            persistent_recursive_watches: List::new(&self.persistent_recursive),
+        }
     }
 }
 
@@ -182,76 +395,4 @@ impl<W: Clone + PartialEq> Watches<W> {
 const REPLAY_BYTES: usize = 128 * 1024;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use WatchKind::{Child, Data, Exist};
-
-    fn table(entries: &[(WatchKind, &str, u32)]) -> Watches<u32> {
-        let mut watches = Watches::default();
-        for &(kind, path, watcher) in entries {
-            watches.add(kind, path.into(), watcher);
-        }
-        watches
-    }
-
-    /// wire-protocol section 6.2, the client's side of the trigger matrix.
-    #[test]
-    fn an_event_takes_the_lists_it_concerns() {
-        let all = [(Data, "/a", 1), (Exist, "/a", 2), (Child, "/a", 3), (Data, "/a/b", 4)];
-        for (event, taken, left) in [
-            (EventType::NodeCreated, vec![1, 2], 2),
-            (EventType::NodeDataChanged, vec![1, 2], 2),
-            (EventType::NodeDeleted, vec![1, 2, 3], 1),
-            (EventType::NodeChildrenChanged, vec![3], 3),
-            (EventType::Unknown(99), vec![], 4),
-        ] {
-            let mut watches = table(&all);
-            assert_eq!((watches.dispatch(event, "/a"), watches.len()), (taken, left), "{event}");
-        }
-    }
-
-    #[test]
-    fn an_event_for_nobody_is_ignored() {
-        let mut watches = table(&[(Data, "/a", 1)]);
-        assert!(watches.dispatch(EventType::NodeDeleted, "/b").is_empty());
-        watches.remove("/a", &1);
-        assert!(watches.dispatch(EventType::NodeDeleted, "/a").is_empty());
-        assert_eq!(watches.len(), 0);
-    }
-
-    #[test]
-    fn the_replay_keeps_three_lists_and_names_a_path_once_in_each() {
-        let watches =
-            table(&[(Data, "/d", 1), (Data, "/d", 2), (Exist, "/e", 3), (Child, "/d", 4)]);
-        let mut sent = Vec::new();
-        watches.replay(9, |request| sent.push(format!("{:?}", request.0)));
-        assert_eq!(sent.len(), 1);
-        assert!(
-            sent[0]
-                .contains(r#"data_watches: ["/d"], exist_watches: ["/e"], child_watches: ["/d"]"#)
-        );
-    }
-
-    /// ZOOKEEPER-706, reliability case 15.
-    #[test]
-    fn a_large_replay_is_split_and_loses_nothing() {
-        let mut watches = Watches::default();
-        for number in 0..11_000 {
-            let path: Arc<str> = format!("/{number:099}").into();
-            watches.add([Data, Exist, Child][number % 3], path, number);
-        }
-        let (mut batches, mut total) = (0, 0);
-        watches.replay(1, |request| {
-            let lists = [request.0.data_watches, request.0.exist_watches, request.0.child_watches];
-            let bytes: usize = lists
-                .iter()
-                .flat_map(|list| list.iter())
-                .map(|path| 4 + path.as_bytes().len())
-                .sum();
-            assert!(bytes <= REPLAY_BYTES + 104, "{bytes}");
-            batches += 1;
-            total += lists.iter().map(List::len).sum::<usize>();
-        });
-        assert_eq!((batches, total), (9, 11_000));
-    }
-}
+mod tests;

@@ -6,7 +6,6 @@ use docent_protocol::{
     connect::{ConnectRequest, ConnectResponse, HandshakeReply, PASSWORD_SIZE},
     frame,
     jute::Reader,
-    xid,
 };
 use std::time::Duration;
 
@@ -75,8 +74,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.control.clear();
         self.skip = 0;
         self.ping_sent_at = None;
-        self.watches_pending = 0;
+        self.watches_pending.clear();
+        self.resync = false;
         self.fail_sent(why);
+        self.drop_internal();
         if !matches!(self.closing, Closing::No) {
             // closeSession was on its way, or answered by a server that was faster with its FIN.
             return self.end(ErrorKind::Closed, why);
@@ -176,12 +177,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         while self.auth_pending.len() < self.config.credentials.len() {
             self.auth_pending.push_front(None);
         }
-        let (control, pending) = (&mut self.control, &mut self.watches_pending);
-        // With zxid 0 every node would seem to have changed; no watch can be older than the first reply.
-        self.watches.replay(self.last_zxid.max(1), |request| {
-            let _ = frame::put_call(control, usize::MAX, xid::SET_WATCHES, request);
-            *pending += 1;
-        });
+        self.replay_watches();
     }
 
     /// When the session is taken as lost, if no connection comes.

@@ -1,5 +1,7 @@
 //! What the server sends: frames, replies and their requests, events.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes, BytesMut};
 use docent_protocol::{
     Decode, ErrorCode, OpCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
@@ -118,10 +120,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 self.complete(token, Ok(Body { zxid: header.zxid, bytes: Bytes::new() }));
             }
             xid::AUTH => self.refuse_authentication("the server refused the credentials"),
-            _ => match self.watches_pending.checked_sub(1) {
-                Some(left) if header.err.is_ok() => self.watches_pending = left,
-                _ => self.give_up(format_args!("setWatches failed: {}", header.err)),
-            },
+            _ => self.watches_replayed(header.err),
         }
     }
 
@@ -139,20 +138,19 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Err(error) => return self.broken_stream(error),
         };
         let path = event.path.to_str();
-        let watchers = self.watches.dispatch(event.event_type, &path);
-        if watchers.is_empty() {
-            return;
-        }
-        let told = WatchedEvent {
-            event_type: event.event_type,
-            state: event.state,
-            path: path.as_ref().into(),
-            // Never the last zxid: an event may come before the replies of older requests.
-            zxid: Some(header.zxid).filter(|&zxid| zxid > 0),
-        };
-        for watcher in watchers {
-            self.events.push_back(Event::Watch { watcher, event: told.clone() });
-        }
+        // Never the last zxid: an event may come before the replies of older requests.
+        let zxid = Some(header.zxid).filter(|&zxid| zxid > 0);
+        let mut shared: Option<Arc<str>> = None;
+        let events = &mut self.events;
+        self.watches.dispatch(event.event_type, &path, |watcher, event_type, about| {
+            let path = if *about == *path {
+                Arc::clone(shared.get_or_insert_with(|| about.into()))
+            } else {
+                about.into()
+            };
+            let event = WatchedEvent { event_type, state: event.state, path, zxid };
+            events.push_back(Event::Watch { watcher, event });
+        });
     }
 
     fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody) {
@@ -170,12 +168,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return self.end_closed();
         }
         // The server has the watch now, whoever can read the answer.
-        if let Some(watch) = request.watch
-            && let Some(kind) = watch.kind_after(header.err)
-        {
-            self.watches.add(kind, watch.path, watch.watcher);
-        }
+        let internal = request.is_internal();
+        self.settle(&request.effect);
+        self.apply(request.effect, header.err);
         let result = match (ErrorKind::from_code(header.err), body) {
+            // A watch that was gone before it was removed: an event was faster.
+            (Some(_), _) if internal => Ok(Body { zxid: header.zxid, bytes: Bytes::new() }),
             (Some(kind), _) => Err(Error::new(kind, outcome(kind))),
             (None, ReplyBody::Whole(bytes)) => Ok(Body { zxid: header.zxid, bytes }),
             (None, ReplyBody::TooLarge(len)) => {

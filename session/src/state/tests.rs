@@ -18,6 +18,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::WatchKind;
 
+mod watching;
+
 type Machine = Session<u32, u32>;
 
 const fn ms(millis: u64) -> Duration {
@@ -142,6 +144,7 @@ impl Story {
             WatchKind::Data => self.machine.submit(&GetData(read), token, watch, || now),
             WatchKind::Exist => self.machine.submit(&Exists(read), token, watch, || now),
             WatchKind::Child => self.machine.submit(&GetChildren(read), token, watch, || now),
+            other => panic!("{other:?} takes add_watch"),
         }
     }
 
@@ -739,11 +742,11 @@ fn a_cancelled_watch_is_not_registered_by_its_reply() {
     story.watch(WatchKind::Data, "/a", 1);
     story.watch(WatchKind::Data, "/a", 2);
     story.flush();
-    story.machine.cancel_watch("/a", &1);
+    story.machine.cancel_watch("/a", &1, || Instant::ZERO);
     story.reply(1, 5, ErrorCode::Ok, b"");
     story.reply(2, 5, ErrorCode::Ok, b"");
     assert_eq!(story.machine.watches(), 1);
-    story.machine.cancel_watch("/a", &2);
+    story.machine.cancel_watch("/a", &2, || Instant::ZERO);
     assert_eq!(story.machine.watches(), 0);
 }
 
@@ -909,6 +912,9 @@ enum Step {
     Answer(i32),
     Bytes(Vec<u8>),
     Auth,
+    AddWatch(bool, bool),
+    Read(bool),
+    Unwatch(u8),
     Close,
 }
 
@@ -927,6 +933,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (-130i32..3).prop_map(Step::Answer),
         1 => prop::collection::vec(any::<u8>(), 0..64).prop_map(Step::Bytes),
         1 => Just(Step::Auth),
+        2 => (any::<bool>(), any::<bool>()).prop_map(|(recursive, deep)| Step::AddWatch(recursive, deep)),
+        2 => any::<bool>().prop_map(Step::Read),
+        2 => any::<u8>().prop_map(Step::Unwatch),
         1 => Just(Step::Close),
     ]
 }
@@ -969,6 +978,36 @@ proptest! {
                     given += 1;
                     story.machine.add_auth(Credential::new("digest", b"u:p"), given);
                 }
+                Step::AddWatch(recursive, deep) => {
+                    given += 1;
+                    let mode = if recursive {
+                        docent_protocol::AddWatchMode::PersistentRecursive
+                    } else {
+                        docent_protocol::AddWatchMode::Persistent
+                    };
+                    let path = if deep { "/w/x" } else { "/w" };
+                    story.machine.add_watch(mode, given, path.into(), given, || now);
+                }
+                Step::Read(deep) => {
+                    given += 1;
+                    let path = if deep { "/w/x" } else { "/w" };
+                    let registration =
+                        Registration { kind: WatchKind::Child, path: path.into(), watcher: given };
+                    let make = |watch| GetChildren(ReadRequest { path: path.into(), watch });
+                    story.machine.submit_watching(make, given, registration, || now);
+                }
+                Step::Unwatch(which) => {
+                    let watcher = u32::from(which) % (given + 1);
+                    given += 1;
+                    if which % 2 == 0 {
+                        story.machine.remove_watch("/w", &watcher, Some(given), || now);
+                    } else {
+                        story.machine.cancel_watch("/w", &watcher, || now);
+                        story.machine.cancel_watch("/w/x", &watcher, || now);
+                        let path = "/w/x".into();
+                        story.machine.remove_watches(path, WatcherType::Any, given, || now);
+                    }
+                }
                 Step::Close => {
                     given += 1;
                     story.machine.close(Some(given), now + ms(500));
@@ -978,6 +1017,9 @@ proptest! {
                 story.cut();
             }
             prop_assert!(story.machine.sent <= story.machine.pending.len());
+            let queued: usize =
+                story.machine.pending.iter().skip(story.machine.sent).map(|r| r.size).sum();
+            prop_assert_eq!(queued, story.machine.outgoing.len());
             answered.extend(story.done().into_iter().map(|(token, _)| token));
             while story.machine.poll_event().is_some() {}
         }

@@ -217,6 +217,58 @@ async fn settings_at_their_limits_are_no_panic() {
     let _ = net.serve(7).await;
 }
 
+/// reliability case 17, pitfall 39: a watcher nobody looks at holds up nobody, keeps so many events, and says
+/// that there were more.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_is_not_looked_at_keeps_so_many_events_and_says_so() {
+    let (dialer, mut net) = net();
+    let mut config = config();
+    config.max_watch_events = 10;
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
+    let mut watcher = soon("the watch", call).await.unwrap();
+    for _ in 0..10_005 {
+        conn.event(EventType::NodeDataChanged, "/a").await;
+    }
+    let call = client.get_data("/b");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    soon("an answer behind them", call).await.unwrap();
+    let first = soon("the marker", watcher.changed()).await;
+    assert!(first.is_resync() && !first.is_end(), "{first:?}");
+    let mut kept = 0;
+    while let Some(event) = watcher.try_changed() {
+        assert_eq!(event.event_type, EventType::NodeDataChanged);
+        kept += 1;
+    }
+    assert!((1..10).contains(&kept), "{kept}");
+}
+
+/// An addWatch reply without its four bytes (ClickHouse#98499), and the watch given back on drop.
+#[tokio::test(start_paused = true)]
+async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
+    let (client, mut conn, _net) = connected().await;
+    let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    let watcher = soon("the watch", call).await.unwrap();
+    assert_eq!(client.load(), (0, 1));
+    drop(watcher);
+    let (xid, request) = conn.request().await;
+    assert!(request.contains("RemoveWatches"), "{request}");
+    conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    let call = client.add_watch("/b", docent_protocol::AddWatchMode::Persistent);
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
+    soon("the watch", call).await.unwrap().forget();
+    let call = client.get_data("/next");
+    assert!(conn.request().await.1.contains("/next"), "forgetting sends nothing");
+    drop(call);
+}
+
 /// The chroot is in front of every path, a sequential child of the root included.
 #[tokio::test(start_paused = true)]
 async fn a_chroot_stands_in_front_of_every_path() {
