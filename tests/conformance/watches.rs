@@ -1,7 +1,7 @@
 //! What is told, to whom, and when.
 
-use docent::protocol::WatcherType;
-use docent::session::Client;
+use docent::protocol::{AddWatchMode, WatcherType};
+use docent::session::{Client, OnDrop};
 use docent::{CreateMode, ErrorKind, EventType, Watcher};
 
 use crate::support::within_deadline;
@@ -108,4 +108,114 @@ async fn watches_are_asked_for_and_removed_by_their_kind() {
     play.client.remove_watches(&path, WatcherType::Data).await.unwrap();
     refused(play.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
     drop(watcher);
+}
+
+/// Several kinds on one path, on a server of any version: each tells what it is to tell
+/// (ZOOKEEPER-4466, ZOOKEEPER-4475).
+#[tokio::test]
+async fn watches_of_all_kinds_share_a_path() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    for mode in [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive] {
+        let mut stays = play.client.add_watch(&path, mode).await.unwrap();
+        let (_, mut data) = play.client.get_data_and_watch(&path).await.unwrap();
+        let (_, mut children) = play.client.get_children_and_watch(&path).await.unwrap();
+        change(&play.client, &path).await;
+        assert_eq!(next(&mut data).await.0, EventType::NodeDataChanged);
+        assert_eq!(next(&mut stays).await, (EventType::NodeDataChanged, path.clone()));
+        let child = play.node("a/b", b"").await;
+        assert_eq!(next(&mut children).await, (EventType::NodeChildrenChanged, path.clone()));
+        let told = next(&mut stays).await;
+        if mode == AddWatchMode::Persistent {
+            assert_eq!(told, (EventType::NodeChildrenChanged, path.clone()));
+        } else {
+            assert_eq!(told, (EventType::NodeCreated, child.clone()));
+        }
+        // A one-shot watch that fired has ended neither.
+        change(&play.client, &path).await;
+        assert_eq!(next(&mut stays).await.0, EventType::NodeDataChanged);
+        play.client.delete(&child, None).await.unwrap();
+        let _ = next(&mut stays).await;
+        stays.remove().await.unwrap();
+        refused(play.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
+    }
+    assert_eq!(play.client.load(), (0, 0));
+}
+
+#[tokio::test]
+async fn a_persistent_watch_outlives_its_node() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.path("a");
+    let mut watcher = play.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
+    for _ in 0..2 {
+        play.node("a", b"").await;
+        assert_eq!(next(&mut watcher).await.0, EventType::NodeCreated);
+        play.client.delete(&path, None).await.unwrap();
+        assert_eq!(next(&mut watcher).await.0, EventType::NodeDeleted);
+    }
+}
+
+#[tokio::test]
+async fn a_recursive_watch_tells_of_all_below() {
+    let Some(play) = Playground::new().await else { return };
+    let client = play.chrooted().await;
+    let mut watcher = client.add_watch("/", AddWatchMode::PersistentRecursive).await.unwrap();
+    play.node("a", b"").await;
+    let deep = play.node("a/b", b"").await;
+    change(&play.client, &deep).await;
+    play.client.delete(&deep, None).await.unwrap();
+    let path = "/a/b".to_owned();
+    assert_eq!(next(&mut watcher).await, (EventType::NodeCreated, "/a".into()));
+    assert_eq!(next(&mut watcher).await, (EventType::NodeCreated, path.clone()));
+    assert_eq!(next(&mut watcher).await, (EventType::NodeDataChanged, path.clone()));
+    assert_eq!(next(&mut watcher).await, (EventType::NodeDeleted, path));
+}
+
+/// What is left on the path when one goes still tells.
+#[tokio::test]
+async fn a_watch_that_goes_leaves_the_others() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let recursive = play.client.add_watch(&path, AddWatchMode::PersistentRecursive).await.unwrap();
+    let mut plain = play.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
+    let (_, mut data) = play.client.get_data_and_watch(&path).await.unwrap();
+    let (_, mut children) = play.client.get_children_and_watch(&path).await.unwrap();
+    recursive.remove().await.unwrap();
+    play.node("a/b", b"").await;
+    assert_eq!(next(&mut children).await.0, EventType::NodeChildrenChanged);
+    assert_eq!(next(&mut plain).await.0, EventType::NodeChildrenChanged);
+    plain.remove().await.unwrap();
+    change(&play.client, &path).await;
+    assert_eq!(next(&mut data).await.0, EventType::NodeDataChanged);
+    assert_eq!(play.client.load().1, 0);
+}
+
+#[tokio::test]
+async fn a_dropped_watch_is_removed_or_forgotten_as_told() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    drop(play.client.add_watch(&path, AddWatchMode::Persistent).await.unwrap());
+    refused(play.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
+    // As Curator leaves them: here it is gone, the server has it until its event.
+    let (_, watcher) = play.client.get_data_and_watch(&path).await.unwrap();
+    drop(watcher);
+    assert_eq!(play.client.load().1, 0);
+    play.client.check_watches(&path, WatcherType::Data).await.unwrap();
+    let (_, mut watcher) = play.client.get_data_and_watch(&path).await.unwrap();
+    watcher.set_on_drop(OnDrop::Remove);
+    drop(watcher);
+    refused(play.client.check_watches(&path, WatcherType::Data).await, ErrorKind::NoWatcher);
+}
+
+#[tokio::test]
+async fn who_holds_a_watch_that_is_removed_for_all_is_told() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let (_, mut data) = play.client.get_data_and_watch(&path).await.unwrap();
+    let mut stays =
+        play.client.add_watch(&play.base, AddWatchMode::PersistentRecursive).await.unwrap();
+    play.client.remove_watches(&path, WatcherType::Any).await.unwrap();
+    play.client.remove_watches(&play.base, WatcherType::Any).await.unwrap();
+    assert_eq!(next(&mut data).await.0, EventType::DataWatchRemoved);
+    assert_eq!(next(&mut stays).await.0, EventType::PersistentWatchRemoved);
 }
