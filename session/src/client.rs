@@ -32,6 +32,7 @@ use crate::{
 pub(crate) const ANY_VERSION: i32 = -1;
 
 mod admin;
+mod session;
 
 pub use admin::{AclEntries, ClientInfo, Reconfig};
 

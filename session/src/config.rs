@@ -39,6 +39,18 @@ pub struct Config {
     /// The largest reply, in bytes. A larger one fails its own request only. Default 16 MiB: servers do
     /// not limit replies.
     pub max_reply_bytes: usize,
+    /// How many bytes the requests that are waiting may have, sent or not. One more request fails with
+    /// [`TooManyRequests`](ErrorKind::TooManyRequests), unless it is the only one. Default 64 MiB.
+    pub max_pending_bytes: usize,
+    /// How long any request may wait for its reply before it fails with
+    /// [`OperationTimeout`](ErrorKind::OperationTimeout): not applied if it was not sent by then, unknown if it
+    /// was. Others are not touched, and the late reply is dropped. Default none: the connection is given up
+    /// when nothing is heard for two thirds of the session timeout, and requests with it.
+    ///
+    /// Source: `zookeeper.request.timeout`, which in Java gives up the connection.
+    pub request_timeout: Option<Duration>,
+    /// An existing session to go on with, of this or another process. Default none.
+    pub session: Option<SessionToken>,
     /// How many requests may be waiting, sent or not. One more fails with
     /// [`TooManyRequests`](ErrorKind::TooManyRequests). Default 1,000,000.
     pub max_requests: usize,
@@ -72,6 +84,9 @@ impl Config {
             max_request_bytes: frame::DEFAULT_LIMIT,
             max_reply_bytes: 16 << 20,
             max_requests: 1_000_000,
+            max_pending_bytes: 64 << 20,
+            request_timeout: None,
+            session: None,
             max_watch_events: 1000,
             read_only: false,
             credentials: Vec::new(),
@@ -107,6 +122,20 @@ impl Config {
         self
     }
 
+    /// Sets [`request_timeout`](Self::request_timeout).
+    #[must_use]
+    pub const fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = Some(timeout);
+        self
+    }
+
+    /// Goes on with an existing session. While another client has it, each throws the other off.
+    #[must_use]
+    pub fn with_session(mut self, session: SessionToken) -> Self {
+        self.session = Some(session);
+        self
+    }
+
     /// Sets [`backoff`](Self::backoff).
     #[must_use]
     pub const fn with_backoff(mut self, backoff: Backoff) -> Self {
@@ -137,6 +166,49 @@ pub struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self { first: Duration::from_millis(100), max: Duration::from_secs(5) }
+    }
+}
+
+/// All it takes to go on with a session. Who has it can end the session; `Debug` does not show the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionToken {
+    pub(crate) id: i64,
+    pub(crate) password: Box<[u8]>,
+    pub(crate) last_zxid: i64,
+}
+
+impl SessionToken {
+    /// From its parts. `last_zxid` keeps a server that is behind from being believed; 0 is any.
+    #[must_use]
+    pub fn new(session_id: i64, password: &[u8], last_zxid: i64) -> Self {
+        Self { id: session_id, password: password.into(), last_zxid }
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub const fn session_id(&self) -> i64 {
+        self.id
+    }
+
+    /// The password: a secret.
+    #[must_use]
+    pub fn password(&self) -> &[u8] {
+        &self.password
+    }
+
+    /// The highest zxid that was seen in it.
+    #[must_use]
+    pub const fn last_zxid(&self) -> i64 {
+        self.last_zxid
+    }
+}
+
+impl fmt::Debug for SessionToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionToken")
+            .field("id", &format_args!("{:#x}", self.id))
+            .field("last_zxid", &format_args!("{:#x}", self.last_zxid))
+            .finish_non_exhaustive()
     }
 }
 

@@ -22,14 +22,14 @@ use std::{
 use bytes::BytesMut;
 use docent_protocol::{AddWatchMode, WatcherType, call::Call};
 use tokio::{
-    io::{AsyncReadExt, AsyncWrite},
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{broadcast, oneshot, watch},
     time::Sleep,
 };
 use tracing::{Instrument, debug, info, warn};
 
 use crate::{
-    Clock, ConnectionState, Error, ErrorKind, Outcome, SessionLease,
+    Clock, ConnectionState, Error, ErrorKind, Host, Metrics, Outcome, SessionLease, SessionToken,
     config::Credential,
     state::{Body, Completion, Connect, Event, Registration, Session},
     time::Instant,
@@ -44,6 +44,12 @@ type Machine = Session<Token, Notifier>;
 
 /// How much is read at once. A flood of events cannot starve pings: they go out between two reads.
 const READ_SIZE: usize = 64 * 1024;
+
+/// How much an idle session reads at once, and how large its buffers are.
+const SMALL_READ_SIZE: usize = 2048;
+
+/// How many entries of its queues an idle session keeps.
+const KEPT_ENTRIES: usize = 16;
 
 /// The longest sleep.
 const MAX_ALARM: Duration = Duration::from_secs(24 * 3600);
@@ -82,7 +88,10 @@ impl Locked {
             (Some(_), None) => true,
             (None, _) => false,
         };
-        earlier || self.machine.has_events() || (!self.writing && self.machine.wants_write())
+        earlier
+            || self.machine.is_broken()
+            || self.machine.has_events()
+            || (!self.writing && self.machine.wants_write())
     }
 }
 
@@ -91,6 +100,8 @@ impl Locked {
 struct Outbox {
     completions: Vec<Completion<Token>>,
     events: Vec<Event<Notifier>>,
+    /// Servers to be asked whether they are read-write.
+    probes: Vec<Host>,
 }
 
 impl Shared {
@@ -210,6 +221,36 @@ impl Shared {
         receiver
     }
 
+    pub(crate) fn ready(&self) -> oneshot::Receiver<Result<Body, Error>> {
+        let (token, receiver) = oneshot::channel();
+        self.with(|machine| machine.wait_for_room(token));
+        receiver
+    }
+
+    pub(crate) fn update_server_list(&self, hosts: &[Host]) {
+        self.with(|machine| machine.update_server_list(hosts));
+    }
+
+    pub(crate) fn session_token(&self) -> Option<SessionToken> {
+        self.lock().machine.session_token()
+    }
+
+    pub(crate) fn detach(&self) -> Option<SessionToken> {
+        self.with(|machine| {
+            let token = machine.session_token();
+            machine.abandon();
+            token
+        })
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.lock().machine.metrics()
+    }
+
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.lock().machine.timeouts().session
+    }
+
     pub(crate) fn lease(&self) -> Option<Arc<SessionLease>> {
         self.lock().machine.lease().cloned()
     }
@@ -277,6 +318,7 @@ impl Outbox {
                     info!(session = format_args!("{:#x}", lease.session_id()), "new session");
                 }
                 Event::Watch { watcher, event } => watcher.notify(event),
+                Event::Probe(host) => self.probes.push(host),
                 Event::Ended(kind) => {
                     debug!(?kind, "ended");
                     // The same state, but who waits for another is to look again.
@@ -307,6 +349,7 @@ pub(crate) fn run(
         output: Vec::new(),
         written: 0,
         flushed: true,
+        read_size: SMALL_READ_SIZE,
         alarm: Box::pin(tokio::time::sleep(Duration::ZERO)),
         alarm_at: None,
     };
@@ -323,6 +366,8 @@ struct Driver {
     written: usize,
     /// Whether the stream holds nothing back of what was written.
     flushed: bool,
+    /// How much room there is for the next read: little until a read has filled it.
+    read_size: usize,
     alarm: Pin<Box<Sleep>>,
     /// What `alarm` is set to; earlier than needed at times, since deadlines move away with every
     /// request, and setting it costs more than looking again.
@@ -397,10 +442,16 @@ impl Driver {
         loop {
             let mut idle = true;
             // Before the look at the clock: a task that was starved finds what came meanwhile, not silence.
-            self.input.reserve(READ_SIZE);
+            self.input.reserve(self.read_size);
+            let room = self.input.capacity() - self.input.len();
             match pin!(stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
-                Poll::Ready(Ok(_)) => idle = false,
+                Poll::Ready(Ok(count)) => {
+                    idle = false;
+                    if count == room {
+                        self.read_size = READ_SIZE;
+                    }
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(lost(error)),
                 Poll::Pending => {}
             }
@@ -480,18 +531,25 @@ impl Driver {
             Turn { alarm, stop }
         };
         self.outbox.hand_out(&self.shared);
+        for host in self.outbox.probes.drain(..) {
+            // On its own: it holds up nothing, and ends in a second.
+            let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
+            drop(tokio::spawn(probe(shared, transport, host)));
+        }
         turn
     }
 
     /// Ready when something is due at `at`, or may be.
     fn poll_alarm(&mut self, cx: &mut Context<'_>, at: Option<Instant>) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
+
         if self.alarm_at.is_none_or(|set| set > at) {
             self.set_alarm(at);
         }
         if self.alarm.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
+        self.give_back_memory();
         // Gone off: set for what is due next, which may be later.
         self.set_alarm(at);
         if self.shared.clock.now() >= at { Poll::Ready(()) } else { self.alarm.as_mut().poll(cx) }
@@ -503,6 +561,19 @@ impl Driver {
         let wait = at.since(self.shared.clock.now()).min(MAX_ALARM);
         self.alarm.as_mut().reset(tokio::time::Instant::now() + wait);
         self.alarm_at = Some(at);
+    }
+
+    /// What a burst has made large and an idle session does not need.
+    fn give_back_memory(&mut self) {
+        self.read_size = SMALL_READ_SIZE;
+        if self.input.is_empty() && self.input.capacity() > SMALL_READ_SIZE {
+            self.input = BytesMut::new();
+        }
+        if self.output.is_empty() {
+            self.output.shrink_to(SMALL_READ_SIZE);
+        }
+        self.outbox.completions.shrink_to(KEPT_ENTRIES);
+        self.outbox.events.shrink_to(KEPT_ENTRIES);
     }
 
     /// As [`Shared::with`], for the task itself: nobody is woken.
@@ -525,6 +596,25 @@ impl Drop for Driver {
         mem::take(&mut self.outbox).hand_out(&self.shared);
     }
 }
+
+/// Asks a server whether it is read-write.
+///
+/// Source: `ClientCnxn.SendThread.pingRwServer`.
+async fn probe(shared: Arc<Shared>, transport: Arc<dyn Transport>, host: Host) {
+    let ask = async {
+        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
+        stream.write_all(b"isro").await?;
+        let mut answer = [0; 2];
+        stream.read_exact(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer == *b"rw")
+    };
+    let read_write = matches!(tokio::time::timeout(PROBE_TIMEOUT, ask).await, Ok(Ok(true)));
+    debug!(%host, read_write, "asked for a read-write server");
+    shared.with(|machine| machine.handle_probe(&host, read_write));
+}
+
+/// How long a server may take to say whether it is read-write.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn lost(why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why)

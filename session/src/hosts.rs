@@ -211,16 +211,64 @@ impl Hosts {
     pub(crate) fn new(hosts: &[Host], backoff: Backoff, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut list = hosts.to_vec();
-        // Fisher and Yates.
-        for last in (1..list.len()).rev() {
-            let other = rng.below(last as u64 + 1);
-            list.swap(last, usize::try_from(other).unwrap_or(0));
-        }
+        shuffle(&mut list, &mut rng);
         Self { list, next: 0, tried: 0, rounds: 0, backoff, rng, not_before: Instant::ZERO }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Takes another list, and says whether to leave the server `current` for it, so that clients spread evenly
+    /// over the new servers: who loses its server moves; when there are more servers than before, so many
+    /// move that each has its share.
+    ///
+    /// Source: `StaticHostProvider.updateServerList`.
+    pub(crate) fn update(&mut self, new: &[Host], current: Option<&Host>) -> bool {
+        let old_len = self.list.len();
+        let (mut kept, mut added): (Vec<_>, Vec<_>) =
+            new.iter().cloned().partition(|host| self.list.contains(host));
+        let total = kept.len() + added.len();
+        let stays = current.is_some_and(|host| new.contains(host));
+        let grew = total > old_len;
+        // Of so many clients as there are servers now, as many as there were stay.
+        let moves =
+            if grew { !stays || self.rng.below(total as u64) >= old_len as u64 } else { !stays };
+        // Whom to move to: the new ones if there are more servers now; else so that all get the same share.
+        let to_kept = if grew || kept.is_empty() {
+            false
+        } else if added.is_empty() {
+            true
+        } else {
+            let gone = (old_len - kept.len()) as u64;
+            let spare = (old_len - total) as u64;
+            self.rng.below(total as u64 * gone.max(1)) < kept.len() as u64 * spare
+        };
+        shuffle(&mut kept, &mut self.rng);
+        shuffle(&mut added, &mut self.rng);
+        let (first, second) = if to_kept { (kept, added) } else { (added, kept) };
+        self.list = [first, second].concat();
+        self.next = 0;
+        self.tried = 0;
+        self.rounds = 0;
+        if !moves {
+            // The next connection goes anywhere.
+            shuffle(&mut self.list, &mut self.rng);
+        }
+        moves
+    }
+
+    /// Makes a server the next one to be tried, at once.
+    pub(crate) fn prefer(&mut self, host: &Host) {
+        if let Some(index) = self.list.iter().position(|other| other == host) {
+            self.next = index;
+        }
+    }
+
+    /// Another server than the last one tried, for a look at it; each in turn.
+    pub(crate) fn peek(&mut self, round: usize, current: Option<&Host>) -> Option<Host> {
+        let others: Vec<_> = self.list.iter().filter(|host| Some(*host) != current).collect();
+        others.get(round % others.len().max(1)).map(|host| (*host).clone())
     }
 
     /// When the next one may be tried.
@@ -258,6 +306,14 @@ impl Hosts {
             self.rounds += 1;
             // `tried` 0 means lost above; from here the next failure belongs to a new round.
         }
+    }
+}
+
+/// Fisher and Yates.
+fn shuffle(list: &mut [Host], rng: &mut Rng) {
+    for last in (1..list.len()).rev() {
+        let other = rng.below(last as u64 + 1);
+        list.swap(last, usize::try_from(other).unwrap_or(0));
     }
 }
 
@@ -349,6 +405,54 @@ mod tests {
         assert!(last >= backoff.max / 2 && last <= backoff.max, "{last:?}");
         hosts.accepted();
         assert!(pause(&mut hosts) <= backoff.first);
+    }
+
+    fn list(ports: std::ops::Range<u16>) -> Vec<Host> {
+        ports.map(|port| Host { name: "h".into(), port }).collect()
+    }
+
+    /// Over many clients, each server ends with its share.
+    #[test]
+    fn a_longer_list_takes_each_server_s_share_of_clients() {
+        let (mut moved, mut to_old) = (0, 0);
+        for seed in 0..3000 {
+            let mut hosts = hosts(3, seed);
+            let current = Host { name: "h".into(), port: 1 };
+            if hosts.update(&list(1..6), Some(&current)) {
+                moved += 1;
+                to_old += u32::from(hosts.advance().port <= 3);
+            }
+        }
+        assert!((1100..1300).contains(&moved), "{moved} of 3000, for two servers of five");
+        assert_eq!(to_old, 0);
+    }
+
+    #[test]
+    fn a_server_that_is_no_longer_listed_is_left_and_others_are_not() {
+        let mut left = [0; 6];
+        for seed in 0..3000 {
+            let gone = Host { name: "h".into(), port: 4 };
+            let stays = Host { name: "h".into(), port: 1 };
+            assert!(!hosts(4, seed).update(&list(1..4), Some(&stays)));
+            let mut hosts = hosts(4, seed);
+            assert!(hosts.update(&list(1..4), Some(&gone)));
+            left[usize::from(hosts.advance().port)] += 1;
+        }
+        assert!(left[1..4].iter().all(|count| (900..1100).contains(count)), "{left:?}");
+    }
+
+    /// Four servers become three, one of them new: it takes as many as it would have had.
+    #[test]
+    fn a_replaced_server_gets_its_share() {
+        let mut left = [0; 8];
+        for seed in 0..6000 {
+            let gone = Host { name: "h".into(), port: if seed % 2 == 0 { 3 } else { 4 } };
+            let mut hosts = hosts(4, seed);
+            assert!(hosts.update(&[list(1..3), list(7..8)].concat(), Some(&gone)));
+            left[usize::from(hosts.advance().port)] += 1;
+        }
+        // Of 12,000 clients, 6,000 lost their server: 4,000 are the new one's share, 1,000 each the others'.
+        assert!((3800..4200).contains(&left[7]) && (850..1150).contains(&left[1]), "{left:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!   it.
 //!
 //! Applications add the crate `docent`, which re-exports what is here.
-#![cfg_attr(not(feature = "tokio"), doc = "\n[`Client`]: <https://docs.rs/docent-session>")]
+#![cfg_attr(not(feature = "tokio"), doc = "\n[`Client`]: https://docs.rs/docent-session")]
 
 mod config;
 mod connection_state;
@@ -18,11 +18,12 @@ mod time;
 mod timeouts;
 mod watches;
 
-pub use config::{Backoff, Config, Credential};
+pub use config::{Backoff, Config, Credential, SessionToken};
 pub use connection_state::ConnectionState;
 pub use error::{Error, ErrorKind, Outcome};
 pub use hosts::{ConnectString, Host, InvalidConnectString};
 pub use lease::{SessionClaim, SessionLease};
+pub use state::{Latency, Metrics};
 pub use time::Instant;
 pub use timeouts::Timeouts;
 pub use watches::{WatchKind, WatchedEvent};

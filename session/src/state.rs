@@ -33,25 +33,29 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use docent_protocol::{
-    FrameTooLarge, OpCode, WatcherType,
-    call::{Auth, Call, CloseSession, Ping, RemoveWatches},
+    OpCode, WatcherType,
+    call::{Auth, CloseSession, Ping},
     frame,
-    request::{AuthRequest, WatchesRequest},
+    request::AuthRequest,
     xid,
 };
 
 use crate::{
-    Config, ConnectionState, Error, ErrorKind, Host, Outcome, SessionLease, WatchKind,
-    config::Credential, connection_state::ConnectionStates, hosts::Hosts, time::Instant,
+    Config, ConnectionState, Error, ErrorKind, Host, Outcome, SessionLease, SessionToken,
+    WatchKind, config::Credential, connection_state::ConnectionStates, hosts::Hosts, time::Instant,
     timeouts::Timeouts, watches::Watches,
 };
 
 mod handshake;
+mod metrics;
+mod moves;
+mod queue;
 mod receive;
 #[cfg(test)]
 mod tests;
 mod watching;
 
+pub use self::metrics::{Latency, Metrics};
 pub use crate::watches::Registration;
 use crate::watches::WatchedEvent;
 
@@ -87,6 +91,12 @@ pub struct Session<T, W> {
     pending: VecDeque<Pending<T, W>>,
     /// How many entries at the front of `pending` were handed to the socket.
     sent: usize,
+    /// How many of those have failed for want of an answer, and need not be looked at again.
+    timed_out: usize,
+    /// The size of all in `pending`.
+    pending_bytes: usize,
+    /// Who waits for room in the queue.
+    waiting: VecDeque<T>,
     last_xid: i32,
     /// Credentials in the order of their answers to come; whose call each was.
     auth_pending: VecDeque<Option<T>>,
@@ -113,6 +123,13 @@ pub struct Session<T, W> {
     skip: usize,
     /// Why the connection is to be given up.
     broken: Option<Error>,
+    /// The server tried or connected last.
+    host: Option<Host>,
+    /// Whether the connection is to be given up once all that was sent is answered.
+    moving: bool,
+    /// The search for a read-write server, while connected to a read-only one.
+    search: Option<moves::Search>,
+    metrics: Metrics,
     /// Why there will be no connection again.
     ended: Option<ErrorKind>,
     /// What became of the last attempt or connection, for those who ask why there is none.
@@ -153,6 +170,25 @@ struct Identity {
     /// For the proven bound: when its creation was asked for, and what was granted then.
     created_at: Instant,
     created_timeout: Duration,
+    /// Whether a server has accepted it for us: one that was handed in is only hoped for until then.
+    accepted: bool,
+    /// Whether a read-only server made it, and no other knows it.
+    local: bool,
+}
+
+impl Identity {
+    fn handed_in(session: &SessionToken) -> Self {
+        Self {
+            id: session.id,
+            password: session.password.clone(),
+            // Nothing is known of when it was last renewed, and nothing of its creation can be proved.
+            lease: SessionLease::new(session.id, Instant::ZERO, Instant::ZERO),
+            created_at: Instant::ZERO,
+            created_timeout: Duration::ZERO,
+            accepted: false,
+            local: false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -165,6 +201,8 @@ struct Pending<T, W> {
     effect: Effect<W>,
     /// When it fails if it was not handed to a socket by then; set while there is no connection.
     expires: Option<Instant>,
+    /// When it fails in any case.
+    deadline: Option<Instant>,
 }
 
 impl<T, W> Pending<T, W> {
@@ -230,6 +268,9 @@ pub enum Event<W> {
     State(ConnectionState),
     /// There is a new session.
     Session(Arc<SessionLease>),
+    /// Ask this server whether it is read-write (`isro`), on a connection of its own, and say so by
+    /// [`Session::handle_probe`]. Can be left undone.
+    Probe(Host),
     /// Something happened to a node, or to the session a watch was in.
     Watch {
         /// Who is to be told.
@@ -261,18 +302,23 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
         let timeouts =
             Timeouts::new(config.session_timeout, hosts.len(), config.session_expiration_percent);
+        let identity = config.session.as_ref().map(Identity::handed_in);
+        let last_zxid = config.session.as_ref().map_or(0, |session| session.last_zxid);
         Self {
             config,
             hosts,
             timeouts,
             phase: Phase::Disconnected,
             closing: Closing::No,
-            identity: None,
-            last_zxid: 0,
+            identity,
+            last_zxid,
             control: Vec::new(),
             outgoing: Vec::new(),
             pending: VecDeque::new(),
             sent: 0,
+            timed_out: 0,
+            pending_bytes: 0,
+            waiting: VecDeque::new(),
             last_xid: 0,
             auth_pending: VecDeque::new(),
             watches_pending: VecDeque::new(),
@@ -289,6 +335,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             suspended_at: None,
             skip: 0,
             broken: None,
+            host: None,
+            moving: false,
+            search: None,
+            metrics: Metrics::default(),
             ended: None,
             last_failure: None,
         }
@@ -300,8 +350,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     #[must_use]
     pub fn wants_write(&self) -> bool {
         // What is not written on a connection that is given up is not in doubt.
-        self.broken.is_none()
-            && (!self.control.is_empty() || (self.is_connected() && !self.outgoing.is_empty()))
+        self.broken.is_none() && (!self.control.is_empty() || self.sends_requests())
+    }
+
+    /// Whether requests would go out now.
+    const fn sends_requests(&self) -> bool {
+        self.is_connected() && !self.moving && !self.outgoing.is_empty()
     }
 
     /// Whether a server has accepted the session and the connection stands.
@@ -329,6 +383,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.broken.clone()
     }
 
+    /// Whether the connection is to be given up.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// Whether [`poll_event`](Self::poll_event) would give something.
     #[must_use]
     pub fn has_events(&self) -> bool {
@@ -350,7 +410,26 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// The current session.
     #[must_use]
     pub fn lease(&self) -> Option<&Arc<SessionLease>> {
-        self.identity.as_ref().map(|identity| &identity.lease)
+        self.identity.as_ref().filter(|identity| identity.accepted).map(|identity| &identity.lease)
+    }
+
+    /// All it takes to go on with the current session elsewhere.
+    #[must_use]
+    pub fn session_token(&self) -> Option<SessionToken> {
+        let identity = self.identity.as_ref().filter(|identity| identity.accepted)?;
+        Some(SessionToken::new(identity.id, &identity.password, self.last_zxid))
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics {
+            pending: self.pending.len(),
+            pending_bytes: self.pending_bytes,
+            outgoing_bytes: self.control.len() + self.outgoing.len(),
+            watches: self.watches.len(),
+            ..self.metrics.clone()
+        }
     }
 
     /// The state of the connection; `None` before the first news.
@@ -372,91 +451,6 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     }
 
     // Application commands.
-
-    /// Queues a request. Its place among the others is given here and now.
-    ///
-    /// `now` is only asked for while there is no connection. A refusal (closed, too large, too many) comes
-    /// as a completion too.
-    pub fn submit<C: Call>(
-        &mut self,
-        call: &C,
-        token: T,
-        watch: Option<Registration<W>>,
-        now: impl FnOnce() -> Instant,
-    ) {
-        let effect = match watch {
-            Some(registration) => Effect::Watch { registration, covered: false },
-            None => Effect::None,
-        };
-        self.enqueue(call, Some(token), effect, now);
-    }
-
-    /// Queues a removeWatches (18): all watches of a type on a path, whoever's they are.
-    pub fn remove_watches(
-        &mut self,
-        path: Arc<str>,
-        watcher_type: WatcherType,
-        token: T,
-        now: impl FnOnce() -> Instant,
-    ) {
-        let call = RemoveWatches(WatchesRequest { path: (&*path).into(), watcher_type });
-        let effect = Effect::Remove { path: Arc::clone(&path), watcher_type };
-        self.enqueue(&call, Some(token), effect, now);
-    }
-
-    fn enqueue<C: Call>(
-        &mut self,
-        call: &C,
-        token: Option<T>,
-        effect: Effect<W>,
-        now: impl FnOnce() -> Instant,
-    ) {
-        let start = self.outgoing.len();
-        match self.encode(call) {
-            Ok(xid) => {
-                let expires =
-                    (!self.is_connected()).then(|| now() + self.config.connection_timeout);
-                self.push_pending(xid, call.op_code(), start, token, effect, expires);
-            }
-            Err(error) => self.complete(token, Err(error)),
-        }
-    }
-
-    /// Notes the request whose frame begins at `start` of `outgoing`.
-    fn push_pending(
-        &mut self,
-        xid: i32,
-        op: OpCode,
-        start: usize,
-        token: Option<T>,
-        effect: Effect<W>,
-        expires: Option<Instant>,
-    ) {
-        self.adding += usize::from(matches!(effect, Effect::AddWatch { .. }));
-        let size = self.outgoing.len() - start;
-        self.pending.push_back(Pending { xid, op, size, token, effect, expires });
-    }
-
-    /// Puts a request at the end of `outgoing`, unless it is refused.
-    fn encode<C: Call>(&mut self, call: &C) -> Result<i32, Error> {
-        if self.is_ended() || !matches!(self.closing, Closing::No) {
-            return Err(Error::new(ErrorKind::Closed, Outcome::NotApplied));
-        }
-        if self.pending.len() >= self.config.max_requests {
-            return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
-        }
-        let xid = xid::next(self.last_xid);
-        frame::put_call(&mut self.outgoing, self.config.max_request_bytes, xid, call).map_err(
-            |FrameTooLarge { len, limit }| {
-                Error::refused(
-                    ErrorKind::RequestTooLarge,
-                    format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
-                )
-            },
-        )?;
-        self.last_xid = xid;
-        Ok(xid)
-    }
 
     /// Adds credentials: told to this server now and to every other first. The answer comes by `token`.
     pub fn add_auth(&mut self, credential: Credential, token: T) {
@@ -480,13 +474,15 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return self.complete(token, Err(Error::new(ErrorKind::Closed, Outcome::NotApplied)));
         }
         self.closing = Closing::Requested { token, until };
+        // There is nothing to move for any more.
+        self.moving = false;
         if self.is_connected() {
             let start = self.outgoing.len();
             let xid = xid::next(self.last_xid);
             self.last_xid = xid;
             // Eight bytes: under every limit.
             let _ = frame::put_call(&mut self.outgoing, frame::DEFAULT_LIMIT, xid, &CloseSession);
-            self.push_pending(xid, OpCode::CloseSession, start, None, Effect::None, None);
+            self.push_pending(xid, OpCode::CloseSession, start, None, Effect::None);
         } else if self.identity.is_some() {
             self.end(ErrorKind::Closed, &Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown));
         } else {
@@ -512,16 +508,18 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return;
         }
         self.last_sent = now;
-        let requests = self.is_connected() && !self.outgoing.is_empty();
-        if !requests {
-            std::mem::swap(out, &mut self.control);
-            return;
-        }
+        let requests = self.sends_requests();
         if self.control.is_empty() {
             std::mem::swap(out, &mut self.outgoing);
         } else {
             std::mem::swap(out, &mut self.control);
-            out.append(&mut self.outgoing);
+            if requests {
+                out.append(&mut self.outgoing);
+            }
+        }
+        self.metrics.bytes_sent += out.len() as u64;
+        if !requests {
+            return;
         }
         let unanswered = self.pending.len() - self.sent;
         self.sent = self.pending.len();
@@ -530,6 +528,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
 
     /// The next answer.
     pub fn poll_completion(&mut self) -> Option<Completion<T>> {
+        if !self.waiting.is_empty() && self.has_much_room() {
+            self.grant_room();
+        }
         self.completions.pop_front()
     }
 
@@ -554,7 +555,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Closing::No => None,
         };
         let queue = self.pending.get(self.sent).and_then(|request| request.expires);
-        [connection, closing, queue, self.expires_at()].into_iter().flatten().min()
+        let search = self.search.as_ref().map(|search| search.next_at);
+        [connection, closing, queue, self.next_deadline(), search, self.expires_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Something is due.
@@ -584,45 +589,31 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             self.expire("there was no connection for the session timeout");
         }
         self.fail_overdue(now);
+        self.fail_timed_out(now);
+        self.search_read_write(now);
     }
 
     fn ping(&mut self, now: Instant) {
         let _ = frame::put_call(&mut self.control, frame::DEFAULT_LIMIT, xid::PING, &Ping);
+        self.metrics.pings += 1;
+        if self.pending.is_empty() {
+            self.give_back_memory();
+        }
         // So that the next one is not due at once, should the socket take nothing.
         self.last_sent = now;
         // An unanswered one keeps its own, earlier time: its answer may be the one that comes.
         self.ping_sent_at.get_or_insert(now);
     }
 
-    /// Requests that waited for a connection for too long.
-    fn fail_overdue(&mut self, now: Instant) {
-        if self.is_connected() {
-            return;
-        }
-        let (mut bytes, mut count) = (0, 0);
-        for request in self.pending.iter().skip(self.sent) {
-            // All wait equally long, so the first that may still wait is followed by no other.
-            if request.expires.is_none_or(|at| at > now) {
-                break;
-            }
-            bytes += request.size;
-            count += 1;
-        }
-        if count == 0 {
-            return;
-        }
-        let error =
-            Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied).with_detail(format_args!(
-                "no connection for {:?}; last: {}",
-                self.config.connection_timeout,
-                self.last_failure().unwrap_or("none was tried")
-            ));
-        self.outgoing.drain(..bytes.min(self.outgoing.len()));
-        let waiting = self.pending.split_off(self.sent + count);
-        for request in self.pending.split_off(self.sent) {
-            self.fail(request, &error);
-        }
-        self.pending.extend(waiting);
+    /// What a burst has made large and an idle session does not need.
+    fn give_back_memory(&mut self) {
+        self.outgoing.shrink_to(KEPT_BYTES);
+        self.control.shrink_to(KEPT_BYTES);
+        self.pending.shrink_to(KEPT_ENTRIES);
+        self.completions.shrink_to(KEPT_ENTRIES);
+        self.events.shrink_to(KEPT_ENTRIES);
+        self.batches.shrink_to(KEPT_ENTRIES);
+        self.waiting.shrink_to(KEPT_ENTRIES);
     }
 
     // What others of this module use too.
@@ -639,24 +630,6 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             self.broken =
                 Some(Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why));
         }
-    }
-
-    /// Fails what was never handed to a socket.
-    fn fail_queued(&mut self, error: &Error) {
-        self.outgoing.clear();
-        for request in self.pending.split_off(self.sent.min(self.pending.len())) {
-            self.fail(request, error);
-        }
-    }
-
-    /// Fails what was handed to a socket that is gone.
-    fn fail_sent(&mut self, error: &Error) {
-        let queued = self.pending.split_off(self.sent.min(self.pending.len()));
-        for request in std::mem::replace(&mut self.pending, queued) {
-            self.fail(request, error);
-        }
-        self.sent = 0;
-        self.batches.clear();
     }
 
     /// The proper end of a close.
@@ -676,6 +649,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
         self.fail_sent(&Error::new(kind, Outcome::Unknown));
         self.fail_queued(&Error::new(kind, Outcome::NotApplied));
+        for token in std::mem::take(&mut self.waiting) {
+            self.complete(Some(token), Err(Error::new(kind, Outcome::NotApplied)));
+        }
         for token in std::mem::take(&mut self.auth_pending) {
             self.complete(token, Err(Error::new(kind, Outcome::Unknown)));
         }
@@ -705,6 +681,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
     }
 }
+
+/// How much of a buffer an idle session keeps, in bytes.
+const KEPT_BYTES: usize = 512;
+
+/// How many entries of a queue.
+const KEPT_ENTRIES: usize = 16;
 
 /// By hand, so that neither the password nor what is in the buffers reaches a log.
 impl<T, W> fmt::Debug for Session<T, W> {

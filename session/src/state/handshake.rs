@@ -7,9 +7,11 @@ use docent_protocol::{
     frame,
     jute::Reader,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{Closing, Connect, Event, Identity, Phase, Session, WatchedEvent, put_auth};
+use super::{
+    Closing, Connect, Event, Identity, Phase, Session, WatchedEvent, moves::Search, put_auth,
+};
 use crate::{
     Error, ErrorKind, Host, Outcome, SessionLease, connection_state::ConnectionStates,
     time::Instant, timeouts::Timeouts,
@@ -29,6 +31,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Phase::Disconnected => {
                 self.broken = None;
                 let host = self.hosts.advance();
+                self.host = Some(host.clone());
+                self.metrics.attempts += 1;
                 let deadline = now + self.timeouts.connect;
                 self.phase = Phase::Connecting { deadline };
                 Connect::To(host, deadline)
@@ -40,7 +44,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// There is a connection: the handshake goes out on it.
     pub fn handle_connected(&mut self, now: Instant) {
         let Phase::Connecting { deadline } = self.phase else { return };
-        let (session_id, password) = match &self.identity {
+        let (session_id, password) = match self.identity.as_ref().filter(|known| !known.local) {
             Some(identity) => (identity.id, &*identity.password),
             None => (0, &NO_PASSWORD[..]),
         };
@@ -66,8 +70,21 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return;
         }
         let detail = why.detail().unwrap_or("the connection was lost");
-        self.last_failure = Some(format!("{host}: {detail}").into());
+        let handshake = match self.phase {
+            // None of these is an expiry; which one it was, no server says.
+            Phase::Handshaking { .. } if self.broken.is_none() && self.last_zxid > 0 => format!(
+                " (no answer to the handshake: not serving, or behind our last zxid {:#x})",
+                self.last_zxid
+            ),
+            Phase::Handshaking { .. } if self.broken.is_none() => {
+                " (no answer to the handshake: not serving?)".to_owned()
+            }
+            _ => String::new(),
+        };
+        self.last_failure = Some(format!("{host}: {detail}{handshake}").into());
         let was_connected = self.is_connected();
+        self.moving = false;
+        self.search = None;
         self.phase = Phase::Disconnected;
         self.hosts.failed(now);
         self.broken = None;
@@ -110,7 +127,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     }
 
     fn accept(&mut self, now: Instant, sent_at: Instant, response: &ConnectResponse<'_>) {
-        let asked_for = self.identity.as_ref().map(|identity| identity.id);
+        let asked_for = self.identity.as_ref().filter(|known| !known.local).map(|known| known.id);
         let other_session = asked_for.is_some_and(|id| id != response.session_id);
         if response.is_refused() || other_session {
             if asked_for.is_some() {
@@ -125,7 +142,15 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let granted = Duration::from_millis(u64::try_from(response.time_out).unwrap_or(0));
         self.timeouts =
             Timeouts::new(granted, self.hosts.len(), self.config.session_expiration_percent);
+        if asked_for.is_none()
+            && let Some(local) = self.identity.take()
+        {
+            // Nobody but the read-only server that made it knows it, and nothing can be held in it.
+            local.lease.lose();
+        }
         self.hosts.accepted();
+        self.metrics.connections += 1;
+        self.search = read_only.then(|| Search::begin(now));
         self.suspended_at = None;
         self.phase = Phase::Connected;
         self.identify(now, sent_at, granted, response);
@@ -145,12 +170,18 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         response: &ConnectResponse<'_>,
     ) {
         let lasts = granted.saturating_sub(self.timeouts.margin);
+        let read_only = self.search.is_some();
         if let Some(identity) = &mut self.identity {
             identity.lease.renew(now, sent_at, lasts);
             let shorter = granted.min(identity.created_timeout);
             identity.lease.shorten_proof(identity.created_at + proven(shorter));
             if let Some(password) = response.passwd {
                 identity.password = password.into();
+            }
+            if !std::mem::replace(&mut identity.accepted, true) {
+                self.metrics.sessions += 1;
+                let lease = Arc::clone(&identity.lease);
+                self.events.push_back(Event::Session(lease));
             }
             return;
         }
@@ -162,7 +193,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             lease: lease.clone(),
             created_at: sent_at,
             created_timeout: granted,
+            accepted: true,
+            local: read_only,
         });
+        self.metrics.sessions += 1;
         self.events.push_back(Event::Session(lease));
     }
 

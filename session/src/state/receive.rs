@@ -59,11 +59,13 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                     return self.give_up(format_args!("a frame of {len} bytes"));
                 };
                 self.skip = rest;
+                self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
                 self.receive_too_large(now, &header, len);
             } else if available < len {
                 return;
             } else {
                 input.advance(frame::LENGTH_SIZE);
+                self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
                 self.receive_frame(now, input, len);
             }
         }
@@ -137,6 +139,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Ok(event) => event,
             Err(error) => return self.broken_stream(error),
         };
+        self.metrics.events += 1;
         let path = event.path.to_str();
         // Never the last zxid: an event may come before the replies of older requests.
         let zxid = Some(header.zxid).filter(|&zxid| zxid > 0);
@@ -160,6 +163,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         };
         let Some(request) = self.pending.remove(index) else { return };
         self.sent -= 1;
+        self.timed_out -= usize::from(index < self.timed_out);
+        self.metrics.replies += 1;
+        self.metrics.error_replies += u64::from(!header.err.is_ok());
         self.answered(now, index == 0);
         if header.zxid > 0 {
             self.last_zxid = header.zxid;
@@ -169,7 +175,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
         // The server has the watch now, whoever can read the answer.
         let internal = request.is_internal();
-        self.settle(&request.effect);
+        self.settle(&request.effect, request.size);
         self.apply(request.effect, header.err);
         let result = match (ErrorKind::from_code(header.err), body) {
             // A watch that was gone before it was removed: an event was faster.
@@ -183,6 +189,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             }
         };
         self.complete(request.token, result);
+        self.leave_if_answered();
         if header.err == ErrorCode::SessionClosedRequireSaslAuth {
             self.refuse_authentication("the server requires SASL authentication");
         }
@@ -217,6 +224,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if batch.unanswered == 0 {
             self.batches.pop_front();
         }
+        self.metrics.latency.record(now.since(sent_at));
         self.renew(now, sent_at);
     }
 

@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::WatchKind;
 
+mod sessions;
 mod watching;
 
 type Machine = Session<u32, u32>;

@@ -11,7 +11,7 @@ use docent_protocol::{
 };
 
 use super::{Body, Effect, Event, Registration, Session, WatchedEvent};
-use crate::{Error, ErrorKind, Outcome, WatchKind, time::Instant, watches::Replay};
+use crate::{Error, ErrorKind, WatchKind, time::Instant, watches::Replay};
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Queues a read that leaves a watch. `make` makes the request, with or without its watch flag: where a
@@ -170,11 +170,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let request = SetWatches(one_shots(&replay, relative_zxid));
         if frame::put_call(&mut self.outgoing, usize::MAX, xid, &request).is_ok() {
             self.last_xid = xid;
-            self.push_pending(xid, request.op_code(), start, None, Effect::Internal, None);
+            self.push_pending(xid, request.op_code(), start, None, Effect::Internal);
         }
     }
 
-    fn nothing_to_send(&mut self, token: Option<T>) {
+    pub(super) fn nothing_to_send(&mut self, token: Option<T>) {
         let body = Body { zxid: self.last_zxid, bytes: bytes::Bytes::new() };
         self.complete(token, Ok(body));
     }
@@ -321,26 +321,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             }
         }
         for request in dropped {
+            self.settle(&request.effect, request.size);
             // The watch is gone with its connection, which is what was asked for.
             self.nothing_to_send(request.token);
         }
-    }
-
-    /// What a failed request leaves to be undone.
-    pub(super) const fn settle(&mut self, effect: &Effect<W>) {
-        if let Effect::AddWatch { .. } = effect {
-            self.adding = self.adding.saturating_sub(1);
-        }
-    }
-
-    /// Fails a request, whatever it was.
-    pub(super) fn fail(&mut self, request: super::Pending<T, W>, error: &Error) {
-        self.settle(&request.effect);
-        let lost_with_connection = request.is_internal() && error.outcome() == Outcome::Unknown;
-        if lost_with_connection {
-            return self.nothing_to_send(request.token);
-        }
-        self.complete(request.token, Err(error.clone()));
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod bad_servers;
 mod contracts;
+mod moves;
 mod sessions;
 mod sockets;
 mod support;

@@ -1,0 +1,256 @@
+//! The queue of requests: how they get in, how long they may stay, and how they leave it unanswered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use docent_protocol::{
+    FrameTooLarge, OpCode, WatcherType,
+    call::{Call, RemoveWatches},
+    frame,
+    request::WatchesRequest,
+    xid,
+};
+
+use super::{Body, Closing, Effect, Pending, Registration, Session};
+use crate::{Error, ErrorKind, Outcome, time::Instant};
+
+impl<T, W: Clone + PartialEq> Session<T, W> {
+    /// Queues a request. Its place among the others is given here and now.
+    ///
+    /// `now` is only asked for while there is no connection, or with a request timeout. A refusal (closed,
+    /// too large, too many) comes as a completion too.
+    pub fn submit<C: Call>(
+        &mut self,
+        call: &C,
+        token: T,
+        watch: Option<Registration<W>>,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let effect = match watch {
+            Some(registration) => Effect::Watch { registration, covered: false },
+            None => Effect::None,
+        };
+        self.enqueue(call, Some(token), effect, now);
+    }
+
+    /// Queues a removeWatches (18): all watches of a type on a path, whoever's they are.
+    pub fn remove_watches(
+        &mut self,
+        path: Arc<str>,
+        watcher_type: WatcherType,
+        token: T,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let call = RemoveWatches(WatchesRequest { path: (&*path).into(), watcher_type });
+        let effect = Effect::Remove { path: Arc::clone(&path), watcher_type };
+        self.enqueue(&call, Some(token), effect, now);
+    }
+
+    pub(super) fn enqueue<C: Call>(
+        &mut self,
+        call: &C,
+        token: Option<T>,
+        effect: Effect<W>,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let start = self.outgoing.len();
+        match self.encode(call) {
+            Ok(xid) => {
+                let connected = self.is_connected();
+                // Nobody waits for the machine's own.
+                let timeout = self.config.request_timeout.filter(|_| token.is_some());
+                let now = (!connected || timeout.is_some()).then(now);
+                self.push_pending(xid, call.op_code(), start, token, effect);
+                if let (Some(now), Some(request)) = (now, self.pending.back_mut()) {
+                    request.expires = (!connected).then(|| now + self.config.connection_timeout);
+                    request.deadline = timeout.map(|timeout| now + timeout);
+                }
+            }
+            Err(error) => {
+                self.metrics.refused += 1;
+                self.complete(token, Err(error));
+            }
+        }
+    }
+
+    /// Notes the request whose frame begins at `start` of `outgoing`.
+    pub(super) fn push_pending(
+        &mut self,
+        xid: i32,
+        op: OpCode,
+        start: usize,
+        token: Option<T>,
+        effect: Effect<W>,
+    ) {
+        self.metrics.requests += 1;
+        self.adding += usize::from(matches!(effect, Effect::AddWatch { .. }));
+        let size = self.outgoing.len() - start;
+        self.pending_bytes += size;
+        let request = Pending { xid, op, size, token, effect, expires: None, deadline: None };
+        self.pending.push_back(request);
+    }
+
+    /// Puts a request at the end of `outgoing`, unless it is refused.
+    fn encode<C: Call>(&mut self, call: &C) -> Result<i32, Error> {
+        if self.is_ended() || !matches!(self.closing, Closing::No) {
+            return Err(Error::new(ErrorKind::Closed, Outcome::NotApplied));
+        }
+        if self.pending.len() >= self.config.max_requests {
+            return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
+        }
+        let start = self.outgoing.len();
+        let xid = xid::next(self.last_xid);
+        frame::put_call(&mut self.outgoing, self.config.max_request_bytes, xid, call).map_err(
+            |FrameTooLarge { len, limit }| {
+                Error::refused(
+                    ErrorKind::RequestTooLarge,
+                    format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
+                )
+            },
+        )?;
+        let bytes = self.pending_bytes + (self.outgoing.len() - start);
+        if bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
+            self.outgoing.truncate(start);
+            return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
+        }
+        self.last_xid = xid;
+        Ok(xid)
+    }
+
+    /// Answers `token` once there is room in the queue: at once, unless it is full; then when half of it has
+    /// gone.
+    pub fn wait_for_room(&mut self, token: T) {
+        if let Some(kind) = self.ended {
+            let error = Error::new(kind, Outcome::NotApplied);
+            return self.complete(Some(token), Err(error));
+        }
+        self.waiting.push_back(token);
+        let full = self.pending.len() >= self.config.max_requests
+            || self.pending_bytes >= self.config.max_pending_bytes;
+        if !full {
+            self.grant_room();
+        }
+    }
+
+    /// Wakes those who wait for room. All of them, since some may have gone.
+    pub(super) fn grant_room(&mut self) {
+        for token in std::mem::take(&mut self.waiting) {
+            let body = Body { zxid: self.last_zxid, bytes: Bytes::new() };
+            self.complete(Some(token), Ok(body));
+        }
+    }
+
+    /// Whether those who wait for room are to be woken: not for each request that is answered.
+    pub(super) fn has_much_room(&self) -> bool {
+        self.pending.len() <= self.config.max_requests / 2
+            && self.pending_bytes <= self.config.max_pending_bytes / 2
+    }
+
+    /// When the next request has waited for its reply for as long as any may.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.config.request_timeout?;
+        // Those without one are the machine's own.
+        self.pending.iter().skip(self.timed_out).find_map(|request| request.deadline)
+    }
+
+    /// Requests that waited for an answer for too long. What was sent keeps its place, for its reply may come.
+    pub(super) fn fail_timed_out(&mut self, now: Instant) {
+        let Some(timeout) = self.config.request_timeout else { return };
+        let error = |outcome| {
+            Error::new(ErrorKind::OperationTimeout, outcome)
+                .with_detail(format_args!("no answer for {timeout:?}"))
+        };
+        let (mut index, mut offset) = (self.timed_out, 0);
+        while let Some(request) = self.pending.get_mut(index) {
+            match request.deadline {
+                // All wait equally long.
+                Some(deadline) if deadline > now => break,
+                Some(_) if index < self.sent => {
+                    request.deadline = None;
+                    let token = request.token.take();
+                    self.metrics.timed_out += 1;
+                    self.complete(token, Err(error(Outcome::Unknown)));
+                }
+                Some(_) => {
+                    let Some(request) = self.pending.remove(index) else { break };
+                    self.outgoing.drain(offset..offset + request.size);
+                    self.metrics.timed_out += 1;
+                    self.fail(request, &error(Outcome::NotApplied));
+                    continue;
+                }
+                None if index >= self.sent => offset += request.size,
+                None => {}
+            }
+            index += 1;
+        }
+        self.timed_out = index.min(self.sent);
+    }
+
+    /// Requests that waited for a connection for too long.
+    pub(super) fn fail_overdue(&mut self, now: Instant) {
+        if self.is_connected() {
+            return;
+        }
+        let (mut bytes, mut count) = (0, 0);
+        for request in self.pending.iter().skip(self.sent) {
+            // All wait equally long, so the first that may still wait is followed by no other.
+            if request.expires.is_none_or(|at| at > now) {
+                break;
+            }
+            bytes += request.size;
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let error =
+            Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied).with_detail(format_args!(
+                "no connection for {:?}; last: {}",
+                self.config.connection_timeout,
+                self.last_failure().unwrap_or("none was tried")
+            ));
+        self.outgoing.drain(..bytes.min(self.outgoing.len()));
+        let waiting = self.pending.split_off(self.sent + count);
+        for request in self.pending.split_off(self.sent) {
+            self.fail(request, &error);
+        }
+        self.pending.extend(waiting);
+    }
+
+    /// Fails what was never handed to a socket.
+    pub(super) fn fail_queued(&mut self, error: &Error) {
+        self.outgoing.clear();
+        for request in self.pending.split_off(self.sent.min(self.pending.len())) {
+            self.fail(request, error);
+        }
+    }
+
+    /// Fails what was handed to a socket that is gone.
+    pub(super) fn fail_sent(&mut self, error: &Error) {
+        let queued = self.pending.split_off(self.sent.min(self.pending.len()));
+        for request in std::mem::replace(&mut self.pending, queued) {
+            self.fail(request, error);
+        }
+        self.sent = 0;
+        self.timed_out = 0;
+        self.batches.clear();
+    }
+
+    /// A request has left the queue.
+    pub(super) const fn settle(&mut self, effect: &Effect<W>, size: usize) {
+        self.pending_bytes = self.pending_bytes.saturating_sub(size);
+        if let Effect::AddWatch { .. } = effect {
+            self.adding = self.adding.saturating_sub(1);
+        }
+    }
+
+    /// Fails a request that has left the queue, whatever it was.
+    pub(super) fn fail(&mut self, request: Pending<T, W>, error: &Error) {
+        self.settle(&request.effect, request.size);
+        if request.is_internal() && error.outcome() == Outcome::Unknown {
+            // The watch is gone with its connection, which is what was asked for.
+            return self.nothing_to_send(request.token);
+        }
+        self.complete(request.token, Err(error.clone()));
+    }
+}
