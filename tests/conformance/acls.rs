@@ -5,7 +5,6 @@ use docent::{CreateMode, ErrorKind};
 
 use crate::{Playground, refused};
 
-#[tokio::test]
 async fn an_acl_is_read_and_written_by_its_own_version() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -25,7 +24,6 @@ async fn an_acl_is_read_and_written_by_its_own_version() {
     refused(play.client.set_acl(&play.path("none"), &read_only, None).await, ErrorKind::NoNode);
 }
 
-#[tokio::test]
 async fn credentials_open_what_is_closed_to_others() {
     let Some(play) = Playground::new().await else { return };
     let path = play.path("mine");
@@ -53,7 +51,6 @@ async fn credentials_open_what_is_closed_to_others() {
     assert_eq!(stranger.get_data(&path).await.unwrap().data, "x");
 }
 
-#[tokio::test]
 async fn the_server_says_who_one_is() {
     let Some(play) = Playground::new().await else { return };
     let schemes = |infos: Vec<docent::session::ClientInfo>| {
@@ -70,7 +67,6 @@ async fn the_server_says_who_one_is() {
 }
 
 /// reliability case 36: final.
-#[tokio::test]
 async fn credentials_of_no_scheme_end_the_client() {
     let Some(play) = Playground::new().await else { return };
     let client = play.another().await;
@@ -78,7 +74,6 @@ async fn credentials_of_no_scheme_end_the_client() {
     assert_eq!(client.ended(), Some(ErrorKind::AuthFailed));
 }
 
-#[tokio::test]
 async fn the_configuration_is_there_and_closed_to_change() {
     let Some(play) = Playground::new().await else { return };
     // A server that stands alone has none to tell.
@@ -87,4 +82,12 @@ async fn the_configuration_is_there_and_closed_to_change() {
     assert_eq!(watcher.path(), "/zookeeper/config");
     let change = docent::session::Reconfig::Incremental { joining: None, leaving: Some("9") };
     refused(play.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
+}
+
+crate::stories! {
+    an_acl_is_read_and_written_by_its_own_version,
+    credentials_open_what_is_closed_to_others,
+    the_server_says_who_one_is,
+    credentials_of_no_scheme_end_the_client,
+    the_configuration_is_there_and_closed_to_change,
 }

@@ -4,7 +4,6 @@ use docent::{CreateMode, ErrorKind};
 
 use crate::{Playground, refused};
 
-#[tokio::test]
 async fn data_may_be_empty_and_almost_a_mebibyte() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -16,7 +15,6 @@ async fn data_may_be_empty_and_almost_a_mebibyte() {
     assert_eq!(play.client.get_data(&path).await.unwrap().stat.version, 1);
 }
 
-#[tokio::test]
 async fn names_may_have_any_letter_of_the_basic_plane() {
     let Some(play) = Playground::new().await else { return };
     for name in ["ä", "日本", "a b", "a%b", "…", "x'\"\\"] {
@@ -33,7 +31,6 @@ async fn names_may_have_any_letter_of_the_basic_plane() {
 }
 
 /// Ten thousand names in one reply.
-#[tokio::test]
 async fn a_long_list_comes_whole() {
     let Some(play) = Playground::new().await else { return };
     let creates: Vec<_> = (0..10_000)
@@ -48,4 +45,10 @@ async fn a_long_list_comes_whole() {
     names.sort();
     assert_eq!(names.len(), 10_000);
     assert_eq!((&*names[0], &*names[9999]), ("00000", "09999"));
+}
+
+crate::stories! {
+    data_may_be_empty_and_almost_a_mebibyte,
+    names_may_have_any_letter_of_the_basic_plane,
+    a_long_list_comes_whole,
 }

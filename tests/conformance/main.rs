@@ -14,6 +14,37 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::{cell::Cell, sync::OnceLock, time::Duration};
+
+use docent::session::{Client, Config, Error};
+use docent::{CreateMode, ErrorKind, Outcome};
+use docent_testing::{
+    TestingServer,
+    server::{Config as ServerConfig, Version},
+};
+use support::real::{real_server, unique_path};
+
+/// Puts stories to each server there is.
+macro_rules! stories {
+    ($($story:ident),+ $(,)?) => {
+        stories! { @on real crate::Which::Real; $($story),+ }
+        stories! { @on embedded crate::Which::Embedded(docent_testing::server::Version::V3_8); $($story),+ }
+        stories! { @on embedded_3_9 crate::Which::Embedded(docent_testing::server::Version::V3_9); $($story),+ }
+    };
+    (@on $server:ident $which:expr; $($story:ident),+) => {
+        mod $server {
+            $(
+                #[tokio::test]
+                async fn $story() {
+                    crate::ASKED.set($which);
+                    super::$story().await;
+                }
+            )+
+        }
+    };
+}
+use stories;
+
 mod acls;
 mod bytes;
 mod nodes;
@@ -21,15 +52,52 @@ mod sessions;
 mod transactions;
 mod watches;
 
-use std::time::Duration;
+/// The servers that are asked.
+#[derive(Clone, Copy)]
+enum Which {
+    Real,
+    Embedded(Version),
+}
 
-use docent::session::{Client, Config, Error};
-use docent::{CreateMode, ErrorKind, Outcome};
-use support::real::unique_path;
+thread_local! {
+    /// Whom the story of this thread asks: each has a thread of its own.
+    static ASKED: Cell<Which> = const { Cell::new(Which::Real) };
+}
 
-/// The connect string of the server that is asked.
+/// The connect string of the server that is asked; `None`, told loudly, when there is none.
+#[track_caller]
 fn server() -> Option<String> {
-    Some(support::real::server())
+    match ASKED.get() {
+        Which::Real => real_server(),
+        Which::Embedded(version) => Some(embedded(version).to_owned()),
+    }
+}
+
+/// The embedded server of a version, which ends with the process.
+fn embedded(version: Version) -> &'static str {
+    static SERVERS: [OnceLock<String>; 2] = [OnceLock::new(), OnceLock::new()];
+
+    let server = &SERVERS[usize::from(matches!(version, Version::V3_9))];
+    server.get_or_init(|| {
+        let (connect, connected) = std::sync::mpsc::channel();
+        // Stories come and go with their runtimes; the server stays.
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let config = ServerConfig {
+                    version,
+                    extended_types_enabled: true,
+                    container_check_interval: Duration::from_millis(100),
+                    ..ServerConfig::default()
+                };
+                let server = TestingServer::start_with(config).await.unwrap();
+                connect.send(server.connect_string()).unwrap();
+                std::future::pending::<()>().await;
+            });
+        });
+        connected.recv().unwrap()
+    })
 }
 
 /// A client and a node of its own to play below.

@@ -5,7 +5,6 @@ use docent::{CreateMode, ErrorKind, Ttl};
 
 use crate::{Playground, refused};
 
-#[tokio::test]
 async fn create_answers_with_the_path() {
     let Some(play) = Playground::new().await else { return };
     let path = play.path("a");
@@ -15,7 +14,6 @@ async fn create_answers_with_the_path() {
     assert_eq!((node.stat.version, node.stat.ephemeral_owner, node.stat.data_length), (0, 0, 4));
 }
 
-#[tokio::test]
 async fn create_names_what_is_in_the_way() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -40,7 +38,6 @@ async fn create_names_what_is_in_the_way() {
     );
 }
 
-#[tokio::test]
 async fn sequential_nodes_are_numbered_by_their_parent() {
     let Some(play) = Playground::new().await else { return };
     let prefix = play.path("lock-");
@@ -60,7 +57,6 @@ async fn sequential_nodes_are_numbered_by_their_parent() {
     assert_eq!(path, format!("{bare}0000000003"));
 }
 
-#[tokio::test]
 async fn create2_tells_the_stat() {
     let Some(play) = Playground::new().await else { return };
     for (name, mode) in [
@@ -80,7 +76,6 @@ async fn create2_tells_the_stat() {
     }
 }
 
-#[tokio::test]
 async fn containers_and_ttl_nodes_are_created_by_create_too() {
     let Some(play) = Playground::new().await else { return };
     let ttl = Ttl::from_millis(60_000).unwrap();
@@ -98,7 +93,6 @@ async fn containers_and_ttl_nodes_are_created_by_create_too() {
     assert_eq!(path, format!("{timed}0000000001"));
 }
 
-#[tokio::test]
 async fn a_node_with_a_time_to_live_goes_by_itself() {
     let Some(play) = Playground::new().await else { return };
     let path = play.path("short");
@@ -110,7 +104,6 @@ async fn a_node_with_a_time_to_live_goes_by_itself() {
     .await;
 }
 
-#[tokio::test]
 async fn delete_compares_the_version_and_wants_no_children() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -124,7 +117,6 @@ async fn delete_compares_the_version_and_wants_no_children() {
     refused(play.client.delete("/", None).await, ErrorKind::BadArguments);
 }
 
-#[tokio::test]
 async fn exists_answers_with_a_stat_or_nothing() {
     let Some(play) = Playground::new().await else { return };
     assert_eq!(play.client.exists(&play.path("a")).await.unwrap(), None);
@@ -133,7 +125,6 @@ async fn exists_answers_with_a_stat_or_nothing() {
     assert_eq!((stat.data_length, stat.num_children, stat.version), (5, 0, 0));
 }
 
-#[tokio::test]
 async fn set_data_compares_the_version_and_answers_with_the_new_stat() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"old").await;
@@ -148,7 +139,6 @@ async fn set_data_compares_the_version_and_answers_with_the_new_stat() {
     refused(play.client.get_data(&play.path("none")).await, ErrorKind::NoNode);
 }
 
-#[tokio::test]
 async fn children_come_with_and_without_the_stat() {
     let Some(play) = Playground::new().await else { return };
     for name in ["x", "y", "z"] {
@@ -171,7 +161,6 @@ async fn children_come_with_and_without_the_stat() {
     refused(play.client.get_children2(&play.path("none")).await, ErrorKind::NoNode);
 }
 
-#[tokio::test]
 async fn all_descendants_are_counted() {
     let Some(play) = Playground::new().await else { return };
     play.node("a", b"").await;
@@ -182,7 +171,6 @@ async fn all_descendants_are_counted() {
     refused(play.client.get_all_children_number(&play.path("none")).await, ErrorKind::NoNode);
 }
 
-#[tokio::test]
 async fn ephemerals_are_listed_by_a_prefix_of_text() {
     let Some(play) = Playground::new().await else { return };
     let [one, oneself, two] = ["one", "oneself", "two"].map(|name| play.path(name));
@@ -201,7 +189,6 @@ async fn ephemerals_are_listed_by_a_prefix_of_text() {
 }
 
 /// pitfall 43: any path will do.
-#[tokio::test]
 async fn sync_looks_at_no_path() {
     let Some(play) = Playground::new().await else { return };
     play.client.sync(&play.base).await.unwrap();
@@ -209,7 +196,6 @@ async fn sync_looks_at_no_path() {
 }
 
 /// pitfalls 40 and 42: each path goes out with the chroot and comes back without.
-#[tokio::test]
 async fn a_chroot_is_in_front_of_every_path() {
     let Some(play) = Playground::new().await else { return };
     let client = play.chrooted().await;
@@ -226,4 +212,21 @@ async fn a_chroot_is_in_front_of_every_path() {
     assert_eq!(error.path(), Some("/none"));
     // Outside every chroot.
     client.get_config().await.unwrap();
+}
+
+crate::stories! {
+    create_answers_with_the_path,
+    create_names_what_is_in_the_way,
+    sequential_nodes_are_numbered_by_their_parent,
+    create2_tells_the_stat,
+    containers_and_ttl_nodes_are_created_by_create_too,
+    a_node_with_a_time_to_live_goes_by_itself,
+    delete_compares_the_version_and_wants_no_children,
+    exists_answers_with_a_stat_or_nothing,
+    set_data_compares_the_version_and_answers_with_the_new_stat,
+    children_come_with_and_without_the_stat,
+    all_descendants_are_counted,
+    ephemerals_are_listed_by_a_prefix_of_text,
+    sync_looks_at_no_path,
+    a_chroot_is_in_front_of_every_path,
 }

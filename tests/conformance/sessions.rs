@@ -9,7 +9,6 @@ use docent::{CreateMode, ErrorKind};
 use crate::support::within_deadline;
 use crate::{Playground, client, server};
 
-#[tokio::test]
 async fn close_takes_the_ephemeral_nodes_with_it() {
     let Some(play) = Playground::new().await else { return };
     let other = play.another().await;
@@ -20,7 +19,6 @@ async fn close_takes_the_ephemeral_nodes_with_it() {
     assert_eq!(other.get_data(&path).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
-#[tokio::test]
 async fn dropping_the_last_clone_closes_the_session() {
     let Some(play) = Playground::new().await else { return };
     let other = play.another().await;
@@ -33,7 +31,6 @@ async fn dropping_the_last_clone_closes_the_session() {
     within_deadline("the node to go", watcher.changed()).await;
 }
 
-#[tokio::test]
 async fn calls_keep_their_order() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -48,7 +45,6 @@ async fn calls_keep_their_order() {
     assert_eq!(read.await.unwrap().data, "499");
 }
 
-#[tokio::test]
 async fn the_timeout_is_what_the_server_grants() {
     let Some(connect) = server() else { return };
     let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_millis(1));
@@ -59,10 +55,17 @@ async fn the_timeout_is_what_the_server_grants() {
     assert!(lease.deadline() > client.now(), "a millisecond was not granted");
 }
 
-#[tokio::test]
 async fn any_request_can_be_sent_as_it_is() {
     let Some(connect) = server() else { return };
     let client = client(&connect).await;
     let body = client.submit(&WhoAmI).await.unwrap();
     assert!(body.zxid > 0 && !body.bytes.is_empty());
+}
+
+crate::stories! {
+    close_takes_the_ephemeral_nodes_with_it,
+    dropping_the_last_clone_closes_the_session,
+    calls_keep_their_order,
+    the_timeout_is_what_the_server_grants,
+    any_request_can_be_sent_as_it_is,
 }

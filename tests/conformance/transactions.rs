@@ -6,7 +6,6 @@ use docent::{CreateMode, ErrorKind, Outcome};
 
 use crate::{Playground, refused};
 
-#[tokio::test]
 async fn a_transaction_does_all_of_it_in_order() {
     let Some(play) = Playground::new().await else { return };
     let [old, new, queue] = ["old", "new", "entry-"].map(|name| play.path(name));
@@ -32,7 +31,6 @@ async fn a_transaction_does_all_of_it_in_order() {
 }
 
 /// pitfall 1: the reply has no error, and says which operation had.
-#[tokio::test]
 async fn a_failed_transaction_names_the_operation_and_does_nothing() {
     let Some(play) = Playground::new().await else { return };
     let [a, b, none] = ["a", "b", "none"].map(|name| play.path(name));
@@ -55,7 +53,6 @@ async fn a_failed_transaction_names_the_operation_and_does_nothing() {
 }
 
 /// pitfall 2: containers and TTL nodes answer with their Stat, others need not.
-#[tokio::test]
 async fn every_kind_of_node_is_created_by_a_transaction() {
     let Some(play) = Playground::new().await else { return };
     let ttl = docent::Ttl::from_millis(60_000).unwrap();
@@ -78,7 +75,6 @@ async fn every_kind_of_node_is_created_by_a_transaction() {
     }
 }
 
-#[tokio::test]
 async fn an_empty_transaction_is_a_success() {
     let Some(play) = Playground::new().await else { return };
     assert_eq!(play.client.transaction().commit().await.unwrap(), []);
@@ -86,7 +82,6 @@ async fn an_empty_transaction_is_a_success() {
 }
 
 /// Nothing is sent, and the operation is named.
-#[tokio::test]
 async fn a_bad_path_in_a_transaction_is_refused_with_its_number() {
     let Some(play) = Playground::new().await else { return };
     let a = play.path("a");
@@ -100,7 +95,6 @@ async fn a_bad_path_in_a_transaction_is_refused_with_its_number() {
 }
 
 /// pitfalls 40, 42: requests and results of a transaction under a chroot (Java forgets the latter).
-#[tokio::test]
 async fn a_chroot_holds_inside_a_transaction() {
     let Some(play) = Playground::new().await else { return };
     let client = play.chrooted().await;
@@ -118,7 +112,6 @@ async fn a_chroot_holds_inside_a_transaction() {
     assert!(matches!(&found[0], Ok(ReadResult::GetData(node)) if node.data == "x"));
 }
 
-#[tokio::test]
 async fn each_read_of_several_fails_for_itself() {
     let Some(play) = Playground::new().await else { return };
     let [a, none] = ["a", "none"].map(|name| play.path(name));
@@ -139,4 +132,14 @@ async fn each_read_of_several_fails_for_itself() {
         (ErrorKind::NoNode, Outcome::NotApplied, Some(2), Some(&*none))
     );
     assert!(matches!(leaf, Ok(ReadResult::GetChildren(names)) if names.is_empty()));
+}
+
+crate::stories! {
+    a_transaction_does_all_of_it_in_order,
+    a_failed_transaction_names_the_operation_and_does_nothing,
+    every_kind_of_node_is_created_by_a_transaction,
+    an_empty_transaction_is_a_success,
+    a_bad_path_in_a_transaction_is_refused_with_its_number,
+    a_chroot_holds_inside_a_transaction,
+    each_read_of_several_fails_for_itself,
 }

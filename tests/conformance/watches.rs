@@ -16,7 +16,6 @@ async fn change(client: &Client, path: &str) {
     client.set_data(path, b"changed", None).await.unwrap();
 }
 
-#[tokio::test]
 async fn a_data_watch_tells_of_change_and_deletion() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -32,7 +31,6 @@ async fn a_data_watch_tells_of_change_and_deletion() {
     assert_eq!(play.client.load(), (0, 0));
 }
 
-#[tokio::test]
 async fn an_exist_watch_tells_of_creation_change_and_deletion() {
     let Some(play) = Playground::new().await else { return };
     let path = play.path("a");
@@ -49,7 +47,6 @@ async fn an_exist_watch_tells_of_creation_change_and_deletion() {
     assert_eq!(next(&mut deleted).await.0, EventType::NodeDeleted);
 }
 
-#[tokio::test]
 async fn a_child_watch_tells_of_children_and_deletion() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -67,7 +64,6 @@ async fn a_child_watch_tells_of_children_and_deletion() {
     assert_eq!(next(&mut gone).await.0, EventType::NodeDeleted);
 }
 
-#[tokio::test]
 async fn no_watch_is_left_by_a_read_that_fails() {
     let Some(play) = Playground::new().await else { return };
     let path = play.path("none");
@@ -77,7 +73,6 @@ async fn no_watch_is_left_by_a_read_that_fails() {
     refused(play.client.check_watches(&path, WatcherType::Any).await, ErrorKind::NoWatcher);
 }
 
-#[tokio::test]
 async fn a_change_by_somebody_else_is_told() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -86,7 +81,6 @@ async fn a_change_by_somebody_else_is_told() {
     assert_eq!(next(&mut watcher).await.0, EventType::NodeDataChanged);
 }
 
-#[tokio::test]
 async fn events_have_the_client_s_path() {
     let Some(play) = Playground::new().await else { return };
     let client = play.chrooted().await;
@@ -97,7 +91,6 @@ async fn events_have_the_client_s_path() {
     assert_eq!(next(&mut node).await, (EventType::NodeCreated, "/a".into()));
 }
 
-#[tokio::test]
 async fn watches_are_asked_for_and_removed_by_their_kind() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -112,7 +105,6 @@ async fn watches_are_asked_for_and_removed_by_their_kind() {
 
 /// Several kinds on one path, on a server of any version: each tells what it is to tell
 /// (ZOOKEEPER-4466, ZOOKEEPER-4475).
-#[tokio::test]
 async fn watches_of_all_kinds_share_a_path() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -142,7 +134,6 @@ async fn watches_of_all_kinds_share_a_path() {
     assert_eq!(play.client.load(), (0, 0));
 }
 
-#[tokio::test]
 async fn a_persistent_watch_outlives_its_node() {
     let Some(play) = Playground::new().await else { return };
     let path = play.path("a");
@@ -155,7 +146,6 @@ async fn a_persistent_watch_outlives_its_node() {
     }
 }
 
-#[tokio::test]
 async fn a_recursive_watch_tells_of_all_below() {
     let Some(play) = Playground::new().await else { return };
     let client = play.chrooted().await;
@@ -172,7 +162,6 @@ async fn a_recursive_watch_tells_of_all_below() {
 }
 
 /// What is left on the path when one goes still tells.
-#[tokio::test]
 async fn a_watch_that_goes_leaves_the_others() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -190,7 +179,6 @@ async fn a_watch_that_goes_leaves_the_others() {
     assert_eq!(play.client.load().1, 0);
 }
 
-#[tokio::test]
 async fn a_dropped_watch_is_removed_or_forgotten_as_told() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -207,7 +195,6 @@ async fn a_dropped_watch_is_removed_or_forgotten_as_told() {
     refused(play.client.check_watches(&path, WatcherType::Data).await, ErrorKind::NoWatcher);
 }
 
-#[tokio::test]
 async fn who_holds_a_watch_that_is_removed_for_all_is_told() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;
@@ -218,4 +205,20 @@ async fn who_holds_a_watch_that_is_removed_for_all_is_told() {
     play.client.remove_watches(&play.base, WatcherType::Any).await.unwrap();
     assert_eq!(next(&mut data).await.0, EventType::DataWatchRemoved);
     assert_eq!(next(&mut stays).await.0, EventType::PersistentWatchRemoved);
+}
+
+crate::stories! {
+    a_data_watch_tells_of_change_and_deletion,
+    an_exist_watch_tells_of_creation_change_and_deletion,
+    a_child_watch_tells_of_children_and_deletion,
+    no_watch_is_left_by_a_read_that_fails,
+    a_change_by_somebody_else_is_told,
+    events_have_the_client_s_path,
+    watches_are_asked_for_and_removed_by_their_kind,
+    watches_of_all_kinds_share_a_path,
+    a_persistent_watch_outlives_its_node,
+    a_recursive_watch_tells_of_all_below,
+    a_watch_that_goes_leaves_the_others,
+    a_dropped_watch_is_removed_or_forgotten_as_told,
+    who_holds_a_watch_that_is_removed_for_all_is_told,
 }
