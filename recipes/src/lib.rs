@@ -9,12 +9,19 @@
 //!
 //! Applications add the crate `docent`, which re-exports what is here.
 
+mod acl_provider;
+mod deadline;
+mod default_data;
 mod error;
 mod guaranteed_delete;
 pub mod locks;
+mod namespace;
 mod parents;
 mod protection;
 mod race;
 mod retry_loop;
+pub mod shared;
+mod wake;
 
+pub use acl_provider::{AclProvider, DefaultAclProvider};
 pub use error::Error;

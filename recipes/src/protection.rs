@@ -18,18 +18,24 @@
 //! Source: Curator's `CreateBuilderImpl` (`withProtection`), `FindAndDeleteProtectedNodeInBackground`,
 //! `ProtectedMode`.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
-use docent_protocol::{Acl, CreateMode, Stat};
+use docent_protocol::{CreateMode, Stat};
 use docent_session::{
-    Children, Client, Error, ErrorKind, Outcome, SessionLease, retry::RetryPolicy,
+    Children, Client, Error, ErrorKind, Outcome, SessionClaim, retry::RetryPolicy,
 };
 use tracing::{debug, trace};
 use uuid::Uuid;
 
 use crate::{
-    guaranteed_delete::delete_in_background, parents::create_parents, retry_loop::RetryLoop,
+    acl_provider::acl_of,
+    guaranteed_delete::{self, delete_in_background},
+    parents::{Last, Parents, create_parents},
+    retry_loop::RetryLoop,
 };
+
+/// How many characters of a node's name are its protection.
+const PROTECTED_LENGTH: usize = 40;
 
 /// In front of the GUID.
 const PROTECTED_PREFIX: &str = "_c_";
@@ -57,9 +63,7 @@ pub(crate) struct NewNode<'a> {
     /// The name behind the protection.
     pub(crate) name: &'a str,
     pub(crate) data: &'a [u8],
-    pub(crate) acl: &'a [Acl<'a>],
-    /// Of the parents, each a container.
-    pub(crate) parents_acl: &'a [Acl<'a>],
+    pub(crate) parents: Parents<'a>,
     pub(crate) mode: CreateMode,
 }
 
@@ -67,10 +71,81 @@ pub(crate) struct NewNode<'a> {
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) path: String,
-    /// The session it belongs to.
+    /// The session it belongs to; 0 for a persistent node.
     pub(crate) owner: i64,
     /// `None` for a node that was found rather than answered.
     pub(crate) czxid: Option<i64>,
+    /// Whether the very first request made it: then whatever was sent behind that request saw it.
+    pub(crate) at_once: bool,
+}
+
+/// Our node, which must not stay behind: dropped, it is deleted.
+#[derive(Debug)]
+pub(crate) struct OurNode<'a> {
+    client: &'a Client,
+    created: Option<Created>,
+    /// The session that must still be there for the node to be ours; 0: any.
+    owner: i64,
+    path: String,
+}
+
+impl<'a> OurNode<'a> {
+    pub(crate) fn new(client: &'a Client, created: Created) -> Self {
+        let (owner, path) = (created.owner, created.path.clone());
+        Self { client, created: Some(created), owner, path }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The last part of the path.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or(&*self.path, |(_, name)| name)
+    }
+
+    /// Whether another node was made by the same create: where a server that lagged showed none, a second one
+    /// was made under the same GUID.
+    pub(crate) fn is_twin(&self, name: &str) -> bool {
+        let ours = self.name();
+        let protection = ours.get(..PROTECTED_LENGTH).unwrap_or(ours);
+        name != ours && ours.starts_with(PROTECTED_PREFIX) && name.starts_with(protection)
+    }
+
+    /// Relies on the session that our node was made in. That must be the current one: a node of another
+    /// is not ours any more, though the server may still have it (N2).
+    pub(crate) fn claim(&self) -> Result<SessionClaim, crate::Error> {
+        if let Some(kind) = self.client.ended() {
+            return Err(Error::new(kind, Outcome::NotApplied).into());
+        }
+        match self.client.session() {
+            Some(lease) if [lease.session_id(), 0].contains(&self.owner) => Ok(lease.claim()),
+            _ => Err(crate::Error::own_node_missing(self.name())),
+        }
+    }
+
+    /// It is wanted: it stays.
+    pub(crate) fn keep(mut self) -> Option<Created> {
+        self.created.take()
+    }
+
+    /// Deletes it, with retries.
+    pub(crate) async fn delete(mut self, policy: &dyn RetryPolicy) -> Result<(), Error> {
+        // Done, or being done in the background, from here on.
+        self.created = None;
+        match guaranteed_delete::delete(self.client, policy, &self.path).await {
+            Err(error) if error.kind() != ErrorKind::NoNode => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for OurNode<'_> {
+    fn drop(&mut self) {
+        if self.created.is_some() {
+            delete_in_background(self.client, &self.path);
+        }
+    }
 }
 
 /// Creates an ephemeral node with protection and parents.
@@ -86,8 +161,15 @@ pub(crate) async fn create(
     let protection = Protection::new();
     let path = join(node.parent, &format!("{}{}", protection.prefix(), node.name));
     let mut retry = RetryLoop::new(client, policy);
-    let mut creation =
-        Creation { client, node, protection, path, first: true, session: None, unknown: false };
+    let mut creation = Creation {
+        client,
+        node,
+        protection,
+        path,
+        first: true,
+        sessions: Sessions::None,
+        unknown: false,
+    };
     loop {
         match creation.attempt().await {
             Ok(created) => {
@@ -108,35 +190,51 @@ struct Creation<'a> {
     path: String,
     /// Whether no attempt was made yet.
     first: bool,
-    /// The session that the last create was sent in.
-    session: Option<Arc<SessionLease>>,
+    /// The sessions that creates were sent in.
+    sessions: Sessions,
     /// Whether there may be a node nobody has answered for.
     unknown: bool,
 }
 
+/// Whose nodes there may be under our GUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sessions {
+    None,
+    /// Of this session alone.
+    One(i64),
+    /// Of several, or of one that was not known when the create was sent.
+    Several,
+}
+
 impl Creation<'_> {
     async fn attempt(&mut self) -> Result<Created, Error> {
-        if !std::mem::take(&mut self.first)
-            && let Some(found) = self.find().await?
-        {
+        let first = std::mem::take(&mut self.first);
+        if !first && let Some(found) = self.find().await? {
             return Ok(found);
         }
-        let result = match self.create().await {
+        let (result, at_once) = match self.create().await {
             Err(error) if error.kind() == ErrorKind::NoNode => {
-                create_parents(self.client, &self.path, self.node.parents_acl).await?;
-                self.create().await
+                let parents = self.node.parents;
+                create_parents(self.client, &self.path, Last::Parent, parents).await?;
+                (self.create().await, false)
             }
-            other => other,
+            other => (other, first),
         };
         let (path, stat) = result?;
-        Ok(Created { path, owner: stat.ephemeral_owner, czxid: Some(stat.czxid) })
+        Ok(Created { path, owner: stat.ephemeral_owner, czxid: Some(stat.czxid), at_once })
     }
 
     async fn create(&mut self) -> Result<(String, Stat), Error> {
-        let NewNode { data, acl, mode, .. } = *self.node;
-        self.session = self.client.session();
+        let NewNode { data, parents, mode, .. } = *self.node;
+        let current = self.client.session().map(|session| session.session_id());
+        self.sessions = match (self.sessions, current) {
+            (Sessions::None, Some(now)) => Sessions::One(now),
+            (Sessions::One(then), Some(now)) if then == now => Sessions::One(now),
+            _ => Sessions::Several,
+        };
         // From here on: a drop of this future leaves the request on its way.
         self.unknown = true;
+        let acl = acl_of(parents.acl_provider, &self.path);
         let result = self.client.create2(&self.path, data, mode, acl).await;
         if result.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
             self.unknown = false;
@@ -144,38 +242,42 @@ impl Creation<'_> {
         result
     }
 
-    /// Looks for the node that a lost reply would have told of.
+    /// Looks for the node that a lost reply would have told of. One of another session than the current one
+    /// is deleted; so that none of those is taken for ours, each is asked for its owner if there may be any.
     ///
     /// Source: `CreateBuilderImpl.findProtectedNodeInForeground`.
     async fn find(&mut self) -> Result<Option<Created>, Error> {
-        let found = match self.client.get_children(self.node.parent).await {
-            Ok(children) => children
-                .iter()
-                .find(|name| name.starts_with(self.protection.prefix()))
-                .map(String::from),
-            Err(error) if error.kind() == ErrorKind::NoNode => None,
+        let children = match self.client.get_children(self.node.parent).await {
+            Ok(children) => children,
+            Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
             Err(error) => return Err(error),
         };
-        let Some(name) = found else {
-            debug!(path = self.path, "no node with this GUID");
-            // Or this server lags behind one that has made it. The next create is behind it all the same,
-            // and the listing behind that shows both: see `LockInternals::contenders`.
-            return Ok(None);
-        };
-        let path = join(self.node.parent, &name);
-        let current = self.client.session();
-        match (&self.session, current) {
-            (Some(then), Some(now)) if then.session_id() == now.session_id() => {
+        let current = self.client.session().map(|session| session.session_id());
+        let mut ours = None;
+        for name in children.iter().filter(|name| name.starts_with(self.protection.prefix())) {
+            let path = join(self.node.parent, &name);
+            let owner = match self.sessions {
+                _ if !self.node.mode.is_ephemeral() => 0,
+                Sessions::One(then) => then,
+                _ => match self.client.exists(&path).await? {
+                    Some(stat) => stat.ephemeral_owner,
+                    None => continue,
+                },
+            };
+            if (owner == 0 || Some(owner) == current) && ours.is_none() {
                 debug!(path, "found what a lost reply had created");
-                Ok(Some(Created { path, owner: now.session_id(), czxid: None }))
-            }
-            _ => {
+                ours = Some(Created { path, owner, czxid: None, at_once: false });
+            } else {
                 debug!(path, "found a node of another session; it is deleted");
                 delete_in_background(self.client, &path);
-                self.unknown = false;
-                Ok(None)
             }
         }
+        if ours.is_none() {
+            debug!(path = self.path, "no node with this GUID");
+            // Or this server lags behind one that has made it. The next create is behind it all the same,
+            // and the listing behind that shows both: see `OurNode::is_twin`.
+        }
+        Ok(ours)
     }
 }
 

@@ -2,101 +2,20 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
 };
 
-use docent_session::{Instant, SessionClaim};
-use tokio::sync::{Notify, OnceCell};
+use docent_session::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::lock_internals::{Acquired, LockInternals};
-use crate::{Error, race::race};
+use super::hold::Hold;
+use crate::Error;
 
-/// One hold of a lock; re-entrant guards share it.
-pub(crate) struct Hold {
-    internals: Arc<LockInternals>,
-    path: String,
-    claim: SessionClaim,
-    czxid: OnceCell<i64>,
-    /// How many guards there are for it.
-    count: AtomicUsize,
-    /// Given up, or found to be gone.
-    over: AtomicBool,
-    ended: Notify,
-    token: OnceLock<CancellationToken>,
-    /// Takes the hold out of its owner's hands, at the end.
-    forget: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Hold {
-    pub(crate) fn new(
-        internals: Arc<LockInternals>,
-        acquired: Acquired,
-        forget: Box<dyn Fn() + Send + Sync>,
-    ) -> (Arc<Self>, LockGuard) {
-        let Acquired { path, claim, czxid } = acquired;
-        let hold = Arc::new(Self {
-            internals,
-            path,
-            claim,
-            czxid: OnceCell::new_with(czxid),
-            count: AtomicUsize::new(1),
-            over: AtomicBool::new(false),
-            ended: Notify::new(),
-            token: OnceLock::new(),
-            forget,
-        });
-        let guard = LockGuard { hold: Some(Arc::clone(&hold)) };
-        (hold, guard)
-    }
-
-    /// Another guard; `None` once the last one has let go.
-    pub(crate) fn guard(self: &Arc<Self>) -> Option<LockGuard> {
-        // The first one is made with the hold, so none at all means that the last one has gone.
-        let more = |count| (count > 0).then_some(count + 1);
-        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(LockGuard { hold: Some(Arc::clone(self)) })
-    }
-
-    pub(crate) fn is_held(&self) -> bool {
-        !self.over.load(Ordering::Acquire) && self.claim.is_valid(self.internals.client().now())
-    }
-
-    /// Whether that was the last guard.
-    fn let_go(&self) -> bool {
-        self.count.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    /// Nobody may believe in it any more; comes before anything is sent.
-    fn finish(&self) {
-        self.over.store(true, Ordering::Release);
-        (self.forget)();
-        self.ended.notify_waiters();
-    }
-
-    async fn until_lost(&self) {
-        let client = self.internals.client();
-        let mut state = client.state();
-        loop {
-            let ended = self.ended.notified();
-            if !self.is_held() {
-                return;
-            }
-            // The deadline moves on with every answer; then there is nothing but to look again.
-            let left = self.claim.lease().deadline().since(client.now()) + PAST_THE_DEADLINE;
-            let asleep = tokio::time::sleep(left);
-            race(asleep, race(ended, state.changed())).await;
-        }
-    }
-}
-
-/// Timers may go off a moment early.
-const PAST_THE_DEADLINE: std::time::Duration = std::time::Duration::from_millis(1);
-
-/// A lock that is held.
+/// A lock that is held, of whatever kind: a mutex, a read or write lock, a semaphore's lease, or several locks
+/// at once.
 ///
 /// [`release`](Self::release) gives it up and says how that went; dropping it gives it up in the background, from
 /// anywhere: the request is queued by the drop itself.
@@ -111,42 +30,87 @@ const PAST_THE_DEADLINE: std::time::Duration = std::time::Duration::from_millis(
 ///
 /// What protects the *effects* of a holder is the [`fencing_token`](Self::fencing_token): hand it to the resource
 /// with every write, and let that refuse smaller ones than it has seen.
+///
+/// # Several locks at once
+///
+/// The guard of an [`InterProcessMultiLock`](super::InterProcessMultiLock) is held as long as all of its locks
+/// are. What there is one of for each lock ([`lock_path`](Self::lock_path), [`fencing_token`](Self::fencing_token))
+/// is that of the first lock: whoever holds them all holds that one, so its token grows from holder to holder.
+///
+/// Source: for a semaphore, Curator's `Lease`; for the others, `Locker`.
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard {
-    /// `None` once it was released.
-    hold: Option<Arc<Hold>>,
+    /// In the order in which they were acquired; none once it was released.
+    holds: Vec<Arc<Hold>>,
 }
 
 impl LockGuard {
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        Self { holds: vec![hold] }
+    }
+
+    /// Another guard of a hold; `None` once the last one has let go.
+    pub(crate) fn enter(hold: &Arc<Hold>) -> Option<Self> {
+        hold.enter().then(|| Self::new(Arc::clone(hold)))
+    }
+
+    /// A guard of no lock yet.
+    pub(crate) const fn of_none() -> Self {
+        Self { holds: Vec::new() }
+    }
+
+    /// Takes another one's locks in behind its own.
+    pub(crate) fn absorb(&mut self, mut other: Self) {
+        self.holds.append(&mut other.holds);
+    }
+
     /// Gives the lock up, once all guards of its owner are released: deletes the lock node, with retries. Sends
-    /// checkWatches (17) for each watch that is left, and delete (2).
+    /// checkWatches (17) for each watch that is left, and delete (2). Several locks are given up one after the
+    /// other, the last one first.
     ///
     /// # Errors
     ///
-    /// When the node could not be deleted: then that is done in the background, until it is gone or the client
-    /// is closed. The hold is over in any case (CURATOR-486). That the node was gone before is no error.
+    /// When a node could not be deleted: then that is done in the background, until it is gone or the client
+    /// is closed. The hold is over in any case (CURATOR-486). That the node was gone before is no error. Of
+    /// several locks all are given up, and the first error is told.
     ///
     /// # Cancel safety
     ///
     /// The hold is over at the first poll; a node whose delete was dropped is deleted in the background.
     ///
-    /// Source: `InterProcessMutex.release`, `LockInternals.releaseLock`.
+    /// Source: `InterProcessMutex.release`, `LockInternals.releaseLock`, `Lease.close`,
+    /// `InterProcessMultiLock.release`.
     pub async fn release(mut self) -> Result<(), Error> {
-        let Some(hold) = self.hold.take() else { return Ok(()) };
-        if !hold.let_go() {
-            return Ok(());
+        let mut ending = Ending(self.let_go());
+        let mut result = Ok(());
+        while let Some(hold) = ending.0.pop() {
+            let released = hold.release().await;
+            if result.is_ok() {
+                result = released;
+            }
         }
-        hold.finish();
-        hold.internals.release_lock(&hold.path).await
+        result
+    }
+
+    /// The holds that this was the last guard of; nobody believes in them any more.
+    fn let_go(&mut self) -> Vec<Arc<Hold>> {
+        let mut ending = std::mem::take(&mut self.holds);
+        ending.retain(|hold| hold.let_go());
+        for hold in ending.iter().rev() {
+            hold.finish();
+        }
+        ending
     }
 
     /// Whether the lock is still held, as far as this process can know: it was not released, its session is not
     /// known to be lost, and an answered request is recent enough. `false` is for ever.
     ///
     /// Best effort: see [above](Self#what-a-hold-is-worth), and [`SessionLease`](docent_session::SessionLease).
+    ///
+    /// Source: `InterProcessMutex.isAcquiredInThisProcess`, which does not know whether the session lives.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.hold.as_ref().is_some_and(|hold| hold.is_held())
+        !self.holds.is_empty() && self.holds.iter().all(|hold| hold.is_held())
     }
 
     /// Until when nobody else can have been given the lock, whatever happens to servers and network, on the
@@ -154,7 +118,8 @@ impl LockGuard {
     /// after the session was made.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
-        self.hold.as_ref().map_or(Instant::ZERO, |hold| hold.claim.lease().proven_until())
+        let bounds = self.holds.iter().map(|hold| hold.claim().lease().proven_until());
+        bounds.min().unwrap_or(Instant::ZERO)
     }
 
     /// Waits until [`is_held`](Self::is_held) is false.
@@ -163,36 +128,44 @@ impl LockGuard {
     ///
     /// Dropping the future loses nothing.
     pub async fn lost(&self) {
-        if let Some(hold) = &self.hold {
-            hold.until_lost().await;
-        }
+        let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
+            self.holds.iter().map(|hold| Box::pin(hold.until_lost()) as Pin<Box<_>>).collect();
+        poll_fn(|cx| {
+            let any = all.iter_mut().any(|lost| lost.as_mut().poll(cx).is_ready());
+            if any || self.holds.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// A token that is cancelled when the lock is lost; not by a release. Watched over by a task of the client's
     /// runtime, from the first call on.
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
-        let Some(hold) = &self.hold else { return CancellationToken::new() };
-        hold.token
-            .get_or_init(|| {
-                let token = CancellationToken::new();
-                let (hold, watched) = (Arc::clone(hold), token.clone());
-                let client = hold.internals.client().clone();
-                client.spawn(async move {
-                    hold.until_lost().await;
-                    if !hold.over.load(Ordering::Acquire) {
-                        watched.cancel();
-                    }
-                });
-                token
-            })
-            .clone()
+        match self.holds.as_slice() {
+            [] => CancellationToken::new(),
+            [hold] => hold.cancellation_token(),
+            several @ [first, ..] => {
+                let any = CancellationToken::new();
+                for hold in several {
+                    let (lost, any) = (hold.cancellation_token(), any.clone());
+                    let hold = Arc::downgrade(hold);
+                    first.client().spawn(async move {
+                        // Ends with the hold, too: its token is dropped with it.
+                        crate::race::race(lost.cancelled(), Hold::until_gone(hold)).await;
+                        if lost.is_cancelled() {
+                            any.cancel();
+                        }
+                    });
+                }
+                any
+            }
+        }
     }
 
     /// A number that is greater for every later holder of this lock: the `czxid` of the lock node.
     ///
     /// Known from the node's creation, unless the reply to that was lost: then the first call asks for it.
-    /// Sends exists (3) in that case.
+    /// Sends exists (3) in that case. The holders of a semaphore's leases have different ones, in no order.
     ///
     /// # Errors
     ///
@@ -202,38 +175,45 @@ impl LockGuard {
     ///
     /// Dropping the future loses nothing.
     pub async fn fencing_token(&self) -> Result<i64, Error> {
-        let Some(hold) = &self.hold else { return Err(Error::LockLost { path: String::new() }) };
-        let ask = || async {
-            let stat = hold.internals.client().exists(&hold.path).await?;
-            match stat {
-                Some(stat) if stat.ephemeral_owner == self.session_id() => Ok(stat.czxid),
-                _ => Err(Error::LockLost { path: hold.path.clone() }),
-            }
-        };
-        hold.czxid.get_or_try_init(ask).await.copied()
+        match self.holds.first() {
+            Some(hold) => hold.fencing_token().await,
+            None => Err(Error::LockLost { path: String::new() }),
+        }
     }
 
     /// The path of the lock node.
     ///
-    /// Source: `InterProcessMutex.getLockPath`.
+    /// Source: `InterProcessMutex.getLockPath`, `Lease.getNodeName`.
     #[must_use]
     pub fn lock_path(&self) -> &str {
-        self.hold.as_ref().map_or("", |hold| &hold.path)
+        self.holds.first().map_or("", |hold| hold.path())
+    }
+
+    /// The paths of all its lock nodes, in the order in which they were acquired.
+    pub fn lock_paths(&self) -> impl Iterator<Item = &str> {
+        self.holds.iter().map(|hold| hold.path())
     }
 
     /// The session that holds it.
     #[must_use]
     pub fn session_id(&self) -> i64 {
-        self.hold.as_ref().map_or(0, |hold| hold.claim.lease().session_id())
+        self.holds.first().map_or(0, |hold| hold.claim().lease().session_id())
     }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        let Some(hold) = self.hold.take() else { return };
-        if hold.let_go() {
-            hold.finish();
-            hold.internals.release_lock_in_background(&hold.path);
+        drop(Ending(self.let_go()));
+    }
+}
+
+/// Holds whose nodes are to go: dropped, they go in the background, the last one first.
+struct Ending(Vec<Arc<Hold>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        for hold in self.0.drain(..).rev() {
+            hold.release_in_background();
         }
     }
 }
@@ -241,7 +221,7 @@ impl Drop for LockGuard {
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockGuard")
-            .field("lock_path", &self.lock_path())
+            .field("lock_paths", &self.lock_paths().collect::<Vec<_>>())
             .field("held", &self.is_held())
             .finish_non_exhaustive()
     }
@@ -249,36 +229,35 @@ impl fmt::Debug for LockGuard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LockOptions, lock_internals::LOCK_NAME};
-    use super::*;
+    use docent_session::Client;
 
-    async fn hold() -> (docent_testing::TestingServer, Arc<Hold>, LockGuard) {
+    use super::super::{InterProcessMutex, Owner};
+
+    async fn mutex() -> (docent_testing::TestingServer, InterProcessMutex) {
         let server = docent_testing::TestingServer::start().await.unwrap();
-        let client = docent_session::Client::connect(&server.connect_string()).await.unwrap();
-        let options = LockOptions::default();
-        let internals =
-            Arc::new(LockInternals::new(&client, "/lock", LOCK_NAME, 1, options).unwrap());
-        let acquired = internals.attempt_lock(None).await.unwrap().unwrap();
-        let (hold, guard) = Hold::new(internals, acquired, Box::new(|| {}));
-        (server, hold, guard)
+        let client = Client::connect(&server.connect_string()).await.unwrap();
+        (server, InterProcessMutex::new(&client, "/lock").unwrap())
     }
 
     /// Between the last guard's going and the delete, an owner on another thread must not enter again.
     #[tokio::test]
     async fn a_hold_that_is_being_released_is_not_entered_again() {
-        let (_server, hold, mut guard) = hold().await;
-        let taken = guard.hold.take().unwrap();
-        assert!(taken.let_go(), "the last one");
+        let (_server, mutex) = mutex().await;
+        let mut guard = mutex.acquire().await.unwrap();
+        let hold = guard.holds.pop().unwrap();
+        assert!(hold.let_go(), "the last one");
         // Here the releasing thread is interrupted, and nothing is marked yet.
         assert!(hold.is_held());
-        assert!(hold.guard().is_none(), "a lock that is about to go was entered");
+        assert!(!hold.enter(), "a lock that is about to go was entered");
     }
 
     #[tokio::test]
     async fn a_second_guard_keeps_the_hold() {
-        let (_server, hold, first) = hold().await;
-        let second = hold.guard().unwrap();
+        let (_server, mutex) = mutex().await;
+        let owner = Owner::new();
+        let first = mutex.acquire_as(&owner).await.unwrap();
+        let second = mutex.acquire_as(&owner).await.unwrap();
         first.release().await.unwrap();
-        assert!(second.is_held() && hold.guard().is_some());
+        assert!(second.is_held() && mutex.is_owned_by(&owner));
     }
 }

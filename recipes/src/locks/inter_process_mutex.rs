@@ -1,18 +1,16 @@
 //! A re-entrant mutex across processes.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use docent_session::Client;
 
 use super::{
-    LockGuard, LockOptions, Owner,
-    guard::Hold,
+    InterProcessLock, LockFuture, LockGuard, LockInternalsDriver, LockOptions, Owner,
+    StandardLockInternalsDriver,
+    hold::{Acquired, Hold},
+    inter_process_read_write_lock::ReadLockDriver,
     lock_internals::{LOCK_NAME, LockInternals},
+    owners::Owners,
 };
 use crate::Error;
 
@@ -45,19 +43,16 @@ use crate::Error;
 pub struct InterProcessMutex {
     internals: Arc<LockInternals>,
     owners: Arc<Owners>,
+    kind: Kind,
 }
 
-/// Who holds this lock object, of those that have a name.
-///
-/// Source: `InterProcessMutex.threadData`.
-#[derive(Default)]
-struct Owners(Mutex<HashMap<u64, Entry>>);
-
-#[derive(Default)]
-struct Entry {
-    hold: Option<Weak<Hold>>,
-    /// One acquire of an owner at a time, as a thread would.
-    turn: Arc<tokio::sync::Mutex<()>>,
+/// By what rule the lock is given.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    /// The same for everybody.
+    Driver(Arc<dyn LockInternalsDriver>),
+    /// A read lock's, which asks who holds the write lock.
+    Read(Arc<Owners>),
 }
 
 impl InterProcessMutex {
@@ -76,8 +71,32 @@ impl InterProcessMutex {
     ///
     /// [`Error::InvalidPath`] when it is no path, or `/`.
     pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
+        Self::with_driver(client, path, options, StandardLockInternalsDriver)
+    }
+
+    /// A lock at this path whose order, or whose nodes, are others than usual. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    ///
+    /// Source: `InterProcessMutex(CuratorFramework, String, LockInternalsDriver)`.
+    pub fn with_driver(
+        client: &Client,
+        path: &str,
+        options: LockOptions,
+        driver: impl LockInternalsDriver,
+    ) -> Result<Self, Error> {
         let internals = LockInternals::new(client, path, LOCK_NAME, 1, options)?;
-        Ok(Self { internals: Arc::new(internals), owners: Arc::default() })
+        Ok(Self::of(internals, Kind::Driver(Arc::new(driver))))
+    }
+
+    pub(super) fn of(internals: LockInternals, kind: Kind) -> Self {
+        Self { internals: Arc::new(internals), owners: Arc::default(), kind }
+    }
+
+    pub(super) const fn owners(&self) -> &Arc<Owners> {
+        &self.owners
     }
 
     /// Waits for the lock. What is sent is told in [`lock_internals`](super::lock_internals).
@@ -169,6 +188,42 @@ impl InterProcessMutex {
         self.owners.hold(owner).is_some_and(|hold| hold.is_held())
     }
 
+    /// Whether it is held through this object, by anybody, as far as this process can know.
+    ///
+    /// Source: `InterProcessLock.isAcquiredInThisProcess`; honest after the loss of the session, unlike there.
+    #[must_use]
+    pub fn is_acquired_in_this_process(&self) -> bool {
+        self.owners.any_held()
+    }
+
+    /// Makes this object's next hold revocable: `listener` is called whenever somebody asks for the lock with
+    /// [`Revoker`](super::Revoker), from the acquire to the release, by a task of the client's runtime. What
+    /// becomes of that is up to the holder. To be called before each acquire: a release ends it.
+    ///
+    /// The lock node of a revocable lock is empty, and watched: an acquire sends getData (4) of it as well.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+    /// use std::sync::Arc;
+    /// use docent_recipes::locks::InterProcessMutex;
+    ///
+    /// let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
+    /// let wanted = Arc::new(tokio::sync::Notify::new());
+    /// let tell = Arc::clone(&wanted);
+    /// mutex.make_revocable(move || tell.notify_one());
+    /// let guard = mutex.acquire().await?;
+    /// wanted.notified().await;
+    /// guard.release().await
+    /// # }
+    /// ```
+    ///
+    /// Source: `InterProcessMutex.makeRevocable`.
+    pub fn make_revocable(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.internals.revocation().set(Arc::new(listener));
+    }
+
     /// All who hold it or wait for it, first come first, as paths of their nodes. Sends getChildren2 (12).
     ///
     /// # Errors
@@ -177,19 +232,24 @@ impl InterProcessMutex {
     ///
     /// Source: `InterProcessMutex.getParticipantNodes`; children that are no lock nodes are left out, unlike there.
     pub async fn participants(&self) -> Result<Vec<String>, Error> {
-        self.internals.participants().await
+        match &self.kind {
+            Kind::Driver(driver) => self.internals.participants(&**driver).await,
+            Kind::Read(writers) => {
+                let driver = ReadLockDriver::new(Arc::clone(writers), None);
+                self.internals.participants(&driver).await
+            }
+        }
     }
 
-    /// The path it was made with.
+    /// The path it was made with; with its namespace in front, if it has one.
     #[must_use]
     pub fn path(&self) -> &str {
         self.internals.base_path()
     }
 
     async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
-        let acquired = self.internals.attempt_lock(wait).await?;
-        Ok(acquired
-            .map(|acquired| Hold::new(Arc::clone(&self.internals), acquired, Box::new(|| ())).1))
+        let acquired = self.attempt_lock(None, wait).await?;
+        Ok(acquired.map(|acquired| self.hold(None, acquired)))
     }
 
     async fn attempt_as(
@@ -197,19 +257,10 @@ impl InterProcessMutex {
         owner: &Owner,
         wait: Option<Duration>,
     ) -> Result<Option<LockGuard>, Error> {
-        let result = self.attempt_in_turn(owner, wait).await;
-        self.owners.forget_idle(owner.id());
-        result
-    }
-
-    async fn attempt_in_turn(
-        &self,
-        owner: &Owner,
-        wait: Option<Duration>,
-    ) -> Result<Option<LockGuard>, Error> {
         let client = self.internals.client();
         let began = client.now();
         let turn = self.owners.turn(owner);
+        let Some(turn) = &turn.turn else { return Ok(None) };
         let _turn = match wait {
             None => turn.lock().await,
             Some(wait) => match tokio::time::timeout(wait, turn.lock()).await {
@@ -219,66 +270,90 @@ impl InterProcessMutex {
         };
         if let Some(hold) = self.owners.hold(owner) {
             let held = hold.is_held();
-            match hold.guard() {
+            match LockGuard::enter(&hold) {
                 Some(guard) if held => return Ok(Some(guard)),
                 Some(_) => return Err(Error::LockLost { path: self.path().to_owned() }),
-                // Its last guard is just being released.
+                // Its last guard is just being released: it is waited for in the queue.
                 None => {}
             }
         }
         let wait = wait.map(|wait| wait.saturating_sub(client.now().since(began)));
-        let Some(acquired) = self.internals.attempt_lock(wait).await? else { return Ok(None) };
-        let (owners, id) = (Arc::downgrade(&self.owners), owner.id());
-        let forget = Box::new(move || {
-            if let Some(owners) = owners.upgrade() {
-                owners.forget(id);
+        let acquired = self.attempt_lock(Some(owner), wait).await?;
+        Ok(acquired.map(|acquired| self.hold(Some(owner), acquired)))
+    }
+
+    async fn attempt_lock(
+        &self,
+        owner: Option<&Owner>,
+        wait: Option<Duration>,
+    ) -> Result<Option<Acquired>, Error> {
+        match &self.kind {
+            Kind::Driver(driver) => self.internals.attempt_lock(&**driver, wait).await,
+            Kind::Read(writers) => {
+                let driver = ReadLockDriver::new(Arc::clone(writers), owner.cloned());
+                self.internals.attempt_lock(&driver, wait).await
+            }
+        }
+    }
+
+    fn hold(&self, owner: Option<&Owner>, acquired: Acquired) -> LockGuard {
+        let (owners, id) = (Arc::downgrade(&self.owners), owner.map(Owner::id));
+        let forget = Box::new(move |hold: &Hold| {
+            if let (Some(owners), Some(id)) = (owners.upgrade(), id) {
+                owners.forget(id, hold);
             }
         });
-        let (hold, guard) = Hold::new(Arc::clone(&self.internals), acquired, forget);
+        let hold = Hold::new(self.internals.releaser(), acquired, forget);
         self.owners.enter(owner, &hold);
-        Ok(Some(guard))
+        LockGuard::new(hold)
     }
 }
 
-impl Owners {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl InterProcessLock for InterProcessMutex {
+    fn acquire(&self) -> LockFuture<'_, LockGuard> {
+        Box::pin(self.acquire())
     }
 
-    fn hold(&self, owner: &Owner) -> Option<Arc<Hold>> {
-        self.lock().get(&owner.id())?.hold.as_ref()?.upgrade()
+    fn acquire_timeout(&self, wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
+        Box::pin(self.acquire_timeout(wait))
     }
 
-    fn turn(&self, owner: &Owner) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(&self.lock().entry(owner.id()).or_default().turn)
-    }
-
-    fn enter(&self, owner: &Owner, hold: &Arc<Hold>) {
-        self.lock().entry(owner.id()).or_default().hold = Some(Arc::downgrade(hold));
-    }
-
-    /// The hold is over.
-    fn forget(&self, id: u64) {
-        if let Some(entry) = self.lock().get_mut(&id) {
-            entry.hold = None;
-        }
-        self.forget_idle(id);
-    }
-
-    /// An owner that neither holds nor acquires needs no entry.
-    fn forget_idle(&self, id: u64) {
-        let mut owners = self.lock();
-        let idle = owners
-            .get(&id)
-            .is_some_and(|entry| entry.hold.is_none() && Arc::strong_count(&entry.turn) == 1);
-        if idle {
-            owners.remove(&id);
-        }
+    fn is_acquired_in_this_process(&self) -> bool {
+        self.is_acquired_in_this_process()
     }
 }
 
 impl fmt::Debug for InterProcessMutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InterProcessMutex").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_owner_whose_acquire_was_dropped_leaves_no_entry() {
+        let server = docent_testing::TestingServer::start().await.unwrap();
+        let client = Client::connect(&server.connect_string()).await.unwrap();
+        let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
+        let owner = Owner::new();
+        {
+            let mut acquire = pin!(mutex.acquire_as(&owner));
+            assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(mutex.owners.len(), 1);
+        }
+        assert_eq!(mutex.owners.len(), 0);
+        let guard = mutex.acquire_as(&owner).await.unwrap();
+        assert_eq!(mutex.owners.len(), 1);
+        guard.release().await.unwrap();
+        assert_eq!(mutex.owners.len(), 0);
     }
 }

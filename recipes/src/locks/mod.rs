@@ -3,13 +3,32 @@
 //! Source: `org.apache.curator.framework.recipes.locks`.
 
 mod guard;
+mod hold;
+mod inter_process_lock;
+mod inter_process_multi_lock;
 mod inter_process_mutex;
+mod inter_process_read_write_lock;
+mod inter_process_semaphore_mutex;
+mod inter_process_semaphore_v2;
 pub mod lock_internals;
+mod lock_internals_driver;
 mod options;
 mod owner;
+mod owners;
+mod revocation;
 pub mod standard_lock_internals_driver;
+mod watcher_removal;
 
 pub use guard::LockGuard;
+pub use inter_process_lock::{InterProcessLock, LockFuture};
+pub use inter_process_multi_lock::InterProcessMultiLock;
 pub use inter_process_mutex::InterProcessMutex;
+pub use inter_process_read_write_lock::{
+    InterProcessReadWriteLock, gets_the_read_lock, sorted_readers_and_writers,
+};
+pub use inter_process_semaphore_mutex::InterProcessSemaphoreMutex;
+pub use inter_process_semaphore_v2::InterProcessSemaphoreV2;
+pub use lock_internals_driver::{LockInternalsDriver, LockNode, StandardLockInternalsDriver};
 pub use options::LockOptions;
 pub use owner::Owner;
+pub use revocation::{REVOKE_MESSAGE, Revoker};

@@ -1,0 +1,363 @@
+//! Many readers or one writer, across processes.
+//!
+//! Both kinds queue up in one place: the children of one node, `_c_` GUID `-__READ__` and `-__WRIT__`, each with
+//! ten digits behind it.
+//!
+//! | who | gets the lock | and watches otherwise |
+//! |---|---|---|
+//! | a writer | when it is first of all | whoever is right ahead of it, reader or writer |
+//! | a reader | when no writer is ahead of it | the first of the writers ahead, as all readers do that wait for it |
+//! | a reader whose owner holds the write lock | at once | – |
+//!
+//! A writer that reads gets a node with the *same number* as its write node, plain ephemeral and not
+//! sequential: so it stands ahead of every writer in the queue, and goes on reading when it has written
+//! (since Curator 5.5.0, CURATOR-621). The other way round there is no way: a reader that writes waits for
+//! itself.
+//!
+//! Source: `InterProcessReadWriteLock`.
+
+use std::{fmt, sync::Arc};
+
+use docent_protocol::{CreateMode, sequence_number};
+use docent_session::Client;
+
+use super::{
+    InterProcessMutex, LockInternalsDriver, LockNode, LockOptions, Owner,
+    inter_process_mutex::Kind,
+    lock_internals::LockInternals,
+    owners::Owners,
+    standard_lock_internals_driver::{
+        Contender, PredicateError, PredicateResults, fix_for_sorting,
+    },
+};
+use crate::Error;
+
+/// Source: `InterProcessReadWriteLock.READ_LOCK_NAME`, of the same length as the other.
+const READ_LOCK_NAME: &str = "__READ__";
+/// Source: `InterProcessReadWriteLock.WRITE_LOCK_NAME`.
+const WRITE_LOCK_NAME: &str = "__WRIT__";
+
+/// A pair of locks that any number of processes, docent or Curator, share by their path: one for many readers
+/// at a time, one for a single writer. First come, first served; a reader behind a writer waits for it.
+///
+/// Both are [`InterProcessMutex`]es, with everything those have. What an [`Owner`] does with one counts for the
+/// other: whoever holds the write lock under an owner gets the read lock under the same one at once, and may
+/// release the write lock first (it *downgrades*). Who holds the read lock and wants the write lock waits for
+/// itself, for ever.
+///
+/// Clones are the same pair.
+///
+/// # Example
+///
+/// ```no_run
+/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+/// use docent_recipes::locks::{InterProcessReadWriteLock, Owner};
+///
+/// let lock = InterProcessReadWriteLock::new(&client, "/locks/register")?;
+/// let me = Owner::new();
+/// let writing = lock.write_lock().acquire_as(&me).await?;
+/// let reading = lock.read_lock().acquire_as(&me).await?;
+/// writing.release().await?;
+/// // Others may read now; nobody has written in between.
+/// reading.release().await
+/// # }
+/// ```
+///
+/// Source: Curator's `InterProcessReadWriteLock`.
+#[derive(Clone)]
+pub struct InterProcessReadWriteLock {
+    read: InterProcessMutex,
+    write: InterProcessMutex,
+}
+
+impl InterProcessReadWriteLock {
+    /// Locks at this path, with the default [`LockOptions`]. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    pub fn new(client: &Client, path: &str) -> Result<Self, Error> {
+        Self::with_options(client, path, LockOptions::default())
+    }
+
+    /// Locks at this path. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    ///
+    /// Source: `InterProcessReadWriteLock(CuratorFramework, String, byte[])` (CURATOR-140).
+    pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
+        let unlimited = usize::MAX;
+        let write = LockInternals::new(client, path, WRITE_LOCK_NAME, 1, options.clone())?;
+        let write = InterProcessMutex::of(write, Kind::Driver(Arc::new(WriteLockDriver)));
+        let read = LockInternals::new(client, path, READ_LOCK_NAME, unlimited, options)?;
+        let read = InterProcessMutex::of(read, Kind::Read(Arc::clone(write.owners())));
+        Ok(Self { read, write })
+    }
+
+    /// The lock of the readers. Its participants are readers only.
+    ///
+    /// Source: `InterProcessReadWriteLock.readLock`.
+    #[must_use]
+    pub const fn read_lock(&self) -> &InterProcessMutex {
+        &self.read
+    }
+
+    /// The lock of the writers. Its participants are writers only.
+    ///
+    /// Source: `InterProcessReadWriteLock.writeLock`.
+    #[must_use]
+    pub const fn write_lock(&self) -> &InterProcessMutex {
+        &self.write
+    }
+}
+
+impl fmt::Debug for InterProcessReadWriteLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterProcessReadWriteLock")
+            .field("path", &self.write.path())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The readers and writers among the children, first come first. Of those with one number, which a writer that
+/// reads has, the writer comes first.
+///
+/// Source: `InterProcessReadWriteLock.SortingLockInternalsDriver`. Not mirrored: other children take part there.
+#[must_use]
+pub fn sorted_readers_and_writers<'a>(children: &[&'a str]) -> Vec<Contender<'a>> {
+    let of = |name: &'a str| {
+        let lock_name = if is_writer(name) { WRITE_LOCK_NAME } else { READ_LOCK_NAME };
+        let digits = name.contains(lock_name).then(|| fix_for_sorting(name, lock_name))?;
+        Some(Contender { sequence: sequence_number(digits)?, name })
+    };
+    let mut contenders: Vec<_> = children.iter().filter_map(|name| of(name)).collect();
+    contenders.sort_unstable_by_key(|one| (one.sequence, !is_writer(one.name), one.name));
+    contenders
+}
+
+/// The kind is what stands right in front of the digits: a GUID cannot contain either name.
+fn is_writer(name: &str) -> bool {
+    name.rfind(WRITE_LOCK_NAME) > name.rfind(READ_LOCK_NAME)
+}
+
+/// Whether the reader `our_name` gets the lock; if not, the first writer ahead is to be watched.
+///
+/// # Errors
+///
+/// As [`gets_the_lock`](super::standard_lock_internals_driver::gets_the_lock), but a reader may have the number of
+/// a writer.
+///
+/// Source: `InterProcessReadWriteLock.readLockPredicate`.
+pub fn gets_the_read_lock<'a>(
+    contenders: &[Contender<'a>],
+    our_name: &str,
+) -> Result<PredicateResults<'a>, PredicateError> {
+    let ahead = ahead_of(contenders, our_name)?;
+    match ahead.iter().find(|contender| is_writer(contender.name)) {
+        Some(writer) => Ok(PredicateResults::PathToWatch(writer.name)),
+        None => Ok(PredicateResults::GetsTheLock),
+    }
+}
+
+/// Whether the writer `our_name` is the very first; if not, whoever is right ahead is to be watched.
+fn gets_the_write_lock<'a>(
+    contenders: &[Contender<'a>],
+    our_name: &str,
+) -> Result<PredicateResults<'a>, PredicateError> {
+    match ahead_of(contenders, our_name)?.last() {
+        Some(ahead) => Ok(PredicateResults::PathToWatch(ahead.name)),
+        None => Ok(PredicateResults::GetsTheLock),
+    }
+}
+
+/// Who comes before us, in an order that can be trusted.
+fn ahead_of<'a, 'b>(
+    contenders: &'b [Contender<'a>],
+    our_name: &str,
+) -> Result<&'b [Contender<'a>], PredicateError> {
+    let ours = contenders
+        .iter()
+        .position(|contender| contender.name == our_name)
+        .ok_or(PredicateError::OurNodeMissing)?;
+    let out_of_numbers = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
+    let two_writers = contenders.windows(2).any(|pair| match pair {
+        [one, other] => {
+            one.sequence == other.sequence && is_writer(one.name) && is_writer(other.name)
+        }
+        _ => false,
+    });
+    if two_writers || contenders.iter().any(out_of_numbers) {
+        return Err(PredicateError::SequenceExhausted);
+    }
+    Ok(contenders.get(..ours).unwrap_or_default())
+}
+
+/// The writers' rule.
+#[derive(Debug, Clone, Copy)]
+struct WriteLockDriver;
+
+impl LockInternalsDriver for WriteLockDriver {
+    fn sorted<'a>(&self, children: &[&'a str], _lock_name: &str) -> Vec<Contender<'a>> {
+        sorted_readers_and_writers(children)
+    }
+
+    fn gets_the_lock<'a>(
+        &self,
+        contenders: &[Contender<'a>],
+        our_name: &str,
+        _max_leases: usize,
+    ) -> Result<PredicateResults<'a>, PredicateError> {
+        gets_the_write_lock(contenders, our_name)
+    }
+}
+
+/// The readers' rule, for one acquire.
+#[derive(Debug)]
+pub(super) struct ReadLockDriver {
+    writers: Arc<Owners>,
+    owner: Option<Owner>,
+}
+
+impl ReadLockDriver {
+    pub(super) const fn new(writers: Arc<Owners>, owner: Option<Owner>) -> Self {
+        Self { writers, owner }
+    }
+
+    /// The digits of the write lock's node, if our owner holds it.
+    ///
+    /// Source: `InterProcessReadWriteLock.WriteLock.getSortingSequence`.
+    fn number_of_our_writer(&self) -> Option<String> {
+        let hold = self.writers.hold(self.owner.as_ref()?)?;
+        hold.is_held().then(|| fix_for_sorting(hold.path(), WRITE_LOCK_NAME).to_owned())
+    }
+}
+
+impl LockInternalsDriver for ReadLockDriver {
+    fn sorted<'a>(&self, children: &[&'a str], _lock_name: &str) -> Vec<Contender<'a>> {
+        sorted_readers_and_writers(children)
+    }
+
+    fn gets_the_lock<'a>(
+        &self,
+        contenders: &[Contender<'a>],
+        our_name: &str,
+        _max_leases: usize,
+    ) -> Result<PredicateResults<'a>, PredicateError> {
+        let result = gets_the_read_lock(contenders, our_name)?;
+        // Unlike Curator, which does not look for the own node then.
+        let writes = self.number_of_our_writer().is_some();
+        Ok(if writes { PredicateResults::GetsTheLock } else { result })
+    }
+
+    fn creates_the_lock(&self, lock_name: &str) -> LockNode {
+        match self.number_of_our_writer() {
+            Some(number) => {
+                LockNode { name: format!("{lock_name}{number}"), mode: CreateMode::Ephemeral }
+            }
+            None => LockNode { name: lock_name.to_owned(), mode: CreateMode::EphemeralSequential },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use PredicateError::{OurNodeMissing, SequenceExhausted};
+    use PredicateResults::{GetsTheLock, PathToWatch};
+
+    const W0: &str = "_c_a-__WRIT__0000000000";
+    const R0: &str = "_c_b-__READ__0000000000";
+    const R1: &str = "_c_c-__READ__0000000001";
+    const W2: &str = "_c_d-__WRIT__0000000002";
+    const R3: &str = "_c_e-__READ__0000000003";
+    const W4: &str = "_c_f-__WRIT__0000000004";
+
+    fn read<'a>(children: &[&'a str], ours: &str) -> Result<PredicateResults<'a>, PredicateError> {
+        gets_the_read_lock(&sorted_readers_and_writers(children), ours)
+    }
+
+    fn write<'a>(children: &[&'a str], ours: &str) -> Result<PredicateResults<'a>, PredicateError> {
+        gets_the_write_lock(&sorted_readers_and_writers(children), ours)
+    }
+
+    #[test]
+    fn readers_wait_for_the_first_writer_ahead() {
+        assert_eq!(read(&[W2, R1, R3], R1), Ok(GetsTheLock));
+        assert_eq!(read(&[W0, W2, R1, R3], R3), Ok(PathToWatch(W0)));
+        assert_eq!(read(&[W2, R1, R3], R3), Ok(PathToWatch(W2)));
+    }
+
+    #[test]
+    fn writers_wait_for_whoever_is_right_ahead() {
+        assert_eq!(write(&[W0, R1], W0), Ok(GetsTheLock));
+        assert_eq!(write(&[R1, W2, R3, W4], W4), Ok(PathToWatch(R3)));
+        assert_eq!(write(&[R1, W2], W2), Ok(PathToWatch(R1)));
+    }
+
+    /// CURATOR-621: a queued writer stays out while the downgraded owner reads.
+    #[test]
+    fn a_downgraded_reader_stands_ahead_of_every_queued_writer() {
+        assert_eq!(write(&[R0, W2, W0], W2), Ok(PathToWatch(R0)));
+        assert_eq!(write(&[W2, R0], W2), Ok(PathToWatch(R0)));
+        assert_eq!(read(&[R0, W2], R0), Ok(GetsTheLock));
+    }
+
+    #[test]
+    fn an_own_node_may_be_missing() {
+        assert_eq!(read(&[W0], R1), Err(OurNodeMissing));
+        assert_eq!(write(&[R1], W0), Err(OurNodeMissing));
+    }
+
+    #[test]
+    fn without_an_order_nobody_gets_the_lock() {
+        let twice = "_c_z-__WRIT__0000000002";
+        let last = "_c_z-__READ__2147483647";
+        assert_eq!(write(&[W2, twice], W2), Err(SequenceExhausted));
+        assert_eq!(read(&[R1, last], R1), Err(SequenceExhausted));
+    }
+
+    /// N7, and N10: only what stands in front of the digits makes a reader or a writer.
+    #[test]
+    fn foreign_children_are_neither() {
+        let children = ["0", "__WRIT__", "x-lock-0000000000", "__WRIT____READ__0000000001"];
+        let names: Vec<_> =
+            sorted_readers_and_writers(&children).iter().map(|one| one.name).collect();
+        assert_eq!(names, ["__WRIT____READ__0000000001"]);
+        assert!(!is_writer(names[0]));
+    }
+
+    fn child() -> impl Strategy<Value = String> {
+        prop_oneof![
+            8 => ("[a-f]{2}", any::<bool>(), 0i32..6).prop_map(|(id, write, n)| {
+                format!("_c_{id}-{}{n:010}", if write { WRITE_LOCK_NAME } else { READ_LOCK_NAME })
+            }),
+            1 => ("[a-f]{2}", any::<i32>()).prop_map(|(id, n)| format!("_c_{id}-__WRIT__{n:010}")),
+            1 => "\\PC{0,12}",
+            1 => "(__WRIT__|__READ__|é){0,3}[0-9-]{9,11}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_writer_that_holds_is_alone(
+            children in prop::collection::btree_set(child(), 0..10),
+        ) {
+            let names: Vec<_> = children.iter().map(String::as_str).collect();
+            let all = sorted_readers_and_writers(&names);
+            let holds = |one: &&Contender<'_>| {
+                let rule = if is_writer(one.name) { write } else { read };
+                rule(&names, one.name) == Ok(GetsTheLock)
+            };
+            let holders: Vec<_> = all.iter().filter(holds).collect();
+            if let Some(writer) = holders.iter().find(|one| is_writer(one.name)) {
+                for other in &holders {
+                    prop_assert!(other.name == writer.name, "{holders:?} of {names:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A mutex across processes that nobody enters twice.
+
+use std::{fmt, time::Duration};
+
+use docent_session::Client;
+
+use super::{InterProcessLock, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions};
+use crate::Error;
+
+/// A mutex that is not re-entrant: a semaphore of one lease. For Curator's users, what can be released by another
+/// thread than the one that acquired it; here every guard can.
+///
+/// It is not the same lock as an [`InterProcessMutex`](super::InterProcessMutex) at the same path, and takes twice
+/// as many requests. Clones are the same object.
+///
+/// # Example
+///
+/// ```no_run
+/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+/// use docent_recipes::locks::InterProcessSemaphoreMutex;
+///
+/// let mutex = InterProcessSemaphoreMutex::new(&client, "/locks/printer")?;
+/// let guard = mutex.acquire().await?;
+/// tokio::spawn(guard.release());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Source: Curator's `InterProcessSemaphoreMutex`.
+#[derive(Clone)]
+pub struct InterProcessSemaphoreMutex(InterProcessSemaphoreV2);
+
+impl InterProcessSemaphoreMutex {
+    /// A lock at this path, with the default [`LockOptions`]. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    pub fn new(client: &Client, path: &str) -> Result<Self, Error> {
+        Self::with_options(client, path, LockOptions::default())
+    }
+
+    /// A lock at this path. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
+        InterProcessSemaphoreV2::with_options(client, path, 1, options).map(Self)
+    }
+
+    /// Waits for the lock. What is sent is told at [`InterProcessSemaphoreV2`].
+    ///
+    /// # Errors
+    ///
+    /// As [`InterProcessSemaphoreV2::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue; no node stays behind while the client lives.
+    ///
+    /// Source: `InterProcessSemaphoreMutex.acquire()`.
+    pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        self.0.acquire().await
+    }
+
+    /// Waits for the lock, and returns `None` when it was not got within `wait`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// Source: `InterProcessSemaphoreMutex.acquire(long, TimeUnit)`.
+    pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
+        self.0.acquire_timeout(wait).await
+    }
+
+    /// Whether it is held through this object, as far as this process can know.
+    ///
+    /// Source: `InterProcessSemaphoreMutex.isAcquiredInThisProcess`.
+    #[must_use]
+    pub fn is_acquired_in_this_process(&self) -> bool {
+        self.0.any_held()
+    }
+
+    /// Who holds it, or waits as the first: the paths of the leases.
+    ///
+    /// # Errors
+    ///
+    /// Those of the session.
+    pub async fn participants(&self) -> Result<Vec<String>, Error> {
+        self.0.participants().await
+    }
+
+    /// The path it was made with; with its namespace in front, if it has one.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.0.path()
+    }
+}
+
+impl InterProcessLock for InterProcessSemaphoreMutex {
+    fn acquire(&self) -> LockFuture<'_, LockGuard> {
+        Box::pin(self.acquire())
+    }
+
+    fn acquire_timeout(&self, wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
+        Box::pin(self.acquire_timeout(wait))
+    }
+
+    fn is_acquired_in_this_process(&self) -> bool {
+        self.is_acquired_in_this_process()
+    }
+}
+
+impl fmt::Debug for InterProcessSemaphoreMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterProcessSemaphoreMutex")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}

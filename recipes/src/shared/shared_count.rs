@@ -1,0 +1,118 @@
+//! A number that many processes share.
+
+use bytes::Bytes;
+use docent_session::Client;
+use tokio::sync::watch;
+
+use super::{SharedValue, VersionedValue};
+use crate::{Error, locks::LockOptions};
+
+/// A number that many processes read, write, and are told of: a [`SharedValue`] of four bytes, big-endian.
+///
+/// # Example
+///
+/// ```no_run
+/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+/// use docent_recipes::{locks::InterProcessSemaphoreV2, shared::SharedCount};
+///
+/// // As many leases as the count says, from now on and whenever it changes.
+/// let leases = SharedCount::start(&client, "/printers/count", 3).await?;
+/// let semaphore = InterProcessSemaphoreV2::with_count(&client, "/printers/lock", &leases)?;
+/// leases.set_count(4).await?;
+/// # drop(semaphore);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Source: Curator's `SharedCount`.
+#[derive(Debug, Clone)]
+pub struct SharedCount(SharedValue);
+
+impl SharedCount {
+    /// Makes the node with `seed_value` if there is none, and begins to watch it, as [`SharedValue::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedValue::start`].
+    pub async fn start(client: &Client, path: &str, seed_value: i32) -> Result<Self, Error> {
+        Self::start_with(client, path, seed_value, &LockOptions::default()).await
+    }
+
+    /// As [`start`](Self::start), with these of the options that [`SharedValue::start_with`] uses.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedValue::start`].
+    ///
+    /// Source: `SharedCount.start`.
+    pub async fn start_with(
+        client: &Client,
+        path: &str,
+        seed_value: i32,
+        options: &LockOptions,
+    ) -> Result<Self, Error> {
+        SharedValue::start_with(client, path, to_bytes(seed_value), options).await.map(Self)
+    }
+
+    /// What was last heard of.
+    ///
+    /// Source: `SharedCount.getCount`.
+    #[must_use]
+    pub fn count(&self) -> i32 {
+        count_of(&self.0.versioned_value())
+    }
+
+    /// What was last heard of, with its version: for [`try_set_count`](Self::try_set_count); [`count_of`] reads it.
+    ///
+    /// Source: `SharedCount.getVersionedValue`.
+    #[must_use]
+    pub fn versioned_value(&self) -> VersionedValue {
+        self.0.versioned_value()
+    }
+
+    /// Tells of each later value; several in a row may come as one.
+    ///
+    /// Source: `SharedCount.addListener`.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<VersionedValue> {
+        self.0.subscribe()
+    }
+
+    /// Writes, whatever was there.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedValue::set_value`].
+    ///
+    /// Source: `SharedCount.setCount`.
+    pub async fn set_count(&self, count: i32) -> Result<(), Error> {
+        self.0.set_value(to_bytes(count)).await
+    }
+
+    /// Writes if `previous` is still there; false if not.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedValue::try_set_value`].
+    ///
+    /// Source: `SharedCount.trySetCount`.
+    pub async fn try_set_count(
+        &self,
+        previous: &VersionedValue,
+        count: i32,
+    ) -> Result<bool, Error> {
+        self.0.try_set_value(previous, to_bytes(count)).await
+    }
+}
+
+fn to_bytes(count: i32) -> Bytes {
+    Bytes::copy_from_slice(&count.to_be_bytes())
+}
+
+/// The number in a value; 0 if there are no four bytes in it.
+///
+/// Source: `SharedCount.fromBytes`, which fails on fewer.
+#[must_use]
+pub fn count_of(value: &VersionedValue) -> i32 {
+    value.value.first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes))
+}
