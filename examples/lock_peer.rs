@@ -5,8 +5,11 @@
 //! `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at
 //! any time. Commands for one handle run in order, those for different handles at the same time.
 //!
-//! A handle is `mutex:PATH`; handles that differ by a suffix `#x` are different owners of one lock object.
-//! The data of lock nodes is taken from `LOCK_PEER_DATA`, if that is set.
+//! A handle is `KIND:PATH`, KIND one of `mutex`, `semmutex`, `read`, `write`, `sem=N`; handles that differ by a
+//! suffix `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner.
+//!
+//! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes
+//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers` and `pipelined`.
 
 use std::{
     collections::HashMap,
@@ -20,7 +23,11 @@ use docent::{
     Client, Config,
     recipes::{
         Error,
-        locks::{InterProcessMutex, LockGuard, LockOptions, Owner},
+        locks::{
+            InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, Owner,
+            Revoker,
+        },
     },
     session::retry::RetryNTimes,
 };
@@ -59,12 +66,17 @@ async fn main() {
             .with_connection_timeout(Duration::from_millis(3000)),
     );
     tokio::spawn(tell_states(client.clone()));
-    let mut options = LockOptions::default()
-        .with_retry_policy(RetryNTimes::new(retries, Duration::from_millis(100)));
-    if let Ok(data) = std::env::var("LOCK_PEER_DATA") {
-        options = options.with_data(data);
-    }
-    let mut peer = Peer { client, options, mutexes: HashMap::new(), handles: HashMap::new() };
+    let policy = RetryNTimes::new(retries, Duration::from_millis(100));
+    let mut peer = Peer {
+        client,
+        policy,
+        options: options(policy),
+        locks: HashMap::new(),
+        read_write: HashMap::new(),
+        owners: HashMap::new(),
+        handles: HashMap::new(),
+        multi: Arc::default(),
+    };
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -78,6 +90,24 @@ async fn main() {
         }
     }
     peer.close(None).await;
+}
+
+fn options(policy: RetryNTimes) -> LockOptions {
+    let mut options = LockOptions::default().with_retry_policy(policy);
+    if let Ok(data) = std::env::var("LOCK_PEER_DATA") {
+        options = options.with_default_data(data);
+    }
+    if let Ok(data) = std::env::var("LOCK_PEER_LOCK_DATA") {
+        options = options.with_data(data);
+    }
+    for option in std::env::var("LOCK_PEER_OPTIONS").unwrap_or_default().split(',') {
+        options = match option {
+            "no-containers" => options.without_container_parents(),
+            "pipelined" => options.with_pipelined_listing(),
+            _ => options,
+        };
+    }
+    options
 }
 
 /// One line on standard output, at once.
@@ -96,6 +126,15 @@ fn answer(id: &str, result: Result<Option<String>, Error>) {
         Ok(None) => say(&format!("{id} false")),
         Err(error) => say(&format!("{id} err {} {error}", kind(&error))),
     }
+}
+
+/// Answers when the future has the answer.
+fn spawn_answer(
+    id: &str,
+    result: impl Future<Output = Result<Option<String>, Error>> + Send + 'static,
+) {
+    let id = id.to_owned();
+    tokio::spawn(async move { answer(&id, result.await) });
 }
 
 fn kind(error: &Error) -> String {
@@ -122,10 +161,26 @@ async fn tell_states(client: Client) {
 
 struct Peer {
     client: Client,
+    policy: RetryNTimes,
     options: LockOptions,
-    /// By path: handles that differ by their suffix share the lock object.
-    mutexes: HashMap<String, InterProcessMutex>,
+    /// By kind and path: handles that differ by their suffix share the lock object.
+    locks: HashMap<String, Lock>,
+    /// By path: of both kinds of handles.
+    read_write: HashMap<String, InterProcessReadWriteLock>,
+    /// By lock and suffix.
+    owners: HashMap<String, Owner>,
     handles: HashMap<String, Handle>,
+    /// The guard of the multi lock, once it is held.
+    multi: Arc<tokio::sync::Mutex<Option<LockGuard>>>,
+}
+
+/// A lock of any kind.
+#[derive(Clone)]
+enum Lock {
+    /// Of the mutex and of the two that are one in a read/write lock.
+    Mutex(InterProcessMutex),
+    SemaphoreMutex(InterProcessSemaphoreMutex),
+    Semaphore(InterProcessSemaphoreV2),
 }
 
 /// Where the commands of one handle are queued.
@@ -146,10 +201,34 @@ impl Peer {
                 None => say(&format!("{id} err ConnectionLoss there is no session")),
             },
             ("children", [path]) => {
-                let (id, path, client) = (id.to_owned(), path.clone(), self.client.clone());
+                let (path, client) = (path.clone(), self.client.clone());
+                spawn_answer(id, async move {
+                    let children = client.get_children(&path).await?;
+                    Ok(Some(list(&children.to_vec())))
+                });
+            }
+            ("revoke", [path]) => {
+                let (path, client, policy) = (path.clone(), self.client.clone(), self.policy);
+                spawn_answer(id, async move {
+                    Revoker::attempt_revoke(&client, &policy, &path).await?;
+                    Ok(Some(String::new()))
+                });
+            }
+            ("multi", [wait, paths @ ..]) if !paths.is_empty() => {
+                if let Err(error) = self.multi(id, wait, paths) {
+                    bad(&error);
+                }
+            }
+            ("multirelease", []) => {
+                let multi = Arc::clone(&self.multi);
+                let id = id.to_owned();
                 tokio::spawn(async move {
-                    let children = client.get_children(&path).await.map_err(Error::from);
-                    answer(&id, children.map(|children| Some(list(&children.to_vec()))));
+                    match multi.lock().await.take() {
+                        Some(guard) => {
+                            answer(&id, guard.release().await.map(|()| Some(String::new())));
+                        }
+                        None => say(&format!("{id} err NotOwner no multi lock is held")),
+                    }
                 });
             }
             ("cancel", [handle]) => {
@@ -160,7 +239,7 @@ impl Peer {
                 say(&format!("{id} {text}"));
             }
             (
-                "acquire" | "release" | "held" | "token" | "participants" | "drop",
+                "acquire" | "release" | "held" | "token" | "participants" | "drop" | "revocable",
                 [handle, rest @ ..],
             ) => match self.handle(handle) {
                 Ok(handle) => {
@@ -175,27 +254,68 @@ impl Peer {
         }
     }
 
+    fn multi(&self, id: &str, wait: &str, paths: &[String]) -> Result<(), String> {
+        let wait: i64 = wait.parse().map_err(|_| format!("{wait} is no number"))?;
+        let wait = Duration::from_millis(wait.try_into().unwrap_or(0));
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let lock = InterProcessMultiLock::with_options(&self.client, &paths, &self.options)
+            .map_err(|error| error.to_string())?;
+        let held = Arc::clone(&self.multi);
+        spawn_answer(id, async move {
+            let mut held = held.lock().await;
+            let Some(guard) = lock.acquire_timeout(wait).await? else { return Ok(None) };
+            *held = Some(guard);
+            Ok(Some(String::new()))
+        });
+        Ok(())
+    }
+
     fn handle(&mut self, name: &str) -> Result<&Handle, String> {
         if !self.handles.contains_key(name) {
-            let Some((kind, rest)) = name.split_once(':') else {
+            let (lock_name, suffix) = name.split_once('#').unwrap_or((name, ""));
+            let Some((kind, path)) = lock_name.split_once(':') else {
                 return Err(format!("{name} is no handle: KIND:PATH"));
             };
-            if kind != "mutex" {
-                return Err(format!("the kind {kind} is not known"));
-            }
-            let path = rest.split_once('#').map_or(rest, |(path, _)| path);
-            let mutex = match self.mutexes.get(path) {
-                Some(mutex) => mutex.clone(),
-                None => InterProcessMutex::with_options(&self.client, path, self.options.clone())
-                    .map_err(|error| error.to_string())?,
+            let lock = match self.locks.get(lock_name) {
+                Some(lock) => lock.clone(),
+                None => self.new_lock(kind, path)?,
             };
-            self.mutexes.insert(path.to_owned(), mutex.clone());
+            self.locks.insert(lock_name.to_owned(), lock.clone());
+            let family = if matches!(kind, "read" | "write") { "readwrite" } else { kind };
+            let owner = self.owners.entry(format!("{family}:{path}#{suffix}")).or_default().clone();
             let (commands, receiver) = mpsc::unbounded_channel();
             let cancel = Arc::new(Cancel::default());
-            tokio::spawn(run(name.to_owned(), mutex, receiver, Arc::clone(&cancel)));
+            tokio::spawn(run(name.to_owned(), lock, owner, receiver, Arc::clone(&cancel)));
             self.handles.insert(name.to_owned(), Handle { commands, cancel });
         }
         self.handles.get(name).ok_or_else(|| "no such handle".to_owned())
+    }
+
+    fn new_lock(&mut self, kind: &str, path: &str) -> Result<Lock, String> {
+        let (client, options) = (&self.client, self.options.clone());
+        let lock = match kind {
+            "mutex" => InterProcessMutex::with_options(client, path, options).map(Lock::Mutex),
+            "semmutex" => InterProcessSemaphoreMutex::with_options(client, path, options)
+                .map(Lock::SemaphoreMutex),
+            "read" | "write" => {
+                let pair = match self.read_write.get(path) {
+                    Some(pair) => pair.clone(),
+                    None => InterProcessReadWriteLock::with_options(client, path, options)
+                        .map_err(|error| error.to_string())?,
+                };
+                let one = if kind == "read" { pair.read_lock() } else { pair.write_lock() };
+                let one = one.clone();
+                self.read_write.insert(path.to_owned(), pair);
+                Ok(Lock::Mutex(one))
+            }
+            _ => {
+                let leases = kind.strip_prefix("sem=").and_then(|leases| leases.parse().ok());
+                let Some(leases) = leases else { return Err(format!("unknown kind {kind}")) };
+                InterProcessSemaphoreV2::with_options(client, path, leases, options)
+                    .map(Lock::Semaphore)
+            }
+        };
+        lock.map_err(|error| error.to_string())
     }
 
     async fn close(&self, id: Option<&str>) {
@@ -208,14 +328,47 @@ impl Peer {
     }
 }
 
+impl Lock {
+    async fn acquire(
+        &self,
+        owner: &Owner,
+        wait: Option<Duration>,
+    ) -> Result<Option<LockGuard>, Error> {
+        match (self, wait) {
+            (Self::Mutex(lock), None) => lock.acquire_as(owner).await.map(Some),
+            (Self::Mutex(lock), Some(wait)) => lock.acquire_as_timeout(owner, wait).await,
+            (Self::SemaphoreMutex(lock), None) => lock.acquire().await.map(Some),
+            (Self::SemaphoreMutex(lock), Some(wait)) => lock.acquire_timeout(wait).await,
+            (Self::Semaphore(lock), None) => lock.acquire().await.map(Some),
+            (Self::Semaphore(lock), Some(wait)) => lock.acquire_timeout(wait).await,
+        }
+    }
+
+    async fn participants(&self) -> Result<Vec<String>, Error> {
+        match self {
+            Self::Mutex(lock) => lock.participants().await,
+            Self::SemaphoreMutex(lock) => lock.participants().await,
+            Self::Semaphore(lock) => lock.participants().await,
+        }
+    }
+
+    /// What an acquire answers.
+    fn result(&self, guard: &LockGuard) -> String {
+        match self {
+            Self::Semaphore(_) => guard.lock_path().rsplit('/').next().unwrap_or("").to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
 /// Runs the commands of one handle, in order.
 async fn run(
     handle: String,
-    mutex: InterProcessMutex,
+    lock: Lock,
+    owner: Owner,
     mut commands: mpsc::UnboundedReceiver<(String, String, Vec<String>)>,
     cancel: Arc<Cancel>,
 ) {
-    let owner = Owner::new();
     let mut guards: Vec<LockGuard> = Vec::new();
     while let Some((id, verb, args)) = commands.recv().await {
         let nothing = || Ok(Some(String::new()));
@@ -225,7 +378,7 @@ async fn run(
                     say(&format!("{id} err BadCommand {args:?} is no number of milliseconds"));
                     continue;
                 };
-                let Some(result) = acquire(&mutex, &owner, wait, &cancel).await else {
+                let Some(result) = acquire(&lock, &owner, wait, &cancel).await else {
                     say(&format!("{id} err Cancelled the acquire was dropped"));
                     continue;
                 };
@@ -236,8 +389,9 @@ async fn run(
                             if guards.is_empty() {
                                 tell_loss(&handle, &guard);
                             }
+                            let text = lock.result(&guard);
                             guards.push(guard);
-                            String::new()
+                            text
                         })
                     }),
                 );
@@ -263,27 +417,28 @@ async fn run(
                 }
                 None => say(&format!("{id} err NotOwner the lock is not held by this handle")),
             },
-            _ => answer(&id, mutex.participants().await.map(|paths| Some(list(&paths)))),
+            "revocable" => match &lock {
+                Lock::Mutex(mutex) => {
+                    let handle = handle.clone();
+                    mutex.make_revocable(move || say(&format!("! revoke {handle}")));
+                    answer(&id, nothing());
+                }
+                _ => say(&format!("{id} err BadCommand a semaphore is not revocable")),
+            },
+            _ => answer(&id, lock.participants().await.map(|paths| Some(list(&paths)))),
         }
     }
 }
 
 /// `None` when it was cancelled.
 async fn acquire(
-    mutex: &InterProcessMutex,
+    lock_object: &Lock,
     owner: &Owner,
     wait: Option<i64>,
     cancel: &Cancel,
 ) -> Option<Result<Option<LockGuard>, Error>> {
-    let acquire = async {
-        match wait {
-            None => mutex.acquire_as(owner).await.map(Some),
-            Some(wait) => {
-                let wait = Duration::from_millis(wait.try_into().unwrap_or(0));
-                mutex.acquire_as_timeout(owner, wait).await
-            }
-        }
-    };
+    let wait = wait.map(|wait| Duration::from_millis(wait.try_into().unwrap_or(0)));
+    let acquire = lock_object.acquire(owner, wait);
     let asked = Arc::new(Notify::new());
     *lock(cancel) = Some(Arc::clone(&asked));
     let result = tokio::select! {

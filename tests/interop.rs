@@ -57,9 +57,9 @@ macro_rules! pairs {
 
 pairs! {
     java_and_java: Side::Java, Side::Java, all;
-    docent_and_java: Side::Docent, Side::Java, mutex;
-    java_and_docent: Side::Java, Side::Docent, mutex;
-    docent_and_docent: Side::Docent, Side::Docent, mutex;
+    docent_and_java: Side::Docent, Side::Java, all;
+    java_and_docent: Side::Java, Side::Docent, all;
+    docent_and_docent: Side::Docent, Side::Docent, all;
 }
 
 /// How often each side takes a contended lock.
