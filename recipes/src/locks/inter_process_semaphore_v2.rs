@@ -219,7 +219,9 @@ impl InterProcessSemaphoreV2 {
         self.0.acquire_1_lease(Some(wait)).await
     }
 
-    /// Waits for so many leases, one after the other.
+    /// Waits for so many leases, one after the other. What it has got it keeps while it waits for the rest, as
+    /// Curator does: two that want many can wait for each other for ever, unless they have a
+    /// [time](Self::acquire_many_timeout).
     ///
     /// # Errors
     ///

@@ -1,0 +1,56 @@
+//! A hand-off wakes exactly one waiter.
+
+use docent::{Client, Config, EventType, protocol::OpCode, recipes::locks::InterProcessMutex};
+
+use crate::{
+    Stage, ms, options,
+    support::{eventually, within_deadline},
+};
+
+on_both_servers! {
+    a_hand_off_wakes_one_of_a_thousand_waiters
+}
+
+const WAITERS: usize = 1000;
+/// How many hand-offs are counted.
+const HAND_OFFS: usize = 20;
+
+async fn a_hand_off_wakes_one_of_a_thousand_waiters(stage: Stage) {
+    let tap = stage.tap.client("A").await.unwrap();
+    // A thousand listings of a thousand names keep a debug build busy.
+    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(30_000));
+    let client = Client::connect_with(config).await.unwrap();
+    // An object for each: a release looks after the waiters of its own object, as Curator's does.
+    let mutex = || InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
+    let mut holder = mutex().acquire().await.unwrap();
+    let (granted, mut next) = tokio::sync::mpsc::unbounded_channel();
+    let waiters: Vec<_> = (0..WAITERS)
+        .map(|_| {
+            let (mutex, granted) = (mutex(), granted.clone());
+            tokio::spawn(async move {
+                let _ = granted.send(mutex.acquire().await.unwrap());
+            })
+        })
+        .collect();
+    eventually("every waiter waits", async || (client.load() == (0, WAITERS)).then_some(())).await;
+    let before = stage.tap.len();
+    for _ in 0..HAND_OFFS {
+        holder.release().await.unwrap();
+        holder = within_deadline("the next holder", next.recv()).await.unwrap();
+    }
+    let trace = stage.tap.trace().since(before);
+    let count = |wanted: &dyn Fn(&docent_testing::tap::Record) -> bool| {
+        trace.iter().filter(|record| wanted(record)).count()
+    };
+    let event = |record: &docent_testing::tap::Record| {
+        record.path().is_some_and(|path| record.is_event(EventType::NodeDeleted, path))
+    };
+    assert_eq!(count(&event), HAND_OFFS, "one event a hand-off");
+    assert_eq!(count(&|r| r.is_request(OpCode::GetChildren2)), HAND_OFFS, "one listing each");
+    assert_eq!(count(&|r| r.is_request(OpCode::GetData)), 0, "nobody watched anew");
+    for waiter in waiters {
+        waiter.abort();
+    }
+    drop((holder, next));
+    client.close().await.unwrap();
+}

@@ -1,0 +1,218 @@
+//! Source: `TestInterProcessReadWriteLock`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use docent::{
+    Client,
+    recipes::locks::{InterProcessReadWriteLock, Owner},
+};
+use tokio::sync::Barrier;
+
+use crate::{
+    Stage, ms, options,
+    support::{DEADLINE, within_deadline},
+};
+
+on_both_servers! {
+    participants_are_counted_by_kind
+    upgrading_waits_for_oneself
+    another_owner_does_not_downgrade
+    a_writer_downgrades
+    a_queued_writer_stays_out_after_a_downgrade
+    a_writer_is_alone_and_readers_are_not
+    the_nodes_have_their_data
+    the_path_is_told_after_the_session_was_killed
+    readers_behind_a_writer_wake_together
+    a_lost_writer_does_not_downgrade
+}
+
+fn lock(stage: &Stage, client: &Client) -> InterProcessReadWriteLock {
+    InterProcessReadWriteLock::with_options(client, &stage.path, options()).unwrap()
+}
+
+/// testGetParticipantNodes
+async fn participants_are_counted_by_kind(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let lock = lock(&stage, &client);
+    let first = lock.read_lock().acquire().await.unwrap();
+    let tasks: Vec<_> = (0..27)
+        .map(|number| {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                let one = if number < 19 { lock.read_lock() } else { lock.write_lock() };
+                one.acquire().await
+            })
+        })
+        .collect();
+    stage.children(&stage.path, 28).await;
+    assert_eq!(lock.read_lock().participants().await.unwrap().len(), 20);
+    assert_eq!(lock.write_lock().participants().await.unwrap().len(), 8);
+    first.release().await.unwrap();
+    for task in tasks {
+        task.abort();
+    }
+    stage.children(&stage.path, 0).await;
+}
+
+/// testThatUpgradingIsDisallowed
+async fn upgrading_waits_for_oneself(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let (lock, me) = (lock(&stage, &client), Owner::new());
+    let reading = lock.read_lock().acquire_as(&me).await.unwrap();
+    let writing = lock.write_lock().acquire_as_timeout(&me, ms(200)).await.unwrap();
+    assert!(writing.is_none());
+    reading.release().await.unwrap();
+}
+
+/// testThatDowngradingRespectsThreads
+async fn another_owner_does_not_downgrade(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let (lock, me, other) = (lock(&stage, &client), Owner::new(), Owner::new());
+    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
+    assert!(lock.read_lock().acquire_as_timeout(&other, ms(200)).await.unwrap().is_none());
+    assert!(lock.read_lock().acquire_timeout(ms(200)).await.unwrap().is_none());
+    writing.release().await.unwrap();
+}
+
+/// testDowngrading
+async fn a_writer_downgrades(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let (lock, me) = (lock(&stage, &client), Owner::new());
+    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
+    let reading = lock.read_lock().acquire_as_timeout(&me, DEADLINE).await.unwrap().unwrap();
+    writing.release().await.unwrap();
+    assert!(reading.is_held());
+    let another = lock.read_lock().acquire().await.unwrap();
+    another.release().await.unwrap();
+    reading.release().await.unwrap();
+}
+
+/// testContendingDowngrading, CURATOR-621
+async fn a_queued_writer_stays_out_after_a_downgrade(stage: Stage) {
+    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let (ours, theirs) = (lock(&stage, &a), lock(&stage, &b));
+    let me = Owner::new();
+    let writing = ours.write_lock().acquire_as(&me).await.unwrap();
+    let waiting = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    stage.children(&stage.path, 2).await;
+    let reading = ours.read_lock().acquire_as(&me).await.unwrap();
+    writing.release().await.unwrap();
+    // It has looked again, and waits for the reader now.
+    let reader = reading.lock_path().to_owned();
+    stage
+        .tap
+        .wait_for(DEADLINE, |r| &*r.client == "B" && r.path() == Some(&*reader))
+        .await
+        .unwrap();
+    assert!(!waiting.is_finished());
+    reading.release().await.unwrap();
+    let guard = within_deadline("the writer", waiting).await.unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
+/// testBasic, with fewer rounds.
+async fn a_writer_is_alone_and_readers_are_not(stage: Stage) {
+    let (readers, writers, most) = (
+        Arc::<AtomicUsize>::default(),
+        Arc::<AtomicUsize>::default(),
+        Arc::<AtomicUsize>::default(),
+    );
+    // So that readers do meet.
+    let met = Arc::new(Barrier::new(4));
+    let mut tasks = Vec::new();
+    for number in 0..4 {
+        let (client, tap) = stage.client(&format!("C{number}")).await;
+        let lock = lock(&stage, &client);
+        let (readers, writers, most, met) =
+            (readers.clone(), writers.clone(), most.clone(), met.clone());
+        tasks.push(tokio::spawn(async move {
+            let _tap = tap;
+            let reading = lock.read_lock().acquire().await.unwrap();
+            most.fetch_max(readers.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            met.wait().await;
+            readers.fetch_sub(1, Ordering::SeqCst);
+            reading.release().await.unwrap();
+            for round in 0..15 {
+                if (round + number) % 3 == 0 {
+                    let guard = lock.write_lock().acquire().await.unwrap();
+                    assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0, "two writers");
+                    assert_eq!(readers.load(Ordering::SeqCst), 0, "a writer and a reader");
+                    tokio::task::yield_now().await;
+                    writers.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                } else {
+                    let guard = lock.read_lock().acquire().await.unwrap();
+                    readers.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(writers.load(Ordering::SeqCst), 0, "a reader and a writer");
+                    tokio::task::yield_now().await;
+                    readers.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        within_deadline("a client", task).await.unwrap();
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 4);
+    stage.children(&stage.path, 0).await;
+}
+
+/// testSetNodeData, CURATOR-140
+async fn the_nodes_have_their_data(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let options = options().with_data("DATA");
+    let lock = InterProcessReadWriteLock::with_options(&client, &stage.path, options).unwrap();
+    for one in [lock.write_lock(), lock.read_lock()] {
+        let guard = one.acquire().await.unwrap();
+        assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "DATA");
+        guard.release().await.unwrap();
+    }
+}
+
+/// testLockPath
+async fn the_path_is_told_after_the_session_was_killed(stage: Stage) {
+    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let guard = lock(&stage, &a).write_lock().acquire().await.unwrap();
+    let path = guard.lock_path().to_owned();
+    tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("lost", guard.lost()).await;
+    assert_eq!(guard.lock_path(), path);
+    let other = lock(&stage, &b);
+    let reading = within_deadline("the other reads", other.read_lock().acquire()).await.unwrap();
+    reading.release().await.unwrap();
+}
+
+async fn readers_behind_a_writer_wake_together(stage: Stage) {
+    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let writing = lock(&stage, &a).write_lock().acquire().await.unwrap();
+    let theirs = lock(&stage, &b);
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let theirs = theirs.clone();
+            tokio::spawn(async move { theirs.read_lock().acquire().await })
+        })
+        .collect();
+    stage.children(&stage.path, 4).await;
+    writing.release().await.unwrap();
+    let mut guards = Vec::new();
+    for reader in waiting {
+        guards.push(within_deadline("a reader", reader).await.unwrap().unwrap());
+    }
+    assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+/// A write hold that is lost makes nobody a reader.
+async fn a_lost_writer_does_not_downgrade(stage: Stage) {
+    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
+    let writing = ours.write_lock().acquire_as(&me).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("lost", writing.lost()).await;
+    let other = within_deadline("the other", theirs.write_lock().acquire()).await.unwrap();
+    assert!(ours.read_lock().acquire_as_timeout(&me, ms(300)).await.unwrap().is_none());
+    other.release().await.unwrap();
+}
