@@ -54,8 +54,8 @@
 //! | four-letter words | `ruok`, `srvr`, `mntr`, `isro` | as configured |
 //! | numbers of connections and of requests in flight | not limited; a client that does not read is not read | limited |
 //!
-//! It has no TLS, no quotas, no reconfig (`RECONFIGDISABLED`), no observers, no admin server, and no
-//! SASL: as on a server that was not told to use it, an empty token is answered with none.
+//! It has no TLS, no quotas, no reconfig (`RECONFIGDISABLED`), no observers and no admin server. SASL is
+//! there with the feature `sasl`: DIGEST-MD5, for the users of [`server::Config`].
 
 pub mod fault;
 pub mod server;

@@ -145,3 +145,34 @@ async fn javas_command_line_works() {
         assert!(text.contains(expected), "{line}: {expected:?} is not in\n{text}");
     }
 }
+
+/// With the right password it is `sasl:bob`; with a wrong one it gets nowhere, on a server that requires
+/// SASL.
+#[cfg(feature = "sasl")]
+#[tokio::test]
+async fn javas_client_proves_itself_by_sasl() {
+    let test = "javas_client_proves_itself_by_sasl";
+    let Some(class_path) = class_path() else {
+        return skip(test, "Debian's ZooKeeper jars are not there");
+    };
+    let dir = temp_dir("docent-sasl");
+    let sasl_users = [("bob".to_owned(), "bobpw".to_owned())].into();
+    let config = Config { sasl_users, sasl_required: true, ..Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    for (passwd, proved) in [("bobpw", true), ("wrong", false)] {
+        let jaas = dir.join(passwd);
+        let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+        let text =
+            format!("Client {{ {module} required username=\"bob\" password=\"{passwd}\"; }};");
+        std::fs::write(&jaas, text).unwrap();
+        let mut java = Command::new("java");
+        java.arg(format!("-Djava.security.auth.login.config={}", jaas.display()));
+        let main = "org.apache.zookeeper.ZooKeeperMain";
+        java.args(["-cp", &class_path, main, "-server", &server.connect_string()]);
+        let input = format!("create /{passwd} x\nsetAcl /{passwd} sasl:bob:cdrwa\nwhoami\nquit\n");
+        let (_, text) = run(&mut java, &input).await;
+        assert_eq!(text.contains("sasl: bob"), proved, "{text}");
+        assert_eq!(text.contains(&format!("Created /{passwd}")), proved, "{text}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}

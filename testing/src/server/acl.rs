@@ -1,7 +1,7 @@
 //! Who may do what: ids of connections, ACLs of nodes, and how the two meet.
 //!
-//! Schemes: `world`, `auth`, `digest`, `ip`, and `super`, which is let through everywhere. `sasl` and
-//! `x509` are not valid here, as on a server that was not given their providers.
+//! Schemes: `world`, `auth`, `digest`, `ip`, and `super`, which is let through everywhere. `sasl` is
+//! valid where somebody could prove it, `x509` never, as on a server that was not given its provider.
 //!
 //! Source: `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL`, `IPAuthenticationProvider`,
 //! `DigestAuthenticationProvider`.
@@ -69,7 +69,7 @@ fn matches(wanted: &Ident, ids: &[Ident]) -> bool {
     match wanted.scheme.as_str() {
         "world" => wanted.id == "anyone",
         "ip" => ids.iter().any(|id| id.scheme == "ip" && ip_matches(&id.id, &wanted.id)),
-        "digest" => ids.contains(wanted),
+        "digest" | "sasl" => ids.contains(wanted),
         _ => false,
     }
 }
@@ -82,6 +82,7 @@ pub(crate) fn fix_up(
     acl: AclList<'_>,
     ids: &[Ident],
     version: Version,
+    sasl: bool,
 ) -> Result<NodeAcl, ErrorCode> {
     if version == Version::V3_4 && (acl.is_null() || acl.iter().any(|a| a.id.scheme.is_null())) {
         return Err(ErrorCode::MarshallingError);
@@ -101,7 +102,8 @@ pub(crate) fn fix_up(
         let scheme = entry.id.scheme.to_str();
         let perms = entry.perms.number();
         if scheme == "auth" {
-            let mine: Vec<_> = ids.iter().filter(|id| id.scheme == "digest").collect();
+            let mine: Vec<_> =
+                ids.iter().filter(|id| matches!(&*id.scheme, "digest" | "sasl")).collect();
             if mine.is_empty() {
                 return Err(ErrorCode::InvalidAcl);
             }
@@ -110,7 +112,12 @@ pub(crate) fn fix_up(
             to.extend(mine.into_iter().map(|who| AclEntry { perms, who: who.clone() }));
             continue;
         }
-        if !matches!(&*scheme, "world" | "digest" | "ip") {
+        let has_provider = match &*scheme {
+            "world" | "digest" | "ip" => true,
+            "sasl" => sasl,
+            _ => false,
+        };
+        if !has_provider {
             return Err(ErrorCode::InvalidAcl);
         }
         if entry.id.id.is_null() {
@@ -120,6 +127,7 @@ pub(crate) fn fix_up(
         let valid = match &*scheme {
             "world" => id == "anyone",
             "digest" => is_digest(&id),
+            "sasl" => !id.is_empty(),
             _ => is_ip(&id),
         };
         if !valid {
@@ -208,7 +216,7 @@ mod tests {
     use super::*;
 
     fn fix(entries: &[Acl<'_>], ids: &[Ident]) -> Result<Vec<AclEntry>, ErrorCode> {
-        fix_up(entries.into(), ids, Version::V3_8).map(|acl| acl.to_vec())
+        fix_up(entries.into(), ids, Version::V3_8, false).map(|acl| acl.to_vec())
     }
 
     #[test]

@@ -21,6 +21,13 @@ pub struct Config {
     pub extended_types_enabled: bool,
     /// `zookeeper.DigestAuthenticationProvider.superDigest`: who may do everything.
     pub super_digest: Option<String>,
+    /// Who may prove to be whom by SASL DIGEST-MD5, and their passwords. Empty: no SASL.
+    #[cfg(feature = "sasl")]
+    pub sasl_users: std::collections::BTreeMap<String, String>,
+    /// `sessionRequireClientSASLAuth`: a client that has not proved who it is by SASL is refused its first
+    /// request, a ping included, and closed. 3.4 does not know it.
+    #[cfg(feature = "sasl")]
+    pub sasl_required: bool,
     /// `znode.container.checkIntervalMs`: how often empty containers and old TTL nodes are looked for.
     /// Default 1 s.
     pub container_check_interval: Duration,
@@ -49,6 +56,10 @@ impl Default for Config {
             max_buffer: docent_protocol::frame::DEFAULT_LIMIT,
             extended_types_enabled: true,
             super_digest: None,
+            #[cfg(feature = "sasl")]
+            sasl_users: std::collections::BTreeMap::new(),
+            #[cfg(feature = "sasl")]
+            sasl_required: false,
             container_check_interval: Duration::from_secs(1),
             read_only: false,
             read_only_mode_enabled: true,
@@ -63,6 +74,18 @@ impl Default for Config {
 impl Config {
     pub(crate) fn epoch(&self) -> i64 {
         self.epoch_ms.unwrap_or(1_700_000_000_000)
+    }
+
+    /// Whether `sasl` is a scheme of ACLs: only when there is somebody who could prove it.
+    #[cfg_attr(
+        not(feature = "sasl"),
+        expect(clippy::unused_self, reason = "has it with the feature")
+    )]
+    pub(crate) fn has_sasl(&self) -> bool {
+        #[cfg(feature = "sasl")]
+        return !self.sasl_users.is_empty();
+        #[cfg(not(feature = "sasl"))]
+        false
     }
 
     /// The timeout a client gets for the one it asks for, both in milliseconds.

@@ -44,6 +44,9 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     /// Who it has proved to be; its address first.
     pub(crate) ids: Arc<[Ident]>,
+    /// How far it has proved itself by SASL.
+    #[cfg(feature = "sasl")]
+    pub(crate) sasl: super::sasl::Exchange,
     pub(crate) output: BytesMut,
     input: BytesMut,
     max_buffer: usize,
@@ -55,6 +58,8 @@ impl Connection {
             member,
             state: State::Greeting,
             ids: Arc::from([Ident::new("ip", &peer.to_string())]),
+            #[cfg(feature = "sasl")]
+            sasl: super::sasl::Exchange::default(),
             output: BytesMut::new(),
             input: BytesMut::new(),
             max_buffer,

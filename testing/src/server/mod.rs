@@ -16,6 +16,8 @@ mod log;
 mod prep;
 mod reads;
 mod requests;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod sessions;
 mod testing_cluster;
 mod testing_server;

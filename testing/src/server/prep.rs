@@ -29,6 +29,8 @@ pub(crate) struct Asker<'a> {
     pub(crate) version: Version,
     /// `extendedTypesEnabled`: whether there are TTL nodes.
     pub(crate) ttls: bool,
+    /// Whether `sasl` is a scheme of ACLs.
+    pub(crate) sasl: bool,
     /// Whether the session is known to one server only.
     pub(crate) local: bool,
 }
@@ -95,7 +97,7 @@ pub(crate) fn prepare(
         }
         Request::SetAcl(r) => {
             let path = valid(r.path, asker)?;
-            let acl = acl::fix_up(r.acl, asker.ids, asker.version)?;
+            let acl = acl::fix_up(r.acl, asker.ids, asker.version, asker.sasl)?;
             let node = tree.node(&path)?;
             acl::check(&node.acl, Perms::ADMIN, asker.ids)?;
             let version = next_version(node.aversion, r.version)?;
@@ -134,7 +136,7 @@ fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refu
         Some((parent, _)) if !asked.contains('\0') => parent,
         _ => return Err(ErrorCode::BadArguments.into()),
     };
-    let acl = acl::fix_up(new.acl, asker.ids, asker.version)?;
+    let acl = acl::fix_up(new.acl, asker.ids, asker.version, asker.sasl)?;
     let parent = tree.node(parent_path)?;
     acl::check(&parent.acl, Perms::CREATE, asker.ids)?;
     let path = if mode.sequential {

@@ -5,6 +5,8 @@
 //!
 //! Source: `FinalRequestProcessor`, `ZooKeeperServer.processPacket`, `ReadOnlyRequestProcessor`.
 
+#[cfg(feature = "sasl")]
+use docent_protocol::xid;
 use docent_protocol::{
     Decode as _, Encode, ErrorCode, OpCode,
     jute::Reader,
@@ -52,6 +54,13 @@ impl Ensemble {
             OpCode::Auth => return self.auth(context, &mut reader),
             OpCode::Sasl => return self.sasl(context, &mut reader),
             _ => {}
+        }
+        #[cfg(feature = "sasl")]
+        if self.must_prove(id) {
+            let ping = Context { xid: xid::PING, ..context };
+            let context = if op == OpCode::Ping { ping } else { context };
+            self.reply(context, 0, ErrorCode::SessionClosedRequireSaslAuth, &EmptyReply {});
+            return self.close(id);
         }
         if !self.config.version.knows(op) {
             self.reply(context, -1, ErrorCode::Unimplemented, &EmptyReply {});
@@ -166,12 +175,54 @@ impl Ensemble {
         }
     }
 
-    /// As a server without SASL: an empty token is answered by none at all.
+    /// A server without SASL answers an empty token with none at all.
     pub(super) fn sasl(&mut self, context: Context, reader: &mut Reader<'_>) {
-        match reader.buffer("token") {
-            Ok(Some(_)) => self.reply(context, 0, ErrorCode::Ok, &SaslReply { token: None }),
-            _ => self.close(context.id),
+        let Ok(Some(token)) = reader.buffer("token") else { return self.close(context.id) };
+        #[cfg(feature = "sasl")]
+        if self.config.has_sasl() {
+            return self.sasl_step(context, token);
         }
+        let _ = token;
+        self.reply(context, 0, ErrorCode::Ok, &SaslReply { token: None });
+    }
+
+    #[cfg(feature = "sasl")]
+    fn sasl_step(&mut self, context: Context, token: &[u8]) {
+        use super::sasl::{Step, step};
+        let seed = self.config.seed ^ context.id;
+        let nonce = || digest::generate_digest(&format!("nonce:{seed}")).replace("nonce:", "");
+        let Some(connection) = self.connections.get_mut(&context.id) else { return };
+        let step = step(&mut connection.sasl, token, nonce, &self.config.sasl_users);
+        let ok = ErrorCode::Ok;
+        match step {
+            Step::Challenge(token) => {
+                self.reply(context, 0, ok, &SaslReply { token: Some(&token) });
+            }
+            Step::Proved(token, user) => {
+                connection.prove(Ident { scheme: "sasl".to_owned(), id: user });
+                self.reply(context, 0, ok, &SaslReply { token: Some(&token) });
+            }
+            // 3.4 says nothing.
+            Step::Refused if self.config.version == Version::V3_4 => self.close(context.id),
+            Step::Refused => {
+                let required = self.config.sasl_required;
+                let err = if required {
+                    ErrorCode::SessionClosedRequireSaslAuth
+                } else {
+                    ErrorCode::AuthFailed
+                };
+                self.reply(context, 0, err, &SaslReply { token: None });
+                self.close(context.id);
+            }
+        }
+    }
+
+    /// Whether the connection has yet to prove itself by SASL.
+    #[cfg(feature = "sasl")]
+    fn must_prove(&self, id: ConnectionId) -> bool {
+        let proved =
+            self.connections.get(&id).is_some_and(|c| c.sasl == super::sasl::Exchange::Done);
+        self.config.sasl_required && !proved && self.config.version != Version::V3_4
     }
 
     pub(super) fn close_session(&mut self, context: Context) {

@@ -55,6 +55,7 @@ impl Ensemble {
             ids: &ids,
             version: self.config.version,
             ttls: self.config.extended_types_enabled,
+            sasl: self.config.has_sasl(),
             local: context.local,
         };
         let member = self.members.get_mut(leader).ok_or(ErrorCode::SystemError)?;
