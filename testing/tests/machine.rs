@@ -141,7 +141,8 @@ fn frames_over_the_limit_and_negative_ones_end_the_connection_at_once() {
 
 #[test]
 fn empty_containers_and_old_ttl_nodes_are_reaped() {
-    let mut b = bench(Version::V3_9);
+    let container_check_interval = seconds(1);
+    let mut b = Bench::new(Config { container_check_interval, ..Config::default() });
     let (a, ..) = b.connect();
     for path in ["/used", "/unused"] {
         b.err(a, OpCode::CreateContainer, &create(path, b"", 4));

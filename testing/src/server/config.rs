@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::version::Version;
 
-/// How a server is to be. [`Config::default`] is one that tests like: short ticks, TTL nodes on.
+/// How a server is to be. [`Config::default`] is one that tests like: short ticks, long sessions allowed, TTL
+/// nodes on; the rest as a real server's.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Which ZooKeeper to imitate. Default 3.9.
@@ -29,7 +30,7 @@ pub struct Config {
     #[cfg(feature = "sasl")]
     pub sasl_required: bool,
     /// `znode.container.checkIntervalMs`: how often empty containers and old TTL nodes are looked for.
-    /// Default 1 s.
+    /// Default 60 s, as there.
     pub container_check_interval: Duration,
     /// Serves reads only, as a member of an ensemble without a quorum does. Default false.
     pub read_only: bool,
@@ -60,7 +61,7 @@ impl Default for Config {
             sasl_users: std::collections::BTreeMap::new(),
             #[cfg(feature = "sasl")]
             sasl_required: false,
-            container_check_interval: Duration::from_secs(1),
+            container_check_interval: Duration::from_secs(60),
             read_only: false,
             read_only_mode_enabled: true,
             local_sessions_enabled: true,

@@ -43,10 +43,12 @@ pub(crate) fn real_server(test: &str) -> Option<String> {
 
 /// Says that a test is skipped, and notes it in the file that `DOCENT_TEST_SKIPS` names.
 pub(crate) fn skip(test: &str, reason: &str) {
-    eprintln!("SKIPPED {test}: {reason}");
-    if let Ok(file) = std::env::var("DOCENT_TEST_SKIPS") {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
-        writeln!(file.unwrap(), "{test}: {reason}").unwrap();
+    // Not eprintln!, which is captured and dropped when a test passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
+    if let Some(file) = std::env::var_os("DOCENT_TEST_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+        // One write, so that the lines of test programs that run at once stay whole.
+        file.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
     }
 }
 
