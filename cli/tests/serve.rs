@@ -1,0 +1,94 @@
+//! `docent serve` and `docent tap`, as other programs use them.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+/// A running command, ended with the test.
+struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_docent"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn address(&mut self) -> String {
+        let line = self.line();
+        line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn word(addr: &str, word: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.write_all(word.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn serve_says_where_and_is_what_it_was_told_to_be() {
+    let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0", "--version", "3.6"]);
+    let addr = server.address();
+    assert_eq!((word(&addr, "ruok"), word(&addr, "isro")), ("imok".into(), "rw".into()));
+    assert!(word(&addr, "srvr").starts_with("Zookeeper version: 3.6."));
+    let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0", "--read-only"]);
+    assert_eq!(word(&server.address(), "isro"), "ro");
+}
+
+#[test]
+fn tap_tells_what_passes_and_obeys() {
+    let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);
+    let upstream = server.address();
+    let mut tap = Running::start(&["tap", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
+    let addr = tap.address();
+    assert_eq!(word(&addr, "ruok"), "imok");
+    assert_eq!(tap.line(), " -> RAW 4 bytes \"ruok\"");
+    assert_eq!(tap.line(), " <- RAW 4 bytes \"imok\"");
+    let stdin = tap.child.stdin.as_mut().unwrap();
+    stdin.write_all(b"note that is all\n").unwrap();
+    assert_eq!(tap.line(), "   # that is all");
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_served() {
+    for arguments in [
+        &["serve", "--version", "2.0"][..],
+        &["serve", "--session-timeout", "5000"],
+        &["serve", "--session-timeout", "9..3"],
+        &["serve", "--listen", "nowhere"],
+        &["tap"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_docent")).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{arguments:?}");
+    }
+}
