@@ -346,7 +346,10 @@ impl World {
             let _ = write!(line, "EVENT {} {} {path} {zxid}", event.event_type, event.state);
         } else {
             let _ = write!(line, "xid={} err={} {zxid}", header.xid, header.err.number());
-            if header.err == ErrorCode::Ok {
+            // A multiRead that failed says what it had until then.
+            let has_body =
+                header.err == ErrorCode::Ok || op == OpCode::MultiRead && !answer.body.is_empty();
+            if has_body {
                 let reply = Reply::decode(op, &mut reader).unwrap();
                 let fields = reply_fields(&reply);
                 let sorts = matches!(op, OpCode::GetChildren | OpCode::GetChildren2)
