@@ -52,6 +52,7 @@
 //! | the sequence counter past 2147483647, requests pipelined | sticks | may go negative, by timing |
 //! | order of ACL entries in 3.4 | `auth` behind all others | not kept |
 //! | four-letter words | `ruok`, `srvr`, `mntr`, `isro` | as configured |
+//! | sessions that only a read-only server knows | live as long as it is read-only | expire |
 //! | numbers of connections and of requests in flight | not limited; a client that does not read is not read | limited |
 //!
 //! It has no TLS, no quotas, no reconfig (`RECONFIGDISABLED`), no observers and no admin server. SASL is
