@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask COMMAND`. One file a command.
 
+mod bench;
 mod check;
 mod compose;
 mod packages;
@@ -16,6 +17,8 @@ usage: cargo xtask COMMAND
   check                     format, lints, documentation: what needs no test to run
   test [--hermetic] [ARGS]  every test, against a real ZooKeeper and Curator that this starts;
                             --hermetic: only those that need neither; ARGS go to cargo test
+  bench [--quick]           docent beside other clients: budgets, ratios, docs/BENCHMARKS.md; also uses
+                            valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev, if there
   server [--port N]         a real ZooKeeper until the end of standard input
 
 environment of test:
@@ -26,6 +29,7 @@ environment of test:
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {
+        Some(("bench", rest)) => bench::run(rest),
         Some(("check", [])) => check::run(),
         Some(("test", rest)) => test::run(rest),
         Some(("server", rest)) => server::run(rest),

@@ -1,0 +1,174 @@
+//! The measured programs: they all have the command line of `examples/bench_peer`.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use xtask::Result;
+
+use super::build as cargo_build;
+use crate::{packages::succeeds, workspace::root};
+
+/// A round takes seconds.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A program, and what it is known not to do.
+pub(super) struct Peer {
+    pub(super) name: &'static str,
+    pub(super) program: PathBuf,
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    lacks: &'static [&'static str],
+    /// Whether it does no other workloads than these.
+    only: Option<&'static [&'static str]>,
+}
+
+/// One round.
+#[derive(Clone, Copy)]
+pub(super) struct Measured {
+    pub(super) us_per_op: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    pub(super) cpu_us_per_op: f64,
+}
+
+impl Peer {
+    pub(super) fn does(&self, workload: &str) -> bool {
+        !self.lacks.contains(&workload) && self.only.is_none_or(|only| only.contains(&workload))
+    }
+
+    /// A client of somebody else's, not the floor.
+    pub(super) fn is_rival(&self) -> bool {
+        self.name != "docent" && self.name != "raw"
+    }
+
+    /// Its command line, below `tool`.
+    pub(super) fn command(
+        &self,
+        tool: &[OsString],
+        address: &str,
+        workload: &str,
+        n: usize,
+    ) -> Command {
+        let mut words = tool.iter().cloned().chain([self.program.clone().into()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
+            .args([address, workload, &n.to_string(), "0"])
+            .envs(self.environment.iter().copied());
+        command
+    }
+
+    /// Runs it once.
+    pub(super) fn measure(&self, address: &str, workload: &str, n: usize) -> Result<Measured> {
+        let mut command = self.command(&[], address, workload, n);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let deadline = Instant::now() + DEADLINE;
+        while child.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                child.kill()?;
+                child.wait()?;
+                return Err(format!("no end within {DEADLINE:?}").into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output()?;
+        let line = String::from_utf8_lossy(&output.stdout);
+        let field = |name: &str| {
+            number(&line, name).ok_or_else(|| format!("{}, and it said {line:?}", output.status))
+        };
+        Ok(Measured {
+            us_per_op: field("us_per_op")?,
+            p50_us: field("p50_us")?,
+            p99_us: field("p99_us")?,
+            cpu_us_per_op: (field("cpu_user_s")? + field("cpu_sys_s")?) * 1e6 / field("n")?,
+        })
+    }
+}
+
+/// A number of the one JSON line.
+fn number(line: &str, name: &str) -> Option<f64> {
+    let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.trim().parse().ok()
+}
+
+/// Where cargo puts what it builds in the root.
+pub(super) fn target() -> PathBuf {
+    let root = root();
+    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// Builds all that can be built here; what cannot is told, and left out.
+pub(super) fn build() -> Result<Vec<Peer>> {
+    cargo_build(&["--example", "bench_peer", "--example", "null_server", "--example", "raw_peer"])?;
+    let example = |name: &str| target().join("release/examples").join(name);
+    let mut peers = vec![
+        Peer {
+            name: "docent",
+            program: example("bench_peer"),
+            environment: &[],
+            lacks: &[],
+            only: None,
+        },
+        Peer {
+            name: "raw",
+            program: example("raw_peer"),
+            environment: &[],
+            lacks: &[],
+            only: Some(&["get-seq", "get-pipe", "children-10k"]),
+        },
+    ];
+    // Its own target directory, whatever is set for ours.
+    let directory = root().join("benches/peers");
+    let rust = directory.join("target");
+    let (manifest, built) = (directory.join("Cargo.toml"), rust.display().to_string());
+    let manifest = manifest.display().to_string();
+    match cargo_build(&["--manifest-path", &manifest, "--target-dir", &built]) {
+        Ok(()) => peers.extend(rust_peers(&rust.join("release"))),
+        Err(error) => eprintln!("xtask: without the clients of crates.io: {error}"),
+    }
+    match c_client(&directory.join("c/bench_peer.c")) {
+        Some(program) => peers.extend(c_peers(&program)),
+        None => eprintln!("xtask: without the C client: no cc, or no libzookeeper-mt-dev"),
+    }
+    Ok(peers)
+}
+
+fn rust_peers(directory: &std::path::Path) -> [Peer; 3] {
+    let peer = |name, program, lacks| Peer {
+        name,
+        program: directory.join(program),
+        environment: &[],
+        lacks,
+        only: None,
+    };
+    [
+        peer("zookeeper-client", "zookeeper_client", &[]),
+        peer("tokio-zookeeper", "tokio_zookeeper", &["lock-uncontended", "lock-handoff"]),
+        // Its lock does not wait for its release, and hangs under contention.
+        peer("zookeeper-async", "zookeeper_async", &["lock-uncontended", "lock-handoff"]),
+    ]
+}
+
+fn c_peers(program: &std::path::Path) -> [Peer; 2] {
+    let peer = |name, environment| Peer {
+        name,
+        program: program.to_path_buf(),
+        environment,
+        lacks: &["lock-uncontended", "lock-handoff"],
+        only: None,
+    };
+    [peer("c-mt", &[]), peer("c-mt-tuned", &[("TUNED", "1")])]
+}
+
+fn c_client(source: &std::path::Path) -> Option<PathBuf> {
+    let program = target().join("release/bench_peer_c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-DTHREADED", "-o"]).arg(&program).arg(source);
+    compiler.args(["-lzookeeper_mt", "-lpthread"]);
+    succeeds(&mut compiler).then_some(program)
+}
