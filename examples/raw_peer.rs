@@ -1,6 +1,7 @@
 //! The floor: what the measured workloads cost without a client. A blocking socket, one buffer each way, the
 //! codec, and a copy of what a caller would be given. The command line is that of `bench_peer`.
 
+#[allow(dead_code, reason = "bench_peer uses all of it")]
 #[path = "bench_peer/measure.rs"]
 mod measure;
 

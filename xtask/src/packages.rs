@@ -1,9 +1,13 @@
-//! Java, ZooKeeper and Curator from Debian's packages, installed when they are missing and may be.
+//! Java, ZooKeeper and Curator from Debian's packages, and kazoo from Python's, installed when they are missing
+//! and may be.
 
 use std::env;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use xtask::{Java, Result};
+
+use crate::workspace::root;
 
 const LIBRARIES: [&str; 4] =
     ["zookeeper", "libcurator-recipes-java", "libcurator-framework-java", "libcurator-client-java"];
@@ -30,6 +34,33 @@ pub(crate) fn java() -> Result<Java> {
     }
     apt_get(administrator, &install)?;
     Java::find()
+}
+
+/// The version of kazoo whose client and recipes are tried on the embedded server.
+const KAZOO: &str = "kazoo==2.11.0";
+
+/// A directory for `PYTHONPATH` with kazoo in it; `None` if `python3` has one of its own.
+pub(crate) fn kazoo() -> Result<Option<PathBuf>> {
+    if succeeds(Command::new("python3").args(["-c", "import kazoo"])) {
+        return Ok(None);
+    }
+    let directory = root().join("target/python").join(KAZOO.replace("==", "-"));
+    let has_kazoo = |directory: &Path| {
+        succeeds(Command::new("python3").args(["-c", "import kazoo"]).env("PYTHONPATH", directory))
+    };
+    if !has_kazoo(&directory) {
+        eprintln!("xtask: installing {KAZOO} into target");
+        let status = Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"])
+            .arg(&directory)
+            .arg(KAZOO)
+            .stdin(Stdio::null())
+            .status()?;
+        if !status.success() || !has_kazoo(&directory) {
+            return Err(format!("python3 -m pip install {KAZOO}: {status}").into());
+        }
+    }
+    Ok(Some(directory))
 }
 
 /// What has to precede a command that only root may run; `None` if nothing helps.

@@ -39,6 +39,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             environment.push(("DOCENT_TEST_CURATOR_CLASSPATH", class_path.clone()));
         }
     }
+    if !hermetic {
+        match packages::kazoo() {
+            Ok(Some(directory)) => environment.push(("PYTHONPATH", directory.into())),
+            Ok(None) => {}
+            Err(reason) => println!("xtask: no tests with kazoo: {reason}"),
+        }
+    }
 
     let mut tally = Tally::default();
     let mut success =
@@ -127,7 +134,7 @@ impl Real {
 
 /// The tests whose bodies run on either server. What they skip without a real one has run before.
 fn on_the_embedded_server() -> Vec<String> {
-    let tests = ["conformance", "mutex", "trace_parity", "examples"];
+    let tests = ["mutex", "trace_parity", "examples"];
     let choice = tests.iter().flat_map(|test| ["--test", test]);
     ["--package", "docent"].into_iter().chain(choice).map(str::to_owned).collect()
 }
