@@ -1,6 +1,11 @@
 //! The fuzzers' corpus for this crate, replayed without a fuzzer.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "the targets are tests"
+)]
 
 use std::{fs, path::Path};
 
@@ -17,5 +22,13 @@ fn the_corpus_breaks_nothing() {
         for input in inputs {
             check(&fs::read(input.unwrap().path()).unwrap());
         }
+    }
+}
+
+proptest::proptest! {
+    /// A fuzzer's first minute, in each run of the tests.
+    #[test]
+    fn any_story_of_bytes_breaks_nothing(data in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+        targets::machine(&data);
     }
 }

@@ -170,12 +170,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if header.zxid > 0 {
             self.last_zxid = header.zxid;
         }
+        self.settle(&request.effect, request.size);
         if request.op == OpCode::CloseSession {
             return self.end_closed();
         }
         // The server has the watch now, whoever can read the answer.
         let internal = request.is_internal();
-        self.settle(&request.effect, request.size);
         self.apply(request.effect, header.err);
         let result = match (ErrorKind::from_code(header.err), body) {
             // A watch that was gone before it was removed: an event was faster.

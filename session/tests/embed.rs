@@ -1,0 +1,8 @@
+//! The example `embed` is what it says: short, and without a runtime.
+
+#[test]
+fn the_embedded_client_is_short_and_needs_no_runtime() {
+    let source = include_str!("../examples/embed.rs");
+    assert!(source.lines().count() <= 60);
+    assert!(!source.contains("tokio") && !source.contains("async"));
+}
