@@ -173,7 +173,7 @@ impl Story {
             }
             10 => {
                 let host = Host { name: "two".to_owned(), port: 2 };
-                self.session.handle_probe(&host, argument % 2 == 0);
+                self.session.handle_probe(&host, argument < 128);
             }
             11 => self.now = now + Duration::from_millis(u64::from(argument) * 40),
             12 => self.disconnect("cut"),
