@@ -2,6 +2,8 @@
 
 use std::{
     fmt,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -14,7 +16,7 @@ use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 use tracing::trace;
 
-use super::watcher_removal::WatcherRemovalManager;
+use super::watcher_removal::{Removed, WatcherRemovalManager};
 use crate::{Error, guaranteed_delete, race::race};
 
 /// A lock that was got.
@@ -108,20 +110,27 @@ impl Hold {
     /// Removes the watches and ends the revocability, which come before the delete.
     ///
     /// Source: `LockInternals.releaseLock`.
-    fn before_delete(&self) {
-        if let Some(watches) = &self.releaser.watches {
-            watches.remove_watches(&self.releaser.client);
-        }
+    fn before_delete(&self) -> Option<Removed> {
+        let watches = self.releaser.watches.as_ref();
+        let removed = watches.map(|watches| watches.remove_watches(&self.releaser.client));
         if let Some(revocation) = &self.releaser.revocation {
             revocation.clear();
         }
         trace!(path = self.path, "release");
+        removed
     }
 
     pub(crate) async fn release(&self) -> Result<(), Error> {
-        self.before_delete();
+        let mut removed = self.before_delete();
         let Releaser { client, policy, .. } = &self.releaser;
-        match guaranteed_delete::delete(client, &**policy, &self.path).await {
+        let mut delete = pin!(guaranteed_delete::delete(client, &**policy, &self.path));
+        let deleted = poll_fn(|cx| {
+            let deleted = delete.as_mut().poll(cx);
+            // The first poll has queued the delete.
+            drop(removed.take());
+            deleted
+        });
+        match deleted.await {
             Err(error) if error.kind() != docent_session::ErrorKind::NoNode => Err(error.into()),
             _ => Ok(()),
         }
@@ -129,8 +138,9 @@ impl Hold {
 
     /// As [`release`](Self::release), for those who cannot wait.
     pub(crate) fn release_in_background(&self) {
-        self.before_delete();
+        let removed = self.before_delete();
         guaranteed_delete::delete_in_background(&self.releaser.client, &self.path);
+        drop(removed);
     }
 
     pub(crate) async fn until_lost(&self) {

@@ -67,13 +67,27 @@ impl WatcherRemovalManager {
     /// As Curator, it asks the server about each (checkWatches), which removes nothing there (N11): the event
     /// still comes, and finds nobody.
     ///
+    /// Who waited is woken when the result is dropped: so that a delete is queued before they look again.
+    ///
     /// Source: `WatcherRemovalManager.removeWatchers`.
-    pub(crate) fn remove_watches(&self, client: &Client) {
-        let entries = std::mem::take(&mut *self.lock());
-        for mut entry in entries {
+    pub(crate) fn remove_watches(&self, client: &Client) -> Removed {
+        let mut entries = std::mem::take(&mut *self.lock());
+        for entry in &mut entries {
             if !entry.has_fired() {
                 drop(client.check_watches(&entry.path, WatcherType::Any));
             }
+        }
+        Removed(entries)
+    }
+}
+
+/// Watches that are no more; dropped, it wakes those who waited for them.
+#[must_use = "those who waited are woken when it is dropped"]
+pub(crate) struct Removed(Vec<Entry>);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        for entry in &self.0 {
             entry.removed.notify_one();
         }
     }
