@@ -56,7 +56,7 @@ pub fn validate(path: &str) -> Result<(), PathError> {
         return Err(PathError::Empty);
     }
     let Some(names) = path.strip_prefix('/') else { return Err(PathError::NotAbsolute) };
-    if names.is_empty() {
+    if names.is_empty() || is_plain(names.as_bytes()) {
         return Ok(());
     }
     if names.ends_with('/') {
@@ -78,6 +78,19 @@ pub fn validate(path: &str) -> Result<(), PathError> {
         at += name.len() + 1;
     }
     Ok(())
+}
+
+/// Whether it is what nearly every path is: printable ASCII, with no name that is empty or begins with a dot.
+/// One look at each byte, for paths are checked in every operation.
+fn is_plain(names: &[u8]) -> bool {
+    let mut previous = b'/';
+    for &byte in names {
+        if !matches!(byte, b' '..=b'~') || (previous == b'/' && matches!(byte, b'/' | b'.')) {
+            return false;
+        }
+        previous = byte;
+    }
+    previous != b'/'
 }
 
 /// Whether a node's name may have it. Surrogates, and so everything above U+FFFF, are not allowed.

@@ -10,9 +10,7 @@ use docent_protocol::{
     },
     jute::Reader,
     path,
-    reply::{
-        Create2Reply, EmptyReply, ErrorReply, GetChildrenReply, GetDataReply, PathReply, StatReply,
-    },
+    reply::{Create2Reply, EmptyReply, ErrorReply, GetDataReply, PathReply, StatReply},
     request::{DeleteRequest, PathRequest, ReadRequest, SetDataRequest, WatchesRequest},
 };
 use tokio::sync::{broadcast, watch};
@@ -726,14 +724,10 @@ fn node(body: Body, _: &Chroot) -> Result<Node, DecodeError> {
 }
 
 fn children(body: Body, _: &Chroot) -> Result<Children, DecodeError> {
-    // The whole reply, of which children are the front.
-    let _ = read::<GetChildrenReply<'_>>(&body)?;
     Children::decode(body.bytes)
 }
 
 fn children2(body: Body, _: &Chroot) -> Result<(Children, Stat), DecodeError> {
-    let mut reader = Reader::new(&body.bytes);
-    let _ = GetChildrenReply::decode(&mut reader)?;
-    let stat = Stat::decode(&mut reader)?;
-    Ok((Children::decode(body.bytes)?, stat))
+    let (children, rest) = Children::split(body.bytes)?;
+    Ok((children, Stat::decode(&mut Reader::new(&rest))?))
 }
