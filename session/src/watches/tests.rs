@@ -1,3 +1,5 @@
+//! The watch table: whom each event is told to, and what is told to the next server.
+
 use super::*;
 use WatchKind::{Child, Data, Exist, Persistent, PersistentRecursive};
 
