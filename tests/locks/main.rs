@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use docent::{Client, Config, ErrorKind, recipes::locks::LockOptions, session::retry::RetryNTimes};
 use docent_testing::{
-    TestingServer,
+    TestingServer, server,
     tap::{Tap, TapClient},
 };
 use support::{
@@ -69,7 +69,10 @@ struct Stage {
 
 impl Stage {
     async fn embedded() -> Self {
-        let server = TestingServer::start().await.unwrap();
+        // Empty parents go soon, as on the real server of a test run.
+        let container_check_interval = Duration::from_secs(1);
+        let config = server::Config { container_check_interval, ..Default::default() };
+        let server = TestingServer::start_with(config).await.unwrap();
         let connect = server.connect_string();
         Self::on(connect, Some(server)).await
     }

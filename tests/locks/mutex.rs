@@ -362,3 +362,47 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(stage: Stage) {
     guard.release().await.unwrap();
     stage.children(&stage.path, 0).await;
 }
+
+/// N2, CURATOR-604: after an outage the client gives its session up, which the server still has for a while, and
+/// the old node with it. Curator takes that for its own, and two can hold.
+#[tokio::test]
+async fn a_waiter_does_not_adopt_the_node_of_its_dying_session() {
+    let config = docent_testing::server::Config {
+        // Sessions end at multiples of it.
+        tick_time: ms(25_000),
+        min_session_timeout: Some(ms(2_000)),
+        ..Default::default()
+    };
+    let server = docent_testing::TestingServer::start_with(config).await.unwrap();
+    let stage = Stage::on(server.connect_string(), None).await;
+    let (a, _a) = stage.client("A").await;
+    let tap = stage.tap.client("B").await.unwrap();
+    let config =
+        docent::Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2_000));
+    let b = docent::Client::connect_with(config).await.unwrap();
+    let holder = mutex(&stage, &a).acquire().await.unwrap();
+    let theirs = mutex(&stage, &b);
+    let waiting = tokio::spawn(async move { theirs.acquire().await });
+    stage
+        .tap
+        .wait_for(DEADLINE, |r| &*r.client == "B" && r.is_reply(OpCode::GetData))
+        .await
+        .unwrap();
+    let old_session = b.session().unwrap().session_id();
+    let old = mutex(&stage, &a).participants().await.unwrap().remove(1);
+    tap.hold();
+    let mut state = b.state();
+    within_deadline("the loss", state.wait_for(|s| *s == Some(docent::ConnectionState::Lost)))
+        .await
+        .unwrap();
+    assert!(server.session_ids().contains(&old_session), "the server still has it");
+    assert!(a.exists(&old).await.unwrap().is_some());
+    tap.resume();
+    tap.cut();
+    holder.release().await.unwrap();
+    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
+    assert_ne!(guard.lock_path(), old);
+    let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, b.session().unwrap().session_id());
+    assert_ne!(stat.ephemeral_owner, old_session);
+}

@@ -10,6 +10,7 @@ mod inter_process_mutex;
 mod inter_process_read_write_lock;
 mod inter_process_semaphore_mutex;
 mod inter_process_semaphore_v2;
+pub mod lease;
 pub mod lock_internals;
 mod lock_internals_driver;
 mod options;
