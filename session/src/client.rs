@@ -49,16 +49,19 @@ const DROP_GRACE: Duration = Duration::from_secs(2);
 ///
 /// # Example
 ///
-/// ```no_run
-/// use docent_session::{Client, ErrorKind};
+/// ```
+/// use docent_session::Client;
 /// use docent_protocol::CreateMode;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), docent_session::Error> {
-/// let client = Client::connect("127.0.0.1:2181").await?;
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let connect_string = server.connect_string();
+/// let client = Client::connect(&connect_string).await?;
 /// client.create("/greeting", b"hello", CreateMode::Ephemeral).await?;
 /// assert_eq!(client.get_data("/greeting").await?.data, "hello");
-/// client.close().await
+/// client.close().await?;
+/// # Ok(())
 /// # }
 /// ```
 ///

@@ -19,7 +19,7 @@ use crate::Error;
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::locks::InterProcessMultiLock;
 ///
@@ -27,6 +27,12 @@ use crate::Error;
 /// let guard = accounts.acquire().await?;
 /// assert_eq!(guard.lock_paths().count(), 2);
 /// guard.release().await
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # Ok(example(client).await?)
 /// # }
 /// ```
 ///

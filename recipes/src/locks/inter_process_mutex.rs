@@ -23,12 +23,15 @@ use crate::Error;
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// use docent_recipes::locks::InterProcessMutex;
 /// use docent_session::Client;
 ///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::connect("127.0.0.1:2181").await?;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let connect_string = server.connect_string();
+/// let client = Client::connect(&connect_string).await?;
 /// let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
 ///
 /// let guard = mutex.acquire().await?;

@@ -49,7 +49,7 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::locks::{InterProcessReadWriteLock, Owner};
 ///
@@ -60,6 +60,12 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 /// writing.release().await?;
 /// // Others may read now; nobody has written in between.
 /// reading.release().await
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # Ok(example(client).await?)
 /// # }
 /// ```
 ///

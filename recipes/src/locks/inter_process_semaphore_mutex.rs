@@ -15,7 +15,7 @@ use crate::Error;
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::locks::InterProcessSemaphoreMutex;
 ///
@@ -23,6 +23,12 @@ use crate::Error;
 /// let guard = mutex.acquire().await?;
 /// tokio::spawn(guard.release());
 /// # Ok(())
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # Ok(example(client).await?)
 /// # }
 /// ```
 ///

@@ -37,7 +37,7 @@ const LEASE_PARENT: &str = "leases";
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::locks::InterProcessSemaphoreV2;
 ///
@@ -47,6 +47,12 @@ const LEASE_PARENT: &str = "leases";
 /// one.release().await?;
 /// drop(two_more);
 /// # Ok(())
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # Ok(example(client).await?)
 /// # }
 /// ```
 ///

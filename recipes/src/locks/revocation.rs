@@ -41,7 +41,7 @@ impl Revoker {
     ///
     /// # Example
     ///
-    /// ```no_run
+    /// ```
     /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
     /// use docent_recipes::locks::{InterProcessMutex, LockOptions, Revoker};
     ///
@@ -51,6 +51,12 @@ impl Revoker {
     ///     Revoker::attempt_revoke(&client, &policy, holder).await?;
     /// }
     /// # Ok(())
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = docent_testing::TestingServer::start().await?;
+    /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+    /// # Ok(example(client).await?)
     /// # }
     /// ```
     ///

@@ -11,7 +11,7 @@ use crate::{Error, locks::LockOptions};
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::{locks::InterProcessSemaphoreV2, shared::SharedCount};
 ///
@@ -21,6 +21,12 @@ use crate::{Error, locks::LockOptions};
 /// leases.set_count(4).await?;
 /// # drop(semaphore);
 /// # Ok(())
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # Ok(example(client).await?)
 /// # }
 /// ```
 ///

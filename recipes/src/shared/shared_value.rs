@@ -44,7 +44,7 @@ pub struct VersionedValue {
 ///
 /// # Example
 ///
-/// ```no_run
+/// ```
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::shared::SharedValue;
 ///
@@ -54,6 +54,12 @@ pub struct VersionedValue {
 ///     println!("somebody was faster: {:?}", colour.value());
 /// }
 /// # Ok(())
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # Ok(example(client).await?)
 /// # }
 /// ```
 ///
