@@ -1,4 +1,4 @@
-//! Clients of two kinds contend for one lock, on a real server.
+//! Clients of two kinds contend for one lock, on a real server and on the embedded one.
 //!
 //! Every story is written once, over lock peers, and told for each pair of kinds, in both orders.
 
@@ -15,7 +15,7 @@ use support::contention::contend;
 use support::eventually;
 use support::history::History;
 use support::peer::{Options, Outcome, Peer, Side};
-use support::real::{real_server, unique_path};
+use support::real::{server, unique_path};
 
 /// Tells stories for a pair: those of the mutex, which both kinds have, or all.
 macro_rules! pairs {
@@ -76,9 +76,9 @@ impl Peers {
     #[track_caller]
     fn start(first: Side, second: Side) -> impl Future<Output = Option<Self>> {
         let available = first.is_available() && second.is_available();
-        let server = real_server();
+        let server = server();
         async move {
-            let connect = server.filter(|_| available)?;
+            let connect = available.then_some(server)?;
             let (first, second) = tokio::join!(
                 Peer::start(first, "first", &connect, Options::default()),
                 Peer::start(second, "second", &connect, Options::default()),

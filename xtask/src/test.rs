@@ -50,9 +50,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let mut tally = Tally::default();
     let mut success =
         build_examples(&arguments)? && cargo_test(&arguments, environment, &mut tally)?;
-    if real.is_some() && arguments.is_empty() {
+    if let (Some(real), true) = (&real, arguments.is_empty()) {
         println!("xtask: the tests that have a choice once more, on the embedded server");
-        success &= cargo_test(&on_the_embedded_server(), Vec::new(), &mut tally)?;
+        let class_path = real.class_path.iter().cloned();
+        let environment = class_path.map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path)).collect();
+        success &= cargo_test(&on_the_embedded_server(), environment, &mut tally)?;
     }
     let lacks_real_server = real.is_none();
     drop(real);
@@ -134,7 +136,7 @@ impl Real {
 
 /// The tests whose bodies run on either server. What they skip without a real one has run before.
 fn on_the_embedded_server() -> Vec<String> {
-    let tests = ["mutex", "trace_parity", "examples"];
+    let tests = ["interop", "mutex", "trace_parity", "examples"];
     let choice = tests.iter().flat_map(|test| ["--test", test]);
     ["--package", "docent"].into_iter().chain(choice).map(str::to_owned).collect()
 }
