@@ -270,7 +270,9 @@ impl LockInternals {
                     trace!(path = ours.path(), "held");
                     return Ok(Some(claim));
                 }
-                // Ours when the server answered, but the answer took too long to be believed: ask again.
+                // Ours when the server answered, but the answer took too long to be believed: ask again, if
+                // there is time.
+                Ok(PredicateResults::GetsTheLock) if time.is_up() => return Ok(None),
                 Ok(PredicateResults::GetsTheLock) => {}
                 Ok(PredicateResults::PathToWatch(ahead)) => {
                     let ahead = join(&self.base_path, ahead);
