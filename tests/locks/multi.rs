@@ -114,13 +114,15 @@ async fn the_time_is_that_of_all_together(stage: Stage) {
     let names: Vec<&str> = paths.iter().map(String::as_str).collect();
     let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
     let began = tokio::time::Instant::now();
-    let waiting = tokio::spawn(async move { lock.acquire_timeout(ms(1500)).await });
+    let waiting = tokio::spawn(async move { lock.acquire_timeout(ms(3000)).await });
     stage.children(&paths[0], 2).await;
-    tokio::time::sleep(ms(700)).await;
+    // Not to wait for something: to use up most of the time.
+    tokio::time::sleep(ms(2500)).await;
     first.release().await.unwrap();
     assert!(within_deadline("the end", waiting).await.unwrap().unwrap().is_none());
     let took = began.elapsed();
-    assert!(took >= ms(1500) && took < ms(2100), "{took:?}");
+    // With the whole time for each, it would be five and a half seconds.
+    assert!(took >= ms(3000) && took < ms(5400), "{took:?}");
 }
 
 async fn a_lost_part_is_the_loss_of_all(stage: Stage) {
