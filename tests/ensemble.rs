@@ -163,17 +163,29 @@ async fn a_killed_leader_costs_no_session_no_answer_and_no_watch() {
     load.check().await;
 }
 
+/// A client that knows all members, and the follower that it is connected to.
+async fn client_of_a_follower(ensemble: &RealEnsemble) -> (Client, usize) {
+    // Given up after 8 s, a connection leaves 4 s to find another member, on a busy machine too.
+    let config =
+        Config::new(&ensemble.connect()).unwrap().with_session_timeout(Duration::from_secs(12));
+    eventually("a connection to a follower", async || {
+        let client = Client::connect_with(config.clone()).await.unwrap();
+        let server = client.server()?.to_string();
+        let member = (0..3).find(|member| ensemble.connect_to(*member) == server).unwrap();
+        if ensemble.role(member).await == Some(Role::Follower) {
+            return Some((client, member));
+        }
+        client.close().await.unwrap();
+        None
+    })
+    .await
+}
+
 /// A follower that is frozen, not gone: the connection is silent until it is given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_follower_costs_no_session_no_answer_and_no_watch() {
     let Some(ensemble) = RealEnsemble::start().await else { return };
-    let leader = ensemble.leader().await;
-    let follower = (0..3).find(|member| *member != leader).unwrap();
-    // It connects to the one that is to be frozen, and learns of the others then.
-    let config = Config::new(&ensemble.connect_to(follower))
-        .unwrap()
-        .with_session_timeout(Duration::from_secs(6));
-    let client = Client::connect_with(config).await.unwrap();
+    let (client, follower) = client_of_a_follower(&ensemble).await;
     let path = unique_path("frozen");
     let parent = path.rsplit_once('/').unwrap().0.to_owned();
     client.create(&parent, b"", CreateMode::Persistent).await.unwrap();
@@ -181,8 +193,6 @@ async fn a_frozen_follower_costs_no_session_no_answer_and_no_watch() {
     let (_, mut data) = client.get_data_and_watch(&path).await.unwrap();
     let mut stays = client.add_watch(&parent, AddWatchMode::PersistentRecursive).await.unwrap();
     let session = client.session().unwrap().session_id();
-    // The list is longer now; this client stays where it is, or moves by chance.
-    client.update_server_list(&ensemble.connect()).unwrap();
 
     let frozen = Frozen::new(ensemble.process_id(follower).unwrap());
     eventually("a write through another member", async || {

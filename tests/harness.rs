@@ -249,12 +249,26 @@ async fn a_peer_that_dies_fails_its_callers_at_once() {
     peer.ask("acquire mutex:/x").await.ok();
 }
 
+/// Each of the two answers its first `token`, for which it holds the lock, only when the other was
+/// asked for one too: so both hold it then, however the machine is loaded. The token never grows.
 #[cfg(unix)]
 #[tokio::test]
 async fn contention_catches_peers_that_exclude_nobody() {
-    let liar = "n=0; while read id verb rest; do n=$((n + 1)); echo \"$id ok $n\"; done";
-    let (first, second) = (script("first", liar), script("second", liar));
-    let history = contend(&first, &second, "mutex:/x", 100).await;
+    let directory = xtask::TemporaryDirectory::new("contention").unwrap();
+    let liar = |name: &str, other: &str| {
+        let marks = directory.path().display().to_string();
+        let text = format!(
+            "while read id verb rest; do \
+               if [ $verb = token ]; then \
+                 : > '{marks}/{name}'; until [ -e '{marks}/{other}' ]; do sleep 0.01; done; \
+               fi; \
+               echo \"$id ok 7\"; \
+             done"
+        );
+        script(name, &text)
+    };
+    let (first, second) = (liar("first", "second"), liar("second", "first"));
+    let history = contend(&first, &second, "mutex:/x", 10).await;
     let messages = messages(&history);
     assert!(messages.iter().any(|text| text.starts_with("two holders")), "no overlap");
     assert!(messages.iter().any(|text| text.contains("not greater")), "no bad token");

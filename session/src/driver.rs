@@ -231,6 +231,10 @@ impl Shared {
         self.with(|machine| machine.update_server_list(hosts));
     }
 
+    pub(crate) fn server(&self) -> Option<Host> {
+        self.lock().machine.server().cloned()
+    }
+
     pub(crate) fn session_token(&self) -> Option<SessionToken> {
         self.lock().machine.session_token()
     }

@@ -252,8 +252,10 @@ impl Hosts {
         self.tried = 0;
         self.rounds = 0;
         if !moves {
-            // The next connection goes anywhere.
+            // The next connection goes anywhere but to the server in use, which is lost then: a second
+            // wait for one that fell silent would use up the session.
             shuffle(&mut self.list, &mut self.rng);
+            self.list.sort_by_key(|host| Some(host) == current);
         }
         moves
     }
@@ -439,6 +441,25 @@ mod tests {
             left[usize::from(hosts.advance().port)] += 1;
         }
         assert!(left[1..4].iter().all(|count| (900..1100).contains(count)), "{left:?}");
+    }
+
+    /// Should it fall silent, a second try of it would cost the session (T/3 on top of 2/3 T).
+    #[test]
+    fn the_server_in_use_is_the_last_to_be_tried_after_a_change_of_the_list() {
+        let mut stayed = 0;
+        for seed in 0..300 {
+            let mut hosts = hosts(1, seed);
+            let current = hosts.advance();
+            hosts.accepted();
+            if hosts.update(&list(1..4), Some(&current)) {
+                continue;
+            }
+            stayed += 1;
+            hosts.failed(Instant::ZERO);
+            let order = [hosts.advance(), hosts.advance(), hosts.advance()];
+            assert_eq!(order[2], current, "seed {seed}");
+        }
+        assert!(stayed > 0);
     }
 
     /// Four servers become three, one of them new: it takes as many as it would have had.

@@ -364,6 +364,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         matches!(self.phase, Phase::Connected)
     }
 
+    /// The server that took the session, while there is a connection to it.
+    pub fn server(&self) -> Option<&Host> {
+        self.host.as_ref().filter(|_| self.is_connected())
+    }
+
     /// Whether nothing more will happen.
     #[must_use]
     pub const fn is_ended(&self) -> bool {

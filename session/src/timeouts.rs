@@ -48,16 +48,24 @@ impl Timeouts {
     #[must_use]
     pub fn new(session: Duration, servers: usize, expiration_percent: u8) -> Self {
         let session = session.min(MAX_SESSION);
-        let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
         Self {
             session,
-            connect: (session / servers).max(MIN_CONNECT),
+            connect: connect(session, servers),
             read: session * 2 / 3,
             ping: (session / 3).min(MAX_PING),
             expiration: session * u32::from(expiration_percent) / 100,
             margin: (session / 20).max(MIN_MARGIN),
         }
     }
+
+    /// The number of servers is another one.
+    pub(crate) fn share_among(&mut self, servers: usize) {
+        self.connect = connect(self.session, servers);
+    }
+}
+
+fn connect(session: Duration, servers: usize) -> Duration {
+    (session / u32::try_from(servers).unwrap_or(u32::MAX).max(1)).max(MIN_CONNECT)
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::{future::Future, time::Duration};
 use docent_protocol::OpCode;
 
 use super::Client;
-use crate::{ConnectString, Error, ErrorKind, Metrics, Response, SessionToken, chroot::Chroot};
+use crate::{
+    ConnectString, Error, ErrorKind, Host, Metrics, Response, SessionToken, chroot::Chroot,
+};
 
 impl Client {
     /// Takes another list of servers. A client whose server is not in it moves; when servers were added, so
@@ -31,6 +33,13 @@ impl Client {
         }
         self.handle.shared.update_server_list(new.hosts());
         Ok(())
+    }
+
+    /// The server that the client is connected to; `None` while it is connected to none. A server's name stands for
+    /// all its addresses.
+    #[must_use]
+    pub fn server(&self) -> Option<Host> {
+        self.handle.shared.server()
     }
 
     /// All it takes to go on with the session in another client or process

@@ -37,8 +37,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return;
         }
         let connected = self.is_connected();
-        let current = self.host.clone().filter(|_| connected);
+        let current = self.server().cloned();
         let moves = self.hosts.update(hosts, current.as_ref());
+        self.timeouts.share_among(self.hosts.len());
         if connected && moves {
             self.move_on();
         }

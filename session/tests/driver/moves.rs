@@ -10,6 +10,7 @@ use crate::support::*;
 async fn an_idle_client_moves_when_its_server_leaves_the_list() {
     let (client, mut conn, mut net) = connected().await;
     assert_eq!(conn.host.name, "one");
+    assert_eq!(client.server().as_ref(), Some(&conn.host));
     client.update_server_list("two:1,three:1").unwrap();
     assert_eq!(conn.maybe_request().await, None);
     let (conn, asked) = net.serve(7).await;

@@ -59,6 +59,22 @@ fn a_close_is_not_held_up_by_a_move() {
     assert_eq!(story.wire.last().unwrap().1, "CloseSession");
 }
 
+/// Each server's share of the timeout follows the list, so that one silent server leaves time for the others.
+#[test]
+fn a_longer_list_shortens_the_wait_for_each_server() {
+    let mut story = Story::connected();
+    story.machine.update_server_list(&hosts(&["one", "two", "three"]));
+    story.cut();
+    let connect = loop {
+        match story.machine.poll_connect(story.now) {
+            Connect::At(at) => story.now = at,
+            other => break other,
+        }
+    };
+    let Connect::To(_, deadline) = connect else { panic!("{connect:?}") };
+    assert_eq!(deadline.since(story.now), ms(2000));
+}
+
 #[test]
 fn a_list_without_servers_changes_nothing() {
     let mut story = Story::connected();
