@@ -81,16 +81,35 @@ pub fn validate(path: &str) -> Result<(), PathError> {
 }
 
 /// Whether it is what nearly every path is: printable ASCII, with no name that is empty or begins with a dot.
-/// One look at each byte, for paths are checked in every operation.
+///
+/// By a table, for paths are checked in every operation: a byte costs half of what comparisons do.
 fn is_plain(names: &[u8]) -> bool {
-    let mut previous = b'/';
-    for &byte in names {
-        if !matches!(byte, b' '..=b'~') || (previous == b'/' && matches!(byte, b'/' | b'.')) {
-            return false;
-        }
-        previous = byte;
+    let next = |state: u8, byte: &u8| {
+        let row = NEXT.get(usize::from(state & OTHER));
+        row.and_then(|row| row.get(usize::from(*byte))).map_or(OTHER, |next| *next)
+    };
+    names.iter().fold(AT_NAME, next) == IN_NAME
+}
+
+/// Where in a path: at the beginning of a name, within one, or (the highest, with all bits) in one that is not plain.
+const AT_NAME: u8 = 0;
+const IN_NAME: u8 = 1;
+const OTHER: u8 = 3;
+
+/// For each of them, what a byte leads to.
+static NEXT: [[u8; 256]; 4] = next_table();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would say so")]
+const fn next_table() -> [[u8; 256]; 4] {
+    let mut table = [[OTHER; 256]; 4];
+    let mut byte = b' ';
+    while byte <= b'~' {
+        table[AT_NAME as usize][byte as usize] =
+            if matches!(byte, b'/' | b'.') { OTHER } else { IN_NAME };
+        table[IN_NAME as usize][byte as usize] = if byte == b'/' { AT_NAME } else { IN_NAME };
+        byte += 1;
     }
-    previous != b'/'
+    table
 }
 
 /// Whether a node's name may have it. Surrogates, and so everything above U+FFFF, are not allowed.
