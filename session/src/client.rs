@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use docent_protocol::{
     Acl, AddWatchMode, CreateMode, Decode, DecodeError, OpCode, Stat, WatcherType, acl,
     call::{
@@ -18,6 +19,7 @@ use tokio::sync::{broadcast, watch};
 use crate::{
     AddWatchResponse, Children, Clock, Config, ConnectionState, Credential, Error, ErrorKind,
     Instant, Node, Outcome, Response, SessionLease, WatchKind, Watcher,
+    answer::Answer,
     chroot::Chroot,
     driver::{self, Shared},
     response::{DecodeFn, MaybeResponse, MaybeWatchResponse, WatchResponse},
@@ -156,7 +158,8 @@ impl Client {
             getrandom::u64().unwrap_or_else(|_| clock.now().as_nanos())
         });
         let chroot = Chroot::new(config.connect_string.chroot());
-        let shared = Arc::new(Shared::new(Session::new(config.clone(), seed), clock));
+        let machine = Session::new(config.clone(), seed);
+        let shared = Arc::new(Shared::new(machine, clock, config.max_watch_events));
         let runtime = tokio::runtime::Handle::current();
         runtime.spawn(driver::run(Arc::clone(&shared), Arc::new(transport)));
         Self { handle: Arc::new(Handle { shared, runtime, config }), chroot }
@@ -218,7 +221,7 @@ impl Client {
     pub fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let answer = self.handle.shared.close(self.handle.config.connection_timeout);
         let response: Response<()> =
-            Response::waiting(answer, |_, _| Ok(()), OpCode::CloseSession, "", Chroot::default());
+            Response::waiting(answer, |_, _| Ok(()), OpCode::CloseSession, Chroot::default());
         response
     }
 
@@ -315,7 +318,7 @@ impl Client {
         };
         let op = Create::new("", None, acl, mode).op_code();
         self.checked(op, path, check_new(path, mode), decode, || {
-            self.call(&Create::new(&self.new_path(path, mode), Some(data), acl, mode))
+            self.call(path, &Create::new(&self.new_path(path, mode), Some(data), acl, mode))
         })
     }
 
@@ -340,7 +343,7 @@ impl Client {
         };
         let op = Create2::new("", None, acl, mode).op_code();
         self.checked(op, path, check_new(path, mode), decode, || {
-            self.call(&Create2::new(&self.new_path(path, mode), Some(data), acl, mode))
+            self.call(path, &Create2::new(&self.new_path(path, mode), Some(data), acl, mode))
         })
     }
 
@@ -357,9 +360,9 @@ impl Client {
     ///
     /// Source: op 2.
     pub fn delete(&self, path: &str, version: Option<i32>) -> Response<()> {
-        self.path_call(OpCode::Delete, path, empty, |path| {
+        self.path_call(OpCode::Delete, path, empty, |at| {
             let version = version.unwrap_or(ANY_VERSION);
-            self.call(&Delete(DeleteRequest { path: path.into(), version }))
+            self.call(path, &Delete(DeleteRequest { path: at.into(), version }))
         })
     }
 
@@ -371,8 +374,8 @@ impl Client {
     ///
     /// Source: op 3.
     pub fn exists(&self, path: &str) -> MaybeResponse<Stat> {
-        MaybeResponse(self.path_call(OpCode::Exists, path, stat, |path| {
-            self.call(&Exists(ReadRequest { path: path.into(), watch: false }))
+        MaybeResponse(self.path_call(OpCode::Exists, path, stat, |at| {
+            self.call(path, &Exists(ReadRequest { path: at.into(), watch: false }))
         }))
     }
 
@@ -388,9 +391,9 @@ impl Client {
             WatchKind::Exist,
             path,
             stat,
-            |path, watch| {
-                let make = |watch| Exists(ReadRequest { path: path.into(), watch });
-                self.handle.shared.call_watching(make, watch)
+            |at, watch| {
+                let make = |watch| Exists(ReadRequest { path: at.into(), watch });
+                self.handle.shared.call_watching(path, make, watch)
             },
         ))
     }
@@ -403,8 +406,8 @@ impl Client {
     ///
     /// Source: op 4.
     pub fn get_data(&self, path: &str) -> Response<Node> {
-        self.path_call(OpCode::GetData, path, node, |path| {
-            self.call(&GetData(ReadRequest { path: path.into(), watch: false }))
+        self.path_call(OpCode::GetData, path, node, |at| {
+            self.call(path, &GetData(ReadRequest { path: at.into(), watch: false }))
         })
     }
 
@@ -414,9 +417,9 @@ impl Client {
     ///
     /// As [`get_data`](Self::get_data); there is no watch then.
     pub fn get_data_and_watch(&self, path: &str) -> WatchResponse<Node> {
-        self.watching(OpCode::GetData, WatchKind::Data, path, node, |path, watch| {
-            let make = |watch| GetData(ReadRequest { path: path.into(), watch });
-            self.handle.shared.call_watching(make, watch)
+        self.watching(OpCode::GetData, WatchKind::Data, path, node, |at, watch| {
+            let make = |watch| GetData(ReadRequest { path: at.into(), watch });
+            self.handle.shared.call_watching(path, make, watch)
         })
     }
 
@@ -433,9 +436,9 @@ impl Client {
     ///
     /// Source: op 5.
     pub fn set_data(&self, path: &str, data: &[u8], version: Option<i32>) -> Response<Stat> {
-        self.path_call(OpCode::SetData, path, stat, |path| {
+        self.path_call(OpCode::SetData, path, stat, |at| {
             let version = version.unwrap_or(ANY_VERSION);
-            self.call(&SetData(SetDataRequest { path: path.into(), data: Some(data), version }))
+            self.call(path, &SetData(SetDataRequest { path: at.into(), data: Some(data), version }))
         })
     }
 
@@ -447,8 +450,8 @@ impl Client {
     ///
     /// Source: op 8.
     pub fn get_children(&self, path: &str) -> Response<Children> {
-        self.path_call(OpCode::GetChildren, path, children, |path| {
-            self.call(&GetChildren(ReadRequest { path: path.into(), watch: false }))
+        self.path_call(OpCode::GetChildren, path, children, |at| {
+            self.call(path, &GetChildren(ReadRequest { path: at.into(), watch: false }))
         })
     }
 
@@ -459,9 +462,9 @@ impl Client {
     ///
     /// As [`get_children`](Self::get_children); there is no watch then.
     pub fn get_children_and_watch(&self, path: &str) -> WatchResponse<Children> {
-        self.watching(OpCode::GetChildren, WatchKind::Child, path, children, |path, watch| {
-            let make = |watch| GetChildren(ReadRequest { path: path.into(), watch });
-            self.handle.shared.call_watching(make, watch)
+        self.watching(OpCode::GetChildren, WatchKind::Child, path, children, |at, watch| {
+            let make = |watch| GetChildren(ReadRequest { path: at.into(), watch });
+            self.handle.shared.call_watching(path, make, watch)
         })
     }
 
@@ -473,8 +476,8 @@ impl Client {
     ///
     /// Source: op 12.
     pub fn get_children2(&self, path: &str) -> Response<(Children, Stat)> {
-        self.path_call(OpCode::GetChildren2, path, children2, |path| {
-            self.call(&GetChildren2(ReadRequest { path: path.into(), watch: false }))
+        self.path_call(OpCode::GetChildren2, path, children2, |at| {
+            self.call(path, &GetChildren2(ReadRequest { path: at.into(), watch: false }))
         })
     }
 
@@ -485,9 +488,9 @@ impl Client {
     ///
     /// As [`get_children2`](Self::get_children2); there is no watch then.
     pub fn get_children2_and_watch(&self, path: &str) -> WatchResponse<(Children, Stat)> {
-        self.watching(OpCode::GetChildren2, WatchKind::Child, path, children2, |path, watch| {
-            let make = |watch| GetChildren2(ReadRequest { path: path.into(), watch });
-            self.handle.shared.call_watching(make, watch)
+        self.watching(OpCode::GetChildren2, WatchKind::Child, path, children2, |at, watch| {
+            let make = |watch| GetChildren2(ReadRequest { path: at.into(), watch });
+            self.handle.shared.call_watching(path, make, watch)
         })
     }
 
@@ -500,8 +503,8 @@ impl Client {
     ///
     /// Source: op 9.
     pub fn sync(&self, path: &str) -> Response<()> {
-        self.path_call(OpCode::Sync, path, empty, |path| {
-            self.call(&Sync(PathRequest { path: path.into() }))
+        self.path_call(OpCode::Sync, path, empty, |at| {
+            self.call(path, &Sync(PathRequest { path: at.into() }))
         })
     }
 
@@ -513,8 +516,8 @@ impl Client {
     ///
     /// Source: op 17; Curator sends it for each of its watches when a lock is released.
     pub fn check_watches(&self, path: &str, watcher_type: WatcherType) -> Response<()> {
-        self.path_call(OpCode::CheckWatches, path, empty, |path| {
-            self.call(&CheckWatches(WatchesRequest { path: path.into(), watcher_type }))
+        self.path_call(OpCode::CheckWatches, path, empty, |at| {
+            self.call(path, &CheckWatches(WatchesRequest { path: at.into(), watcher_type }))
         })
     }
 
@@ -545,7 +548,7 @@ impl Client {
         let watcher = self.watcher(kind, Arc::clone(&server_path));
         let notifier = watcher.notifier().clone();
         let response = self.path_call(OpCode::AddWatch, path, added, |_| {
-            self.handle.shared.add_watch(mode, server_path, notifier)
+            self.handle.shared.add_watch(path, mode, server_path, notifier)
         });
         AddWatchResponse(WatchResponse::new(response, watcher))
     }
@@ -565,8 +568,8 @@ impl Client {
     ///
     /// Source: op 18.
     pub fn remove_watches(&self, path: &str, watcher_type: WatcherType) -> Response<()> {
-        self.path_call(OpCode::RemoveWatches, path, empty, |path| {
-            self.handle.shared.remove_watches(path.into(), watcher_type)
+        self.path_call(OpCode::RemoveWatches, path, empty, |at| {
+            self.handle.shared.remove_watches(path, at.into(), watcher_type)
         })
     }
 
@@ -580,7 +583,7 @@ impl Client {
     /// Source: `ZooKeeper.addAuthInfo`; op 100, xid -4.
     pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Response<()> {
         let answer = self.handle.shared.add_auth(Credential::new(scheme, auth));
-        Response::waiting(answer, |_, _| Ok(()), OpCode::Auth, "", Chroot::default())
+        Response::waiting(answer, |_, _| Ok(()), OpCode::Auth, Chroot::default())
     }
 
     // How they are all made.
@@ -590,8 +593,9 @@ impl Client {
         Self { handle: Arc::clone(&self.handle), chroot: Chroot::default() }
     }
 
-    pub(crate) fn call(&self, call: &impl Call) -> Answer {
-        self.handle.shared.call(call, None)
+    /// `path` is the caller's, for the answer's errors.
+    pub(crate) fn call(&self, path: &str, call: &impl Call) -> Answer {
+        self.handle.shared.call(path, call, None)
     }
 
     fn path_call<R>(
@@ -619,7 +623,7 @@ impl Client {
         send: impl FnOnce() -> Answer,
     ) -> Response<R> {
         match check {
-            Ok(()) => Response::waiting(send(), decode, op, path, self.chroot.clone()),
+            Ok(()) => Response::waiting(send(), decode, op, self.chroot.clone()),
             Err(error) => Response::refused(error, decode, op, path),
         }
     }
@@ -644,7 +648,7 @@ impl Client {
 
     fn watcher(&self, kind: WatchKind, path: Arc<str>) -> Watcher {
         let shared = Arc::downgrade(&self.handle.shared);
-        let notifier = Notifier::new(self.handle.config.max_watch_events);
+        let notifier = Notifier::new();
         Watcher::new(notifier, kind, path, self.chroot.clone(), shared)
     }
 }
@@ -659,7 +663,7 @@ pub struct States {
 }
 
 impl States {
-    /// The next state; `None` once the client is gone. Who is 64 states behind misses the oldest, as with
+    /// The next state; `None` once the client is gone. Who is 32 states behind misses the oldest, as with
     /// Curator, which keeps 25.
     ///
     /// # Cancel safety
@@ -678,8 +682,6 @@ impl States {
         }
     }
 }
-
-type Answer = tokio::sync::oneshot::Receiver<Result<Body, Error>>;
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -707,6 +709,15 @@ pub(crate) fn read<'a, R: Decode<'a>>(body: &'a Body) -> Result<R, DecodeError> 
     R::decode(&mut Reader::new(&body.bytes))
 }
 
+/// What is longer stays in the buffer it was read into, which it keeps in memory: at most 64 times as much.
+const COPY_BELOW: usize = 4096;
+
+/// A part of a reply that goes to the caller. Copied if it is small: one that is kept for long must not keep what
+/// else was read with it.
+pub(crate) fn keep(body: &Bytes, part: &[u8]) -> Bytes {
+    if part.len() < COPY_BELOW { Bytes::copy_from_slice(part) } else { body.slice_ref(part) }
+}
+
 fn empty(body: Body, _: &Chroot) -> Result<(), DecodeError> {
     read::<EmptyReply>(&body).map(|_| ())
 }
@@ -722,15 +733,16 @@ fn stat(body: Body, _: &Chroot) -> Result<Stat, DecodeError> {
 
 fn node(body: Body, _: &Chroot) -> Result<Node, DecodeError> {
     let reply = read::<GetDataReply<'_>>(&body)?;
-    let data = reply.data.map(|data| body.bytes.slice_ref(data)).unwrap_or_default();
+    let data = reply.data.map(|data| keep(&body.bytes, data)).unwrap_or_default();
     Ok(Node { data, stat: reply.stat })
 }
 
 fn children(body: Body, _: &Chroot) -> Result<Children, DecodeError> {
-    Children::decode(body.bytes)
+    Children::decode(&body.bytes)
 }
 
 fn children2(body: Body, _: &Chroot) -> Result<(Children, Stat), DecodeError> {
-    let (children, rest) = Children::split(body.bytes)?;
-    Ok((children, Stat::decode(&mut Reader::new(&rest))?))
+    let mut reader = Reader::new(&body.bytes);
+    let children = Children::read(&body.bytes, &mut reader)?;
+    Ok((children, Stat::decode(&mut reader)?))
 }

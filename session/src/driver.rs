@@ -11,10 +11,11 @@
 //! listener gets them in their order.
 
 use std::{
+    collections::VecDeque,
     future::{Future, poll_fn},
     mem,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -23,27 +24,25 @@ use bytes::BytesMut;
 use docent_protocol::{AddWatchMode, WatcherType, call::Call};
 use tokio::{
     io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    sync::{broadcast, oneshot, watch},
+    sync::{broadcast, watch},
     time::Sleep,
 };
 use tracing::{Instrument, debug, info, warn};
 
 use crate::{
     Clock, ConnectionState, Error, ErrorKind, Host, Metrics, Outcome, SessionLease, SessionToken,
+    answer::{Answer, Slot, Slots, Token},
     config::Credential,
-    state::{Body, Completion, Connect, Event, Registration, Session},
+    state::{Completion, Connect, Event, Registration, Session},
     time::Instant,
     transport::{Stream, Transport},
     watcher::Notifier,
 };
 
-/// Who waits for an answer.
-pub(crate) type Token = oneshot::Sender<Result<Body, Error>>;
-
 type Machine = Session<Token, Notifier>;
 
-/// How much is read at once. A flood of events cannot starve pings: they go out between two reads.
-const READ_SIZE: usize = 64 * 1024;
+/// How much is read at once, at most. A flood of events cannot starve pings: they go out between two reads.
+const READ_SIZE: usize = 256 * 1024;
 
 /// How much an idle session reads at once, and how large its buffers are.
 const SMALL_READ_SIZE: usize = 2048;
@@ -51,19 +50,24 @@ const SMALL_READ_SIZE: usize = 2048;
 /// How many entries of its queues an idle session keeps.
 const KEPT_ENTRIES: usize = 16;
 
+/// How many answers an idle session is prepared for.
+const KEPT_SLOTS: usize = 2;
+
 /// The longest sleep.
 const MAX_ALARM: Duration = Duration::from_secs(24 * 3600);
 
 /// How many states a slow listener may be behind before it misses the oldest.
 ///
 /// Source: Curator's `ConnectionStateManager` keeps 25.
-const STATES_KEPT: usize = 64;
+const STATES_KEPT: usize = 32;
 
 /// What the clients and the task share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     locked: Mutex<Locked>,
     clock: Clock,
+    /// How many events a watcher may leave untaken.
+    max_watch_events: usize,
     state: watch::Sender<Option<ConnectionState>>,
     /// Locked while a state is told, and while a listener begins: it hears each once.
     states: Mutex<broadcast::Sender<ConnectionState>>,
@@ -72,43 +76,55 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Locked {
     machine: Machine,
+    slots: Slots,
     /// The task's, until somebody has used it.
     waker: Option<Waker>,
-    /// Whether the task is busy writing, and looks for more to write by itself.
+    /// Whether the socket did not take all that was written, so that the task looks for more by itself.
     writing: bool,
     /// When the task wakes up by itself.
     alarm: Option<Instant>,
 }
 
 impl Locked {
-    /// Whether the machine has something for the task that it does not wait for already.
-    fn is_due(&self) -> bool {
-        let earlier = match (self.machine.poll_timeout(), self.alarm) {
-            (Some(new), Some(old)) => new < old,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        earlier
+    /// Whom to wake: the task, if the machine has something for it that it does not wait for already, and nobody
+    /// has woken it yet.
+    fn due(&mut self) -> Option<Waker> {
+        self.waker.as_ref()?;
+        let due = (!self.writing && self.machine.wants_write())
             || self.machine.is_broken()
             || self.machine.has_events()
-            || (!self.writing && self.machine.wants_write())
+            || match (self.machine.poll_timeout(), self.alarm) {
+                (Some(new), Some(old)) => new < old,
+                (Some(_), None) => true,
+                (None, _) => false,
+            };
+        if due { self.waker.take() } else { None }
     }
 }
 
 /// What comes out of the machine and is handed out behind the lock.
 #[derive(Default)]
 struct Outbox {
-    completions: Vec<Completion<Token>>,
+    completions: VecDeque<Completion<Token>>,
     events: Vec<Event<Notifier>>,
     /// Servers to be asked whether they are read-write.
     probes: Vec<Host>,
+    /// Of answers that were given.
+    spent: Vec<Arc<Slot>>,
 }
 
 impl Shared {
-    pub(crate) fn new(machine: Machine, clock: Clock) -> Self {
+    pub(crate) fn new(machine: Machine, clock: Clock, max_watch_events: usize) -> Self {
         Self {
-            locked: Mutex::new(Locked { machine, waker: None, writing: false, alarm: None }),
+            locked: Mutex::new(Locked {
+                machine,
+                slots: Slots::default(),
+                waker: None,
+                writing: false,
+                alarm: None,
+            }),
             clock,
+            max_watch_events,
             state: watch::Sender::new(None),
             states: Mutex::new(broadcast::Sender::new(STATES_KEPT)),
         }
@@ -121,77 +137,93 @@ impl Shared {
     /// Runs `f` on the locked machine, then wakes the task if there is something for it, then hands out the
     /// answers that came of it.
     fn with<R>(&self, f: impl FnOnce(&mut Machine) -> R) -> R {
-        let mut outbox = Outbox::default();
-        let (result, waker) = {
-            let mut locked = self.lock();
-            let result = f(&mut locked.machine);
-            outbox.collect_completions(&mut locked.machine);
-            let due = locked.is_due();
-            (result, if due { locked.waker.take() } else { None })
-        };
+        self.with_locked(|locked| f(&mut locked.machine))
+    }
+
+    fn with_locked<R>(&self, f: impl FnOnce(&mut Locked) -> R) -> R {
+        let mut locked = self.lock();
+        let result = f(&mut locked);
+        let waker = locked.due();
+        if locked.machine.has_completions() {
+            self.hand_out_now(locked);
+        } else {
+            drop(locked);
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
-        outbox.hand_out(self);
         result
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Locked> {
+    /// Answers that did not need the server: refusals, mostly.
+    #[cold]
+    fn hand_out_now(&self, mut locked: MutexGuard<'_, Locked>) {
+        let mut outbox = Outbox::default();
+        locked.machine.poll_completions(&mut outbox.completions);
+        drop(locked);
+        outbox.hand_out(self);
+    }
+
+    /// As [`with`](Self::with), for what has an answer; `path` is the caller's, for the answer's errors.
+    fn ask(&self, path: &str, f: impl FnOnce(&mut Machine, Token)) -> Answer {
+        self.with_locked(|locked| {
+            let (token, answer) = locked.slots.take(path);
+            f(&mut locked.machine, token);
+            answer
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Locked> {
         // The machine's methods leave it whole at every return, and panic at none.
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn call(
         &self,
+        path: &str,
         call: &impl Call,
         watch: Option<Registration<Notifier>>,
-    ) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| machine.submit(call, token, watch, || self.clock.now()));
-        receiver
+    ) -> Answer {
+        self.ask(path, |machine, token| machine.submit(call, token, watch, || self.clock.now()))
     }
 
-    pub(crate) fn add_auth(
-        &self,
-        credential: Credential,
-    ) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| machine.add_auth(credential, token));
-        receiver
+    pub(crate) fn add_auth(&self, credential: Credential) -> Answer {
+        self.ask("", |machine, token| machine.add_auth(credential, token))
     }
 
     /// As [`call`](Self::call), for a read that leaves a watch; `make` makes it with or without its flag.
     pub(crate) fn call_watching<C: Call>(
         &self,
+        path: &str,
         make: impl FnOnce(bool) -> C,
         watch: Registration<Notifier>,
-    ) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| machine.submit_watching(make, token, watch, || self.clock.now()));
-        receiver
+    ) -> Answer {
+        self.ask(path, |machine, token| {
+            machine.submit_watching(make, token, watch, || self.clock.now());
+        })
     }
 
     pub(crate) fn add_watch(
         &self,
+        path: &str,
         mode: AddWatchMode,
-        path: Arc<str>,
+        server_path: Arc<str>,
         watcher: Notifier,
-    ) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| machine.add_watch(mode, token, path, watcher, || self.clock.now()));
-        receiver
+    ) -> Answer {
+        self.ask(path, |machine, token| {
+            machine.add_watch(mode, token, server_path, watcher, || self.clock.now());
+        })
     }
 
     pub(crate) fn remove_watches(
         &self,
-        path: Arc<str>,
+        path: &str,
+        server_path: Arc<str>,
         watcher_type: WatcherType,
-    ) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| {
-            machine.remove_watches(path, watcher_type, token, || self.clock.now());
-        });
-        receiver
+    ) -> Answer {
+        self.ask(path, |machine, token| {
+            machine.remove_watches(server_path, watcher_type, token, || self.clock.now());
+        })
     }
 
     pub(crate) fn forget_watch(&self, path: &str, watcher: &Notifier) {
@@ -202,29 +234,19 @@ impl Shared {
         self.with(|machine| machine.cancel_watch(path, watcher, || self.clock.now()));
     }
 
-    pub(crate) fn remove_watch(
-        &self,
-        path: &str,
-        watcher: &Notifier,
-    ) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| {
-            machine.remove_watch(path, watcher, Some(token), || self.clock.now());
-        });
-        receiver
+    pub(crate) fn remove_watch(&self, path: &str, server_path: &str, watcher: &Notifier) -> Answer {
+        self.ask(path, |machine, token| {
+            machine.remove_watch(server_path, watcher, Some(token), || self.clock.now());
+        })
     }
 
-    pub(crate) fn close(&self, within: Duration) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
+    pub(crate) fn close(&self, within: Duration) -> Answer {
         let until = self.clock.now() + within;
-        self.with(|machine| machine.close(Some(token), until));
-        receiver
+        self.ask("", |machine, token| machine.close(Some(token), until))
     }
 
-    pub(crate) fn ready(&self) -> oneshot::Receiver<Result<Body, Error>> {
-        let (token, receiver) = oneshot::channel();
-        self.with(|machine| machine.wait_for_room(token));
-        receiver
+    pub(crate) fn ready(&self) -> Answer {
+        self.ask("", Session::wait_for_room)
     }
 
     pub(crate) fn update_server_list(&self, hosts: &[Host]) {
@@ -294,19 +316,14 @@ impl Shared {
 }
 
 impl Outbox {
-    fn collect_completions(&mut self, machine: &mut Machine) {
-        self.completions.extend(std::iter::from_fn(|| machine.poll_completion()));
-    }
-
     fn collect(&mut self, machine: &mut Machine) {
-        self.collect_completions(machine);
+        machine.poll_completions(&mut self.completions);
         self.events.extend(std::iter::from_fn(|| machine.poll_event()));
     }
 
     fn hand_out(&mut self, shared: &Shared) {
         for Completion { token, result } in self.completions.drain(..) {
-            // The caller may have gone.
-            let _ = token.send(result);
+            self.spent.extend(token.answer(result));
         }
         for event in self.events.drain(..) {
             match event {
@@ -321,7 +338,7 @@ impl Outbox {
                 Event::Session(lease) => {
                     info!(session = format_args!("{:#x}", lease.session_id()), "new session");
                 }
-                Event::Watch { watcher, event } => watcher.notify(event),
+                Event::Watch { watcher, event } => watcher.notify(event, shared.max_watch_events),
                 Event::Probe(host) => self.probes.push(host),
                 Event::Ended(kind) => {
                     debug!(?kind, "ended");
@@ -370,7 +387,7 @@ struct Driver {
     written: usize,
     /// Whether the stream holds nothing back of what was written.
     flushed: bool,
-    /// How much room there is for the next read: little until a read has filled it.
+    /// How much room there is for the next read: little until a read has filled it, then more each time.
     read_size: usize,
     alarm: Pin<Box<Sleep>>,
     /// What `alarm` is set to; earlier than needed at times, since deadlines move away with every
@@ -443,77 +460,95 @@ impl Driver {
     }
 
     fn poll_pump(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn Stream>) -> Poll<Error> {
+        // What the last turn waits for; `None` when another one is needed.
+        let mut turned = None;
         loop {
-            let mut idle = true;
             // Before the look at the clock: a task that was starved finds what came meanwhile, not silence.
-            self.input.reserve(self.read_size);
-            let room = self.input.capacity() - self.input.len();
-            match pin!(stream.read_buf(&mut self.input)).poll(cx) {
+            let room = self.make_room();
+            let came = match pin!(stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
                 Poll::Ready(Ok(count)) => {
-                    idle = false;
                     if count == room {
-                        self.read_size = READ_SIZE;
+                        self.read_size = (self.read_size * 4).min(READ_SIZE);
                     }
+                    true
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(lost(error)),
-                Poll::Pending => {}
+                Poll::Pending => false,
+            };
+            if came || turned.is_none() {
+                let rest = self.is_writing();
+                let turn = self.turn(cx);
+                if let Some(stop) = turn.stop {
+                    return Poll::Ready(stop);
+                }
+                if let Err(error) = self.write(cx, stream) {
+                    return Poll::Ready(error);
+                }
+                // The end of an old batch: this turn did not take what has gathered behind it.
+                let again = rest && !self.is_writing();
+                turned = (!again).then_some(turn.alarm);
+                if came || again {
+                    continue;
+                }
             }
-            let turn = self.turn(cx);
-            if let Some(stop) = turn.stop {
-                return Poll::Ready(stop);
-            }
-            match self.poll_write(cx, stream) {
-                Poll::Ready(Ok(true)) => idle = false,
-                Poll::Ready(Err(error)) => return Poll::Ready(error),
-                _ => {}
-            }
-            if idle && self.poll_alarm(cx, turn.alarm).is_pending() {
+            // Nothing that came since the turn went unnoticed: it left the waker behind.
+            if self.poll_alarm(cx, turned.take().flatten()).is_pending() {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Writes what is left to write; whether it wrote something.
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        stream: &mut Box<dyn Stream>,
-    ) -> Poll<Result<bool, Error>> {
-        let mut wrote = false;
+    /// Room for the next read, and how much. What is there is used up first: answers that were not taken yet still
+    /// lie in the same memory, so more room means other memory.
+    fn make_room(&mut self) -> usize {
+        let wanted = self.read_size.max(self.input.len());
+        if self.input.capacity() - self.input.len() < wanted / 2 {
+            // As much again as there is of a long frame: it is moved a few times at most, and its length, which
+            // only the server vouches for, decides nothing.
+            self.input.reserve(wanted);
+        }
+        self.input.capacity() - self.input.len()
+    }
+
+    /// Whether there is something left of what the machine gave out.
+    fn is_writing(&self) -> bool {
+        self.written < self.output.len()
+    }
+
+    /// Writes what is left to write, as far as the stream takes it.
+    fn write(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn Stream>) -> Result<(), Error> {
         while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
             match Pin::new(&mut *stream).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(lost("the connection takes no more bytes")));
-                }
+                Poll::Ready(Ok(0)) => return Err(lost("the connection takes no more bytes")),
                 Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(lost(error))),
-                Poll::Pending => return Poll::Ready(Ok(wrote)),
+                Poll::Ready(Err(error)) => return Err(lost(error)),
+                Poll::Pending => return Ok(()),
             }
-            wrote = true;
             self.flushed = false;
         }
         // A TCP stream has nothing to flush; a TLS stream holds the end of a write back.
         if !self.flushed {
             match Pin::new(&mut *stream).poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.flushed = true,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(lost(error))),
+                Poll::Ready(Err(error)) => return Err(lost(error)),
                 Poll::Pending => {}
             }
         }
-        Poll::Ready(Ok(wrote))
+        Ok(())
     }
 
     /// One locking: what was read goes in, what is to be written comes out.
     fn turn(&mut self, cx: &Context<'_>) -> Turn {
         let now = self.shared.clock.now();
-        let drained = self.written == self.output.len();
+        let drained = !self.is_writing();
         let turn = {
             let mut guard = self.shared.lock();
             let locked = &mut *guard;
             let machine = &mut locked.machine;
             machine.handle_input(now, &mut self.input);
-            if machine.poll_timeout().is_some_and(|at| at <= now) {
+            let mut alarm = machine.poll_timeout();
+            if alarm.is_some_and(|at| at <= now) {
                 machine.handle_timeout(now);
             }
             if drained {
@@ -521,14 +556,17 @@ impl Driver {
                 self.written = 0;
             }
             self.outbox.collect(machine);
+            locked.slots.give_back(&mut self.outbox.spent);
             let stop = if machine.is_ended() {
                 Some(Error::new(ErrorKind::Closed, Outcome::Unknown))
             } else {
                 machine.wants_disconnect()
             };
-            let alarm = machine.poll_timeout();
+            if alarm.is_some_and(|at| at <= now) {
+                alarm = machine.poll_timeout();
+            }
             locked.alarm = alarm;
-            locked.writing = !self.output.is_empty();
+            locked.writing = !drained;
             if !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
                 locked.waker = Some(cx.waker().clone());
             }
@@ -578,6 +616,8 @@ impl Driver {
         }
         self.outbox.completions.shrink_to(KEPT_ENTRIES);
         self.outbox.events.shrink_to(KEPT_ENTRIES);
+        self.outbox.spent.shrink_to(KEPT_ENTRIES);
+        self.shared.lock().slots.shrink_to(KEPT_SLOTS);
     }
 
     /// As [`Shared::with`], for the task itself: nobody is woken.

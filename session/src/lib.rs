@@ -29,6 +29,8 @@ pub use timeouts::Timeouts;
 pub use watches::{WatchKind, WatchedEvent};
 
 #[cfg(feature = "tokio")]
+mod answer;
+#[cfg(feature = "tokio")]
 mod chroot;
 #[cfg(feature = "tokio")]
 mod client;

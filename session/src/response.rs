@@ -13,9 +13,10 @@ use docent_protocol::{
     Decode, DecodeError, OpCode, Stat, Text, frame::LENGTH_SIZE, jute::Reader,
     reply::GetChildrenReply,
 };
-use tokio::sync::oneshot;
 
-use crate::{Error, ErrorKind, Outcome, Watcher, chroot::Chroot, state::Body};
+use crate::{
+    Error, ErrorKind, Outcome, Watcher, answer::Answer, chroot::Chroot, client::keep, state::Body,
+};
 
 /// The answer to a request that was queued by the call which returned this.
 ///
@@ -27,7 +28,6 @@ pub struct Response<R> {
     state: State,
     decode: DecodeFn<R>,
     op: OpCode,
-    path: Box<str>,
     chroot: Chroot,
 }
 
@@ -35,73 +35,68 @@ pub struct Response<R> {
 pub(crate) type DecodeFn<R> = fn(Body, &Chroot) -> Result<R, DecodeError>;
 
 enum State {
-    Waiting(oneshot::Receiver<Result<Body, Error>>),
-    /// Refused before it was sent.
-    Refused(Error),
-    Done,
+    Waiting(Answer),
+    /// Refused before it was sent; `None` once that was told.
+    Refused(Option<Error>),
 }
 
 impl<R> Response<R> {
-    pub(crate) fn waiting(
-        receiver: oneshot::Receiver<Result<Body, Error>>,
+    pub(crate) const fn waiting(
+        answer: Answer,
         decode: DecodeFn<R>,
         op: OpCode,
-        path: &str,
         chroot: Chroot,
     ) -> Self {
-        Self { state: State::Waiting(receiver), decode, op, path: path.into(), chroot }
+        Self { state: State::Waiting(answer), decode, op, chroot }
     }
 
     pub(crate) fn refused(error: Error, decode: DecodeFn<R>, op: OpCode, path: &str) -> Self {
-        Self {
-            state: State::Refused(error),
-            decode,
-            op,
-            path: path.into(),
-            chroot: Chroot::default(),
-        }
+        let error = named(error, op, path);
+        Self { state: State::Refused(Some(error)), decode, op, chroot: Chroot::default() }
     }
+}
 
-    fn finish(&self, answer: Result<Body, Error>) -> Result<R, Error> {
-        answer
-            .and_then(|body| {
-                (self.decode)(body, &self.chroot).map_err(|error| {
-                    // The request was answered without an error, so it did take effect.
-                    Error::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error)
-                })
-            })
-            .map_err(|error| match error.operation() {
-                // One of several, which is already named.
-                Some(_) => error,
-                None => error.with_operation(self.op, &self.path),
-            })
-    }
+/// The request was answered without an error, so it did take effect.
+#[cold]
+fn bad_reply(error: DecodeError) -> Error {
+    Error::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error)
+}
+
+/// The error of one of several operations is already named.
+#[cold]
+fn named(error: Error, op: OpCode, path: &str) -> Error {
+    if error.operation().is_some() { error } else { error.with_operation(op, path) }
 }
 
 impl<R> Future for Response<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut self.state {
-            State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(answer)) => answer,
-                // The session and its task are gone; it answers all it can before it goes.
-                Poll::Ready(Err(_)) => Err(Error::new(ErrorKind::Closed, Outcome::Unknown)),
-            },
-            State::Refused(error) => Err(error.clone()),
-            State::Done => Err(again()),
+        let this = &mut *self;
+        let answer = match &mut this.state {
+            State::Waiting(answer) => answer,
+            State::Refused(error) => return Poll::Ready(Err(error.take().unwrap_or_else(again))),
         };
-        self.state = State::Done;
-        Poll::Ready(self.finish(answer))
+        let Poll::Ready(told) = Pin::new(&mut *answer).poll(cx) else { return Poll::Pending };
+        let told = match told {
+            Ok(body) => (this.decode)(body, &this.chroot).map_err(bad_reply),
+            Err(error) => Err(error),
+        };
+        let told = told.map_err(|error| named(error, this.op, answer.path()));
+        this.state = State::Refused(None);
+        Poll::Ready(told)
     }
 }
 
 impl<R> fmt::Debug for Response<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = match &self.state {
+            State::Waiting(answer) => Some(answer.path()),
+            State::Refused(error) => error.as_ref().and_then(Error::path),
+        };
         f.debug_struct("Response")
             .field("op", &self.op)
-            .field("path", &self.path)
+            .field("path", &path)
             .finish_non_exhaustive()
     }
 }
@@ -214,16 +209,16 @@ pub struct Children {
 }
 
 impl Children {
-    pub(crate) fn decode(body: Bytes) -> Result<Self, DecodeError> {
-        Self::split(body).map(|(children, _)| children)
+    pub(crate) fn decode(body: &Bytes) -> Result<Self, DecodeError> {
+        Self::read(body, &mut Reader::new(body))
     }
 
-    /// The names, and what follows them.
-    pub(crate) fn split(mut body: Bytes) -> Result<(Self, Bytes), DecodeError> {
-        let mut reader = Reader::new(&body);
-        let len = GetChildrenReply::decode(&mut reader)?.children.len();
-        let rest = body.split_off(body.len() - reader.rest().len());
-        Ok((Self { body, len }, rest))
+    /// The names at the front of what is left of `body`, whose reader `reader` is.
+    pub(crate) fn read<'a>(body: &'a Bytes, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let start = reader.rest();
+        let len = GetChildrenReply::decode(reader)?.children.len();
+        let list = start.get(..start.len() - reader.rest().len()).unwrap_or_default();
+        Ok(Self { body: keep(body, list), len })
     }
 
     /// How many.
@@ -241,25 +236,14 @@ impl Children {
     /// The names. Borrowed unless a server wrote something else than UTF-8; see
     /// [`Text::to_str`](docent_protocol::Text::to_str).
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
-        // All of it at once: the lengths between short names are ASCII too, and a look at each name by itself
-        // costs five times as much.
-        let text = std::str::from_utf8(&self.body).ok();
-        let mut at = LENGTH_SIZE;
-        (0..self.len).map(move |_| {
-            let here = at;
-            let len = self.body.get(here..).and_then(<[u8]>::first_chunk);
-            // Null is -1, and as good as empty.
-            let len = len.map_or(0, |len| usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0));
-            let start = here + LENGTH_SIZE;
-            at = start + len;
-            text.and_then(|text| text.get(start..at)).map_or_else(
-                || {
-                    let mut reader = Reader::new(self.body.get(here..).unwrap_or_default());
-                    reader.text("child").map_or(Cow::Borrowed(""), Text::to_str)
-                },
-                Cow::Borrowed,
-            )
-        })
+        let names = self.body.get(LENGTH_SIZE..).unwrap_or_default();
+        // All of it at once: the lengths between short names are text too, and a look at each name by itself costs
+        // five times as much.
+        let (text, rest) = match std::str::from_utf8(names) {
+            Ok(text) => (text, &[][..]),
+            Err(_) => ("", names),
+        };
+        Names { text, rest, len: self.len }
     }
 
     /// The names, each a string of its own.
@@ -269,8 +253,103 @@ impl Children {
     }
 }
 
+/// The names that are left, as text or, if something in it is none, as bytes; each behind its length.
+struct Names<'a> {
+    text: &'a str,
+    rest: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Iterator for Names<'a> {
+    type Item = Cow<'a, str>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Cow<'a, str>> {
+        self.len = self.len.checked_sub(1)?;
+        let split = self.text.split_at_checked(LENGTH_SIZE).and_then(|(len, tail)| {
+            let len = len.as_bytes().first_chunk()?;
+            tail.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)
+        });
+        Some(match split {
+            Some((name, tail)) => {
+                self.text = tail;
+                Cow::Borrowed(name)
+            }
+            None => self.next_of_bytes(),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
+    }
+}
+
+impl ExactSizeIterator for Names<'_> {}
+
+impl<'a> Names<'a> {
+    #[cold]
+    fn next_of_bytes(&mut self) -> Cow<'a, str> {
+        let mut reader = Reader::new(self.rest);
+        // It was decoded once without an error.
+        let name = reader.text("child").map_or(Cow::Borrowed(""), Text::to_str);
+        self.rest = reader.rest();
+        name
+    }
+}
+
 impl fmt::Debug for Children {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn children(names: &[Option<&[u8]>]) -> Children {
+        let mut body = u32::try_from(names.len()).unwrap().to_be_bytes().to_vec();
+        for name in names {
+            let len = name.map_or(-1, |name| i32::try_from(name.len()).unwrap());
+            body.extend(len.to_be_bytes());
+            body.extend(name.unwrap_or_default());
+        }
+        // What follows is not the list's.
+        body.extend(b"stat");
+        let body = Bytes::from(body);
+        let mut reader = Reader::new(&body);
+        let children = Children::read(&body, &mut reader).unwrap();
+        assert_eq!(reader.rest(), b"stat");
+        children
+    }
+
+    #[test]
+    fn names_come_out_as_they_went_in_whatever_they_are() {
+        let long = "x".repeat(300);
+        for names in [
+            &[][..],
+            &[Some("")],
+            &[Some("a"), Some(""), Some("straße"), Some("日本"), Some("lock-0000000001")],
+            // A length over 127 is no text, one of a line feed is.
+            &[Some("a"), Some(&long), Some("b")],
+            &[Some("ten bytes."), Some("b")],
+            &[Some("a"), None, Some("b")],
+        ] {
+            let bytes: Vec<_> = names.iter().map(|name| name.map(str::as_bytes)).collect();
+            let children = children(&bytes);
+            let expected: Vec<_> = names.iter().map(|name| name.unwrap_or_default()).collect();
+            assert_eq!(children.to_vec(), expected);
+            assert_eq!((children.len(), children.iter().len()), (names.len(), names.len()));
+            assert_eq!(children.is_empty(), names.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_replaced_and_the_others_are_not() {
+        let names =
+            children(&[Some(b"a"), Some(b"\xED\xA0\x80"), Some(b"\xFF"), Some("ß".as_bytes())]);
+        let names = names.to_vec();
+        assert_eq!((&*names[0], &*names[3]), ("a", "ß"));
+        assert!(names[1].contains('\u{FFFD}') && names[2].contains('\u{FFFD}'), "{names:?}");
     }
 }

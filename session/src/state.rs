@@ -196,14 +196,17 @@ struct Pending<T, W> {
     xid: i32,
     op: OpCode,
     /// Of its frame, in bytes.
-    size: usize,
+    size: u32,
     token: Option<T>,
     effect: Effect<W>,
-    /// When it fails if it was not handed to a socket by then; set while there is no connection.
-    expires: Option<Instant>,
-    /// When it fails in any case.
-    deadline: Option<Instant>,
+    /// When it fails if it was not handed to a socket by then; [`NEVER`] while there is a connection.
+    expires: Instant,
+    /// When it fails in any case; [`NEVER`] without a request timeout.
+    deadline: Instant,
 }
+
+/// An instant that does not come.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl<T, W> Pending<T, W> {
     /// Whether it is of no use on another connection.
@@ -241,6 +244,8 @@ enum Effect<W> {
 struct Batch {
     sent_at: Instant,
     unanswered: usize,
+    /// How many were answered by what is being read.
+    answered: u32,
 }
 
 /// The answer to a request.
@@ -257,7 +262,8 @@ pub struct Completion<T> {
 pub struct Body {
     /// The zxid of its header.
     pub zxid: i64,
-    /// The record, not decoded.
+    /// The record, not decoded. A part of the buffer it was read into, which it keeps in memory: copy what is kept
+    /// for long.
     pub bytes: Bytes,
 }
 
@@ -528,7 +534,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
         let unanswered = self.pending.len() - self.sent;
         self.sent = self.pending.len();
-        self.batches.push_back(Batch { sent_at: now, unanswered });
+        self.batches.push_back(Batch { sent_at: now, unanswered, answered: 0 });
     }
 
     /// The next answer.
@@ -537,6 +543,24 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             self.grant_room();
         }
         self.completions.pop_front()
+    }
+
+    /// Whether [`poll_completion`](Self::poll_completion) would give something.
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty() || (!self.waiting.is_empty() && self.has_much_room())
+    }
+
+    /// All answers there are, behind those in `out`. An empty one is swapped, so that both are used again.
+    pub fn poll_completions(&mut self, out: &mut VecDeque<Completion<T>>) {
+        if !self.waiting.is_empty() && self.has_much_room() {
+            self.grant_room();
+        }
+        if out.is_empty() {
+            std::mem::swap(out, &mut self.completions);
+        } else {
+            out.append(&mut self.completions);
+        }
     }
 
     /// The next piece of news.
@@ -559,7 +583,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Closing::Requested { until, .. } => Some(until),
             Closing::No => None,
         };
-        let queue = self.pending.get(self.sent).and_then(|request| request.expires);
+        let queue = self.pending.get(self.sent).map(|request| request.expires);
+        let queue = queue.filter(|at| *at != NEVER);
         let search = self.search.as_ref().map(|search| search.next_at);
         // By hand: an iterator over an array of options costs over a thousand instructions, in every call.
         let connection = earlier(connection, closing);

@@ -19,7 +19,7 @@ use docent_protocol::{
 use crate::{
     Children, Client, Error, ErrorKind, Node, Outcome, Response,
     chroot::Chroot,
-    client::{ANY_VERSION, check, check_new, read},
+    client::{ANY_VERSION, check, check_new, keep, read},
     state::Body,
 };
 
@@ -156,8 +156,8 @@ impl<'a> Transaction<'a> {
             Some(error) => Response::refused(error, whole, OpCode::Multi, ""),
             None => {
                 let writes: Vec<Write<'_>> = self.writes.iter().map(Step::write).collect();
-                let answer = self.client.call(&Multi(&writes));
-                Response::waiting(answer, whole, OpCode::Multi, "", Chroot::default())
+                let answer = self.client.call("", &Multi(&writes));
+                Response::waiting(answer, whole, OpCode::Multi, Chroot::default())
             }
         };
         TransactionResponse { response, steps, chroot: self.client.chroot.clone() }
@@ -319,8 +319,8 @@ impl Client {
                         Read::GetChildren(_) => Read::GetChildren(path),
                     })
                     .collect();
-                let answer = self.call(&MultiRead(&reads));
-                Response::waiting(answer, whole, OpCode::MultiRead, "", Chroot::default())
+                let answer = self.call("", &MultiRead(&reads));
+                Response::waiting(answer, whole, OpCode::MultiRead, Chroot::default())
             }
         };
         MultiReadResponse { response, steps }
@@ -363,8 +363,7 @@ impl MultiReadResponse {
             .enumerate()
             .map(|(index, result)| match result {
                 MultiResult::GetData(reply) => {
-                    let data =
-                        reply.data.map(|data| body.bytes.slice_ref(data)).unwrap_or_default();
+                    let data = reply.data.map(|data| keep(&body.bytes, data)).unwrap_or_default();
                     Ok(Ok(ReadResult::GetData(Node { data, stat: reply.stat })))
                 }
                 MultiResult::GetChildren(reply) => children(reply)
@@ -400,7 +399,7 @@ impl MultiReadResponse {
 fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
     let mut body = BytesMut::new();
     reply.encode(&mut body);
-    Children::decode(body.freeze())
+    Children::decode(&body.freeze())
 }
 
 fn bad_reply(error: DecodeError) -> Error {

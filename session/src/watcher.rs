@@ -16,16 +16,24 @@ use crate::{Error, Response, WatchKind, WatchedEvent, chroot::Chroot, driver::Sh
 ///
 /// Filled by the driver, emptied by whoever holds the [`Watcher`]: neither waits for the other.
 #[derive(Debug)]
-struct Slot {
-    buffer: Mutex<Buffer>,
-    limit: usize,
+struct Slot(Mutex<Buffer>);
+
+#[derive(Debug)]
+enum Buffer {
+    /// None are there. Who waits for one: there is one watcher, and it is borrowed while it waits.
+    Empty(Option<Waker>),
+    Events(VecDeque<WatchedEvent>),
 }
 
-#[derive(Debug, Default)]
-struct Buffer {
-    events: VecDeque<WatchedEvent>,
-    /// Who waits for the next one: there is one watcher, and it is borrowed while it waits.
-    waker: Option<Waker>,
+impl Buffer {
+    fn pop(&mut self) -> Option<WatchedEvent> {
+        let Self::Events(events) = self else { return None };
+        let event = events.pop_front();
+        if events.is_empty() {
+            *self = Self::Empty(None);
+        }
+        event
+    }
 }
 
 /// The side of a watch that the session keeps.
@@ -39,20 +47,29 @@ impl PartialEq for Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Slot { buffer: Mutex::default(), limit: limit.max(1) }))
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Slot(Mutex::new(Buffer::Empty(None)))))
     }
 
-    pub(crate) fn notify(&self, event: WatchedEvent) {
-        let waker = {
-            let mut buffer = self.lock();
-            if buffer.events.len() >= self.0.limit {
-                // What is dropped cannot be told one by one; that it was dropped can.
-                buffer.events.clear();
-                buffer.events.push_back(WatchedEvent::resync(Arc::clone(&event.path)));
+    /// `limit` events that were not taken are kept.
+    pub(crate) fn notify(&self, event: WatchedEvent, limit: usize) {
+        let waker = match &mut *self.lock() {
+            Buffer::Events(events) => {
+                if events.len() >= limit.max(1) {
+                    // What is dropped cannot be told one by one; that it was dropped can.
+                    events.clear();
+                    events.push_back(WatchedEvent::resync(Arc::clone(&event.path)));
+                }
+                events.push_back(event);
+                None
             }
-            buffer.events.push_back(event);
-            buffer.waker.take()
+            buffer @ Buffer::Empty(_) => {
+                let events = Buffer::Events(VecDeque::from([event]));
+                match std::mem::replace(buffer, events) {
+                    Buffer::Empty(waker) => waker,
+                    Buffer::Events(_) => None,
+                }
+            }
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -60,7 +77,7 @@ impl Notifier {
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffer> {
-        self.0.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +143,7 @@ impl Watcher {
 
     /// The next event, if it has come and was not taken yet.
     pub fn try_changed(&mut self) -> Option<WatchedEvent> {
-        let event = self.notifier.lock().events.pop_front()?;
+        let event = self.notifier.lock().pop()?;
         Some(self.told(event))
     }
 
@@ -158,9 +175,9 @@ impl Watcher {
     pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<WatchedEvent> {
         let event = {
             let mut buffer = self.notifier.lock();
-            let event = buffer.events.pop_front();
+            let event = buffer.pop();
             if event.is_none() {
-                buffer.waker = Some(cx.waker().clone());
+                *buffer = Buffer::Empty(Some(cx.waker().clone()));
             }
             event
         };
@@ -204,14 +221,8 @@ impl Watcher {
         let path = self.path();
         let response: Response<()> = match self.session.upgrade() {
             Some(session) => {
-                let answer = session.remove_watch(&self.path, &self.notifier);
-                Response::waiting(
-                    answer,
-                    |_, _| Ok(()),
-                    OpCode::RemoveWatches,
-                    path,
-                    Chroot::default(),
-                )
+                let answer = session.remove_watch(path, &self.path, &self.notifier);
+                Response::waiting(answer, |_, _| Ok(()), OpCode::RemoveWatches, Chroot::default())
             }
             None => Response::refused(
                 Error::new(crate::ErrorKind::Closed, crate::Outcome::NotApplied),
@@ -240,7 +251,7 @@ impl Drop for Watcher {
             (false, _) => session.cancel_watch(&self.path, &self.notifier),
             (true, OnDrop::Forget) => session.forget_watch(&self.path, &self.notifier),
             // Not waited for.
-            (true, OnDrop::Remove) => drop(session.remove_watch(&self.path, &self.notifier)),
+            (true, OnDrop::Remove) => drop(session.remove_watch("", &self.path, &self.notifier)),
         }
     }
 }

@@ -18,7 +18,10 @@
 //! Source: `ZKWatchManager.materialize`, `ZooKeeper.ExistsWatchRegistration`; `ClientCnxn.primeConnection`
 //! for the replay.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use docent_protocol::{ErrorCode, EventType, KeeperState, List, Text, request::SetWatches2Request};
 
@@ -126,10 +129,44 @@ impl<W> Registration<W> {
     }
 }
 
+/// Who waits on one path: somebody. Nearly always one, who then takes no memory beside the table's.
+#[derive(Debug)]
+enum Watchers<W> {
+    One((WatchKind, W)),
+    #[expect(clippy::box_collection, reason = "it is rare, and the table has room for each")]
+    Many(Box<Vec<(WatchKind, W)>>),
+}
+
+impl<W> Watchers<W> {
+    fn as_slice(&self) -> &[(WatchKind, W)] {
+        match self {
+            Self::One(watcher) => std::slice::from_ref(watcher),
+            Self::Many(watchers) => watchers,
+        }
+    }
+
+    fn push(&mut self, watcher: (WatchKind, W)) {
+        match std::mem::replace(self, Self::Many(Box::default())) {
+            Self::One(first) => *self = Self::Many(Box::new(vec![first, watcher])),
+            Self::Many(mut watchers) => {
+                watchers.push(watcher);
+                *self = Self::Many(watchers);
+            }
+        }
+    }
+
+    fn into_vec(self) -> Vec<(WatchKind, W)> {
+        match self {
+            Self::One(watcher) => vec![watcher],
+            Self::Many(watchers) => *watchers,
+        }
+    }
+}
+
 /// Who waits for what.
 #[derive(Debug)]
 pub(crate) struct Watches<W> {
-    paths: HashMap<Arc<str>, Vec<(WatchKind, W)>>,
+    paths: HashMap<Arc<str>, Watchers<W>>,
     count: usize,
     /// How many of them are recursive: without any, no event is looked up at the node's ancestors.
     recursive: usize,
@@ -147,14 +184,21 @@ impl<W: Clone + PartialEq> Watches<W> {
     }
 
     pub(crate) fn add(&mut self, kind: WatchKind, path: Arc<str>, watcher: W) {
-        self.paths.entry(path).or_default().push((kind, watcher));
+        match self.paths.entry(path) {
+            Entry::Occupied(mut entry) => entry.get_mut().push((kind, watcher)),
+            Entry::Vacant(entry) => {
+                entry.insert(Watchers::One((kind, watcher)));
+            }
+        }
         self.count += 1;
         self.recursive += usize::from(kind == WatchKind::PersistentRecursive);
     }
 
     /// Forgets a watcher, here only. Which kind it was, if it was there.
     pub(crate) fn remove(&mut self, path: &str, watcher: &W) -> Option<WatchKind> {
-        self.take(path, |_, other| other == watcher).first().map(|(kind, _)| *kind)
+        let mut removed = None;
+        self.take(path, |_, other| other == watcher, |_, kind, _| removed = Some(kind));
+        removed
     }
 
     /// Forgets all watchers of these kinds on a path.
@@ -163,7 +207,9 @@ impl<W: Clone + PartialEq> Watches<W> {
         path: &str,
         wanted: impl Fn(WatchKind) -> bool,
     ) -> Vec<(WatchKind, W)> {
-        self.take(path, |kind, _| wanted(kind))
+        let mut removed = Vec::new();
+        self.take(path, |kind, _| wanted(kind), |_, kind, watcher| removed.push((kind, watcher)));
+        removed
     }
 
     /// Whether anybody waits for this kind of thing on a path.
@@ -177,34 +223,41 @@ impl<W: Clone + PartialEq> Watches<W> {
         &mut self,
         event_type: EventType,
         path: &str,
-        mut tell: impl FnMut(W, EventType, &str),
+        mut tell: impl FnMut(W, EventType, &Arc<str>),
     ) {
-        let recursive_here = self.has(path, |kind| kind == WatchKind::PersistentRecursive);
-        for (kind, watcher) in self.at(path) {
-            let told = match kind {
-                // With a recursive one beside it, it is told by the children's own events, below.
-                WatchKind::Persistent => {
-                    event_type != EventType::NodeChildrenChanged || !recursive_here
+        if let Some((path, watchers)) = self.paths.get_key_value(path) {
+            let watchers = watchers.as_slice();
+            let recursive_here =
+                watchers.iter().any(|(kind, _)| *kind == WatchKind::PersistentRecursive);
+            for (kind, watcher) in watchers {
+                let told = match kind {
+                    // With a recursive one beside it, it is told by the children's own events, below.
+                    WatchKind::Persistent => {
+                        event_type != EventType::NodeChildrenChanged || !recursive_here
+                    }
+                    // Servers before 3.9 may send it (ZOOKEEPER-4475).
+                    WatchKind::PersistentRecursive => event_type != EventType::NodeChildrenChanged,
+                    _ => false,
+                };
+                if told {
+                    tell(watcher.clone(), event_type, path);
                 }
-                // Servers before 3.9 may send it (ZOOKEEPER-4475).
-                WatchKind::PersistentRecursive => event_type != EventType::NodeChildrenChanged,
-                _ => false,
-            };
-            if told {
-                tell(watcher.clone(), event_type, path);
             }
         }
-        for (_, watcher) in self.take(path, |kind, _| kind.is_ended_by(event_type)) {
-            tell(watcher, event_type, path);
-        }
+        self.take(
+            path,
+            |kind, _| kind.is_ended_by(event_type),
+            |path, _, watcher| tell(watcher, event_type, path),
+        );
         if self.recursive == 0 || event_type == EventType::NodeChildrenChanged {
             return;
         }
+        let about = Arc::from(path);
         let mut below = path;
         while let Some(ancestor) = parent(below) {
             for (kind, watcher) in self.at(ancestor) {
                 if *kind == WatchKind::PersistentRecursive {
-                    tell(watcher.clone(), event_type, path);
+                    tell(watcher.clone(), event_type, &about);
                 }
             }
             below = ancestor;
@@ -215,19 +268,27 @@ impl<W: Clone + PartialEq> Watches<W> {
     }
 
     /// Under a recursive watch, a child that came or went stands for changed children.
-    fn dispatch_children_changed(&mut self, child: &str, mut tell: impl FnMut(W, EventType, &str)) {
+    fn dispatch_children_changed(
+        &mut self,
+        child: &str,
+        mut tell: impl FnMut(W, EventType, &Arc<str>),
+    ) {
         let Some(path) = parent(child) else { return };
-        if !self.has(path, |kind| kind == WatchKind::PersistentRecursive) {
+        let Some((about, watchers)) = self.paths.get_key_value(path) else { return };
+        let watchers = watchers.as_slice();
+        if !watchers.iter().any(|(kind, _)| *kind == WatchKind::PersistentRecursive) {
             return;
         }
-        for (kind, watcher) in self.at(path) {
+        for (kind, watcher) in watchers {
             if *kind == WatchKind::Persistent {
-                tell(watcher.clone(), EventType::NodeChildrenChanged, path);
+                tell(watcher.clone(), EventType::NodeChildrenChanged, about);
             }
         }
-        for (_, watcher) in self.take(path, |kind, _| kind == WatchKind::Child) {
-            tell(watcher, EventType::NodeChildrenChanged, path);
-        }
+        self.take(
+            path,
+            |kind, _| kind == WatchKind::Child,
+            |path, _, watcher| tell(watcher, EventType::NodeChildrenChanged, path),
+        );
     }
 
     /// All persistent watchers, with their paths.
@@ -237,6 +298,7 @@ impl<W: Clone + PartialEq> Watches<W> {
             .iter()
             .flat_map(|(path, watchers)| {
                 watchers
+                    .as_slice()
                     .iter()
                     .filter(|(kind, _)| kind.is_persistent())
                     .map(move |(_, watcher)| (Arc::clone(path), watcher.clone()))
@@ -253,7 +315,10 @@ impl<W: Clone + PartialEq> Watches<W> {
         let mut all: Vec<_> = std::mem::take(&mut self.paths)
             .into_iter()
             .flat_map(|(path, watchers)| {
-                watchers.into_iter().map(move |(_, watcher)| (Arc::clone(&path), watcher))
+                watchers
+                    .into_vec()
+                    .into_iter()
+                    .map(move |(_, watcher)| (Arc::clone(&path), watcher))
             })
             .collect();
         all.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -268,6 +333,7 @@ impl<W: Clone + PartialEq> Watches<W> {
     pub(crate) fn replay(&self, mut send: impl FnMut(&Replay<'_>)) {
         let mut all: Vec<(WatchKind, &str)> = Vec::with_capacity(self.count);
         for (path, watchers) in &self.paths {
+            let watchers = watchers.as_slice();
             let recursive =
                 watchers.iter().any(|(kind, _)| *kind == WatchKind::PersistentRecursive);
             all.extend(
@@ -300,6 +366,7 @@ impl<W: Clone + PartialEq> Watches<W> {
     pub(crate) fn one_shots_at(&self, path: &str) -> Option<Replay<'_>> {
         let (path, watchers) = self.paths.get_key_value(path)?;
         let mut all: Vec<_> = watchers
+            .as_slice()
             .iter()
             .filter(|(kind, _)| !kind.is_persistent())
             .map(|(kind, _)| (*kind, &**path))
@@ -310,30 +377,38 @@ impl<W: Clone + PartialEq> Watches<W> {
     }
 
     fn at(&self, path: &str) -> impl Iterator<Item = &(WatchKind, W)> {
-        self.paths.get(path).into_iter().flatten()
+        self.paths.get(path).into_iter().flat_map(Watchers::as_slice)
     }
 
+    /// Takes out of the table whom `wanted` names on a path, and hands them to `taken`.
     fn take(
         &mut self,
         path: &str,
         mut wanted: impl FnMut(WatchKind, &W) -> bool,
-    ) -> Vec<(WatchKind, W)> {
-        let Some(watchers) = self.paths.get_mut(path) else { return Vec::new() };
-        let mut taken = Vec::new();
-        watchers.retain(|(kind, watcher)| {
-            let take = wanted(*kind, watcher);
-            if take {
-                taken.push((*kind, watcher.clone()));
+        mut taken: impl FnMut(&Arc<str>, WatchKind, W),
+    ) {
+        let (count, recursive) = (&mut self.count, &mut self.recursive);
+        let mut take = |path: &Arc<str>, (kind, watcher): (WatchKind, W)| {
+            *count -= 1;
+            *recursive -= usize::from(kind == WatchKind::PersistentRecursive);
+            taken(path, kind, watcher);
+        };
+        let left = match self.paths.get_mut(path) {
+            None => return,
+            Some(Watchers::One((kind, watcher))) => !wanted(*kind, watcher),
+            Some(Watchers::Many(watchers)) => {
+                let gone: Vec<_> =
+                    watchers.extract_if(.., |(kind, watcher)| wanted(*kind, watcher)).collect();
+                let left = !watchers.is_empty();
+                if let Some((path, _)) = self.paths.get_key_value(path) {
+                    gone.into_iter().for_each(|watcher| take(path, watcher));
+                }
+                left
             }
-            !take
-        });
-        self.count -= taken.len();
-        self.recursive -=
-            taken.iter().filter(|(kind, _)| *kind == WatchKind::PersistentRecursive).count();
-        if watchers.is_empty() {
-            self.paths.remove(path);
+        };
+        if !left && let Some((path, Watchers::One(watcher))) = self.paths.remove_entry(path) {
+            take(&path, watcher);
         }
-        taken
     }
 }
 

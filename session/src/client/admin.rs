@@ -11,7 +11,7 @@ use docent_protocol::{
     request::{PathRequest, ReconfigRequest, SetAclRequest},
 };
 
-use super::{ANY_VERSION, Client, node, read, stat};
+use super::{ANY_VERSION, Client, keep, node, read, stat};
 use crate::{Node, Response, WatchResponse, chroot::Chroot, state::Body};
 
 /// The ensemble's configuration.
@@ -29,8 +29,8 @@ impl Client {
     ///
     /// Source: op 6.
     pub fn get_acl(&self, path: &str) -> Response<(AclEntries, Stat)> {
-        self.path_call(OpCode::GetAcl, path, acl_and_stat, |path| {
-            self.call(&GetAcl(PathRequest { path: path.into() }))
+        self.path_call(OpCode::GetAcl, path, acl_and_stat, |at| {
+            self.call(path, &GetAcl(PathRequest { path: at.into() }))
         })
     }
 
@@ -47,9 +47,12 @@ impl Client {
     ///
     /// Source: op 7.
     pub fn set_acl(&self, path: &str, acl: &[Acl<'_>], version: Option<i32>) -> Response<Stat> {
-        self.path_call(OpCode::SetAcl, path, stat, |path| {
+        self.path_call(OpCode::SetAcl, path, stat, |at| {
             let version = version.unwrap_or(ANY_VERSION);
-            self.call(&SetAcl(SetAclRequest { path: path.into(), acl: AclList::new(acl), version }))
+            self.call(
+                path,
+                &SetAcl(SetAclRequest { path: at.into(), acl: AclList::new(acl), version }),
+            )
         })
     }
 
@@ -64,8 +67,8 @@ impl Client {
     ///
     /// Source: op 103.
     pub fn get_ephemerals(&self, prefix: &str) -> Response<Vec<String>> {
-        self.path_call(OpCode::GetEphemerals, prefix, ephemerals, |path| {
-            self.call(&GetEphemerals(PathRequest { path: path.into() }))
+        self.path_call(OpCode::GetEphemerals, prefix, ephemerals, |at| {
+            self.call(prefix, &GetEphemerals(PathRequest { path: at.into() }))
         })
     }
 
@@ -81,7 +84,7 @@ impl Client {
             OpCode::GetAllChildrenNumber,
             path,
             |body, _| read::<GetAllChildrenNumberReply>(&body).map(|reply| reply.total_number),
-            |path| self.call(&GetAllChildrenNumber(PathRequest { path: path.into() })),
+            |at| self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() })),
         )
     }
 
@@ -93,7 +96,7 @@ impl Client {
     ///
     /// Source: op 107.
     pub fn who_am_i(&self) -> Response<Vec<ClientInfo>> {
-        Response::waiting(self.call(&WhoAmI), client_infos, OpCode::WhoAmI, "", Chroot::default())
+        Response::waiting(self.call("", &WhoAmI), client_infos, OpCode::WhoAmI, Chroot::default())
     }
 
     /// Reads the ensemble's configuration: its members and its version, as text. No chroot applies.
@@ -147,7 +150,7 @@ impl Client {
             new_members: members,
             cur_config_id: from_config.unwrap_or(-1),
         });
-        Response::waiting(self.call(&call), node, OpCode::Reconfig, "", Chroot::default())
+        Response::waiting(self.call("", &call), node, OpCode::Reconfig, Chroot::default())
     }
 
     /// Sends any request a client may send and returns the reply's body as it came, for tools. Paths are the
@@ -163,10 +166,9 @@ impl Client {
     /// The request is queued by the call itself. Dropping the future gives up the answer, not the request.
     pub fn submit(&self, call: &impl Call) -> Response<Body> {
         Response::waiting(
-            self.call(call),
-            |body, _| Ok(body),
+            self.call("", call),
+            |Body { zxid, bytes }, _| Ok(Body { zxid, bytes: keep(&bytes, &bytes) }),
             call.op_code(),
-            "",
             Chroot::default(),
         )
     }
@@ -227,7 +229,7 @@ impl std::fmt::Debug for AclEntries {
 
 fn acl_and_stat(body: Body, _: &Chroot) -> Result<(AclEntries, Stat), DecodeError> {
     let stat = read::<GetAclReply<'_>>(&body)?.stat;
-    Ok((AclEntries { body: body.bytes }, stat))
+    Ok((AclEntries { body: keep(&body.bytes, &body.bytes) }, stat))
 }
 
 fn ephemerals(body: Body, chroot: &Chroot) -> Result<Vec<String>, DecodeError> {

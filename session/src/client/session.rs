@@ -77,7 +77,7 @@ impl Client {
     pub fn ready(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let answer = self.handle.shared.ready();
         let response: Response<()> =
-            Response::waiting(answer, |_, _| Ok(()), OpCode::Unknown(0), "", Chroot::default());
+            Response::waiting(answer, |_, _| Ok(()), OpCode::Unknown(0), Chroot::default());
         async move { response.await.map_err(|error| Error::new(error.kind(), error.outcome())) }
     }
 

@@ -10,7 +10,7 @@ use docent_protocol::{
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Closing, Connect, Event, Identity, Phase, Session, WatchedEvent, moves::Search, put_auth,
+    Closing, Connect, Event, Identity, NEVER, Phase, Session, WatchedEvent, moves::Search, put_auth,
 };
 use crate::{
     Error, ErrorKind, Host, Outcome, SessionLease, connection_state::ConnectionStates,
@@ -102,7 +102,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if was_connected {
             let deadline = now + self.config.connection_timeout;
             for request in &mut self.pending {
-                request.expires = Some(deadline);
+                request.expires = deadline;
             }
         }
         if self.suspended_at.is_none() {
@@ -156,7 +156,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.identify(now, sent_at, granted, response);
         self.prime();
         for request in &mut self.pending {
-            request.expires = None;
+            request.expires = NEVER;
         }
         self.push_state(|states| states.connected(read_only));
     }

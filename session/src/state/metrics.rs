@@ -60,15 +60,16 @@ impl Default for Latency {
 }
 
 impl Latency {
-    pub(crate) fn record(&mut self, duration: Duration) {
+    /// So many of the same duration.
+    pub(crate) fn record(&mut self, duration: Duration, times: u32) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         // Bucket 0 is below one microsecond, bucket n from 2^(n-1) to below 2^n.
         let index = (u64::BITS - micros.leading_zeros()) as usize;
         if let Some(bucket) = self.buckets.get_mut(index.min(BUCKETS - 1)) {
-            *bucket += 1;
+            *bucket += u64::from(times);
         }
-        self.count += 1;
-        self.sum = self.sum.saturating_add(duration);
+        self.count += u64::from(times);
+        self.sum = self.sum.saturating_add(duration.saturating_mul(times));
     }
 
     /// How many there were.
@@ -122,7 +123,7 @@ mod tests {
     fn durations_fall_into_their_powers_of_two() {
         let mut latency = Latency::default();
         for micros in [0, 1, 2, 3, 900, u64::MAX] {
-            latency.record(Duration::from_micros(micros));
+            latency.record(Duration::from_micros(micros), 1);
         }
         let filled: Vec<_> = latency.buckets().filter(|(_, count)| *count > 0).collect();
         let us = Duration::from_micros;
@@ -135,7 +136,7 @@ mod tests {
         let mut latency = Latency::default();
         assert_eq!(latency.quantile(0.5), Duration::ZERO);
         for micros in 1..=1000 {
-            latency.record(Duration::from_micros(micros));
+            latency.record(Duration::from_micros(micros), 1);
         }
         assert_eq!(latency.quantile(0.5), Duration::from_micros(512));
         assert_eq!(latency.quantile(0.99), Duration::from_micros(1024));

@@ -11,7 +11,7 @@ use docent_protocol::{
     xid,
 };
 
-use super::{Body, Closing, Effect, Pending, Registration, Session};
+use super::{Body, Closing, Effect, NEVER, Pending, Registration, Session};
 use crate::{Error, ErrorKind, Outcome, time::Instant};
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
@@ -62,8 +62,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 let now = (!connected || timeout.is_some()).then(now);
                 self.push_pending(xid, call.op_code(), start, token, effect);
                 if let (Some(now), Some(request)) = (now, self.pending.back_mut()) {
-                    request.expires = (!connected).then(|| now + self.config.connection_timeout);
-                    request.deadline = timeout.map(|timeout| now + timeout);
+                    if !connected {
+                        request.expires = now + self.config.connection_timeout;
+                    }
+                    request.deadline = timeout.map_or(NEVER, |timeout| now + timeout);
                 }
             }
             Err(error) => {
@@ -84,9 +86,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     ) {
         self.metrics.requests += 1;
         self.adding += usize::from(matches!(effect, Effect::AddWatch { .. }));
-        let size = self.outgoing.len() - start;
-        self.pending_bytes += size;
-        let request = Pending { xid, op, size, token, effect, expires: None, deadline: None };
+        // A frame is no longer than its length can say.
+        let size = u32::try_from(self.outgoing.len() - start).unwrap_or(u32::MAX);
+        self.pending_bytes += size as usize;
+        let (expires, deadline) = (NEVER, NEVER);
+        let request = Pending { xid, op, size, token, effect, expires, deadline };
         self.pending.push_back(request);
     }
 
@@ -150,7 +154,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.config.request_timeout?;
         // Those without one are the machine's own.
-        self.pending.iter().skip(self.timed_out).find_map(|request| request.deadline)
+        let mut deadlines =
+            self.pending.iter().skip(self.timed_out).map(|request| request.deadline);
+        deadlines.find(|at| *at != NEVER)
     }
 
     /// Requests that waited for an answer for too long. What was sent keeps its place, for its reply may come.
@@ -163,23 +169,23 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let (mut index, mut offset) = (self.timed_out, 0);
         while let Some(request) = self.pending.get_mut(index) {
             match request.deadline {
+                NEVER if index >= self.sent => offset += request.size as usize,
+                NEVER => {}
                 // All wait equally long.
-                Some(deadline) if deadline > now => break,
-                Some(_) if index < self.sent => {
-                    request.deadline = None;
+                deadline if deadline > now => break,
+                _ if index < self.sent => {
+                    request.deadline = NEVER;
                     let token = request.token.take();
                     self.metrics.timed_out += 1;
                     self.complete(token, Err(error(Outcome::Unknown)));
                 }
-                Some(_) => {
+                _ => {
                     let Some(request) = self.pending.remove(index) else { break };
-                    self.outgoing.drain(offset..offset + request.size);
+                    self.outgoing.drain(offset..offset + request.size as usize);
                     self.metrics.timed_out += 1;
                     self.fail(request, &error(Outcome::NotApplied));
                     continue;
                 }
-                None if index >= self.sent => offset += request.size,
-                None => {}
             }
             index += 1;
         }
@@ -194,10 +200,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let (mut bytes, mut count) = (0, 0);
         for request in self.pending.iter().skip(self.sent) {
             // All wait equally long, so the first that may still wait is followed by no other.
-            if request.expires.is_none_or(|at| at > now) {
+            if request.expires > now {
                 break;
             }
-            bytes += request.size;
+            bytes += request.size as usize;
             count += 1;
         }
         if count == 0 {
@@ -237,8 +243,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     }
 
     /// A request has left the queue.
-    pub(super) const fn settle(&mut self, effect: &Effect<W>, size: usize) {
-        self.pending_bytes = self.pending_bytes.saturating_sub(size);
+    pub(super) const fn settle(&mut self, effect: &Effect<W>, size: u32) {
+        self.pending_bytes = self.pending_bytes.saturating_sub(size as usize);
         if let Effect::AddWatch { .. } = effect {
             self.adding = self.adding.saturating_sub(1);
         }

@@ -1,6 +1,6 @@
 //! What the server sends: frames, replies and their requests, events.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use docent_protocol::{
@@ -12,9 +12,6 @@ use crate::{Error, ErrorKind, Outcome, time::Instant};
 
 /// How many bytes a [`ReplyHeader`] has.
 const HEADER_SIZE: usize = 16;
-
-/// Bodies below it are copied out, so that a small value does not keep a large read buffer alive.
-const COPY_BELOW: usize = 1024;
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Takes all whole frames off the front of what was read.
@@ -34,72 +31,87 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             input.advance(skipped);
             self.skip -= skipped;
             if self.skip > 0 {
-                return;
+                break;
             }
-            let len = match frame::length(input) {
-                Ok(Some(len)) => len,
-                Ok(None) => return,
-                Err(error) => return self.broken_stream(error),
-            };
-            let available = input.len() - frame::LENGTH_SIZE;
-            if len > self.config.max_reply_bytes {
-                if !matches!(self.phase, Phase::Connected) {
-                    let front = input.get(..input.len().min(16)).unwrap_or_default();
-                    return self.give_up(format_args!(
-                        "no ZooKeeper handshake: it begins with \"{}\"",
-                        front.escape_ascii()
-                    ));
-                }
-                if available < HEADER_SIZE {
-                    return;
-                }
-                input.advance(frame::LENGTH_SIZE);
-                let header = input.split_to(HEADER_SIZE);
-                let Some(rest) = len.checked_sub(HEADER_SIZE) else {
-                    return self.give_up(format_args!("a frame of {len} bytes"));
-                };
-                self.skip = rest;
-                self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
-                self.receive_too_large(now, &header, len);
-            } else if available < len {
-                return;
-            } else {
-                input.advance(frame::LENGTH_SIZE);
-                self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
-                self.receive_frame(now, input, len);
+            let whole = self.whole_frames(input);
+            if whole > 0 {
+                self.metrics.bytes_received += whole as u64;
+                self.receive_frames(now, &input.split_to(whole).freeze());
+            } else if !self.receive_part(now, input) {
+                break;
             }
+        }
+        self.note_answers(now);
+    }
+
+    /// How many bytes at the front are whole frames that are not over the limit.
+    fn whole_frames(&self, input: &[u8]) -> usize {
+        let mut rest = input;
+        while let Ok(Some((_, tail))) = frame::split(rest, self.config.max_reply_bytes) {
+            rest = tail;
+        }
+        input.len() - rest.len()
+    }
+
+    fn receive_frames(&mut self, now: Instant, frames: &Bytes) {
+        let mut at = 0;
+        while self.broken.is_none() && !self.is_ended() {
+            let Some(Ok(Some(len))) = frames.get(at..).map(frame::length) else { return };
+            let start = at + frame::LENGTH_SIZE;
+            at = start + len;
+            self.receive_frame(now, frames, start..at);
         }
     }
 
-    fn receive_frame(&mut self, now: Instant, input: &mut BytesMut, len: usize) {
-        if matches!(self.phase, Phase::Handshaking { .. }) {
-            let payload = input.split_to(len);
-            return self.receive_handshake(now, &payload);
+    /// Bytes that do not begin with a whole frame under the limit. Whether they were of use.
+    fn receive_part(&mut self, now: Instant, input: &mut BytesMut) -> bool {
+        let len = match frame::length(input) {
+            Ok(Some(len)) if len > self.config.max_reply_bytes => len,
+            Ok(_) => return false,
+            Err(error) => {
+                self.broken_stream(error);
+                return false;
+            }
+        };
+        if !matches!(self.phase, Phase::Connected) {
+            let front = input.get(..input.len().min(16)).unwrap_or_default();
+            self.give_up(format_args!(
+                "no ZooKeeper handshake: it begins with \"{}\"",
+                front.escape_ascii()
+            ));
+            return false;
         }
-        let header =
-            match ReplyHeader::decode(&mut Reader::new(input.get(..len).unwrap_or_default())) {
-                Ok(header) => header,
-                Err(error) => return self.broken_stream(error),
-            };
-        input.advance(HEADER_SIZE);
-        let body_len = len - HEADER_SIZE;
+        if input.len() < frame::LENGTH_SIZE + HEADER_SIZE {
+            return false;
+        }
+        let Some(rest) = len.checked_sub(HEADER_SIZE) else {
+            self.give_up(format_args!("a frame of {len} bytes"));
+            return false;
+        };
+        input.advance(frame::LENGTH_SIZE);
+        let header = input.split_to(HEADER_SIZE);
+        self.skip = rest;
+        self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
+        self.receive_too_large(now, &header, len);
+        true
+    }
+
+    /// `place` is the payload's in `frames`.
+    fn receive_frame(&mut self, now: Instant, frames: &Bytes, place: Range<usize>) {
+        let payload = frames.get(place.clone()).unwrap_or_default();
+        if matches!(self.phase, Phase::Handshaking { .. }) {
+            return self.receive_handshake(now, payload);
+        }
+        let mut reader = Reader::new(payload);
+        let header = match ReplyHeader::decode(&mut reader) {
+            Ok(header) => header,
+            Err(error) => return self.broken_stream(error),
+        };
         match header.xid {
-            xid::NOTIFICATION => {
-                let body = input.split_to(body_len);
-                self.receive_event(header, &body);
-            }
-            xid::PING | xid::AUTH | xid::SET_WATCHES => {
-                input.advance(body_len);
-                self.receive_control(now, header);
-            }
+            xid::NOTIFICATION => self.receive_event(header, reader.rest()),
+            xid::PING | xid::AUTH | xid::SET_WATCHES => self.receive_control(now, header),
             _ => {
-                let body = if body_len < COPY_BELOW {
-                    let copy = Bytes::copy_from_slice(input.get(..body_len).unwrap_or_default());
-                    input.advance(body_len);
-                    copy
-                } else {
-                    input.split_to(body_len).freeze()
-                };
+                let body = frames.slice(place.start + HEADER_SIZE..place.end);
                 self.receive_reply(now, header, ReplyBody::Whole(body));
             }
         }
@@ -143,14 +155,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let path = event.path.to_str();
         // Never the last zxid: an event may come before the replies of older requests.
         let zxid = Some(header.zxid).filter(|&zxid| zxid > 0);
-        let mut shared: Option<Arc<str>> = None;
         let events = &mut self.events;
-        self.watches.dispatch(event.event_type, &path, |watcher, event_type, about| {
-            let path = if *about == *path {
-                Arc::clone(shared.get_or_insert_with(|| about.into()))
-            } else {
-                about.into()
-            };
+        self.watches.dispatch(event.event_type, &path, |watcher, event_type, path| {
+            let path = Arc::clone(path);
             let event = WatchedEvent { event_type, state: event.state, path, zxid };
             events.push_back(Event::Watch { watcher, event });
         });
@@ -161,7 +168,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return self
                 .give_up(format_args!("a reply with xid {} that nobody waits for", header.xid));
         };
-        let Some(request) = self.pending.remove(index) else { return };
+        // The front nearly always, which is taken off for much less.
+        let request =
+            if index == 0 { self.pending.pop_front() } else { self.pending.remove(index) };
+        let Some(request) = request else { return };
         self.sent -= 1;
         self.timed_out -= usize::from(index < self.timed_out);
         self.metrics.replies += 1;
@@ -177,7 +187,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         // The server has the watch now, whoever can read the answer.
         let internal = request.is_internal();
         self.apply(request.effect, header.err);
-        let result = match (ErrorKind::from_code(header.err), body) {
+        let error = if header.err.is_ok() { None } else { ErrorKind::from_code(header.err) };
+        let result = match (error, body) {
             // A watch that was gone before it was removed: an event was faster.
             (Some(_), _) if internal => Ok(Body { zxid: header.zxid, bytes: Bytes::new() }),
             (Some(kind), _) => Err(Error::new(kind, outcome(kind))),
@@ -212,19 +223,29 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             .position(|request| overtakes && request.xid == header.xid)
     }
 
-    /// Moves the naive bound on to when the answered request was sent.
+    /// Takes note that a request was answered, for [`note_answers`](Self::note_answers).
     fn answered(&mut self, now: Instant, in_turn: bool) {
         if !in_turn {
             // The connection is about to end.
             return;
         }
         let Some(batch) = self.batches.front_mut() else { return };
-        let sent_at = batch.sent_at;
         batch.unanswered = batch.unanswered.saturating_sub(1);
+        batch.answered += 1;
         if batch.unanswered == 0 {
+            self.note_answers(now);
             self.batches.pop_front();
         }
-        self.metrics.latency.record(now.since(sent_at));
+    }
+
+    /// Moves the naive bound on to when the requests were sent that were answered; once for all of a batch that
+    /// were read together.
+    fn note_answers(&mut self, now: Instant) {
+        let Some(batch) = self.batches.front_mut().filter(|batch| batch.answered > 0) else {
+            return;
+        };
+        let sent_at = batch.sent_at;
+        self.metrics.latency.record(now.since(sent_at), std::mem::take(&mut batch.answered));
         self.renew(now, sent_at);
     }
 

@@ -1019,7 +1019,7 @@ proptest! {
             }
             prop_assert!(story.machine.sent <= story.machine.pending.len());
             let queued: usize =
-                story.machine.pending.iter().skip(story.machine.sent).map(|r| r.size).sum();
+                story.machine.pending.iter().skip(story.machine.sent).map(|r| r.size as usize).sum();
             prop_assert_eq!(queued, story.machine.outgoing.len());
             answered.extend(story.done().into_iter().map(|(token, _)| token));
             while story.machine.poll_event().is_some() {}

@@ -311,7 +311,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let mut dropped = Vec::new();
         let queued = self.pending.split_off(self.sent.min(self.pending.len()));
         for request in queued {
-            let Some((frame, tail)) = rest.split_at_checked(request.size) else { break };
+            let Some((frame, tail)) = rest.split_at_checked(request.size as usize) else { break };
             rest = tail;
             if request.is_internal() {
                 dropped.push(request);

@@ -18,7 +18,7 @@ fn dispatch(
 ) -> Vec<(u32, EventType, String)> {
     let mut told = Vec::new();
     watches.dispatch(event, path, |watcher, event, path| {
-        told.push((watcher, event, path.to_owned()));
+        told.push((watcher, event, path.to_string()));
     });
     told.sort_by_key(|(watcher, ..)| *watcher);
     told
