@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compose;
+mod guide;
 mod packages;
 mod server;
 mod tally;
@@ -19,6 +20,7 @@ usage: cargo xtask COMMAND
                             --hermetic: only those that need neither; ARGS go to cargo test
   bench [--quick]           docent beside other clients: budgets, ratios, docs/BENCHMARKS.md; also uses
                             valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev, if there
+  guide                     plays the scenes of docs/guide, writes their diagrams, builds the book (mdbook)
   server [--port N]         a real ZooKeeper until the end of standard input
 
 environment of test:
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("bench", rest)) => bench::run(rest),
         Some(("check", [])) => check::run(),
+        Some(("guide", rest)) => guide::run(rest),
         Some(("test", rest)) => test::run(rest),
         Some(("server", rest)) => server::run(rest),
         _ => Ok(usage()),
