@@ -96,6 +96,7 @@ impl Client {
     /// * `InvalidConfig`: not a connect string.
     /// * `ConnectionLoss`: no server answered within the connection timeout, 15 s; the text says what became
     ///   of the last attempt.
+    /// * `AuthFailed`: a server refused credentials; the text says which.
     ///
     /// # Panics
     ///
@@ -182,8 +183,8 @@ impl Client {
             loop {
                 let connected =
                     state.borrow_and_update().is_some_and(ConnectionState::is_connected);
-                if let Some(kind) = shared.ended() {
-                    return Err(Error::new(kind, Outcome::NotApplied));
+                if let Some(error) = shared.refusal() {
+                    return Err(error);
                 }
                 if connected {
                     return Ok(());
@@ -212,8 +213,8 @@ impl Client {
     /// # Errors
     ///
     /// `ConnectionLoss` or `OperationTimeout` when no server confirmed it, at once or within the connection
-    /// timeout: the session then stays on the server until its timeout. `Closed` when somebody closed it
-    /// before.
+    /// timeout: the session then stays on the server until its timeout. `Closed` or `AuthFailed` when it had
+    /// ended before.
     ///
     /// # Cancel safety
     ///

@@ -285,6 +285,12 @@ impl Shared {
         self.lock().machine.ended()
     }
 
+    /// What each call is told, once nothing more can happen.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        let locked = self.lock();
+        locked.machine.is_ended().then(|| locked.machine.refusal())
+    }
+
     pub(crate) fn last_failure(&self) -> Option<String> {
         self.lock().machine.last_failure().map(str::to_owned)
     }

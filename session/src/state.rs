@@ -466,8 +466,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Adds credentials: told to this server now and to every other first. The answer comes by `token`.
     pub fn add_auth(&mut self, credential: Credential, token: T) {
         if self.is_ended() {
-            let error = Error::new(ErrorKind::Closed, Outcome::NotApplied);
-            return self.complete(Some(token), Err(error));
+            return self.complete(Some(token), Err(self.refusal()));
         }
         if self.is_connected() {
             put_auth(&mut self.control, &credential);
@@ -482,7 +481,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// server keeps the session until its timeout.
     pub fn close(&mut self, token: Option<T>, until: Instant) {
         if self.is_ended() || !matches!(self.closing, Closing::No) {
-            return self.complete(token, Err(Error::new(ErrorKind::Closed, Outcome::NotApplied)));
+            return self.complete(token, Err(self.refusal()));
         }
         self.closing = Closing::Requested { token, until };
         // There is nothing to move for any more.
@@ -662,6 +661,15 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
     }
 
+    /// What is told to who comes too late: it was closed, or authentication was refused.
+    pub(crate) fn refusal(&self) -> Error {
+        let kind = self.ended.unwrap_or(ErrorKind::Closed);
+        match self.last_failure() {
+            Some(why) if kind != ErrorKind::Closed => Error::refused(kind, why),
+            _ => Error::new(kind, Outcome::NotApplied),
+        }
+    }
+
     /// The proper end of a close.
     fn end_closed(&mut self) {
         if let Closing::Requested { token, .. } = &mut self.closing {
@@ -677,13 +685,22 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if self.is_ended() {
             return;
         }
-        self.fail_sent(&Error::new(kind, Outcome::Unknown));
-        self.fail_queued(&Error::new(kind, Outcome::NotApplied));
+        // Why it ends is what everybody wants to know, unless it was asked for.
+        let detail = error.detail().filter(|_| error.kind() == kind);
+        let failure = |outcome| match detail {
+            Some(detail) => Error::new(kind, outcome).with_detail(detail),
+            None => Error::new(kind, outcome),
+        };
+        if let Some(detail) = detail {
+            self.last_failure = Some(detail.into());
+        }
+        self.fail_sent(&failure(Outcome::Unknown));
+        self.fail_queued(&failure(Outcome::NotApplied));
         for token in std::mem::take(&mut self.waiting) {
-            self.complete(Some(token), Err(Error::new(kind, Outcome::NotApplied)));
+            self.complete(Some(token), Err(failure(Outcome::NotApplied)));
         }
         for token in std::mem::take(&mut self.auth_pending) {
-            self.complete(token, Err(Error::new(kind, Outcome::Unknown)));
+            self.complete(token, Err(failure(Outcome::Unknown)));
         }
         if let Closing::Requested { token, .. } = &mut self.closing {
             let token = token.take();

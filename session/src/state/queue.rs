@@ -97,7 +97,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Puts a request at the end of `outgoing`, unless it is refused.
     fn encode<C: Call>(&mut self, call: &C) -> Result<i32, Error> {
         if self.is_ended() || !matches!(self.closing, Closing::No) {
-            return Err(Error::new(ErrorKind::Closed, Outcome::NotApplied));
+            return Err(self.refusal());
         }
         if self.pending.len() >= self.config.max_requests {
             return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
@@ -124,9 +124,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Answers `token` once there is room in the queue: at once, unless it is full; then when half of it has
     /// gone.
     pub fn wait_for_room(&mut self, token: T) {
-        if let Some(kind) = self.ended {
-            let error = Error::new(kind, Outcome::NotApplied);
-            return self.complete(Some(token), Err(error));
+        if self.is_ended() {
+            return self.complete(Some(token), Err(self.refusal()));
         }
         self.waiting.push_back(token);
         let full = self.pending.len() >= self.config.max_requests

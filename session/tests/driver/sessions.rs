@@ -129,7 +129,8 @@ async fn refused_credentials_end_the_client() {
     let wait = client.wait_until_connected(ms(60_000));
     assert_eq!(soon("a wait", wait).await.unwrap_err().kind(), ErrorKind::AuthFailed);
     let late = soon("a late call", client.get_data("/b")).await.unwrap_err();
-    assert_eq!(late.outcome(), Outcome::NotApplied);
+    assert_eq!((late.kind(), late.outcome()), (ErrorKind::AuthFailed, Outcome::NotApplied));
+    assert_eq!(late.detail(), Some("the server refused the credentials"));
     tokio::time::sleep(ms(60_000)).await;
     assert_eq!(net.attempts(), 1);
 }
