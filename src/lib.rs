@@ -8,6 +8,7 @@
 //! * [`recipes`] (feature, on by default): Curator's locks, frame for frame, without their defects.
 //! * `testing` (feature): an embedded server and a recording proxy, for your own tests.
 //! * `tls` (feature): connections by rustls.
+//! * `sasl` (feature): authentication by SASL's DIGEST-MD5, [`Config::with_sasl`](session::Config).
 //!
 //! # Example
 //!

@@ -101,6 +101,18 @@ fn docent_has_at_most_22_dependencies() {
     }
 }
 
+/// MD5 is the one thing of SASL that is not written here.
+#[test]
+fn sasl_brings_a_hash_and_nothing_else() {
+    let machine = ["--no-default-features", "--features", "sasl"];
+    let without = dependencies("docent-session", &machine[..1]);
+    let with = dependencies("docent-session", &machine);
+    let added: BTreeSet<_> = with.difference(&without).cloned().collect();
+    let digest = ["block-buffer", "crypto-common", "digest", "hybrid-array", "typenum"];
+    let allowed = set(&[&digest[..], &["cfg-if", "cpufeatures", "md-5"]].concat());
+    assert!(added.contains("md-5") && added.is_subset(&allowed), "{added:?}");
+}
+
 #[test]
 fn nom_is_used_in_one_file() {
     for (path, text) in all_sources() {

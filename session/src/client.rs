@@ -160,6 +160,14 @@ impl Client {
         });
         let chroot = Chroot::new(config.connect_string.chroot());
         let machine = Session::new(config.clone(), seed);
+        #[cfg(feature = "sasl")]
+        let machine = {
+            let (mut machine, mut secret) = (machine, [0; 16]);
+            if getrandom::fill(&mut secret).is_ok() {
+                machine.set_nonce_secret(secret);
+            }
+            machine
+        };
         let shared = Arc::new(Shared::new(machine, clock, config.max_watch_events));
         let runtime = tokio::runtime::Handle::current();
         runtime.spawn(driver::run(Arc::clone(&shared), Arc::new(transport)));

@@ -61,6 +61,9 @@ pub struct Config {
     pub read_only: bool,
     /// What is told to each server first.
     pub credentials: Vec<Credential>,
+    /// Who to be by SASL, which comes before the other credentials. Default nobody.
+    #[cfg(feature = "sasl")]
+    pub sasl: Option<crate::SaslCredential>,
     /// The seed of shuffling and jitter; `None` takes one from the operating system.
     pub seed: Option<u64>,
 }
@@ -90,6 +93,8 @@ impl Config {
             max_watch_events: 1000,
             read_only: false,
             credentials: Vec::new(),
+            #[cfg(feature = "sasl")]
+            sasl: None,
             seed: None,
         })
     }

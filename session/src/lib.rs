@@ -13,6 +13,8 @@ mod connection_state;
 mod error;
 mod hosts;
 mod lease;
+#[cfg(feature = "sasl")]
+mod sasl;
 pub mod state;
 mod time;
 mod timeouts;
@@ -23,6 +25,8 @@ pub use connection_state::ConnectionState;
 pub use error::{Error, ErrorKind, Outcome};
 pub use hosts::{ConnectString, Host, InvalidConnectString};
 pub use lease::{SessionClaim, SessionLease};
+#[cfg(feature = "sasl")]
+pub use sasl::SaslCredential;
 pub use state::{Latency, Metrics};
 pub use time::Instant;
 pub use timeouts::Timeouts;

@@ -51,6 +51,8 @@ mod metrics;
 mod moves;
 mod queue;
 mod receive;
+#[cfg(feature = "sasl")]
+mod sasl;
 #[cfg(test)]
 mod tests;
 mod watching;
@@ -134,6 +136,8 @@ pub struct Session<T, W> {
     ended: Option<ErrorKind>,
     /// What became of the last attempt or connection, for those who ask why there is none.
     last_failure: Option<Box<str>>,
+    #[cfg(feature = "sasl")]
+    nonces: crate::sasl::Nonces,
 }
 
 /// Where the connection is.
@@ -145,7 +149,10 @@ enum Phase {
     Connecting { deadline: Instant },
     /// Made, and waiting for the server's answer, until then.
     Handshaking { deadline: Instant, sent_at: Instant },
-    /// The session is accepted.
+    /// The session is accepted, and each side proves to the other who it is, until then.
+    #[cfg(feature = "sasl")]
+    Authenticating { deadline: Instant, exchange: sasl::Exchange },
+    /// The session is accepted, and requests may go out.
     Connected,
     /// For good.
     Ended,
@@ -302,7 +309,8 @@ pub enum Connect {
 }
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
-    /// A session that nobody has asked for yet. `seed` decides the shuffling and the jitter.
+    /// A session that nobody has asked for yet. `seed` decides the shuffling, the jitter, and SASL's nonces
+    /// unless they get a secret of their own.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
@@ -347,6 +355,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             metrics: Metrics::default(),
             ended: None,
             last_failure: None,
+            #[cfg(feature = "sasl")]
+            nonces: crate::sasl::Nonces::new((u128::from(seed) << 64).to_be_bytes()),
         }
     }
 
@@ -368,6 +378,18 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     #[must_use]
     pub const fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
+    }
+
+    /// Whether the session is accepted, but nothing may be sent yet.
+    #[cfg_attr(
+        not(feature = "sasl"),
+        expect(clippy::unused_self, reason = "has it with the feature")
+    )]
+    const fn is_authenticating(&self) -> bool {
+        #[cfg(feature = "sasl")]
+        return matches!(self.phase, Phase::Authenticating { .. });
+        #[cfg(not(feature = "sasl"))]
+        false
     }
 
     /// The server that took the session, while there is a connection to it.
@@ -486,7 +508,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.closing = Closing::Requested { token, until };
         // There is nothing to move for any more.
         self.moving = false;
-        if self.is_connected() {
+        if self.is_connected() || self.is_authenticating() {
             let start = self.outgoing.len();
             let xid = xid::next(self.last_xid);
             self.last_xid = xid;
@@ -572,6 +594,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let connection = match self.phase {
             Phase::Connecting { deadline } | Phase::Handshaking { deadline, .. } => Some(deadline),
+            #[cfg(feature = "sasl")]
+            Phase::Authenticating { deadline, .. } => Some(deadline),
             Phase::Connected => Some(
                 (self.last_heard + self.timeouts.read).min(self.last_sent + self.timeouts.ping),
             ),
@@ -611,6 +635,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 if deadline <= now =>
             {
                 self.give_up("the server did not answer in time");
+            }
+            #[cfg(feature = "sasl")]
+            Phase::Authenticating { deadline, .. } if deadline <= now => {
+                self.give_up("the server did not answer SASL in time");
             }
             _ => {}
         }

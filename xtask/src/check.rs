@@ -40,6 +40,20 @@ fn checks() -> Vec<(&'static str, Command)> {
                 "warnings",
             ]),
         ),
+        (
+            "lints of docent-session without a runtime, with SASL",
+            cargo_with(&[
+                "clippy",
+                "--package",
+                "docent-session",
+                "--no-default-features",
+                "--features",
+                "sasl",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+        ),
         ("documentation", documentation()),
     ];
     if root().join("fuzz/Cargo.toml").is_file() {
@@ -58,7 +72,9 @@ fn cargo_with(arguments: &[&str]) -> Command {
 
 fn documentation() -> Command {
     // Libraries only: the program `docent` would overwrite the pages of the library `docent`.
-    let mut command = cargo_with(&["doc", "--workspace", "--no-deps", "--lib"]);
+    let features = "docent/tls,docent/sasl";
+    let mut command =
+        cargo_with(&["doc", "--workspace", "--no-deps", "--lib", "--features", features]);
     command.env("RUSTDOCFLAGS", "-Dwarnings");
     command
 }

@@ -79,6 +79,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Phase::Handshaking { .. } if self.broken.is_none() => {
                 " (no answer to the handshake: not serving?)".to_owned()
             }
+            _ if self.is_authenticating() && self.broken.is_none() => {
+                " (no answer to SASL: refused, or not serving?)".to_owned()
+            }
             _ => String::new(),
         };
         self.last_failure = Some(format!("{host}: {detail}{handshake}").into());
@@ -148,16 +151,26 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             // Nobody but the read-only server that made it knows it, and nothing can be held in it.
             local.lease.lose();
         }
-        self.hosts.accepted();
         self.metrics.connections += 1;
         self.search = read_only.then(|| Search::begin(now));
         self.suspended_at = None;
-        self.phase = Phase::Connected;
         self.identify(now, sent_at, granted, response);
+        #[cfg(feature = "sasl")]
+        if self.config.sasl.is_some() {
+            return self.begin_sasl(now);
+        }
+        self.admit();
+    }
+
+    /// The server is ready for requests.
+    pub(super) fn admit(&mut self) {
+        self.hosts.accepted();
+        self.phase = Phase::Connected;
         self.prime();
         for request in &mut self.pending {
             request.expires = NEVER;
         }
+        let read_only = self.search.is_some();
         self.push_state(|states| states.connected(read_only));
     }
 

@@ -18,7 +18,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     ///
     /// When the bytes cannot be what a server sends, [`wants_disconnect`](Self::wants_disconnect) says so.
     pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) {
-        if !matches!(self.phase, Phase::Handshaking { .. } | Phase::Connected) {
+        if matches!(self.phase, Phase::Disconnected | Phase::Connecting { .. } | Phase::Ended) {
             // Of a connection that is no more; the next one begins with a frame of its own.
             return input.clear();
         }
@@ -73,7 +73,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 return false;
             }
         };
-        if !matches!(self.phase, Phase::Connected) {
+        if matches!(self.phase, Phase::Handshaking { .. }) {
             let front = input.get(..input.len().min(16)).unwrap_or_default();
             self.give_up(format_args!(
                 "no ZooKeeper handshake: it begins with \"{}\"",
@@ -107,6 +107,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Ok(header) => header,
             Err(error) => return self.broken_stream(error),
         };
+        #[cfg(feature = "sasl")]
+        if self.is_authenticating() && header.xid != xid::NOTIFICATION {
+            return self.receive_sasl(now, header, reader.rest());
+        }
         match header.xid {
             xid::NOTIFICATION => self.receive_event(header, reader.rest()),
             xid::PING | xid::AUTH | xid::SET_WATCHES => self.receive_control(now, header),
@@ -138,7 +142,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
     }
 
-    fn refuse_authentication(&mut self, why: &str) {
+    pub(super) fn refuse_authentication(&mut self, why: &str) {
         let error = Error::new(ErrorKind::AuthFailed, Outcome::NotApplied).with_detail(why);
         if let Some(token) = self.auth_pending.pop_front() {
             self.complete(token, Err(error.clone()));

@@ -17,6 +17,8 @@ use docent_protocol::{
 use super::*;
 use crate::WatchKind;
 
+#[cfg(feature = "sasl")]
+mod sasl;
 mod sessions;
 mod stories;
 mod watching;

@@ -15,6 +15,8 @@
 mod bad_servers;
 mod contracts;
 mod moves;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod sessions;
 mod sockets;
 mod support;

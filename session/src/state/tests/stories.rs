@@ -22,6 +22,8 @@ enum Step {
     Read(bool),
     Unwatch(u8),
     Close,
+    /// A word of SASL, of several.
+    Sasl(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::Read),
         2 => any::<u8>().prop_map(Step::Unwatch),
         1 => Just(Step::Close),
+        2 => any::<u8>().prop_map(Step::Sasl),
     ]
 }
 
@@ -116,6 +119,10 @@ fn tell(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 given += 1;
                 story.machine.close(Some(given), now + ms(500));
             }
+            #[cfg(feature = "sasl")]
+            Step::Sasl(which) => story.say_sasl(which),
+            #[cfg(not(feature = "sasl"))]
+            Step::Sasl(_) => {}
         }
         if story.is_broken() {
             story.cut();
@@ -142,5 +149,15 @@ proptest! {
     #[test]
     fn any_story_answers_every_request_once(steps in prop::collection::vec(step(), 1..80)) {
         tell(config(), steps)?;
+    }
+}
+
+#[cfg(feature = "sasl")]
+proptest! {
+    #[test]
+    fn any_story_with_sasl_answers_every_request_once(
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        tell(config().with_sasl("bob", "pw").unwrap(), steps)?;
     }
 }
