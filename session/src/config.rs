@@ -40,7 +40,8 @@ pub struct Config {
     /// not limit replies.
     pub max_reply_bytes: usize,
     /// How many bytes the requests that are waiting may have, sent or not. One more request fails with
-    /// [`TooManyRequests`](ErrorKind::TooManyRequests), unless it is the only one. Default 64 MiB.
+    /// [`TooManyRequests`](ErrorKind::TooManyRequests), unless it is the only one, or
+    /// [waits](Self::when_full). Default 64 MiB.
     pub max_pending_bytes: usize,
     /// How long any request may wait for its reply before it fails with
     /// [`OperationTimeout`](ErrorKind::OperationTimeout): not applied if it was not sent by then, unknown if it
@@ -52,8 +53,11 @@ pub struct Config {
     /// An existing session to go on with, of this or another process. Default none.
     pub session: Option<SessionToken>,
     /// How many requests may be waiting, sent or not. One more fails with
-    /// [`TooManyRequests`](ErrorKind::TooManyRequests). Default 1,000,000.
+    /// [`TooManyRequests`](ErrorKind::TooManyRequests), or [waits](Self::when_full). Default 1,000,000.
     pub max_requests: usize,
+    /// What becomes of a request that is one too many by `max_requests` or `max_pending_bytes`. Default
+    /// [`WhenFull::Fail`].
+    pub when_full: WhenFull,
     /// How many events a watcher keeps for who does not take them. When there are more, they are dropped and a
     /// [resync](crate::WatchedEvent::is_resync) takes their place. Default 1,000.
     pub max_watch_events: usize,
@@ -87,6 +91,7 @@ impl Config {
             max_request_bytes: frame::DEFAULT_LIMIT,
             max_reply_bytes: 16 << 20,
             max_requests: 1_000_000,
+            when_full: WhenFull::Fail,
             max_pending_bytes: 64 << 20,
             request_timeout: None,
             session: None,
@@ -134,6 +139,13 @@ impl Config {
         self
     }
 
+    /// Sets [`when_full`](Self::when_full).
+    #[must_use]
+    pub const fn with_when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
     /// Goes on with an existing session. While another client has it, each throws the other off.
     #[must_use]
     pub fn with_session(mut self, session: SessionToken) -> Self {
@@ -154,6 +166,23 @@ impl Config {
         self.seed = Some(seed);
         self
     }
+}
+
+/// What becomes of a request when there are as many as the configuration allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// It fails with [`TooManyRequests`](ErrorKind::TooManyRequests), not applied. The limits are those of all
+    /// that wait, sent or not: of the client's memory.
+    #[default]
+    Fail,
+    /// It waits in its turn until enough of those before it are answered. The limits are those of what is in
+    /// flight, sent and not answered: of what a server has to do at once.
+    ///
+    /// As everywhere, the request is queued by its call and goes out whether or not its future is kept. So the
+    /// memory of the line is its callers' own: who awaits each call has one request in it, who never awaits has
+    /// all. A request that waits fails as any other that was not sent: after the connection timeout without a
+    /// connection, after the [request timeout](Config::request_timeout), or with the session.
+    Wait,
 }
 
 /// The pauses between attempts to connect.

@@ -20,7 +20,7 @@ mod time;
 mod timeouts;
 mod watches;
 
-pub use config::{Backoff, Config, Credential, SessionToken};
+pub use config::{Backoff, Config, Credential, SessionToken, WhenFull};
 pub use connection_state::ConnectionState;
 pub use error::{Error, ErrorKind, Outcome};
 pub use hosts::{ConnectString, Host, InvalidConnectString};

@@ -51,6 +51,7 @@ mod metrics;
 mod moves;
 mod queue;
 mod receive;
+mod room;
 #[cfg(feature = "sasl")]
 mod sasl;
 #[cfg(test)]
@@ -88,8 +89,11 @@ pub struct Session<T, W> {
 
     /// What goes out before requests: the handshake, credentials, watches, pings.
     control: Vec<u8>,
-    /// Encoded requests that were not handed to the socket.
+    /// Encoded requests that were not handed to the socket, behind `taken` bytes of others.
     outgoing: Vec<u8>,
+    /// How many bytes at the front of `outgoing` were handed to the socket: kept for a while, since a long line
+    /// need not move for each request that leaves it.
+    taken: usize,
     pending: VecDeque<Pending<T, W>>,
     /// How many entries at the front of `pending` were handed to the socket.
     sent: usize,
@@ -328,6 +332,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             last_zxid,
             control: Vec::new(),
             outgoing: Vec::new(),
+            taken: 0,
             pending: VecDeque::new(),
             sent: 0,
             timed_out: 0,
@@ -370,8 +375,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     }
 
     /// Whether requests would go out now.
-    const fn sends_requests(&self) -> bool {
-        self.is_connected() && !self.moving && !self.outgoing.is_empty()
+    fn sends_requests(&self) -> bool {
+        self.is_connected() && !self.moving && !self.outgoing.is_empty() && self.next_has_room()
     }
 
     /// Whether a server has accepted the session and the connection stands.
@@ -459,7 +464,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         Metrics {
             pending: self.pending.len(),
             pending_bytes: self.pending_bytes,
-            outgoing_bytes: self.control.len() + self.outgoing.len(),
+            in_flight: self.sent,
+            outgoing_bytes: self.control.len() + self.unsent().len(),
             watches: self.watches.len(),
             ..self.metrics.clone()
         }
@@ -541,20 +547,18 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
         self.last_sent = now;
         let requests = self.sends_requests();
-        if self.control.is_empty() {
+        let (unanswered, bytes) = if requests { self.room() } else { (0, 0) };
+        if self.control.is_empty() && bytes == self.outgoing.len() {
             std::mem::swap(out, &mut self.outgoing);
         } else {
             std::mem::swap(out, &mut self.control);
-            if requests {
-                out.append(&mut self.outgoing);
-            }
+            self.take_front(bytes, out);
         }
         self.metrics.bytes_sent += out.len() as u64;
         if !requests {
             return;
         }
-        let unanswered = self.pending.len() - self.sent;
-        self.sent = self.pending.len();
+        self.sent += unanswered;
         self.batches.push_back(Batch { sent_at: now, unanswered, answered: 0 });
     }
 

@@ -63,7 +63,8 @@ impl Client {
     /// [`max_requests`](crate::Config::max_requests) or
     /// [`max_pending_bytes`](crate::Config::max_pending_bytes) allow; then until half of them are answered. Who
     /// awaits it before each call is slowed down to the server's pace instead of being refused with
-    /// `TooManyRequests`.
+    /// `TooManyRequests`. (With [`WhenFull::Wait`](crate::WhenFull::Wait) nothing is refused, and who awaits each
+    /// call is slowed down without it.)
     ///
     /// Room is not reserved: with many callers, the queue may be full again.
     ///

@@ -92,6 +92,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.hosts.failed(now);
         self.broken = None;
         self.control.clear();
+        self.forget_taken();
         self.skip = 0;
         self.ping_sent_at = None;
         self.watches_pending.clear();

@@ -32,7 +32,9 @@ pub struct Metrics {
     pub bytes_received: u64,
     /// Requests that wait for their replies now, sent or not.
     pub pending: usize,
-    /// Their bytes.
+    /// How many of them were sent.
+    pub in_flight: usize,
+    /// The bytes of all that wait for their replies.
     pub pending_bytes: usize,
     /// Bytes that were not handed to a socket yet.
     pub outgoing_bytes: usize,

@@ -12,7 +12,7 @@ use docent_protocol::{
 };
 
 use super::{Body, Closing, Effect, NEVER, Pending, Registration, Session};
-use crate::{Error, ErrorKind, Outcome, time::Instant};
+use crate::{Error, ErrorKind, Outcome, WhenFull, time::Instant};
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Queues a request. Its place among the others is given here and now.
@@ -99,7 +99,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if self.is_ended() || !matches!(self.closing, Closing::No) {
             return Err(self.refusal());
         }
-        if self.pending.len() >= self.config.max_requests {
+        let fails = self.config.when_full == WhenFull::Fail;
+        if fails && self.pending.len() >= self.config.max_requests {
             return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
         }
         let start = self.outgoing.len();
@@ -113,7 +114,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             },
         )?;
         let bytes = self.pending_bytes + (self.outgoing.len() - start);
-        if bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
+        if fails && bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
             self.outgoing.truncate(start);
             return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
         }
@@ -161,6 +162,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Requests that waited for an answer for too long. What was sent keeps its place, for its reply may come.
     pub(super) fn fail_timed_out(&mut self, now: Instant) {
         let Some(timeout) = self.config.request_timeout else { return };
+        self.forget_taken();
         let error = |outcome| {
             Error::new(ErrorKind::OperationTimeout, outcome)
                 .with_detail(format_args!("no answer for {timeout:?}"))
@@ -225,6 +227,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Fails what was never handed to a socket.
     pub(super) fn fail_queued(&mut self, error: &Error) {
         self.outgoing.clear();
+        self.taken = 0;
         for request in self.pending.split_off(self.sent.min(self.pending.len())) {
             self.fail(request, error);
         }

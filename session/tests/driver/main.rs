@@ -15,6 +15,7 @@
 mod bad_servers;
 mod contracts;
 mod moves;
+mod room;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod sessions;

@@ -1,0 +1,63 @@
+//! How much may be in flight, where requests wait for room: [`WhenFull::Wait`].
+
+use super::Session;
+use crate::WhenFull;
+
+impl<T, W: Clone + PartialEq> Session<T, W> {
+    /// What was not handed to a socket.
+    pub(super) fn unsent(&self) -> &[u8] {
+        self.outgoing.get(self.taken..).unwrap_or_default()
+    }
+
+    /// Whether the next request may be sent. One that is too large for the limit may go alone.
+    pub(super) fn next_has_room(&self) -> bool {
+        if self.config.when_full == WhenFull::Fail || self.sent == 0 {
+            return true;
+        }
+        self.pending.get(self.sent).is_some_and(|next| {
+            self.sent < self.config.max_requests
+                && self.bytes_in_flight() + next.size as usize <= self.config.max_pending_bytes
+        })
+    }
+
+    /// How many requests may be sent now, and their bytes.
+    pub(super) fn room(&self) -> (usize, usize) {
+        let all = (self.pending.len() - self.sent, self.unsent().len());
+        if self.config.when_full == WhenFull::Fail {
+            return all;
+        }
+        let in_flight = self.bytes_in_flight();
+        let (mut count, mut bytes) = (0, 0);
+        for request in self.pending.range(self.sent..) {
+            let full = self.sent + count >= self.config.max_requests
+                || in_flight + bytes + request.size as usize > self.config.max_pending_bytes;
+            if full && self.sent + count > 0 {
+                break;
+            }
+            count += 1;
+            bytes += request.size as usize;
+        }
+        (count, bytes)
+    }
+
+    /// Hands out the first so many bytes of what was not handed out.
+    pub(super) fn take_front(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        let front = self.unsent().get(..bytes).unwrap_or_default();
+        out.extend_from_slice(front);
+        self.taken += bytes;
+        if self.taken * 2 >= self.outgoing.len() {
+            self.forget_taken();
+        }
+    }
+
+    /// Moves the line to the front of its buffer.
+    pub(super) fn forget_taken(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        self.outgoing.drain(..taken.min(self.outgoing.len()));
+    }
+
+    const fn bytes_in_flight(&self) -> usize {
+        // What is pending was sent or was not.
+        self.pending_bytes.saturating_sub(self.outgoing.len() - self.taken)
+    }
+}
