@@ -159,16 +159,16 @@ impl Client {
             getrandom::u64().unwrap_or_else(|_| clock.now().as_nanos())
         });
         let chroot = Chroot::new(config.connect_string.chroot());
-        let machine = Session::new(config.clone(), seed);
+        let session = Session::new(config.clone(), seed);
         #[cfg(feature = "sasl")]
-        let machine = {
-            let (mut machine, mut secret) = (machine, [0; 16]);
-            if getrandom::fill(&mut secret).is_ok() {
-                machine.set_nonce_secret(secret);
+        let session = {
+            let mut secret = [0; 16];
+            match getrandom::fill(&mut secret) {
+                Ok(()) => session.with_nonce_secret(secret),
+                Err(_) => session,
             }
-            machine
         };
-        let shared = Arc::new(Shared::new(machine, clock, config.max_watch_events));
+        let shared = Arc::new(Shared::new(session, clock, config.max_watch_events));
         let runtime = tokio::runtime::Handle::current();
         runtime.spawn(driver::run(Arc::clone(&shared), Arc::new(transport)));
         Self { handle: Arc::new(Handle { shared, runtime, config }), chroot }

@@ -295,6 +295,10 @@ impl Shared {
         self.lock().machine.last_failure().map(str::to_owned)
     }
 
+    pub(crate) fn ahead_of_servers(&self) -> Option<i64> {
+        self.lock().machine.ahead_of_servers()
+    }
+
     pub(crate) fn pending(&self) -> usize {
         self.lock().machine.pending()
     }

@@ -219,6 +219,10 @@ impl Hosts {
         self.list.len()
     }
 
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Host> {
+        self.list.iter()
+    }
+
     /// Takes another list, and says whether to leave the server `current` for it, so that clients spread evenly
     /// over the new servers: who loses its server moves; when there are more servers than before, so many
     /// move that each has its share.

@@ -131,6 +131,8 @@ pub struct Session<T, W> {
     broken: Option<Error>,
     /// The server tried or connected last.
     host: Option<Host>,
+    /// Those that have closed the last handshake with them without a word, since one was answered.
+    speechless: Vec<Host>,
     /// Whether the connection is to be given up once all that was sent is answered.
     moving: bool,
     /// The search for a read-write server, while connected to a read-only one.
@@ -355,6 +357,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             skip: 0,
             broken: None,
             host: None,
+            speechless: Vec::new(),
             moving: false,
             search: None,
             metrics: Metrics::default(),
@@ -647,7 +650,14 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             _ => {}
         }
         if self.expires_at().is_some_and(|at| at <= now) {
-            self.expire("there was no connection for the session timeout");
+            let without = "there was no connection for the session timeout";
+            match self.ahead_of_servers() {
+                // Restored from a backup, or not the ensemble it was: no server says so.
+                Some(zxid) => self.expire(&format!(
+                    "{without}: none of the servers serves, or all are behind the last zxid {zxid:#x}"
+                )),
+                None => self.expire(without),
+            }
         }
         self.fail_overdue(now);
         self.fail_timed_out(now);

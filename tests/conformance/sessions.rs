@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use docent::protocol::call::WhoAmI;
-use docent::session::{Client, Config};
+use docent::session::{Client, Config, SessionToken};
 use docent::{CreateMode, ErrorKind};
 
-use crate::support::within_deadline;
+use crate::support::{DEADLINE, eventually, within_deadline};
 use crate::{Playground, client, server};
 
 async fn close_takes_the_ephemeral_nodes_with_it() {
@@ -62,7 +62,23 @@ async fn any_request_can_be_sent_as_it_is() {
     assert!(body.zxid > 0 && !body.bytes.is_empty());
 }
 
+/// pitfall 17: as after a restore from a backup.
+async fn who_is_ahead_of_the_server_hears_of_it_and_begins_anew() {
+    let Some(connect) = server() else { return };
+    let token = client(&connect).await.detach().unwrap();
+    let zxid = token.last_zxid() + (1 << 40);
+    let ahead = SessionToken::new(token.session_id(), token.password(), zxid);
+    let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_secs(1));
+    let client = Client::start(config.with_session(ahead));
+    let told = eventually("a word about it", async || client.ahead_of_servers()).await;
+    assert_eq!(told, zxid);
+    client.wait_until_connected(DEADLINE).await.unwrap();
+    assert_eq!(client.ahead_of_servers(), None);
+    assert_ne!(client.session().unwrap().session_id(), token.session_id());
+}
+
 crate::stories! {
+    who_is_ahead_of_the_server_hears_of_it_and_begins_anew,
     close_takes_the_ephemeral_nodes_with_it,
     dropping_the_last_clone_closes_the_session,
     calls_keep_their_order,

@@ -70,20 +70,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return;
         }
         let detail = why.detail().unwrap_or("the connection was lost");
-        let handshake = match self.phase {
-            // None of these is an expiry; which one it was, no server says.
-            Phase::Handshaking { .. } if self.broken.is_none() && self.last_zxid > 0 => format!(
-                " (no answer to the handshake: not serving, or behind our last zxid {:#x})",
-                self.last_zxid
-            ),
-            Phase::Handshaking { .. } if self.broken.is_none() => {
-                " (no answer to the handshake: not serving?)".to_owned()
-            }
-            _ if self.is_authenticating() && self.broken.is_none() => {
-                " (no answer to SASL: refused, or not serving?)".to_owned()
-            }
-            _ => String::new(),
-        };
+        self.speechless.retain(|other| other != host);
+        if matches!(self.phase, Phase::Handshaking { .. }) && self.broken.is_none() {
+            self.speechless.push(host.clone());
+        }
+        let handshake = if self.broken.is_none() { self.unanswered() } else { String::new() };
         self.last_failure = Some(format!("{host}: {detail}{handshake}").into());
         let was_connected = self.is_connected();
         self.moving = false;
@@ -113,6 +104,28 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             self.suspended_at = Some(now);
         }
         self.push_state(ConnectionStates::disconnected);
+    }
+
+    /// What it may mean that the server has closed the connection instead of answering.
+    fn unanswered(&self) -> String {
+        if self.is_authenticating() {
+            return " (no answer to SASL: refused, or not serving?)".to_owned();
+        }
+        // None of these is an expiry; which one it was, no server says.
+        match (&self.phase, self.ahead_of_servers()) {
+            (Phase::Handshaking { .. }, Some(zxid)) => format!(
+                " (no answer to the handshake by any server: none serves, or all are behind our last \
+                 zxid {zxid:#x})"
+            ),
+            (Phase::Handshaking { .. }, None) if self.last_zxid > 0 => format!(
+                " (no answer to the handshake: not serving, or behind our last zxid {:#x})",
+                self.last_zxid
+            ),
+            (Phase::Handshaking { .. }, None) => {
+                " (no answer to the handshake: not serving?)".to_owned()
+            }
+            _ => String::new(),
+        }
     }
 
     /// The server's answer to the handshake.
@@ -152,6 +165,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             // Nobody but the read-only server that made it knows it, and nothing can be held in it.
             local.lease.lose();
         }
+        self.speechless.clear();
         self.metrics.connections += 1;
         self.search = read_only.then(|| Search::begin(now));
         self.suspended_at = None;
@@ -228,6 +242,14 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.replay_watches();
     }
 
+    /// The highest zxid that was seen, if every server has closed the last handshake with it without a word: none
+    /// serves, or all are behind it.
+    #[must_use]
+    pub fn ahead_of_servers(&self) -> Option<i64> {
+        let speechless = self.hosts.iter().all(|host| self.speechless.contains(host));
+        Some(self.last_zxid).filter(|&zxid| zxid > 0 && speechless)
+    }
+
     /// When the session is taken as lost, if no connection comes.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let since = self.suspended_at.filter(|_| self.identity.is_some())?;
@@ -243,6 +265,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         // Meant for the old session: an ephemeral node of the new one is not what was asked for.
         self.fail_queued(&error(Outcome::NotApplied));
         self.last_zxid = 0;
+        self.speechless.clear();
         self.suspended_at = None;
         self.timeouts = Timeouts::new(
             self.config.session_timeout,

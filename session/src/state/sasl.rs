@@ -40,8 +40,10 @@ pub(super) struct Exchange {
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Makes the client's nonces hard to guess for who knows the seed. Without it they follow from the seed.
-    pub const fn set_nonce_secret(&mut self, secret: [u8; 16]) {
+    #[must_use]
+    pub fn with_nonce_secret(mut self, secret: [u8; 16]) -> Self {
         self.nonces = Nonces::new(secret);
+        self
     }
 
     /// DIGEST-MD5 is begun by the server, which wants to be asked: with an empty token, not without one.

@@ -326,3 +326,65 @@ fn a_server_that_may_be_behind_is_named_as_such() {
     let failure = story.machine.last_failure().unwrap();
     assert!(failure.contains("behind our last zxid 0x99"), "{failure}");
 }
+
+impl Story {
+    /// An attempt that a server ends without a word.
+    fn closed_without_a_word_by(&mut self, name: &str) {
+        self.connect();
+        let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+        let host = Host { name: name.into(), port: 1 };
+        self.machine.handle_disconnected(self.now, &host, &why);
+    }
+}
+
+/// pitfall 17: data that were wiped or restored, or the wrong ensemble.
+#[test]
+fn who_is_ahead_of_every_server_hears_of_it_and_goes_on_with_a_new_session() {
+    let list = Config::new("one:1,two:1,three:1").unwrap().with_session_timeout(ms(6000));
+    let mut story = Story::new(list);
+    story.connect();
+    story.accept(7, 6000);
+    story.get("/a", 1);
+    story.flush();
+    story.reply(1, 0x99, ErrorCode::Ok, b"");
+    story.cut();
+    story.done();
+    story.get("/b", 2);
+    for name in ["one", "two", "two"] {
+        story.closed_without_a_word_by(name);
+        assert_eq!(story.machine.ahead_of_servers(), None, "one is left");
+    }
+    story.closed_without_a_word_by("three");
+    assert_eq!(story.machine.ahead_of_servers(), Some(0x99));
+    let why = story.machine.last_failure().unwrap();
+    assert!(why.contains("by any server") && why.contains("0x99"), "{why}");
+
+    story.wait(ms(6000));
+    let error = story.machine.poll_completion().unwrap().result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SessionExpired);
+    assert!(error.to_string().contains("behind the last zxid 0x99"), "{error}");
+    assert_eq!(story.machine.ahead_of_servers(), None, "a new session has seen nothing");
+    story.connect();
+    assert!(story.wire.last().unwrap().1.contains("last_zxid_seen: 0, "));
+}
+
+#[test]
+fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
+    let mut story = Story::connected();
+    story.get("/a", 1);
+    story.flush();
+    story.reply(1, 0x99, ErrorCode::Ok, b"");
+    story.cut();
+    story.closed_without_a_word_by("one");
+    assert_eq!(story.machine.ahead_of_servers(), Some(0x99));
+    // Not even reached.
+    while !matches!(story.machine.poll_connect(story.now), Connect::To(..)) {
+        story.now = story.now + ms(100);
+    }
+    story.cut();
+    assert_eq!(story.machine.ahead_of_servers(), None);
+    story.closed_without_a_word_by("one");
+    story.connect();
+    story.accept(7, 6000);
+    assert_eq!(story.machine.ahead_of_servers(), None);
+}

@@ -122,7 +122,9 @@ fn tell(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
             #[cfg(feature = "sasl")]
             Step::Sasl(which) => story.say_sasl(which),
             #[cfg(not(feature = "sasl"))]
-            Step::Sasl(_) => {}
+            Step::Sasl(which) => {
+                let _ = which;
+            }
         }
         if story.is_broken() {
             story.cut();
