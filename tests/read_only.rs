@@ -1,5 +1,5 @@
 //! An ensemble without its majority: what a client may do there, and how it gets away again. On the
-//! embedded cluster.
+//! embedded cluster, and on a real one.
 
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, not the helpers they call")]
 
@@ -7,10 +7,11 @@ mod support;
 
 use std::time::Duration;
 
-use docent::session::{Client, Config};
+use docent::session::{Client, Config, SessionLease};
 use docent::{ConnectionState, CreateMode, ErrorKind, Outcome};
 use docent_testing::{TestingCluster, server};
-use support::{eventually, within_deadline};
+use support::{eventually, real::RealEnsemble, within_deadline};
+use xtask::Settings;
 
 async fn cluster() -> TestingCluster {
     let config = server::Config {
@@ -37,6 +38,58 @@ async fn without_a_majority_one_may_read_and_then_moves_on() {
     cluster.stop(2);
 
     let client = Client::start(config(&cluster).with_read_only(true));
+    reads_only(&client).await;
+    let local = client.session().unwrap();
+
+    cluster.restart(1).await.unwrap();
+    cluster.restart(2).await.unwrap();
+    moves_on(&client, &local).await;
+}
+
+/// The same with real servers.
+#[tokio::test]
+async fn without_a_real_majority_one_may_read_and_then_moves_on() {
+    let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let settings = Settings {
+        // Since 3.7 a read-only server grants sessions of its own only.
+        config: vec![
+            line("localSessionsEnabled", "true"),
+            line("localSessionsUpgradingEnabled", "true"),
+        ],
+        properties: vec![line("readonlymode.enabled", "true")],
+        ..Settings::default()
+    };
+    let Some(mut ensemble) = RealEnsemble::start_with(settings).await else { return };
+    let config = || {
+        let config = Config::new(&ensemble.connect()).unwrap();
+        config.with_session_timeout(Duration::from_secs(20)).with_read_only(true)
+    };
+    let writer = Client::connect_with(config()).await.unwrap();
+    within_deadline("a write", writer.create("/a", b"x", CreateMode::Persistent)).await.unwrap();
+    within_deadline("close", writer.close()).await.unwrap();
+    let config = config();
+    // Not the one that the write went to last: each has it once a majority has and it was told.
+    within_deadline("the write everywhere", async {
+        for member in 0..3 {
+            let member = Client::connect(&ensemble.connect_to(member)).await.unwrap();
+            member.sync("/").await.unwrap();
+        }
+    })
+    .await;
+    ensemble.kill(1).await;
+    ensemble.kill(2).await;
+
+    let client = Client::start(config);
+    reads_only(&client).await;
+    let local = client.session().unwrap();
+
+    // Neither serves before there are two.
+    ensemble.start_again(1).await;
+    ensemble.start_again(2).await;
+    moves_on(&client, &local).await;
+}
+
+async fn reads_only(client: &Client) {
     within_deadline("a read-only session", async {
         let mut state = client.state();
         state.wait_for(|state| *state == Some(ConnectionState::ReadOnly)).await.map(|_| ())
@@ -52,10 +105,10 @@ async fn without_a_majority_one_may_read_and_then_moves_on() {
         let error = error.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::NotReadOnly, Outcome::NotApplied));
     }
-    let local = client.session().unwrap();
+}
 
-    cluster.restart(1).await.unwrap();
-    cluster.restart(2).await.unwrap();
+/// To a server that takes writes, with a session that others know.
+async fn moves_on(client: &Client, local: &SessionLease) {
     eventually("a write", async || client.set_data("/a", b"z", None).await.ok()).await;
     assert!(local.is_lost(), "the read-only server's session is its own");
     assert_eq!(*client.state().borrow(), Some(ConnectionState::Connected));

@@ -1,8 +1,9 @@
 //! Who may do what, and who one is.
 
-use docent::protocol::{Acl, Perms, acl};
-use docent::{CreateMode, ErrorKind};
+use docent::protocol::{Acl, AddWatchMode, Perms, acl};
+use docent::{CreateMode, ErrorKind, EventType};
 
+use crate::support::within_deadline;
 use crate::{Playground, refused};
 
 async fn an_acl_is_read_and_written_by_its_own_version() {
@@ -84,7 +85,34 @@ async fn the_configuration_is_there_and_closed_to_change() {
     refused(play.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
 }
 
+/// pitfall 37 (CVE-2024-23944): an event of a node that may not be read is told to nobody, and ends a one-shot
+/// watch all the same.
+async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
+    let Some(play) = Playground::new().await else { return };
+    let owner = &play.client;
+    owner.add_auth("digest", b"alice:secret").await.unwrap();
+    let path = play.node("a", b"").await;
+    let (stranger, other) = (play.another().await, play.another().await);
+    let (_, mut once) = other.get_data_and_watch(&path).await.unwrap();
+    let mut always = stranger.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
+
+    owner.set_acl(&path, acl::CREATOR_ALL_ACL, None).await.unwrap();
+    owner.set_data(&path, b"hidden", None).await.unwrap();
+    refused(stranger.get_data(&path).await, ErrorKind::NoAuth);
+    refused(other.get_data(&path).await, ErrorKind::NoAuth);
+    assert_eq!((once.try_changed(), always.try_changed()), (None, None));
+
+    owner.set_acl(&path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    owner.set_data(&path, b"seen", None).await.unwrap();
+    let event = within_deadline("an event", always.changed()).await;
+    assert_eq!(event.event_type, EventType::NodeDataChanged);
+    // The remedy: to read again what may have been hidden.
+    assert_eq!(other.get_data(&path).await.unwrap().data, "seen");
+    assert_eq!(once.try_changed(), None, "its watch is gone from the server");
+}
+
 crate::stories! {
+    an_event_that_the_acl_hides_ends_its_watch_in_silence,
     an_acl_is_read_and_written_by_its_own_version,
     credentials_open_what_is_closed_to_others,
     the_server_says_who_one_is,

@@ -204,10 +204,17 @@ impl RealEnsemble {
     /// A serving ensemble of three; `None` (and a counted skip) without Java.
     #[track_caller]
     pub(crate) fn start() -> impl Future<Output = Option<Self>> {
+        Self::start_with(Settings::default())
+    }
+
+    /// One whose members have more configuration and properties.
+    #[track_caller]
+    pub(crate) fn start_with(more: Settings) -> impl Future<Output = Option<Self>> {
         let java = java();
         async move {
             let java = java?;
-            let ensemble = spawn_blocking(move || Ensemble::start(&java, 3)).await.unwrap();
+            let start = move || Ensemble::start_with(&java, 3, &more);
+            let ensemble = spawn_blocking(start).await.unwrap();
             Some(Self { ensemble: Some(ensemble.expect("a private ensemble")) })
         }
     }

@@ -15,9 +15,14 @@ pub struct Ensemble {
 impl Ensemble {
     /// Starts so many servers and waits until all of them serve.
     pub fn start(java: &Java, size: usize) -> Result<Self> {
+        Self::start_with(java, size, &Settings::default())
+    }
+
+    /// As [`start`](Self::start), with the lines and properties of `more` in each member.
+    pub fn start_with(java: &Java, size: usize, more: &Settings) -> Result<Self> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
-            match Self::try_start(java, size) {
+            match Self::try_start(java, size, more) {
                 Ok(ensemble) => return Ok(ensemble),
                 // Somebody took one of the ports meanwhile: others, for all of them.
                 Err(Failure::Died(text)) => last = Some(text),
@@ -50,7 +55,7 @@ impl Ensemble {
         &mut self.members[index]
     }
 
-    fn try_start(java: &Java, size: usize) -> std::result::Result<Self, Failure> {
+    fn try_start(java: &Java, size: usize, more: &Settings) -> std::result::Result<Self, Failure> {
         // A member has three ports: for its followers, for elections, for clients.
         let addresses = free_loopback_addresses(3 * size)?;
         let (mut config, mut client_ports) = (Vec::new(), Vec::new());
@@ -61,6 +66,9 @@ impl Ensemble {
             client_ports.push(clients.port());
         }
         config.extend(LIMITS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        config.extend(more.config.iter().cloned());
+        let mut properties = vec![("zookeeper.cnxTimeout".to_owned(), "1000".to_owned())];
+        properties.extend(more.properties.iter().cloned());
 
         let mut members = Vec::new();
         for (id, port) in (1..).zip(client_ports) {
@@ -69,7 +77,7 @@ impl Ensemble {
                 tick_time: TICK_TIME,
                 id: Some(id),
                 config: config.clone(),
-                properties: vec![("zookeeper.cnxTimeout".to_owned(), "1000".to_owned())],
+                properties: properties.clone(),
             };
             let mut member = Server::new(java, settings).map_err(Failure::Other)?;
             member.spawn().map_err(Failure::Other)?;

@@ -1,9 +1,11 @@
 //! The table of contracts: what happens to a call, whatever happens around it.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use docent_protocol::{CreateMode, ErrorCode, EventType};
-use docent_session::{Client, Clock, ErrorKind, Outcome};
+use docent_session::{
+    Client, Clock, Connecting, ConnectionState, ErrorKind, Host, Outcome, Transport,
+};
 use tokio::sync::mpsc;
 
 use crate::support::*;
@@ -442,4 +444,50 @@ async fn listeners_that_never_look_hold_up_nobody() {
     }
     assert_eq!(all.len(), 200);
     all.close();
+}
+
+/// Connections that are never made, as to a host that drops packets.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Transport for Nowhere {
+    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Whatever the client is waiting for: there is no server to tell, so there is nothing to wait for.
+#[tokio::test(start_paused = true)]
+async fn a_close_while_reconnecting_ends_at_once() {
+    // A connection in the making.
+    let client = Client::start_on(config(), Clock::tokio(), Nowhere);
+    let call = client.get_data("/a");
+    tokio::task::yield_now().await;
+    let before = stopwatch();
+    soon("close", client.close()).await.unwrap();
+    assert_eq!(before.elapsed(), ms(0));
+    let closed = (ErrorKind::Closed, Outcome::NotApplied);
+    assert_eq!(verdict(soon("the call", call).await), closed);
+
+    // A pause between two attempts, and a handshake that is not answered: the session may be there still.
+    for silent in [false, true] {
+        let (client, conn, mut net) = connected().await;
+        drop(conn);
+        let mut conn = net.accept().await;
+        conn.handshake().await;
+        if !silent {
+            // No server at all: from here on it pauses.
+            drop((conn, net));
+            let mut state = client.state();
+            state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let call = client.get_data("/a");
+        let before = stopwatch();
+        let error = soon("close", client.close()).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+        assert_eq!(verdict(soon("the call", call).await), closed);
+        assert_eq!(before.elapsed(), ms(0));
+        assert_eq!(client.ended(), Some(ErrorKind::Closed));
+    }
 }

@@ -1,8 +1,16 @@
 //! Real sockets, on loopback: a port that nobody listens on, a server that says nothing.
 
-use std::net::Ipv4Addr;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use docent_session::{Client, Config, ErrorKind, Outcome};
+use docent_protocol::CreateMode;
+use docent_session::{
+    Client, Clock, Config, Connecting, ConnectionState, ErrorKind, Host, Outcome, Tcp, Transport,
+};
+use docent_testing::TestingCluster;
 use tokio::net::TcpListener;
 
 use crate::support::*;
@@ -42,4 +50,39 @@ async fn a_name_without_an_address_is_passed_over() {
         accepted.expect("a connection").unwrap();
         drop(client);
     }
+}
+
+/// A name that means another address from time to time.
+#[derive(Debug, Clone)]
+struct Moving(Arc<Mutex<SocketAddr>>);
+
+impl Transport for Moving {
+    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+        assert_eq!(host.to_string(), "zookeeper.example:2181", "the name, at each attempt");
+        let address = *self.0.lock().unwrap();
+        let server = Host { name: address.ip().to_string(), port: address.port() };
+        Box::pin(async move { Tcp.connect(&server, within).await })
+    }
+}
+
+/// pitfall 31 (ZOOKEEPER-1506): the server behind a name moves, and the session follows it. [`Tcp`] keeps nothing
+/// between two attempts, and the client remembers names only.
+#[tokio::test]
+async fn a_name_is_looked_up_at_each_attempt() {
+    let cluster = TestingCluster::start(3).await.unwrap();
+    let connect = cluster.connect_string();
+    let addresses: Vec<SocketAddr> = connect.split(',').map(|a| a.parse().unwrap()).collect();
+    let name = Moving(Arc::new(Mutex::new(addresses[0])));
+    let config = Config::new("zookeeper.example").unwrap();
+    let client = Client::start_on(config, Clock::system(), name.clone());
+    soon("a node", client.create("/a", b"", CreateMode::Ephemeral)).await.unwrap();
+    let session = client.session().unwrap().session_id();
+    let mut states = client.states();
+
+    *name.0.lock().unwrap() = addresses[1];
+    cluster.stop(0);
+    let back = async { while states.next().await != Some(ConnectionState::Reconnected) {} };
+    soon("a connection to where it is now", back).await;
+    assert_eq!(client.session().unwrap().session_id(), session);
+    assert!(soon("the node", client.exists("/a")).await.unwrap().is_some());
 }
