@@ -264,11 +264,11 @@ impl Hosts {
         moves
     }
 
-    /// Makes a server the next one to be tried, at once.
-    pub(crate) fn prefer(&mut self, host: &Host) {
-        if let Some(index) = self.list.iter().position(|other| other == host) {
-            self.next = index;
-        }
+    /// Makes a server the next one to be tried, at once. Whether it is listed.
+    pub(crate) fn prefer(&mut self, host: &Host) -> bool {
+        let index = self.list.iter().position(|other| other == host);
+        self.next = index.unwrap_or(self.next);
+        index.is_some()
     }
 
     /// Another server than the last one tried, for a look at it; each in turn.

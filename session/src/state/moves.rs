@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Session};
+use super::{Event, Phase, Session};
 use crate::{Host, time::Instant};
 
 /// The search for a read-write server.
@@ -40,15 +40,18 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let current = self.server().cloned();
         let moves = self.hosts.update(hosts, current.as_ref());
         self.timeouts.share_among(self.hosts.len());
+        let attempted = self.host.as_ref().filter(|_| !matches!(self.phase, Phase::Disconnected));
         if connected && moves {
             self.move_on();
+        } else if !connected && attempted.is_some_and(|host| !hosts.contains(host)) {
+            self.give_up("the server is no longer listed");
         }
     }
 
     /// What a server said when it was asked whether it is read-write.
     pub fn handle_probe(&mut self, host: &Host, read_write: bool) {
-        if read_write && self.is_connected() && self.search.is_some() {
-            self.hosts.prefer(host);
+        let wanted = self.is_connected() && self.search.is_some();
+        if read_write && wanted && self.hosts.prefer(host) {
             self.move_on();
         }
     }

@@ -388,3 +388,46 @@ fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     story.accept(7, 6000);
     assert_eq!(story.machine.ahead_of_servers(), None);
 }
+
+/// Nobody would leave it later: only who is connected looks at its server.
+#[test]
+fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
+    for handshaking in [false, true] {
+        let mut story = Story::new(config());
+        if handshaking {
+            story.connect();
+        } else {
+            assert!(matches!(story.machine.poll_connect(story.now), Connect::To(..)));
+        }
+        story.machine.update_server_list(&hosts(&["one", "two"]));
+        assert!(!story.is_broken(), "it is still listed");
+        story.machine.update_server_list(&hosts(&["two", "three"]));
+        assert!(story.is_broken());
+        story.cut();
+        let Connect::To(host, _) = (loop {
+            match story.machine.poll_connect(story.now) {
+                Connect::At(at) => story.now = at,
+                other => break other,
+            }
+        }) else {
+            panic!("no attempt")
+        };
+        assert_ne!(host.name, "one");
+    }
+}
+
+/// The answer of a server that is no longer listed is no reason to leave for one that nobody has asked.
+#[test]
+fn a_probe_of_a_server_that_is_no_longer_listed_moves_nobody() {
+    let mut config = config().with_read_only(true);
+    config.connect_string = "one:1,two:1".parse().unwrap();
+    let mut story = Story::new(config);
+    story.connect();
+    story.accept_read_only(7);
+    let current = story.machine.server().unwrap().clone();
+    story.machine.update_server_list(&[current, Host { name: "three".into(), port: 1 }]);
+    story.machine.handle_probe(&Host { name: "gone".into(), port: 1 }, true);
+    assert!(!story.is_broken());
+    story.machine.handle_probe(&Host { name: "three".into(), port: 1 }, true);
+    assert!(story.is_broken());
+}
