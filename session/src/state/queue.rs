@@ -54,7 +54,10 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         now: impl FnOnce() -> Instant,
     ) {
         let start = self.outgoing.len();
-        match self.encode(call) {
+        // The machine's own about its watches are never too many: there are no more of them than watches.
+        let limited =
+            self.config.when_full == WhenFull::Fail && !matches!(effect, Effect::Internal);
+        match self.encode(call, limited) {
             Ok(xid) => {
                 let connected = self.is_connected();
                 // Nobody waits for the machine's own.
@@ -95,12 +98,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     }
 
     /// Puts a request at the end of `outgoing`, unless it is refused.
-    fn encode<C: Call>(&mut self, call: &C) -> Result<i32, Error> {
+    fn encode<C: Call>(&mut self, call: &C, limited: bool) -> Result<i32, Error> {
         if self.is_ended() || !matches!(self.closing, Closing::No) {
             return Err(self.refusal());
         }
-        let fails = self.config.when_full == WhenFull::Fail;
-        if fails && self.pending.len() >= self.config.max_requests {
+        if limited && self.pending.len() >= self.config.max_requests {
             return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
         }
         let start = self.outgoing.len();
@@ -114,7 +116,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             },
         )?;
         let bytes = self.pending_bytes + (self.outgoing.len() - start);
-        if fails && bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
+        if limited && bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
             self.outgoing.truncate(start);
             return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
         }

@@ -392,3 +392,28 @@ fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     assert!(sent[0].contains("RemoveWatches"), "{sent:?}");
     assert!(sent[1].contains(r#"data_watches: ["/a"]"#), "{sent:?}");
 }
+
+/// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server keeps
+/// changed children from who has a persistent watch.
+#[test]
+fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
+    let mut config = config();
+    config.max_requests = 2;
+    config.max_pending_bytes = 100;
+    let mut story = Story::new(config);
+    story.connect();
+    story.accept(7, 6000);
+    story.add_watch(RECURSIVE, "/a", 1);
+    story.add_watch(PERSISTENT, "/a", 2);
+    story.answer();
+    for token in 3..=5 {
+        story.get("/b", token);
+    }
+    let refused = (5, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)));
+    assert_eq!(story.done().last(), Some(&refused));
+    story.remove("/a", 1);
+    let sent = story.answer();
+    assert_eq!(sent.len(), 4, "{sent:?}");
+    assert!(sent[2].contains("AddWatch") && sent[3].contains("RemoveWatches"), "{sent:?}");
+    assert!(story.done().contains(&(1, Ok(50))));
+}
