@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fmt,
     future::{Future, poll_fn},
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, Waker},
 };
@@ -109,6 +110,10 @@ pub struct Watcher {
     /// Whether the reply of its request was seen, so that it stands in the watch table or its event came.
     confirmed: bool,
     on_drop: OnDrop,
+    /// Whether nothing more can come but the end of the client, and that from no watch table.
+    over: bool,
+    /// The end of the client, for who waits for it.
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 /// What becomes of the server's watch when a [`Watcher`] is dropped.
@@ -132,7 +137,8 @@ impl Watcher {
         session: Weak<Shared>,
     ) -> Self {
         let on_drop = if kind.is_persistent() { OnDrop::Remove } else { OnDrop::Forget };
-        Self { notifier, kind, path, chroot, session, confirmed: false, on_drop }
+        let (confirmed, over, end) = (false, false, None);
+        Self { notifier, kind, path, chroot, session, confirmed, on_drop, over, end }
     }
 
     pub(crate) const fn notifier(&self) -> &Notifier {
@@ -188,6 +194,10 @@ impl Watcher {
         if let Some(event) = event {
             return Poll::Ready(self.told(event));
         }
+        if self.over && self.poll_end(cx).is_ready() {
+            // It is not asked again: a future that has ended must not be.
+            (self.session, self.end) = (Weak::new(), None);
+        }
         if self.session.strong_count() == 0 {
             return Poll::Ready(self.told(WatchedEvent {
                 event_type: EventType::None,
@@ -197,6 +207,12 @@ impl Watcher {
             }));
         }
         Poll::Pending
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let session = &self.session;
+        let end = self.end.get_or_insert_with(|| Box::pin(end_of(session.clone())));
+        end.as_mut().poll(cx)
     }
 
     /// Says what dropping it does.
@@ -239,12 +255,24 @@ impl Watcher {
     }
 
     /// The event with the client's path.
-    fn told(&self, mut event: WatchedEvent) -> WatchedEvent {
+    fn told(&mut self, mut event: WatchedEvent) -> WatchedEvent {
+        self.over |= !self.kind.is_persistent() || event.is_end();
         let stripped = self.chroot.strip(&event.path);
         if stripped.len() != event.path.len() {
             event.path = stripped.into();
         }
         event
+    }
+}
+
+/// Waits for the end of a client, however it comes.
+async fn end_of(session: Weak<Shared>) {
+    let Some(mut state) = session.upgrade().map(|session| session.state()) else { return };
+    // Its state is told once more at its end, and closed when it is gone.
+    while session.upgrade().is_some_and(|session| session.ended().is_none()) {
+        if state.changed().await.is_err() {
+            return;
+        }
     }
 }
 

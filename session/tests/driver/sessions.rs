@@ -299,3 +299,27 @@ async fn a_chroot_stands_in_front_of_every_path() {
         assert_eq!(soon("create", call).await.unwrap(), returned);
     }
 }
+
+/// Who waits for more than there will be hears at least of the end of the client, whether it is kept or dropped.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_has_told_its_event_still_tells_of_the_end() {
+    for dropped in [false, true] {
+        let (client, mut conn, _net) = connected().await;
+        let call = client.get_data_and_watch("/a");
+        let (xid, _) = conn.request().await;
+        conn.data(xid, b"").await;
+        let (_, mut watcher) = soon("the read", call).await.unwrap();
+        conn.event(EventType::NodeDataChanged, "/a").await;
+        soon("the event", watcher.changed()).await;
+        let waiting = tokio::spawn(async move { watcher.changed().await });
+        tokio::task::yield_now().await;
+        let kept = (!dropped).then(|| client.clone());
+        let close = client.close();
+        drop(client);
+        conn.confirm_close().await;
+        soon("close", close).await.unwrap();
+        let event = soon("the end", waiting).await.unwrap();
+        assert!(event.is_end() && event.state == KeeperState::Closed, "{event:?}");
+        drop(kept);
+    }
+}
