@@ -232,7 +232,7 @@ impl Future for TransactionResponse {
 
 impl TransactionResponse {
     fn finish(&self, body: &Body) -> Result<Vec<TransactionResult>, Error> {
-        let reply: MultiReply<'_> = read(body).map_err(bad_reply)?;
+        let reply: MultiReply<'_> = read(body).map_err(|error| bad_reply(OpCode::Multi, error))?;
         // Rolled-back operations have the code Ok: the first other one is the cause.
         for (index, result) in reply.iter().enumerate() {
             if let MultiResult::Error(code) = result
@@ -244,9 +244,7 @@ impl TransactionResponse {
         let results: Vec<_> = reply.iter().filter_map(|result| self.result(result)).collect();
         if results.len() != self.steps.len() {
             let text = format!("{} results to {} operations", results.len(), self.steps.len());
-            return Err(Error::new(ErrorKind::BadReply, Outcome::Unknown)
-                .with_detail(text)
-                .with_operation(OpCode::Multi, ""));
+            return Err(bad_reply(OpCode::Multi, text));
         }
         Ok(results)
     }
@@ -357,7 +355,8 @@ impl Future for MultiReadResponse {
 
 impl MultiReadResponse {
     fn finish(&self, body: &Body) -> Result<Vec<Result<ReadResult, Error>>, Error> {
-        let reply: MultiReply<'_> = read(body).map_err(bad_reply)?;
+        let bad_reply = |error: &dyn fmt::Display| bad_reply(OpCode::MultiRead, error);
+        let reply: MultiReply<'_> = read(body).map_err(|error| bad_reply(&error))?;
         let results: Result<Vec<_>, Error> = reply
             .iter()
             .enumerate()
@@ -368,19 +367,15 @@ impl MultiReadResponse {
                 }
                 MultiResult::GetChildren(reply) => children(reply)
                     .map(|children| Ok(ReadResult::GetChildren(children)))
-                    .map_err(bad_reply),
+                    .map_err(|error| bad_reply(&error)),
                 MultiResult::Error(code) => Ok(Err(self.failed(index, code))),
-                _ => Err(Error::new(ErrorKind::BadReply, Outcome::Unknown)
-                    .with_detail("the result of a write")
-                    .with_operation(OpCode::MultiRead, "")),
+                _ => Err(bad_reply(&"the result of a write")),
             })
             .collect();
         let results = results?;
         if results.len() != self.steps.len() {
             let text = format!("{} results to {} reads", results.len(), self.steps.len());
-            return Err(Error::new(ErrorKind::BadReply, Outcome::Unknown)
-                .with_detail(text)
-                .with_operation(OpCode::MultiRead, ""));
+            return Err(bad_reply(&text));
         }
         Ok(results)
     }
@@ -402,10 +397,8 @@ fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
     Children::decode(&body.freeze())
 }
 
-fn bad_reply(error: DecodeError) -> Error {
-    Error::new(ErrorKind::BadReply, Outcome::Unknown)
-        .with_detail(error)
-        .with_operation(OpCode::Multi, "")
+fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error).with_operation(op, "")
 }
 
 /// The body, to be read by who knows the operations.

@@ -1,7 +1,9 @@
 //! Servers that are absent, refuse, say something else, or nothing: an error or another attempt after a
 //! pause, never a hang without limit, never a busy loop.
 
-use docent_protocol::{ErrorCode, connect::ConnectResponse, reply::ReplyHeader};
+use docent_protocol::{
+    ErrorCode, OpCode, call::Read, connect::ConnectResponse, reply::ReplyHeader,
+};
 use docent_session::{ConnectionState, ErrorKind, Outcome};
 
 use crate::support::*;
@@ -275,4 +277,23 @@ async fn a_tiny_reply_limit_is_no_panic() {
     let (xid, _) = conn.request().await;
     conn.data(xid, b"more than the limit").await;
     assert_eq!(soon("the call", call).await.unwrap_err().kind(), ErrorKind::ReplyTooLarge);
+}
+
+/// It is named as what it was, and others go on.
+#[tokio::test(start_paused = true)]
+async fn a_bad_answer_to_several_operations_names_them_for_what_they_are() {
+    let (client, mut conn, _net) = connected().await;
+    let reads = client.multi_read(&[Read::GetData("/a")]);
+    let writes = client.transaction().delete("/a", None).commit();
+    // The end at once: no results.
+    let end = [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF];
+    for body in [&[], &end[..]] {
+        let (xid, _) = conn.request().await;
+        conn.reply(xid, 9, ErrorCode::Ok, body).await;
+    }
+    let error = soon("the reads", reads).await.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::BadReply, Some(OpCode::MultiRead)));
+    let error = soon("the writes", writes).await.unwrap_err();
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::BadReply, Some(OpCode::Multi)));
+    assert!(error.to_string().contains("0 results to 1 operations"), "{error}");
 }
