@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use docent::protocol::call::WhoAmI;
 use docent::session::{Client, Config, SessionToken};
-use docent::{CreateMode, ErrorKind};
+use docent::{ConnectionState, CreateMode, ErrorKind};
 
 use crate::support::{DEADLINE, eventually, within_deadline};
 use crate::{Playground, client, server};
@@ -77,7 +77,41 @@ async fn who_is_ahead_of_the_server_hears_of_it_and_begins_anew() {
     assert_ne!(client.session().unwrap().session_id(), token.session_id());
 }
 
+async fn a_session_that_is_handed_over_keeps_its_nodes() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.path("e");
+    let first = play.another().await;
+    first.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    let (held, watcher) = (first.session().unwrap(), play.client.exists_and_watch(&path));
+    let watcher = &mut watcher.await.unwrap().1;
+    let token = first.detach().unwrap();
+    assert!(held.is_lost(), "what it holds is another's now");
+
+    let config = Config::new(&server().unwrap()).unwrap().with_session(token.clone());
+    let heir = Client::connect_with(config).await.unwrap();
+    assert_eq!(heir.session().unwrap().session_id(), token.session_id());
+    let stat = heir.exists(&path).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, token.session_id());
+    drop(first);
+    heir.sync("/").await.unwrap();
+    assert!(heir.exists(&path).await.unwrap().is_some(), "the first closes nothing any more");
+    heir.close().await.unwrap();
+    within_deadline("the node to go", watcher.changed()).await;
+
+    // Nobody can go on with what has ended: that is told, and there is a new session.
+    let config = Config::new(&server().unwrap()).unwrap().with_session(token.clone());
+    let late = Client::start(config);
+    let mut states = late.states();
+    let mut told = Vec::new();
+    while told.last() != Some(&Some(ConnectionState::Connected)) {
+        told.push(within_deadline("a state", states.next()).await);
+    }
+    assert_eq!(told[0], Some(ConnectionState::Lost), "{told:?}");
+    assert_ne!(late.session().unwrap().session_id(), token.session_id());
+}
+
 crate::stories! {
+    a_session_that_is_handed_over_keeps_its_nodes,
     who_is_ahead_of_the_server_hears_of_it_and_begins_anew,
     close_takes_the_ephemeral_nodes_with_it,
     dropping_the_last_clone_closes_the_session,
