@@ -147,6 +147,9 @@ impl Config {
     }
 
     /// Goes on with an existing session. While another client has it, each throws the other off.
+    ///
+    /// Ask for the [`session_timeout`](Self::session_timeout) that it was made with: servers take another one at first, and
+    /// go back to that of the creation after a change of leader.
     #[must_use]
     pub fn with_session(mut self, session: SessionToken) -> Self {
         self.session = Some(session);

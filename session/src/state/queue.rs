@@ -164,35 +164,30 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Requests that waited for an answer for too long. What was sent keeps its place, for its reply may come.
     pub(super) fn fail_timed_out(&mut self, now: Instant) {
         let Some(timeout) = self.config.request_timeout else { return };
-        self.forget_taken();
         let error = |outcome| {
             Error::new(ErrorKind::OperationTimeout, outcome)
                 .with_detail(format_args!("no answer for {timeout:?}"))
         };
-        let (mut index, mut offset) = (self.timed_out, 0);
-        while let Some(request) = self.pending.get_mut(index) {
-            match request.deadline {
-                NEVER if index >= self.sent => offset += request.size as usize,
-                NEVER => {}
-                // All wait equally long.
-                deadline if deadline > now => break,
-                _ if index < self.sent => {
-                    request.deadline = NEVER;
-                    let token = request.token.take();
-                    self.metrics.timed_out += 1;
-                    self.complete(token, Err(error(Outcome::Unknown)));
-                }
-                _ => {
-                    let Some(request) = self.pending.remove(index) else { break };
-                    self.outgoing.drain(offset..offset + request.size as usize);
-                    self.metrics.timed_out += 1;
-                    self.fail(request, &error(Outcome::NotApplied));
-                    continue;
-                }
+        // All wait equally long, so those that are due come first, but for the machine's own between them.
+        let is_later = |at: Instant| at != NEVER && at > now;
+        while self.timed_out < self.sent {
+            let Some(request) = self.pending.get_mut(self.timed_out) else { break };
+            if is_later(request.deadline) {
+                return;
             }
-            index += 1;
+            self.timed_out += 1;
+            if std::mem::replace(&mut request.deadline, NEVER) != NEVER {
+                let token = request.token.take();
+                self.metrics.timed_out += 1;
+                self.complete(token, Err(error(Outcome::Unknown)));
+            }
         }
-        self.timed_out = index.min(self.sent);
+        let waiting = self.pending.range(self.sent..);
+        let due = waiting.take_while(|request| !is_later(request.deadline)).count();
+        for request in self.take_unsent(due, |request| request.deadline != NEVER) {
+            self.metrics.timed_out += 1;
+            self.fail(request, &error(Outcome::NotApplied));
+        }
     }
 
     /// Requests that waited for a connection for too long.
@@ -200,15 +195,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         if self.is_connected() {
             return;
         }
-        let (mut bytes, mut count) = (0, 0);
-        for request in self.pending.iter().skip(self.sent) {
-            // All wait equally long, so the first that may still wait is followed by no other.
-            if request.expires > now {
-                break;
-            }
-            bytes += request.size as usize;
-            count += 1;
-        }
+        // All wait equally long, so the first that may still wait is followed by no other.
+        let waiting = self.pending.range(self.sent..);
+        let count = waiting.take_while(|request| request.expires <= now).count();
         if count == 0 {
             return;
         }
@@ -218,12 +207,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 self.config.connection_timeout,
                 self.last_failure().unwrap_or("none was tried")
             ));
-        self.outgoing.drain(..bytes.min(self.outgoing.len()));
-        let waiting = self.pending.split_off(self.sent + count);
-        for request in self.pending.split_off(self.sent) {
+        for request in self.take_unsent(count, |_| true) {
             self.fail(request, &error);
         }
-        self.pending.extend(waiting);
     }
 
     /// Fails what was never handed to a socket.

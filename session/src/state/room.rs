@@ -1,6 +1,6 @@
 //! How much may be in flight, where requests wait for room: [`WhenFull::Wait`].
 
-use super::Session;
+use super::{Pending, Session};
 use crate::WhenFull;
 
 impl<T, W: Clone + PartialEq> Session<T, W> {
@@ -45,9 +45,45 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let front = self.unsent().get(..bytes).unwrap_or_default();
         out.extend_from_slice(front);
         self.taken += bytes;
+        self.compact();
+    }
+
+    /// Moves the line once that is as little work as what has left it.
+    fn compact(&mut self) {
         if self.taken * 2 >= self.outgoing.len() {
             self.forget_taken();
         }
+    }
+
+    /// Takes those of the first `count` unsent requests that are `wanted` out of the line, with their frames. The line
+    /// itself does not move.
+    pub(super) fn take_unsent(
+        &mut self,
+        count: usize,
+        wanted: impl Fn(&Pending<T, W>) -> bool,
+    ) -> Vec<Pending<T, W>> {
+        let first: Vec<_> = self.pending.drain(self.sent..self.sent + count).collect();
+        let (mut taken, mut kept, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+        let mut end = self.taken;
+        for request in first {
+            let start = end;
+            end += request.size as usize;
+            if wanted(&request) {
+                taken.push(request);
+            } else {
+                frames.extend_from_slice(self.outgoing.get(start..end).unwrap_or_default());
+                kept.push(request);
+            }
+        }
+        for request in kept.into_iter().rev() {
+            self.pending.insert(self.sent, request);
+        }
+        self.taken = end - frames.len();
+        if let Some(place) = self.outgoing.get_mut(self.taken..end) {
+            place.copy_from_slice(&frames);
+        }
+        self.compact();
+        taken
     }
 
     /// Moves the line to the front of its buffer.

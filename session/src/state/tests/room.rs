@@ -152,3 +152,35 @@ fn a_long_line_is_not_moved_for_each_that_leaves() {
     assert_eq!(story.done().len(), 1000);
     assert_eq!(story.machine.outgoing.len(), 0);
 }
+
+/// What the machine itself sends waits on between requests that fail, whole and in its place.
+#[test]
+fn the_machines_own_requests_do_not_time_out_with_others() {
+    let mut config = config().with_when_full(WhenFull::Wait).with_request_timeout(ms(1000));
+    config.max_requests = 1;
+    let mut story = Story::new(config);
+    story.connect();
+    story.accept(7, 6000);
+    story.watch(WatchKind::Data, "/w", 1);
+    story.flush();
+    story.reply(1, 5, ErrorCode::Ok, b"");
+    story.get("/in-flight", 2);
+    story.flush();
+    story.get("/waits", 3);
+    let now = story.now;
+    story.machine.remove_watch("/w", &1, None, || now);
+    story.get("/waits-too", 4);
+    story.wait(ms(500));
+    story.get("/later", 5);
+    story.wait(ms(500));
+    let tokens: Vec<_> = story.done().into_iter().map(|(token, _)| token).collect();
+    assert_eq!(tokens, [1, 2, 3, 4]);
+    for xid in [2, 4, 6] {
+        story.reply(xid, 5, ErrorCode::Ok, b"");
+        story.flush();
+    }
+    let sent: Vec<_> = story.wire[3..].iter().map(|(xid, _)| *xid).collect();
+    assert_eq!(sent, [4, 6]);
+    assert!(story.wire[3].1.contains("RemoveWatches") && story.wire[4].1.contains("/later"));
+    assert_eq!(story.done(), [(5, Ok(5))]);
+}
