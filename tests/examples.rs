@@ -6,7 +6,7 @@ mod support;
 
 use std::{path::PathBuf, process::Stdio};
 
-use docent::{Client, ErrorKind};
+use docent::Client;
 use support::{real::server, within_deadline};
 use tokio::process::Command;
 
@@ -17,28 +17,43 @@ fn example(name: &str) -> PathBuf {
     profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-#[tokio::test]
-async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
+/// What an example prints, and what it leaves below a chroot of its own: its path is fixed, and another run may be
+/// using it.
+async fn run(name: &str) -> (String, Vec<String>) {
     let server = server();
-    // A chroot of its own: the example's path is fixed, and another run may be using it.
     let chroot = support::real::unique_path("example").replace('/', "-").replacen('-', "/", 1);
     let client = Client::connect(&server).await.unwrap();
     client.create(&chroot, b"", docent::CreateMode::Container).await.unwrap();
-    let output = Command::new(example("lock"))
-        .env("DOCENT_CONNECT", format!("{server}{chroot}"))
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = within_deadline("the example", output).await.unwrap();
+    let text = output(name, Some(format!("{server}{chroot}"))).await;
+    let mut left = Vec::new();
+    let mut ahead = vec![chroot];
+    while let Some(path) = ahead.pop() {
+        // The server may have removed an empty container already.
+        let Ok(children) = client.get_children(&path).await else { continue };
+        let paths = children.iter().map(|child| format!("{path}/{child}"));
+        ahead.extend(paths.filter(|path| !path.contains("/_c_")));
+        left.extend(children.iter().filter(|child| child.starts_with("_c_")).map(Into::into));
+    }
+    (text, left)
+}
+
+/// What an example prints on a server, or on its own.
+async fn output(name: &str, connect: Option<String>) -> String {
+    let mut command = Command::new(example(name));
+    command.env_remove("DOCENT_CONNECT").stdin(Stdio::null()).kill_on_drop(true);
+    command.envs(connect.map(|connect| ("DOCENT_CONNECT", connect)));
+    let output = within_deadline("the example", command.output()).await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[tokio::test]
+async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
+    let (text, left) = run("lock").await;
     assert_eq!(text.lines().last(), Some("25 holds, 0 overlaps"));
     assert_eq!(text.lines().filter(|line| line.contains(" holds /examples/lock/_c_")).count(), 25);
-    match client.get_children(&format!("{chroot}/examples/lock")).await {
-        Ok(children) => assert_eq!(children.to_vec(), [""; 0]),
-        // The server has removed the empty container already.
-        Err(error) => assert_eq!(error.kind(), ErrorKind::NoNode),
-    }
+    assert_eq!(left, [""; 0]);
 }
 
 #[tokio::test]
@@ -50,6 +65,93 @@ async fn lock_needs_no_server() {
     assert_eq!(text.lines().last(), Some("25 holds, 0 overlaps"));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("embedded server"), "{told}");
+}
+
+/// The tutorial: an example, and all that it says. Numbers that a server gives out are `N`.
+const TUTORIAL: &[(&str, &str)] = &[
+    (
+        "reentrant",
+        "Alice transfers; Bob is kept out
+Alice withdraws, by the same lock node: true
+Alice deposits, by the same lock node: true
+Alice has left the inner rooms; Bob is kept out
+Alice is done; Bob gets in
+",
+    ),
+    (
+        "semaphore_mutex",
+        "held: true
+held twice: false
+held after another task has released it: false
+held again: true
+",
+    ),
+    (
+        "read_write",
+        "two readers at once: true
+20 writes, 0 torn reads
+",
+    ),
+    (
+        "semaphore",
+        "took 1, 1 of 6 are out
+took 1, 2 of 6 are out
+took 2, 4 of 6 are out
+took 2, 6 of 6 are out
+a seventh: false
+one was returned, and one that waited has it: 6 of 6 are out
+0 are out
+",
+    ),
+    (
+        "multi",
+        "held together: 2 locks
+the printer alone: false
+the paper alone: false
+both without the paper: false
+the printer was given back: true
+",
+    ),
+    (
+        "revoke",
+        "the night's work has begun
+the night's work was asked to give way; held: true
+the urgent work has the lock
+",
+    ),
+    (
+        "fencing",
+        "Alice believes: true, Bob believes: true
+Bob writes: Ok(())
+Alice writes: Err(\"token N is stale, N was here\")
+the text is by Bob
+",
+    ),
+];
+
+#[tokio::test]
+async fn the_tutorial_says_what_happens_and_leaves_nothing() {
+    for (name, expected) in TUTORIAL {
+        let (text, left) = run(name).await;
+        assert_eq!(without_tokens(&text), *expected, "{name}");
+        assert_eq!(left, [""; 0], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_tutorial_needs_no_server() {
+    for (name, expected) in TUTORIAL {
+        assert_eq!(without_tokens(&output(name, None).await), *expected, "{name}");
+    }
+}
+
+/// The stale token must be the smaller one.
+fn without_tokens(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("token ") else { return text.to_owned() };
+    let (stale, rest) = rest.split_once(" is stale, ").unwrap();
+    let (highest, after) = rest.split_once(" was here").unwrap();
+    assert!(stale.parse::<i64>().unwrap() < highest.parse::<i64>().unwrap(), "{text}");
+    format!("{before}token N is stale, N was here{after}")
 }
 
 #[tokio::test]
