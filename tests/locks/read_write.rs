@@ -7,13 +7,15 @@ use std::sync::{
 
 use docent::{
     Client,
+    protocol::OpCode,
     recipes::locks::{InterProcessReadWriteLock, Owner},
 };
+use docent_testing::{fault::Fault, tap::Record};
 use tokio::sync::Barrier;
 
 use crate::{
     Stage, ms, options,
-    support::{DEADLINE, within_deadline},
+    support::{DEADLINE, eventually, within_deadline},
 };
 
 on_both_servers! {
@@ -27,6 +29,8 @@ on_both_servers! {
     the_path_is_told_after_the_session_was_killed
     readers_behind_a_writer_wake_together
     a_lost_writer_does_not_downgrade
+    a_downgrade_that_comes_late_does_not_pass_the_next_writer
+    a_reader_behind_another_writer_waits_though_its_owner_writes
 }
 
 fn lock(stage: &Stage, client: &Client) -> InterProcessReadWriteLock {
@@ -215,4 +219,67 @@ async fn a_lost_writer_does_not_downgrade(stage: Stage) {
     let other = within_deadline("the other", theirs.write_lock().acquire()).await.unwrap();
     assert!(ours.read_lock().acquire_as_timeout(&me, ms(300)).await.unwrap().is_none());
     other.release().await.unwrap();
+}
+
+/// The read node has the writer's number, so it stands ahead of every writer in the queue. Made only when the write
+/// node has gone, it would let a reader in beside the next writer: and so it is, with Curator.
+async fn a_downgrade_that_comes_late_does_not_pass_the_next_writer(stage: Stage) {
+    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
+    let _writing = ours.write_lock().acquire_as(&me).await.unwrap();
+    let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    stage.children(&stage.path, 2).await;
+    // The create of the read node is lost, and the session ends before there is another try.
+    let before = stage.tap.len();
+    stage.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
+    tap.refuse().await.unwrap();
+    let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
+    let mut follow = stage.tap.follow_from(before);
+    follow.until(DEADLINE, |r| r.is_request(OpCode::Create2)).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
+    let writes = within_deadline("the next writer", next).await.unwrap().unwrap();
+    tap.accept().await.unwrap();
+    // A waits for it, as any reader does.
+    let ahead = writes.lock_path().to_owned();
+    let waits = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
+    eventually("A to wait, or to read", async || {
+        let waits = stage.tap.trace().since(before).iter().any(waits);
+        (waits || reading.is_finished()).then_some(())
+    })
+    .await;
+    assert!(!reading.is_finished(), "it reads while {ahead} writes");
+    writes.release().await.unwrap();
+    within_deadline("the reader", reading).await.unwrap().unwrap().release().await.unwrap();
+    stage.children(&stage.path, 0).await;
+}
+
+/// One owner in two tasks, which a thread cannot be: its read node was made before it wrote, and stands behind
+/// another writer. That one gets the lock next, so the owner does not read meanwhile.
+async fn a_reader_behind_another_writer_waits_though_its_owner_writes(stage: Stage) {
+    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
+    let first = theirs.write_lock().acquire().await.unwrap();
+    let writing = tokio::spawn({
+        let (ours, me) = (ours.clone(), me.clone());
+        async move { ours.write_lock().acquire_as(&me).await }
+    });
+    stage.children(&stage.path, 2).await;
+    let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    stage.children(&stage.path, 3).await;
+    let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
+    stage.children(&stage.path, 4).await;
+    first.release().await.unwrap();
+    let writing = within_deadline("the owner writes", writing).await.unwrap().unwrap();
+    // Of the reader, which was woken by the same event: it waits again, or reads.
+    let read_again = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetChildren2);
+    eventually("four looks at the queue", async || {
+        (stage.tap.trace().iter().filter(|r| read_again(r)).count() >= 4).then_some(())
+    })
+    .await;
+    writing.release().await.unwrap();
+    let next = within_deadline("the next writer", next).await.unwrap().unwrap();
+    assert!(!reading.is_finished(), "it reads while another writes");
+    next.release().await.unwrap();
+    within_deadline("the reader", reading).await.unwrap().unwrap().release().await.unwrap();
+    stage.children(&stage.path, 0).await;
 }

@@ -16,7 +16,10 @@
 //!
 //! Source: `InterProcessReadWriteLock`.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use docent_protocol::{CreateMode, sequence_number};
 use docent_session::Client;
@@ -224,19 +227,32 @@ impl LockInternalsDriver for WriteLockDriver {
 pub(super) struct ReadLockDriver {
     writers: Arc<Owners>,
     owner: Option<Owner>,
+    downgrade: Mutex<Option<Downgrade>>,
+}
+
+/// A read node with the number of a writer. It stands ahead of all writers in the queue, which is safe only if it
+/// was there before the write node went: until then they wait for that, and from then on for this one.
+#[derive(Debug)]
+struct Downgrade {
+    write_node: String,
+    /// Whether both were there at once.
+    seen_together: bool,
 }
 
 impl ReadLockDriver {
     pub(super) const fn new(writers: Arc<Owners>, owner: Option<Owner>) -> Self {
-        Self { writers, owner }
+        Self { writers, owner, downgrade: Mutex::new(None) }
     }
 
-    /// The digits of the write lock's node, if our owner holds it.
-    ///
-    /// Source: `InterProcessReadWriteLock.WriteLock.getSortingSequence`.
-    fn number_of_our_writer(&self) -> Option<String> {
+    /// The name of the write lock's node, if our owner holds it.
+    fn our_write_node(&self) -> Option<String> {
         let hold = self.writers.hold(self.owner.as_ref()?)?;
-        hold.is_held().then(|| fix_for_sorting(hold.path(), WRITE_LOCK_NAME).to_owned())
+        let name = hold.path().rsplit('/').next().unwrap_or_default();
+        hold.is_held().then(|| name.to_owned())
+    }
+
+    fn downgrade(&self) -> MutexGuard<'_, Option<Downgrade>> {
+        self.downgrade.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -252,18 +268,33 @@ impl LockInternalsDriver for ReadLockDriver {
         _max_leases: usize,
     ) -> Result<PredicateResults<'a>, PredicateError> {
         let result = gets_the_read_lock(contenders, our_name)?;
+        let mut downgrade = self.downgrade();
+        // Without one, our node may stand behind another writer, even if our owner writes by now.
+        let Some(downgrade) = downgrade.as_mut() else { return Ok(result) };
+        let mut names = contenders.iter().map(|contender| contender.name);
+        downgrade.seen_together |= names.any(|name| name == downgrade.write_node);
+        if !downgrade.seen_together {
+            // It came too late, and the next writer may have the lock: to the end of the queue.
+            return Err(PredicateError::OurNodeMissing);
+        }
         // Unlike Curator, which does not look for the own node then.
-        let writes = self.number_of_our_writer().is_some();
+        let writes = self.our_write_node().is_some();
         Ok(if writes { PredicateResults::GetsTheLock } else { result })
     }
 
+    /// Source: `InterProcessReadWriteLock.ReadLock`, `WriteLock.getSortingSequence`.
     fn creates_the_lock(&self, lock_name: &str) -> LockNode {
-        match self.number_of_our_writer() {
-            Some(number) => {
+        let write_node = self.our_write_node();
+        let node = match &write_node {
+            Some(write_node) => {
+                let number = fix_for_sorting(write_node, WRITE_LOCK_NAME);
                 LockNode { name: format!("{lock_name}{number}"), mode: CreateMode::Ephemeral }
             }
             None => LockNode { name: lock_name.to_owned(), mode: CreateMode::EphemeralSequential },
-        }
+        };
+        *self.downgrade() =
+            write_node.map(|write_node| Downgrade { write_node, seen_together: false });
+        node
     }
 }
 
