@@ -13,7 +13,8 @@
 //! Not mirrored: a second lost reply within one create makes Curator lose track of its node (N1); a last
 //! error other than ConnectionLoss leaves a possible node behind (N9). Here the search comes before *every*
 //! create but the first, and the background looks after every unknown outcome. A node that was made in
-//! another session than the current one is never adopted: it is about to vanish (CURATOR-498).
+//! another session than the current one is never adopted: it is about to vanish (CURATOR-498). A node without a
+//! number gets another GUID then, so that a late delete of the old one cannot hit it.
 //!
 //! Source: Curator's `CreateBuilderImpl` (`withProtection`), `FindAndDeleteProtectedNodeInBackground`,
 //! `ProtectedMode`.
@@ -65,6 +66,12 @@ pub(crate) struct NewNode<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) parents: Parents<'a>,
     pub(crate) mode: CreateMode,
+}
+
+impl NewNode<'_> {
+    fn path(&self, protection: &Protection) -> String {
+        join(self.parent, &format!("{}{}", protection.prefix(), self.name))
+    }
 }
 
 /// What was created.
@@ -159,7 +166,7 @@ pub(crate) async fn create(
     node: &NewNode<'_>,
 ) -> Result<Created, Error> {
     let protection = Protection::new();
-    let path = join(node.parent, &format!("{}{}", protection.prefix(), node.name));
+    let path = node.path(&protection);
     let mut retry = RetryLoop::new(client, policy);
     let mut creation = Creation {
         client,
@@ -253,7 +260,7 @@ impl Creation<'_> {
             Err(error) => return Err(error),
         };
         let current = self.client.session().map(|session| session.session_id());
-        let mut ours = None;
+        let (mut ours, mut foreign) = (None, false);
         for name in children.iter().filter(|name| name.starts_with(self.protection.prefix())) {
             let path = join(self.node.parent, &name);
             let owner = match self.sessions {
@@ -270,7 +277,14 @@ impl Creation<'_> {
             } else {
                 debug!(path, "found a node of another session; it is deleted");
                 delete_in_background(self.client, &path);
+                foreign = true;
             }
+        }
+        if foreign && ours.is_none() && !self.node.mode.is_sequential() {
+            // Without a number of the server's, the next node would be at this one's path, and a delete that
+            // comes late would hit it.
+            self.protection = Protection::new();
+            self.path = self.node.path(&self.protection);
         }
         if ours.is_none() {
             debug!(path = self.path, "no node with this GUID");

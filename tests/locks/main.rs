@@ -44,6 +44,7 @@ mod multi;
 mod mutex;
 mod read_write;
 mod semaphore;
+mod sessions;
 mod shared;
 
 use std::time::Duration;
