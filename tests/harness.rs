@@ -124,6 +124,9 @@ fn one_lease_too_many_is_caught() {
     assert!(messages[0].contains("/lock by c"), "{}", messages[0]);
 }
 
+/// A session that outlives a start of a server, or an election, on a slow machine.
+const PATIENT: Options = Options { session: Duration::from_secs(60), retries: 5 };
+
 #[tokio::test]
 async fn private_servers_keep_port_and_data_over_a_kill() {
     let (Some(mut server), Some(other)) = tokio::join!(RealServer::start(), RealServer::start())
@@ -133,7 +136,7 @@ async fn private_servers_keep_port_and_data_over_a_kill() {
     assert_ne!(server.connect(), other.connect());
     let path = unique_path("lock");
     let handle = format!("mutex:{path}");
-    let peer = Peer::java(&server.connect(), Options::default()).await;
+    let peer = Peer::java(&server.connect(), PATIENT).await;
     peer.ask(format!("acquire {handle}")).await.ok();
     let token = peer.token(&handle).await;
 
@@ -153,7 +156,7 @@ async fn private_servers_keep_port_and_data_over_a_kill() {
 #[tokio::test]
 async fn an_ensemble_outlives_its_leader() {
     let Some(mut ensemble) = RealEnsemble::start().await else { return };
-    let peer = Peer::java(&ensemble.connect(), Options::default()).await;
+    let peer = Peer::java(&ensemble.connect(), PATIENT).await;
     let handle = format!("mutex:{}", unique_path("lock"));
     peer.ask(format!("acquire {handle}")).await.ok();
     let token = peer.token(&handle).await;
@@ -175,7 +178,7 @@ async fn an_ensemble_outlives_its_leader() {
 #[tokio::test]
 async fn a_java_peer_tells_of_a_lost_hold_once() {
     let Some(mut server) = RealServer::start().await else { return };
-    let options = Options { session: Duration::from_secs(1), retries: 1 };
+    let options = Options { session: Duration::from_secs(4), retries: 1 };
     let peer = Peer::java(&server.connect(), options).await;
     let handle = format!("mutex:{}", unique_path("lock"));
     peer.ask(format!("acquire {handle}")).await.ok();

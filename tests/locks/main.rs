@@ -46,6 +46,7 @@ mod read_write;
 mod semaphore;
 mod sessions;
 mod shared;
+mod time;
 
 use std::time::Duration;
 

@@ -23,7 +23,6 @@ on_both_servers! {
     all_are_released_though_one_release_fails
     a_lock_that_fails_gives_the_earlier_ones_back
     nothing_is_tried_behind_a_failure
-    the_time_is_that_of_all_together
     a_lost_part_is_the_loss_of_all
     a_dropped_acquire_gives_all_back
 }
@@ -102,27 +101,6 @@ async fn nothing_is_tried_behind_a_failure(stage: Stage) {
     assert_eq!(lock.acquire().await.unwrap_err(), with);
     assert_eq!(log.0.lock().unwrap().len(), 1);
     stage.children(&paths[0], 0).await;
-}
-
-/// N5: Curator gives each lock the whole time.
-async fn the_time_is_that_of_all_together(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let paths = paths(&stage);
-    let mutex = |path: &str| InterProcessMutex::with_options(&client, path, options()).unwrap();
-    let first = mutex(&paths[0]).acquire().await.unwrap();
-    let _last = mutex(&paths[2]).acquire().await.unwrap();
-    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
-    let began = tokio::time::Instant::now();
-    let waiting = tokio::spawn(async move { lock.acquire_timeout(ms(3000)).await });
-    stage.children(&paths[0], 2).await;
-    // Not to wait for something: to use up most of the time.
-    tokio::time::sleep(ms(2500)).await;
-    first.release().await.unwrap();
-    assert!(within_deadline("the end", waiting).await.unwrap().unwrap().is_none());
-    let took = began.elapsed();
-    // With the whole time for each, it would be five and a half seconds.
-    assert!(took >= ms(3000) && took < ms(5400), "{took:?}");
 }
 
 async fn a_lost_part_is_the_loss_of_all(stage: Stage) {
