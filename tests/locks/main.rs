@@ -40,6 +40,7 @@ mod support;
 mod any_lock;
 mod cancellation;
 mod hand_off;
+mod killed_server;
 mod multi;
 mod mutex;
 mod read_write;
