@@ -39,6 +39,8 @@ mod support;
 
 mod any_lock;
 mod cancellation;
+mod cluster;
+mod framework;
 mod hand_off;
 mod killed_server;
 mod multi;
