@@ -1,12 +1,21 @@
 //! The command line of docent: one file for each command.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod connect;
+mod data;
 mod decode;
+mod duration;
+mod exit;
+#[cfg(unix)]
+mod lock;
+mod queue;
 mod serve;
 mod tap;
+
+use exit::{Ended, Failure};
 
 /// A ZooKeeper client, Curator's locks, and tools for the wire.
 #[derive(Parser)]
@@ -18,20 +27,59 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(unix)]
+    Lock(lock::Lock),
     Decode(decode::Decode),
     Serve(serve::Serve),
     Tap(tap::TapCommand),
 }
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = hidden() {
+        return ExitCode::from(code);
+    }
     match Cli::parse().command {
+        #[cfg(unix)]
+        Command::Lock(command) => ended("lock", command.run()),
         Command::Decode(command) => command.run(),
         Command::Serve(command) => command.run(),
         Command::Tap(command) => command.run(),
     }
 }
 
+/// The processes that `docent lock` starts.
+#[cfg(unix)]
+fn hidden() -> Option<u8> {
+    let mut arguments = std::env::args_os().skip(1);
+    let name = arguments.next()?;
+    let rest: Vec<_> = arguments.collect();
+    if name == lock::WATCHDOG {
+        Some(lock::run_watchdog(&rest))
+    } else if name == lock::STAGE {
+        Some(lock::become_command(&rest))
+    } else {
+        None
+    }
+}
+
+/// Says in one line why a command failed.
+fn ended(command: &str, ended: Ended) -> ExitCode {
+    let code = ended.unwrap_or_else(|failure| {
+        if !failure.is_silent() {
+            eprintln!("docent {command}: {failure}");
+        }
+        failure.code
+    });
+    ExitCode::from(code)
+}
+
 /// What commands run in that wait for sockets.
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// A runtime that cannot be had.
+fn no_runtime(error: io::Error) -> Failure {
+    Failure::os("cannot wait for sockets", error)
 }
