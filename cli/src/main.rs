@@ -14,6 +14,7 @@ mod lock;
 mod queue;
 mod serve;
 mod tap;
+mod usage;
 
 use exit::{Ended, Failure};
 
@@ -39,7 +40,11 @@ fn main() -> ExitCode {
     if let Some(code) = hidden() {
         return ExitCode::from(code);
     }
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::told(&error),
+    };
+    match cli.command {
         #[cfg(unix)]
         Command::Lock(command) => ended("lock", command.run()),
         Command::Decode(command) => command.run(),

@@ -27,7 +27,7 @@ use std::{
 
 use clap::Args;
 use docent::{
-    Client,
+    Client, ConnectionState,
     recipes::{
         self,
         locks::{
@@ -155,13 +155,15 @@ impl Lock {
         };
         let ended = self.with_client(&client, &mut signals, began, &revoked, connect).await;
         // Also what a dropped acquire has left in the queue goes before it.
-        let _ = timeout(self.patience(&client), client.close()).await;
+        let _ = timeout(Self::patience(&client), client.close()).await;
         ended
     }
 
-    /// How long the last word to the server may take.
-    fn patience(&self, client: &Client) -> Duration {
-        client.session_timeout().min(Duration::from_secs(5))
+    /// How long the last words to the server may take; without a connection, nobody would hear them.
+    fn patience(client: &Client) -> Duration {
+        let connected = client.state().borrow().is_some_and(ConnectionState::is_connected);
+        let limit = if connected { Duration::from_secs(5) } else { Duration::from_millis(100) };
+        client.session_timeout().min(limit)
     }
 
     async fn with_client(
@@ -200,7 +202,7 @@ impl Lock {
         };
         let ended = holding.run(signals).await;
         // That it is not held any more was told; what cannot be deleted goes with the session.
-        let _ = timeout(self.patience(client), guard.release()).await;
+        let _ = timeout(Self::patience(client), guard.release()).await;
         ended
     }
 
