@@ -4,6 +4,8 @@ use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod about;
+mod command;
 mod connect;
 mod data;
 mod decode;
@@ -11,6 +13,8 @@ mod duration;
 mod exit;
 #[cfg(unix)]
 mod lock;
+mod locks;
+mod nodes;
 mod queue;
 mod serve;
 mod tap;
@@ -30,9 +34,22 @@ struct Cli {
 enum Command {
     #[cfg(unix)]
     Lock(lock::Lock),
+    Locks(locks::Locks),
+    Revoke(locks::Revoke),
+    Get(nodes::read::Get),
+    Set(nodes::write::Set),
+    Create(nodes::write::Create),
+    Delete(nodes::write::Delete),
+    Ls(nodes::read::Ls),
+    Stat(nodes::read::StatCommand),
+    Watch(nodes::watch::Watch),
+    Sync(nodes::read::SyncCommand),
+    Multi(nodes::multi::Multi),
     Decode(decode::Decode),
     Serve(serve::Serve),
     Tap(tap::TapCommand),
+    Completions(about::Completions),
+    Man(about::Man),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +64,19 @@ fn main() -> ExitCode {
     match cli.command {
         #[cfg(unix)]
         Command::Lock(command) => ended("lock", command.run()),
+        Command::Locks(command) => command::run("locks", command),
+        Command::Revoke(command) => command::run("revoke", command),
+        Command::Get(command) => command::run("get", command),
+        Command::Set(command) => command::run("set", command),
+        Command::Create(command) => command::run("create", command),
+        Command::Delete(command) => command::run("delete", command),
+        Command::Ls(command) => command::run("ls", command),
+        Command::Stat(command) => command::run("stat", command),
+        Command::Watch(command) => command::run("watch", command),
+        Command::Sync(command) => command::run("sync", command),
+        Command::Multi(command) => command::run("multi", command),
+        Command::Completions(command) => ended("completions", command.run()),
+        Command::Man(command) => ended("man", command.run()),
         Command::Decode(command) => command.run(),
         Command::Serve(command) => command.run(),
         Command::Tap(command) => command.run(),

@@ -109,7 +109,7 @@ impl Journal {
 
 /// Runs until it is ended, in three processes: a shell, its child, and a grandchild in a session of its own. None
 /// of them listens to TERM.
-const FOR_EVER: &str = "trap '' TERM
+const FOR_EVER: &str = "exec 2>/dev/null; trap '' TERM
     work() { while :; do echo $DOCENT_FENCING_TOKEN $1 >> $0; sleep 0.01; done; }
     echo $DOCENT_FENCING_TOKEN $NAME-begins >> $0
     work $NAME-child &

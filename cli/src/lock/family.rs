@@ -140,6 +140,8 @@ mod linux {
                 living.push(*process);
             }
         }
+        // Parents first: a shell whose child is killed before it would notice, and go on to the next command.
+        living.sort_unstable_by_key(|process| (process.started, process.pid.as_raw_nonzero()));
         living
     }
 

@@ -207,7 +207,9 @@ impl Lock {
     }
 
     fn kind(&self, client: &Client) -> Result<Kind, Failure> {
-        let options = LockOptions::default().with_data(self.data());
+        // A semaphore has two nodes for each who waits: both say it.
+        let data = self.data();
+        let options = LockOptions::default().with_data(data.clone()).with_default_data(data);
         Ok(match self.semaphore {
             Some(leases) => Kind::Semaphore(InterProcessSemaphoreV2::with_options(
                 client,
@@ -281,7 +283,7 @@ impl Lock {
             return data.clone();
         }
         let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+        let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let program = self.command.first().map(Path::new).and_then(Path::file_name);
         let program = program.unwrap_or_default().to_string_lossy();

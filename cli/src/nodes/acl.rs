@@ -1,0 +1,55 @@
+//! ACLs as zkCli takes them: `world:anyone:r,digest:user:hash:cdrwa`.
+
+use docent::{Acl, Perms};
+
+/// An entry with texts of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    perms: Perms,
+    scheme: String,
+    id: String,
+}
+
+impl Entry {
+    pub(super) fn as_acl(&self) -> Acl<'_> {
+        Acl::new(self.perms, &self.scheme, &self.id)
+    }
+}
+
+/// For clap, which has split it at commas.
+pub(super) fn parse(text: &str) -> Result<Entry, String> {
+    let wrong = || "is not SCHEME:ID:PERMISSIONS, such as world:anyone:r or auth::cdrwa".to_owned();
+    let (rest, letters) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let (scheme, id) = rest.split_once(':').ok_or_else(wrong)?;
+    let mut perms = Perms::NONE;
+    for letter in letters.chars() {
+        perms = perms
+            | match letter {
+                'c' => Perms::CREATE,
+                'd' => Perms::DELETE,
+                'r' => Perms::READ,
+                'w' => Perms::WRITE,
+                'a' => Perms::ADMIN,
+                _ => return Err(format!("permissions are letters of cdrwa, not {letter:?}")),
+            };
+    }
+    if scheme.is_empty() || letters.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Entry { perms, scheme: scheme.to_owned(), id: id.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_zkclis() {
+        let entry = parse("digest:user:hash=:cdrwa").unwrap();
+        assert_eq!(entry.as_acl(), Acl::new(Perms::ALL, "digest", "user:hash="));
+        assert_eq!(parse("auth::r").unwrap().as_acl(), Acl::new(Perms::READ, "auth", ""));
+        for text in ["", "world", "world:anyone", "world:anyone:", "world:anyone:rx", ":anyone:r"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
