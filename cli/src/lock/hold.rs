@@ -233,7 +233,8 @@ impl Running<'_> {
                     self.blame(Why::Revoked);
                     self.watchdog.order(Order::End { kill_at: clock::now() + holding.kill_after });
                 }
-                signal = signals.next() => {
+                // One that comes before the command is there waits for it.
+                signal = signals.next(), if self.family.is_some() => {
                     if let Some(family) = &self.family {
                         family.signal_group(signal);
                     }

@@ -25,7 +25,8 @@ Examples:
 {}", exit::TABLE))]
 pub(crate) struct Set {
     /// Only if the node has this version
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(0..))]
     version: Option<i32>,
     /// Print the new stat, as one JSON object
     #[arg(long)]
@@ -34,7 +35,8 @@ pub(crate) struct Set {
     server: ServerArgs,
     /// The node
     path: String,
-    /// The data; - is the standard input
+    /// The data; - is the standard input, and -- stands before data that begin with a hyphen
+    #[arg(allow_negative_numbers = true)]
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
@@ -96,7 +98,7 @@ pub(crate) struct Create {
     /// The node
     path: String,
     /// The data; - is the standard input
-    #[arg(default_value = "")]
+    #[arg(default_value = "", allow_negative_numbers = true)]
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
@@ -191,7 +193,8 @@ pub(crate) struct Delete {
     #[arg(short, long)]
     force: bool,
     /// Only if the node has this version
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(0..))]
     version: Option<i32>,
     #[command(flatten)]
     server: ServerArgs,
