@@ -104,9 +104,9 @@ impl Holding<'_> {
         let Running { watchdog, why, family, .. } = running;
         watchdog.wait();
         if let Some(family) = family {
+            terminal::take_back(family.group());
             // It fell to us with the end of its parent.
             let _ = waitpid(Some(family.group()), WaitOptions::NOHANG);
-            terminal::take();
         }
         match (why, ended) {
             (Why::ByItself, Some(code)) => Ok(code),
@@ -300,7 +300,9 @@ impl Running<'_> {
     /// The user has stopped the command from the terminal (Ctrl-Z): the shell gets its prompt back. The session is
     /// kept alive by nobody then, so the watchdog ends the command if that takes too long.
     fn stop_with_it(&mut self) {
-        terminal::take();
+        if let Some(family) = &self.family {
+            terminal::take_back(family.group());
+        }
         let _ = kill_process(getpid(), Signal::STOP);
         // Here we go on: fg, or bg.
         if let Some(family) = &self.family {

@@ -18,28 +18,25 @@ pub(super) async fn show(client: &Client, path: &str) {
     if !stderr().is_terminal() {
         return pending().await;
     }
-    let _line = Line;
+    let mut line = Line(None);
     loop {
         tokio::time::sleep(PATIENCE).await;
         let connected = client.state().borrow().is_some_and(docent::ConnectionState::is_connected);
-        let line = if connected {
+        let place = if connected {
             let session = client.session().map(|session| session.session_id());
             match Queue::read(client, path).await {
-                Ok(queue) => place(&queue, session),
+                Ok(queue) => place(path, &queue, session),
                 Err(_) => continue,
             }
         } else {
-            Some("no connection".to_owned())
+            Some(format!("waiting for {path}: no connection"))
         };
-        if let Some(line) = line {
-            // To the beginning of the line, and over what is there.
-            let _ = write!(stderr(), "\r\x1b[Kdocent lock: waiting for {path}: {line}");
-        }
+        line.write(place);
     }
 }
 
 /// Our place, in words.
-fn place(queue: &Queue, session: Option<i64>) -> Option<String> {
+fn place(path: &str, queue: &Queue, session: Option<i64>) -> Option<String> {
     let waiting: Vec<_> = queue.waiting().collect();
     let at = waiting.iter().position(|one| Some(one.session) == session)?;
     let ahead = match (at, queue.holders().next()) {
@@ -47,14 +44,28 @@ fn place(queue: &Queue, session: Option<i64>) -> Option<String> {
         (0, None) => "next".to_owned(),
         (at, _) => format!("{at} ahead in the queue"),
     };
-    Some(ahead)
+    Some(format!("waiting for {path}: {ahead}"))
 }
 
-/// The line, which goes with the waiting.
-struct Line;
+/// What stands on the terminal's line, and goes with the waiting.
+struct Line(Option<String>);
+
+/// To the beginning of the line, and over what is there.
+const ANEW: &str = "\r\x1b[K";
+
+impl Line {
+    fn write(&mut self, text: Option<String>) {
+        if text.is_some() && text != self.0 {
+            let _ = write!(stderr(), "{ANEW}docent lock: {}", text.as_deref().unwrap_or_default());
+            self.0 = text;
+        }
+    }
+}
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let _ = write!(stderr(), "\r\x1b[K");
+        if self.0.is_some() {
+            let _ = write!(stderr(), "{ANEW}");
+        }
     }
 }

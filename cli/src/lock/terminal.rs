@@ -19,6 +19,13 @@ pub(super) fn take() {
     give(getpgrp());
 }
 
+/// The same, but only from this group: a command in the background has nothing that could be taken back.
+pub(super) fn take_back(group: Pid) {
+    if isatty(io::stdin()) && tcgetpgrp(io::stdin()).is_ok_and(|now| now == group) {
+        take();
+    }
+}
+
 /// Gives the terminal to a group, unless there is none.
 pub(super) fn give(group: Pid) {
     if !isatty(io::stdin()) {

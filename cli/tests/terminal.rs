@@ -1,0 +1,178 @@
+//! `docent lock` in a terminal: made by script(1), which is on every Linux.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::{
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
+
+use support::{
+    client, docent, ended, eventually, kill, real::skip, server, unique_path, until_children,
+    within_deadline,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::{Child, ChildStdin, Command},
+};
+
+/// A program in a terminal of its own.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    screen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    /// Runs a line of shell there; `None` where there is no script(1).
+    #[track_caller]
+    fn run(connect: &str, line: &str) -> Option<Self> {
+        let spawned = Command::new("script")
+            .args(["-qfec", line, "/dev/null"])
+            .env("DOCENT_CONNECT", connect)
+            .env("DOCENT", env!("CARGO_BIN_EXE_docent"))
+            .env("SHELL", "/bin/sh")
+            .env("TERM", "dumb")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        let Ok(mut child) = spawned else {
+            skip("no script(1)");
+            return None;
+        };
+        let (keys, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let screen = Arc::new(Mutex::new(String::new()));
+        let seen = Arc::clone(&screen);
+        tokio::spawn(async move {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut buffer).await {
+                let text = String::from_utf8_lossy(buffer.get(..count).unwrap()).into_owned();
+                seen.lock().unwrap().push_str(&text);
+            }
+        });
+        Some(Self { child, keys, screen })
+    }
+
+    async fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).await.unwrap();
+        self.keys.flush().await.unwrap();
+    }
+
+    async fn until(&self, part: &str) {
+        eventually(&format!("{part:?} on the screen"), async || {
+            self.screen.lock().unwrap().contains(part).then_some(())
+        })
+        .await;
+    }
+
+    /// Its exit code.
+    async fn end(mut self) -> Option<i32> {
+        within_deadline("the end of it", self.child.wait()).await.unwrap().code()
+    }
+}
+
+#[tokio::test]
+async fn the_command_has_the_terminal() {
+    let (server, path) = (server(), unique_path("lock"));
+    let line = format!("$DOCENT lock {path} -- sh -c 'echo ready; read x; echo got $x; exit 3'");
+    let Some(mut terminal) = Terminal::run(&server, &line) else { return };
+    terminal.until("ready").await;
+    terminal.press("hello\n").await;
+    terminal.until("got hello").await;
+    assert_eq!(terminal.end().await, Some(3));
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_command() {
+    let (server, path) = (server(), unique_path("lock"));
+    let line = format!("$DOCENT lock {path} -- sh -c 'echo ready; exec sleep 1000'");
+    let Some(mut terminal) = Terminal::run(&server, &line) else { return };
+    terminal.until("ready").await;
+    terminal.press("\u{3}").await;
+    assert_eq!(terminal.end().await, Some(130));
+    until_children(&client(&server).await, &path, 0).await;
+}
+
+#[tokio::test]
+async fn who_waits_is_told_the_place_in_the_queue_and_leaves_it_with_ctrl_c() {
+    let (server, path) = (server(), unique_path("lock"));
+    let arguments = ["lock", "--data", "somebody", &path, "--", "sleep", "1000"];
+    let holder = docent(&server, &arguments).spawn().unwrap();
+    let watcher = client(&server).await;
+    until_children(&watcher, &path, 1).await;
+    let line = format!("$DOCENT lock {path} -- true");
+    let Some(mut terminal) = Terminal::run(&server, &line) else { return };
+    terminal.until(&format!("docent lock: waiting for {path}: next, behind somebody")).await;
+    terminal.press("\u{3}").await;
+    assert_eq!(terminal.end().await, Some(130));
+    until_children(&watcher, &path, 1).await;
+    kill("-TERM", holder.id().unwrap()).await;
+    ended(holder).await;
+}
+
+/// Stopped and continued in time, it goes on; too late, it was ended.
+#[tokio::test]
+async fn ctrl_z_stops_it_and_the_shell_goes_on() {
+    let (server, path) = (server(), unique_path("lock"));
+    let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
+    let script = "echo rea''dy; read x; echo g''ot $x";
+    terminal
+        .press(&format!(
+            "$DOCENT lock --session-timeout 60s {path} -- sh -c '{}'\n",
+            script.replace('\'', "\"")
+        ))
+        .await;
+    terminal.until("ready").await;
+    terminal.press("\u{1a}").await;
+    terminal.until("Stopped").await;
+    // Stopped, and held.
+    assert_eq!(support::children(&client(&server).await, &path).await.len(), 1);
+    terminal.press("fg\n").await;
+    terminal.press("hello\n").await;
+    terminal.until("got hello").await;
+    terminal.press("echo co\"\"de $?\n").await;
+    terminal.until("code 0").await;
+
+    let path = unique_path("lock");
+    terminal
+        .press(&format!(
+            "$DOCENT lock --session-timeout 1s {path} -- sh -c 'echo ag\"\"ain; sleep 1000'\n"
+        ))
+        .await;
+    terminal.until("again").await;
+    terminal.press("\u{1a}").await;
+    until_children(&client(&server).await, &path, 0).await;
+    terminal.press("fg\n").await;
+    terminal.until("the command was ended").await;
+    terminal.press("echo co\"\"de $?\n").await;
+    terminal.until("code 125").await;
+    terminal.press("exit\n").await;
+    terminal.end().await;
+}
+
+/// Else it would take the terminal from the shell.
+#[tokio::test]
+async fn in_the_background_it_leaves_the_terminal_alone() {
+    let (server, path) = (server(), unique_path("lock"));
+    let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
+    terminal
+        .press(&format!(
+            "$DOCENT lock {path} -- sh -c 'echo rea\"\"dy; read x; echo g\"\"ot $x' &\n"
+        ))
+        .await;
+    terminal.until("ready").await;
+    // It reads, and is stopped for that.
+    terminal
+        .press("until jobs | grep -q Stopped; do sleep 0.05; done; echo still m\"\"ine\n")
+        .await;
+    terminal.until("still mine").await;
+    terminal.press("fg\n").await;
+    terminal.press("hello\n").await;
+    terminal.until("got hello").await;
+    terminal.press("exit\n").await;
+    terminal.end().await;
+}
