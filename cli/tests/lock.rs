@@ -253,6 +253,30 @@ async fn a_revocable_lock_is_given_up_when_somebody_asks() {
     assert!(children(&watcher, &path).await.is_empty());
 }
 
+/// What our own process had started before it became `docent lock`.
+#[tokio::test]
+async fn children_of_another_life_are_left_alone() {
+    let (server, path) = (server(), unique_path("lock"));
+    let script = "sleep 1000 & echo $!; exec \"$@\"";
+    let docent_lock = [env!("CARGO_BIN_EXE_docent"), "lock", &path, "--", "sh", "-c", "exit 5"];
+    let mut child = tokio::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args(docent_lock)
+        .env("DOCENT_CONNECT", &server)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = tokio::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line).await.unwrap();
+    let stranger: u32 = line.trim().parse().unwrap();
+    let status = support::within_deadline("its end", child.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(5));
+    let state = fs::read_to_string(format!("/proc/{stranger}/stat")).unwrap();
+    assert!(state.contains("(sleep) S"), "{state}");
+    kill("-9", stranger).await;
+}
+
 // The two processes.
 
 /// The watchdog of a `docent lock`.

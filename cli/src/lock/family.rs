@@ -8,13 +8,22 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-/// The descendants of this process, without its watchdog.
+/// The descendants of this process, but for its watchdog, and for those it had before (a shell that has started
+/// something may become `docent lock` by exec).
 #[derive(Debug)]
 pub(super) struct Family {
-    /// The command, which leads a process group of its own.
-    group: Pid,
+    /// The command, which leads a process group of its own; once it is known.
+    group: Option<Pid>,
     /// A child of ours that is none of them.
     except: Option<Pid>,
+    strangers: Strangers,
+}
+
+/// Who was there before the command, with all that comes of them.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    processes: Vec<linux::Process>,
 }
 
 /// What became of a signal.
@@ -34,18 +43,25 @@ impl Signalled {
 }
 
 impl Family {
-    pub(super) const fn new(group: Pid, except: Option<Pid>) -> Self {
-        Self { group, except }
+    pub(super) const fn new(except: Option<Pid>, strangers: Strangers) -> Self {
+        Self { group: None, except, strangers }
     }
 
-    pub(super) const fn group(&self) -> Pid {
+    /// The command is there.
+    pub(super) const fn set_group(&mut self, group: Pid) {
+        self.group = Some(group);
+    }
+
+    pub(super) const fn group(&self) -> Option<Pid> {
         self.group
     }
 
     /// Signals the process group only, as a terminal does.
     pub(super) fn signal_group(&self, signal: Signal) {
-        // Nobody there: then nobody needs it.
-        let _ = kill_process_group(self.group, signal);
+        if let Some(group) = self.group {
+            // Nobody there: then nobody needs it.
+            let _ = kill_process_group(group, signal);
+        }
     }
 
     /// Signals everybody.
@@ -62,7 +78,7 @@ impl Family {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn each(&self, signal: Option<Signal>) -> Signalled {
         let mut result = Signalled::default();
-        for member in linux::descendants(self.except) {
+        for member in linux::descendants(self.except, &self.strangers.processes) {
             result.alive += 1;
             match linux::signal(&member, signal) {
                 Ok(()) => {}
@@ -77,8 +93,8 @@ impl Family {
     /// Who leads the group is a member until it is waited for, which the caller does first.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn each(&self, _signal: Option<Signal>) -> Signalled {
-        let _ = self.except;
-        match rustix::process::test_kill_process_group(self.group) {
+        let Some(group) = self.group else { return Signalled::default() };
+        match rustix::process::test_kill_process_group(group) {
             Ok(()) => Signalled { alive: 1, out_of_reach: 0 },
             Err(Errno::PERM) => Signalled { alive: 1, out_of_reach: 1 },
             Err(_) => Signalled::default(),
@@ -107,9 +123,9 @@ mod linux {
         has_ended: bool,
     }
 
-    /// The living processes below this one, without `except` (which may have children that count). Those that have
-    /// ended and were left to us are waited for, so that they do not pile up.
-    pub(super) fn descendants(except: Option<Pid>) -> Vec<Process> {
+    /// The living processes below this one, without `except` (whose children count) and without `strangers` (whose
+    /// do not).
+    pub(super) fn descendants(except: Option<Pid>, strangers: &[Process]) -> Vec<Process> {
         let all: HashMap<i32, Process> = fs::read_dir("/proc")
             .into_iter()
             .flatten()
@@ -117,15 +133,17 @@ mod linux {
             .filter_map(|pid: i32| Some((pid, look_at(Pid::from_raw(pid)?)?)))
             .collect();
         let ours = getpid().as_raw_nonzero().get();
+        let is_stranger = |process: &Process| {
+            strangers.iter().any(|one| (one.pid, one.started) == (process.pid, process.started))
+        };
         let is_below = |process: &Process| {
-            let mut parent = process.parent;
+            let mut next = Some(process);
             // A table that was read while it changed has no end, perhaps.
             for _ in 0..all.len() {
-                if parent == ours {
-                    return true;
-                }
-                match all.get(&parent) {
-                    Some(next) => parent = next.parent,
+                match next {
+                    Some(process) if is_stranger(process) => return false,
+                    Some(process) if process.parent == ours => return true,
+                    Some(process) => next = all.get(&process.parent),
                     None => return false,
                 }
             }
@@ -210,25 +228,29 @@ mod linux {
         fn a_child_is_found_and_its_end_too() {
             let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
             let pid = Pid::from_child(&child);
-            assert!(descendants(None).iter().any(|process| process.pid == pid));
-            assert!(!descendants(Some(pid)).iter().any(|process| process.pid == pid));
+            assert!(descendants(None, &[]).iter().any(|process| process.pid == pid));
+            assert!(!descendants(Some(pid), &[]).iter().any(|process| process.pid == pid));
             let found = look_at(pid).unwrap();
+            assert!(!descendants(None, &[found]).iter().any(|process| process.pid == pid));
             let another = Process { started: found.started + 1, ..found };
             assert_eq!(signal(&another, Some(Signal::KILL)), Err(Errno::SRCH));
             assert_eq!(signal(&found, Some(Signal::KILL)), Ok(()));
             child.wait().unwrap();
-            assert!(!descendants(None).iter().any(|process| process.pid == pid));
+            assert!(!descendants(None, &[]).iter().any(|process| process.pid == pid));
         }
     }
 }
 
-/// Makes orphans below this process its children.
-pub(super) fn adopt_orphans() {
+/// Makes orphans below this process its children. Returns who is there already.
+pub(super) fn adopt_orphans() -> Strangers {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         // Before Linux 3.4: then the process group has to do.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        Strangers { processes: linux::descendants(None, &[]) }
     }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    Strangers::default()
 }
 
 /// Waits for orphans that have ended, so that they do not pile up.

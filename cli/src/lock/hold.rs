@@ -87,13 +87,13 @@ impl Holding<'_> {
             }
         }
         let until = self.schedule().ok_or_else(lost)?;
-        family::adopt_orphans();
+        let strangers = family::adopt_orphans();
         let watchdog = Watchdog::start(self.command, &self.environment, self.kill_after, until)
             .map_err(|error| Failure::os("cannot start a process", error))?;
         let mut running = Running {
             holding: &self,
+            family: Family::new(Some(watchdog.pid()), strangers),
             watchdog,
-            family: None,
             until,
             why: Why::ByItself,
             is_paused: false,
@@ -103,10 +103,10 @@ impl Holding<'_> {
         running.clear_up().await;
         let Running { watchdog, why, family, .. } = running;
         watchdog.wait();
-        if let Some(family) = family {
-            terminal::take_back(family.group());
+        if let Some(group) = family.group() {
+            terminal::take_back(group);
             // It fell to us with the end of its parent.
-            let _ = waitpid(Some(family.group()), WaitOptions::NOHANG);
+            let _ = waitpid(Some(group), WaitOptions::NOHANG);
         }
         match (why, ended) {
             (Why::ByItself, Some(code)) => Ok(code),
@@ -167,8 +167,7 @@ impl Holding<'_> {
 struct Running<'a> {
     holding: &'a Holding<'a>,
     watchdog: Watchdog,
-    /// Once it is started.
-    family: Option<Family>,
+    family: Family,
     /// What the watchdog was told last.
     until: Schedule,
     why: Why,
@@ -200,7 +199,7 @@ impl Running<'_> {
                 biased;
                 news = self.watchdog.news() => match news {
                     Some(News::Started(pid)) => {
-                        self.family = Some(Family::new(pid, Some(self.watchdog.pid())));
+                        self.family.set_group(pid);
                         self.follow(holding.client.state().borrow().as_ref().copied());
                     }
                     Some(News::Stopped) => self.stop_with_it(),
@@ -234,10 +233,8 @@ impl Running<'_> {
                     self.watchdog.order(Order::End { kill_at: clock::now() + holding.kill_after });
                 }
                 // One that comes before the command is there waits for it.
-                signal = signals.next(), if self.family.is_some() => {
-                    if let Some(family) = &self.family {
-                        family.signal_group(signal);
-                    }
+                signal = signals.next(), if self.family.group().is_some() => {
+                    self.family.signal_group(signal);
                 }
                 _ = tick.tick() => self.renew(),
             }
@@ -259,7 +256,7 @@ impl Running<'_> {
             _ => self.kill(Why::SessionLost),
         }
         // A watchdog that is stopped does not notice that there is nothing left to watch.
-        if self.kills && self.family.as_ref().is_none_or(|family| family.count().is_over()) {
+        if self.kills && self.family.count().is_over() {
             self.watchdog.kill();
         }
     }
@@ -274,9 +271,7 @@ impl Running<'_> {
     fn kill(&mut self, why: Why) {
         self.blame(why);
         self.kills = true;
-        if let Some(family) = &self.family {
-            family.signal(Signal::KILL);
-        }
+        self.family.signal(Signal::KILL);
         self.watchdog.order(Order::End { kill_at: Duration::ZERO });
     }
 
@@ -284,15 +279,15 @@ impl Running<'_> {
     ///
     /// Source: what Curator advises for `ConnectionState.SUSPENDED`.
     fn follow(&mut self, state: Option<ConnectionState>) {
-        let Some(family) = self.family.as_ref().filter(|_| !self.holding.run_suspended) else {
+        if self.holding.run_suspended || self.family.group().is_none() {
             return;
-        };
+        }
         let is_connected = state.is_some_and(ConnectionState::is_connected);
         if !is_connected && !self.is_paused {
-            family.signal(Signal::STOP);
+            self.family.signal(Signal::STOP);
             self.is_paused = true;
         } else if is_connected && self.is_paused && self.holding.guard.is_held() {
-            family.signal(Signal::CONT);
+            self.family.signal(Signal::CONT);
             self.is_paused = false;
         }
     }
@@ -300,25 +295,23 @@ impl Running<'_> {
     /// The user has stopped the command from the terminal (Ctrl-Z): the shell gets its prompt back. The session is
     /// kept alive by nobody then, so the watchdog ends the command if that takes too long.
     fn stop_with_it(&mut self) {
-        if let Some(family) = &self.family {
-            terminal::take_back(family.group());
-        }
+        let Some(group) = self.family.group() else { return };
+        terminal::take_back(group);
         let _ = kill_process(getpid(), Signal::STOP);
         // Here we go on: fg, or bg.
-        if let Some(family) = &self.family {
-            if terminal::is_ours() {
-                terminal::give(family.group());
-            }
-            family.signal_group(Signal::CONT);
+        if terminal::is_ours() {
+            terminal::give(group);
         }
+        self.family.signal_group(Signal::CONT);
     }
 
     /// Waits until nothing is left of the command.
     async fn clear_up(&mut self) {
-        let Some(family) = &self.family else { return };
+        let family = &self.family;
+        let ours: Vec<_> = family.group().into_iter().chain([self.watchdog.pid()]).collect();
         // Usually there is nothing left to do: that is why the watchdog has ended.
         loop {
-            family::reap_orphans(&[family.group(), self.watchdog.pid()]);
+            family::reap_orphans(&ours);
             let left = family.count();
             if left.is_over() {
                 if left != Signalled::default() {

@@ -264,7 +264,7 @@ fn watch(arguments: &[OsString]) -> io::Result<()> {
     // Not called docent: who ends all of those by name must not end this one too.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = rustix::thread::set_name(c"lock-watchdog");
-    family::adopt_orphans();
+    let strangers = family::adopt_orphans();
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (line, stdin) = receive_with_stdin(&control)?;
     let Some(Order::Until(until)) = Order::read(line.trim_end()) else {
@@ -292,15 +292,10 @@ fn watch(arguments: &[OsString]) -> io::Result<()> {
         };
         let pid = Pid::from_child(&child);
         tell(&news, News::Started(pid));
-        let mut guard = Guard {
-            family: Family::new(pid, None),
-            pid,
-            until,
-            grace,
-            ending: None,
-            ended: None,
-            in_time: true,
-        };
+        let mut family = Family::new(None, strangers);
+        family.set_group(pid);
+        let mut guard =
+            Guard { family, pid, until, grace, ending: None, ended: None, in_time: true };
         loop {
             tokio::select! {
                 biased;
