@@ -20,6 +20,7 @@ use std::{
 };
 
 use docent::Client;
+#[allow(unused_imports, reason = "not all test programs use both")]
 pub(crate) use real::{server, unique_path};
 use tokio::{
     process::{Child, Command},
