@@ -90,13 +90,18 @@ impl Timed {
         self.latencies.sort_unstable();
         println!(
             "{{\"peer\":\"{peer}\",\"workload\":\"{workload}\",\"n\":{n},\"ops_per_s\":{:.0},\"us_per_op\":{:.4},\
-             \"p50_us\":{:.1},\"p99_us\":{:.1},\"cpu_user_s\":{:.6},\"cpu_sys_s\":{:.6}}}",
+             \"p50_us\":{:.1},\"p99_us\":{:.1},\"cpu_user_s\":{:.6},\"cpu_sys_s\":{:.6}{}}}",
             n as f64 / elapsed,
             elapsed * 1e6 / n as f64,
             self.percentile(50),
             self.percentile(99),
             user.saturating_sub(self.cpu.0).as_secs_f64(),
             system.saturating_sub(self.cpu.1).as_secs_f64(),
+            if CONVENTION.contains(&workload) {
+                String::new()
+            } else {
+                format!(",\"max_rss_kib\":{}", max_rss_kib())
+            },
         );
     }
 
@@ -113,6 +118,29 @@ pub(crate) const SAMPLED: usize = 16;
 /// When operation number `index` began, if it is one whose latency is taken.
 pub(crate) fn sample(index: usize) -> Option<Instant> {
     index.is_multiple_of(SAMPLED).then(Instant::now)
+}
+
+/// Workloads whose line has the fields of the convention and no others.
+const CONVENTION: [&str; 8] = [
+    "get-seq",
+    "get-pipe",
+    "set-pipe",
+    "create-delete-pipe",
+    "children-10k",
+    "watch-fanout",
+    "lock-uncontended",
+    "lock-handoff",
+];
+
+/// The most memory that this process ever had resident.
+fn max_rss_kib() -> i64 {
+    #[cfg(unix)]
+    {
+        use nix::sys::resource::{UsageWho, getrusage};
+        must(getrusage(UsageWho::RUSAGE_SELF)).max_rss()
+    }
+    #[cfg(not(unix))]
+    0
 }
 
 /// User and system time of this process so far.

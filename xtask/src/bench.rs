@@ -64,6 +64,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
     count::all(&null.address, &peers, quick, &mut report)?;
     rounds(&null.address, &peers, quick, true, &mut report);
+    scale(&null.address, &peers, quick, &mut report);
     match Java::find() {
         Ok(java) => {
             let server = Server::start(&java, Settings::default())?;
@@ -96,6 +97,18 @@ fn rounds(address: &str, peers: &[Peer], quick: bool, null: bool, report: &mut R
                     }
                 }
             }
+        }
+    }
+}
+
+/// Much of one thing: only docent, and once, for it is no race.
+fn scale(address: &str, peers: &[Peer], quick: bool, report: &mut Report) {
+    let Some(docent) = peers.first() else { return };
+    for (workload, n) in [("reconnect-watches", 100_000), ("idle-sessions", 10_000)] {
+        let n = if quick { n / 10 } else { n };
+        match docent.measure(address, workload, n) {
+            Ok(measured) => report.scale(workload, n, measured),
+            Err(error) => report.note(format!("{workload} of {n}: {error}.")),
         }
     }
 }

@@ -8,7 +8,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError, RolledBackError
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.security import make_digest_acl
 
-WAIT = 10
+WAIT = 30
 
 
 def check(what, holds):
@@ -76,9 +76,14 @@ waiter.join(WAIT)
 check("Barrier", passed == [True])
 
 
+# Who leaves takes the mark of readiness along, and kazoo's other one may not have seen it yet.
+entered = threading.Barrier(2)
+
+
 def both(client):
     barrier = client.DoubleBarrier(root + "/double", 2)
     barrier.enter()
+    entered.wait(WAIT)
     barrier.leave()
 
 

@@ -34,6 +34,8 @@ pub(super) struct Measured {
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) cpu_us_per_op: f64,
+    /// At most resident, if the program tells.
+    pub(super) max_rss_kib: Option<f64>,
 }
 
 impl Peer {
@@ -85,6 +87,7 @@ impl Peer {
             us_per_op: field("us_per_op")?,
             p50_us: field("p50_us")?,
             p99_us: field("p99_us")?,
+            max_rss_kib: number(&line, "max_rss_kib"),
             cpu_us_per_op: (field("cpu_user_s")? + field("cpu_sys_s")?) * 1e6 / field("n")?,
         })
     }

@@ -29,6 +29,7 @@ pub(super) struct Report {
     notes: Vec<String>,
     counted: BTreeMap<(&'static str, &'static str), Counted>,
     kept: BTreeMap<&'static str, f64>,
+    scale: Vec<(&'static str, usize, Measured)>,
     rounds: BTreeMap<(bool, &'static str, &'static str), Vec<Measured>>,
 }
 
@@ -47,6 +48,7 @@ impl Report {
             notes: Vec::new(),
             counted: BTreeMap::new(),
             kept: BTreeMap::new(),
+            scale: Vec::new(),
             rounds: BTreeMap::new(),
         }
     }
@@ -120,6 +122,29 @@ impl Report {
         ]
     }
 
+    pub(super) fn scale(&mut self, workload: &'static str, n: usize, measured: Measured) {
+        self.scale.push((workload, n, measured));
+    }
+
+    fn at_scale(&self) -> String {
+        let mut text = "\n### At scale, on the null server\n\n| | CPU, ms | longest step, ms | resident at most, MiB |\n|---|---:|---:|---:|\n".to_owned();
+        for (workload, n, measured) in &self.scale {
+            let what = match *workload {
+                "reconnect-watches" => "a connection with so many watches is lost, and all are set again",
+                _ => "so many sessions are made in one process, and idle there",
+            };
+            let _ = writeln!(
+                text,
+                "| {workload}, {}: {what} | {} | {} | {} |",
+                thousands(*n as f64),
+                short(measured.cpu_us_per_op * *n as f64 / 1000.0),
+                if measured.p99_us > 0.0 { short(measured.p99_us / 1000.0) } else { "-".to_owned() },
+                show(measured.max_rss_kib.map(|kib| kib / 1024.0)),
+            );
+        }
+        text
+    }
+
     /// The whole section.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{HEADING}\n\n{INTRODUCTION}\n");
@@ -165,6 +190,7 @@ impl Report {
             Self::best_wall,
         );
         text += &self.latencies();
+        text += &self.at_scale();
         text
     }
 
