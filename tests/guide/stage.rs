@@ -14,7 +14,7 @@ use docent_testing::{
 
 use crate::diagram::Diagram;
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Stage {
     pub(crate) server: TestingServer,

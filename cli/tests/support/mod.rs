@@ -28,7 +28,7 @@ use tokio::{
 };
 
 /// How long a test waits for anything before it fails: far more than a busy machine needs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The result of a future that must end before the deadline.
 pub(crate) async fn within_deadline<F: Future>(what: &str, future: F) -> F::Output {

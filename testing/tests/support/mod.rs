@@ -30,7 +30,7 @@ use tokio::{
 };
 
 /// How long a test waits for what must come.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The real server to test against; `None` says loudly that the test is skipped.
 pub(crate) fn real_server(test: &str) -> Option<String> {
