@@ -147,9 +147,6 @@ impl Config {
     }
 
     /// Goes on with an existing session. While another client has it, each throws the other off.
-    ///
-    /// Ask for the [`session_timeout`](Self::session_timeout) that it was made with: servers take another one at first, and
-    /// go back to that of the creation after a change of leader.
     #[must_use]
     pub fn with_session(mut self, session: SessionToken) -> Self {
         self.session = Some(session);
@@ -212,13 +209,29 @@ pub struct SessionToken {
     pub(crate) id: i64,
     pub(crate) password: Box<[u8]>,
     pub(crate) last_zxid: i64,
+    pub(crate) session_timeout: Option<Duration>,
 }
 
 impl SessionToken {
     /// From its parts. `last_zxid` keeps a server that is behind from being believed; 0 is any.
     #[must_use]
     pub fn new(session_id: i64, password: &[u8], last_zxid: i64) -> Self {
-        Self { id: session_id, password: password.into(), last_zxid }
+        Self { id: session_id, password: password.into(), last_zxid, session_timeout: None }
+    }
+
+    /// Says which timeout was asked for when the session was made. Who goes on with it asks for the same, whatever its
+    /// own [`session_timeout`](Config::session_timeout) is: servers take another one at first, and go back to that of
+    /// the creation after a change of leader. The tokens that a client gives have it.
+    #[must_use]
+    pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = Some(timeout);
+        self
+    }
+
+    /// The timeout that was asked for when the session was made, if that is known.
+    #[must_use]
+    pub const fn session_timeout(&self) -> Option<Duration> {
+        self.session_timeout
     }
 
     /// The session's id.
@@ -245,6 +258,7 @@ impl fmt::Debug for SessionToken {
         f.debug_struct("SessionToken")
             .field("id", &format_args!("{:#x}", self.id))
             .field("last_zxid", &format_args!("{:#x}", self.last_zxid))
+            .field("session_timeout", &self.session_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -183,6 +183,8 @@ struct Identity {
     /// For the proven bound: when its creation was asked for, and what was granted then.
     created_at: Instant,
     created_timeout: Duration,
+    /// What was asked for then, and is asked for at each re-attach.
+    asked_timeout: Duration,
     /// Whether a server has accepted it for us: one that was handed in is only hoped for until then.
     accepted: bool,
     /// Whether a read-only server made it, and no other knows it.
@@ -190,7 +192,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn handed_in(session: &SessionToken) -> Self {
+    fn handed_in(session: &SessionToken, asked_timeout: Duration) -> Self {
         Self {
             id: session.id,
             password: session.password.clone(),
@@ -198,6 +200,7 @@ impl Identity {
             lease: SessionLease::new(session.id, Instant::ZERO, Instant::ZERO),
             created_at: Instant::ZERO,
             created_timeout: Duration::ZERO,
+            asked_timeout,
             accepted: false,
             local: false,
         }
@@ -320,9 +323,11 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
-        let timeouts =
-            Timeouts::new(config.session_timeout, hosts.len(), config.session_expiration_percent);
-        let identity = config.session.as_ref().map(Identity::handed_in);
+        let session = config.session.as_ref();
+        let asked =
+            session.and_then(SessionToken::session_timeout).unwrap_or(config.session_timeout);
+        let timeouts = Timeouts::new(asked, hosts.len(), config.session_expiration_percent);
+        let identity = session.map(|session| Identity::handed_in(session, asked));
         let last_zxid = config.session.as_ref().map_or(0, |session| session.last_zxid);
         Self {
             config,
@@ -458,7 +463,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     #[must_use]
     pub fn session_token(&self) -> Option<SessionToken> {
         let identity = self.identity.as_ref().filter(|identity| identity.accepted)?;
-        Some(SessionToken::new(identity.id, &identity.password, self.last_zxid))
+        let token = SessionToken::new(identity.id, &identity.password, self.last_zxid);
+        Some(token.with_session_timeout(identity.asked_timeout))
     }
 
     /// What was counted.

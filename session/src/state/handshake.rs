@@ -44,15 +44,16 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// There is a connection: the handshake goes out on it.
     pub fn handle_connected(&mut self, now: Instant) {
         let Phase::Connecting { deadline } = self.phase else { return };
-        let (session_id, password) = match self.identity.as_ref().filter(|known| !known.local) {
-            Some(identity) => (identity.id, &*identity.password),
-            None => (0, &NO_PASSWORD[..]),
+        let known = self.identity.as_ref().filter(|known| !known.local);
+        let (session_id, password, asked) = match known {
+            Some(identity) => (identity.id, &*identity.password, identity.asked_timeout),
+            None => (0, &NO_PASSWORD[..], self.config.session_timeout),
         };
         let request = ConnectRequest {
             protocol_version: 0,
             last_zxid_seen: self.last_zxid,
             // The same at every re-attach: a server keeps the one of the creation (lock-safety fact 7).
-            time_out: millis(self.config.session_timeout),
+            time_out: millis(asked),
             session_id,
             passwd: Some(password),
             read_only: Some(self.config.read_only),
@@ -221,6 +222,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             lease: lease.clone(),
             created_at: sent_at,
             created_timeout: granted,
+            asked_timeout: self.config.session_timeout,
             accepted: true,
             local: read_only,
         });

@@ -327,6 +327,43 @@ fn a_server_that_may_be_behind_is_named_as_such() {
     assert!(failure.contains("behind our last zxid 0x99"), "{failure}");
 }
 
+/// Servers go back to the timeout of the creation after a change of leader, whatever was asked for since.
+#[test]
+fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
+    let mut story = Story::connected();
+    story.get("/a", 1);
+    story.flush();
+    story.reply(1, 9, ErrorCode::Ok, b"");
+    let token = story.machine.session_token().unwrap();
+    assert_eq!(token.session_timeout(), Some(ms(6000)));
+
+    let config = config().with_session_timeout(ms(60_000)).with_session(token);
+    let mut heir = Story::new(config);
+    assert_eq!(heir.machine.timeouts().session, ms(6000));
+    for _ in 0..2 {
+        heir.connect();
+        let asked = &heir.wire.last().unwrap().1;
+        assert!(asked.contains("time_out: 6000, session_id: 0x7"), "{asked}");
+        heir.accept(7, 6000);
+        heir.cut();
+    }
+    // A new session is the heir's own.
+    heir.wait(ms(6000));
+    heir.connect();
+    let asked = &heir.wire.last().unwrap().1;
+    assert!(asked.contains("time_out: 60000, session_id: 0x0"), "{asked}");
+
+    let unknown = config_of_parts();
+    let mut heir = Story::new(unknown);
+    heir.connect();
+    assert!(heir.wire[0].1.contains("time_out: 60000, session_id: 0x7"));
+}
+
+fn config_of_parts() -> Config {
+    let token = SessionToken::new(7, b"0123456789abcdef", 9);
+    config().with_session_timeout(ms(60_000)).with_session(token)
+}
+
 impl Story {
     /// An attempt that a server ends without a word.
     fn closed_without_a_word_by(&mut self, name: &str) {
