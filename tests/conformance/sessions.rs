@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use docent::protocol::call::WhoAmI;
-use docent::session::{Client, Config, SessionToken};
+use docent::session::{Client, Config, SessionToken, WhenFull};
 use docent::{ConnectionState, CreateMode, ErrorKind};
 
 use crate::support::{DEADLINE, eventually, within_deadline};
@@ -43,6 +43,21 @@ async fn calls_keep_their_order() {
         write.await.unwrap();
     }
     assert_eq!(read.await.unwrap().data, "499");
+}
+
+/// With room for five, and without waiting for any.
+async fn what_waits_for_room_is_done_in_order() {
+    let Some(play) = Playground::new().await else { return };
+    let mut config = Config::new(&server().unwrap()).unwrap().with_when_full(WhenFull::Wait);
+    config.max_requests = 5;
+    let client = Client::connect_with(config).await.unwrap();
+    let path = play.node("a", b"").await;
+    let writes: Vec<_> = (0..1000).map(|n| client.set_data(&path, b"", Some(n))).collect();
+    assert!(client.metrics().in_flight <= 5);
+    for write in writes.into_iter().rev() {
+        within_deadline("a write", write).await.unwrap();
+    }
+    assert_eq!(client.exists(&path).await.unwrap().unwrap().version, 1000);
 }
 
 async fn the_timeout_is_what_the_server_grants() {
@@ -116,6 +131,7 @@ crate::stories! {
     close_takes_the_ephemeral_nodes_with_it,
     dropping_the_last_clone_closes_the_session,
     calls_keep_their_order,
+    what_waits_for_room_is_done_in_order,
     the_timeout_is_what_the_server_grants,
     any_request_can_be_sent_as_it_is,
 }

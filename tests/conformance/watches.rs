@@ -207,7 +207,29 @@ async fn who_holds_a_watch_that_is_removed_for_all_is_told() {
     assert_eq!(next(&mut stays).await.0, EventType::PersistentWatchRemoved);
 }
 
+/// The server's persistent watch goes with the last who wanted it, even if a read has relied on it meanwhile; the
+/// read's own watch stays.
+async fn a_persistent_watch_that_covered_a_read_is_gone_when_nobody_wants_it() {
+    let Some(play) = Playground::new().await else { return };
+    let path = play.node("a", b"").await;
+    let watcher = play.another().await;
+    let (persistent, read) =
+        (watcher.add_watch(&path, AddWatchMode::Persistent), watcher.get_data_and_watch(&path));
+    drop(persistent);
+    let (_, mut once) = read.await.unwrap();
+    // Behind what the read's answer has set off.
+    watcher.sync("/").await.unwrap();
+    change(&play.client, &path).await;
+    assert_eq!(next(&mut once).await, (EventType::NodeDataChanged, path.clone()));
+    change(&play.client, &path).await;
+    play.client.create(&format!("{path}/b"), b"", CreateMode::Persistent).await.unwrap();
+    watcher.sync("/").await.unwrap();
+    assert_eq!(watcher.metrics().events, 1, "events for nobody");
+    assert_eq!(watcher.load(), (0, 0));
+}
+
 crate::stories! {
+    a_persistent_watch_that_covered_a_read_is_gone_when_nobody_wants_it,
     a_data_watch_tells_of_change_and_deletion,
     an_exist_watch_tells_of_creation_change_and_deletion,
     a_child_watch_tells_of_children_and_deletion,
