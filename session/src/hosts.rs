@@ -271,10 +271,12 @@ impl Hosts {
         index.is_some()
     }
 
-    /// Another server than the last one tried, for a look at it; each in turn.
-    pub(crate) fn peek(&mut self, round: usize, current: Option<&Host>) -> Option<Host> {
+    /// Another server than the last one tried, for a look at it; each in turn. The same if there is no other: its
+    /// name may stand for several.
+    pub(crate) fn peek(&self, round: usize, current: Option<&Host>) -> Option<Host> {
         let others: Vec<_> = self.list.iter().filter(|host| Some(*host) != current).collect();
-        others.get(round % others.len().max(1)).map(|host| (*host).clone())
+        let other = others.get(round % others.len().max(1)).copied();
+        other.or(current).cloned()
     }
 
     /// When the next one may be tried.

@@ -468,3 +468,22 @@ fn a_probe_of_a_server_that_is_no_longer_listed_moves_nobody() {
     story.machine.handle_probe(&Host { name: "three".into(), port: 1 }, true);
     assert!(story.is_broken());
 }
+
+/// One name may stand for all servers, each at an address of its own.
+#[test]
+fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
+    let mut story = Story::new(config().with_read_only(true));
+    story.connect();
+    story.accept_read_only(7);
+    story.wait(ms(100));
+    let probed = std::iter::from_fn(|| story.machine.poll_event()).find_map(|event| match event {
+        Event::Probe(host) => Some(host),
+        _ => None,
+    });
+    let host = probed.expect("a probe");
+    assert_eq!(Some(&host), story.machine.server());
+    story.machine.handle_probe(&host, false);
+    assert!(!story.is_broken());
+    story.machine.handle_probe(&host, true);
+    assert!(story.is_broken());
+}
