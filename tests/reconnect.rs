@@ -1,5 +1,5 @@
-//! Many at once: clients that come back together, watches that are set again together. On the embedded server, and
-//! the watches on a real one too.
+//! Many at once: clients that come back together, watches that are set again together. On the embedded
+//! server, and the watches on a real one too.
 
 #![allow(
     clippy::unwrap_used,

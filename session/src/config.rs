@@ -171,17 +171,18 @@ impl Config {
 /// What becomes of a request when there are as many as the configuration allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// It fails with [`TooManyRequests`](ErrorKind::TooManyRequests), not applied. The limits are those of all
-    /// that wait, sent or not: of the client's memory.
+    /// It fails with [`TooManyRequests`](ErrorKind::TooManyRequests), not applied. The limits are those of
+    /// all that wait, sent or not: of the client's memory.
     #[default]
     Fail,
     /// It waits in its turn until enough of those before it are answered. The limits are those of what is in
     /// flight, sent and not answered: of what a server has to do at once.
     ///
-    /// As everywhere, the request is queued by its call and goes out whether or not its future is kept. So the
-    /// memory of the line is its callers' own: who awaits each call has one request in it, who never awaits has
-    /// all. A request that waits fails as any other that was not sent: after the connection timeout without a
-    /// connection, after the [request timeout](Config::request_timeout), or with the session.
+    /// As everywhere, the request is queued by its call and goes out whether or not its future is kept. So
+    /// the memory of the line is its callers' own: who awaits each call has one request in it, who never
+    /// awaits has all. A request that waits fails as any other that was not sent: after the connection
+    /// timeout without a connection, after the [request timeout](Config::request_timeout), or with the
+    /// session.
     Wait,
 }
 
@@ -219,9 +220,9 @@ impl SessionToken {
         Self { id: session_id, password: password.into(), last_zxid, session_timeout: None }
     }
 
-    /// Says which timeout was asked for when the session was made. Who goes on with it asks for the same, whatever its
-    /// own [`session_timeout`](Config::session_timeout) is: servers take another one at first, and go back to that of
-    /// the creation after a change of leader. The tokens that a client gives have it.
+    /// Says which timeout was asked for when the session was made. Who goes on with it asks for the same,
+    /// whatever its own [`session_timeout`](Config::session_timeout) is: servers take another one at first,
+    /// and go back to that of the creation after a change of leader. The tokens that a client gives have it.
     #[must_use]
     pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);

@@ -271,8 +271,8 @@ impl Hosts {
         index.is_some()
     }
 
-    /// Another server than the last one tried, for a look at it; each in turn. The same if there is no other: its
-    /// name may stand for several.
+    /// Another server than the last one tried, for a look at it; each in turn. The same if there is no other:
+    /// its name may stand for several.
     pub(crate) fn peek(&self, round: usize, current: Option<&Host>) -> Option<Host> {
         let others: Vec<_> = self.list.iter().filter(|host| Some(*host) != current).collect();
         let other = others.get(round % others.len().max(1)).copied();

@@ -63,12 +63,13 @@ impl fmt::Debug for SaslCredential {
 }
 
 impl Config {
-    /// Proves to each server by SASL's DIGEST-MD5 that it is this user, and lets the server prove that it knows the
-    /// password too. Nothing else is sent before that. Needs the feature `sasl`.
+    /// Proves to each server by SASL's DIGEST-MD5 that it is this user, and lets the server prove that it
+    /// knows the password too. Nothing else is sent before that. Needs the feature `sasl`.
     ///
     /// A server that refuses the user, that has no SASL, or that cannot prove itself ends the client with
-    /// [`AuthFailed`](ErrorKind::AuthFailed), as in Java. A server that takes the session and then says nothing of
-    /// use is left for the next one. (3.4 closes the connection instead of refusing: that looks the same.)
+    /// [`AuthFailed`](ErrorKind::AuthFailed), as in Java. A server that takes the session and then says
+    /// nothing of use is left for the next one. (3.4 closes the connection instead of refusing: that looks
+    /// the same.)
     ///
     /// # Errors
     ///

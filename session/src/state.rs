@@ -91,8 +91,8 @@ pub struct Session<T, W> {
     control: Vec<u8>,
     /// Encoded requests that were not handed to the socket, behind `taken` bytes of others.
     outgoing: Vec<u8>,
-    /// How many bytes at the front of `outgoing` were handed to the socket: kept for a while, since a long line
-    /// need not move for each request that leaves it.
+    /// How many bytes at the front of `outgoing` were handed to the socket: kept for a while, since a long
+    /// line need not move for each request that leaves it.
     taken: usize,
     pending: VecDeque<Pending<T, W>>,
     /// How many entries at the front of `pending` were handed to the socket.

@@ -95,9 +95,9 @@ impl Notifier {
 /// [`max_watch_events`](crate::Config::max_watch_events); then they are dropped and a resync takes their place. A
 /// watcher that is not looked at holds up nobody.
 ///
-/// A server tells nothing of a node that the client may not read at that moment, and a one-shot watch is over on the
-/// server all the same: silence for ever (CVE-2024-23944; servers since 3.8.4 and 3.9.2, and patched older ones).
-/// Where ACLs change, read again from time to time.
+/// A server tells nothing of a node that the client may not read at that moment, and a one-shot watch is over
+/// on the server all the same: silence for ever (CVE-2024-23944; servers since 3.8.4 and 3.9.2, and patched
+/// older ones). Where ACLs change, read again from time to time.
 ///
 /// Dropping it forgets it here, and [`OnDrop`] says what else.
 pub struct Watcher {

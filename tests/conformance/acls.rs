@@ -85,8 +85,8 @@ async fn the_configuration_is_there_and_closed_to_change() {
     refused(play.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
 }
 
-/// pitfall 37 (CVE-2024-23944): an event of a node that may not be read is told to nobody, and ends a one-shot
-/// watch all the same.
+/// pitfall 37 (CVE-2024-23944): an event of a node that may not be read is told to nobody, and ends a
+/// one-shot watch all the same.
 async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
     let Some(play) = Playground::new().await else { return };
     let owner = &play.client;

@@ -207,8 +207,8 @@ async fn who_holds_a_watch_that_is_removed_for_all_is_told() {
     assert_eq!(next(&mut stays).await.0, EventType::PersistentWatchRemoved);
 }
 
-/// The server's persistent watch goes with the last who wanted it, even if a read has relied on it meanwhile; the
-/// read's own watch stays.
+/// The server's persistent watch goes with the last who wanted it, even if a read has relied on it meanwhile;
+/// the read's own watch stays.
 async fn a_persistent_watch_that_covered_a_read_is_gone_when_nobody_wants_it() {
     let Some(play) = Playground::new().await else { return };
     let path = play.node("a", b"").await;

@@ -42,10 +42,10 @@ impl Client {
         self.handle.shared.server()
     }
 
-    /// The highest zxid that this client has seen, if every server has closed the last handshake with it without a
-    /// word. A server does that when it is behind what a client has seen, and when it serves nobody; it does not
-    /// say which. If all are behind for long, they were restored from a backup, or are not the ensemble they were.
-    /// `None` otherwise, and always while connected.
+    /// The highest zxid that this client has seen, if every server has closed the last handshake with it
+    /// without a word. A server does that when it is behind what a client has seen, and when it serves
+    /// nobody; it does not say which. If all are behind for long, they were restored from a backup, or are
+    /// not the ensemble they were. `None` otherwise, and always while connected.
     ///
     /// The client goes on trying, in case they catch up, and after the session timeout begins a new session
     /// that has seen nothing. Who will not wait for that makes a new client.

@@ -7,8 +7,8 @@
 //!   server  rspauth=P
 //! ```
 //!
-//! Only `qop=auth`: nothing behind the exchange is signed or encrypted, as with Java's client. No `authzid`: Java
-//! sends the user's name once more, and servers look at the name that was proved only.
+//! Only `qop=auth`: nothing behind the exchange is signed or encrypted, as with Java's client. No `authzid`:
+//! Java sends the user's name once more, and servers look at the name that was proved only.
 //!
 //! Source: RFC 2831.
 

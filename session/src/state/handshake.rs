@@ -244,8 +244,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.replay_watches();
     }
 
-    /// The highest zxid that was seen, if every server has closed the last handshake with it without a word: none
-    /// serves, or all are behind it.
+    /// The highest zxid that was seen, if every server has closed the last handshake with it without a word:
+    /// none serves, or all are behind it.
     #[must_use]
     pub fn ahead_of_servers(&self) -> Option<i64> {
         let speechless = self.hosts.iter().all(|host| self.speechless.contains(host));

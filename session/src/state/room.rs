@@ -55,8 +55,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         }
     }
 
-    /// Takes those of the first `count` unsent requests that are `wanted` out of the line, with their frames. The line
-    /// itself does not move.
+    /// Takes those of the first `count` unsent requests that are `wanted` out of the line, with their frames.
+    /// The line itself does not move.
     pub(super) fn take_unsent(
         &mut self,
         count: usize,

@@ -5,8 +5,8 @@
 //!   client  sasl (102), the response          server  its own proof
 //! ```
 //!
-//! One frame each way at a time, so there is nothing to match but the xid. No ping goes out meanwhile: a server that
-//! requires authentication would close the connection at it.
+//! One frame each way at a time, so there is nothing to match but the xid. No ping goes out meanwhile: a
+//! server that requires authentication would close the connection at it.
 //!
 //! Source: `ZooKeeperSaslClient`, `ClientCnxnSocketNIO.findSendablePacket`.
 

@@ -211,8 +211,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 let Some(kind) = registration.kind_after(err) else { return };
                 let Registration { path, watcher, .. } = registration;
                 self.watches.add(kind, Arc::clone(&path), watcher);
-                // What was to tell of its events has gone meanwhile, but for the server's watch, which this read
-                // has kept.
+                // What was to tell of its events has gone meanwhile, but for the server's watch, which this
+                // read has kept.
                 if covered && !self.has_persistent(&path) {
                     if !self.is_registering(&path) {
                         self.remove_on_server(&path, WatcherType::Any, None, || Instant::ZERO);

@@ -300,7 +300,8 @@ async fn a_chroot_stands_in_front_of_every_path() {
     }
 }
 
-/// Who waits for more than there will be hears at least of the end of the client, whether it is kept or dropped.
+/// Who waits for more than there will be hears at least of the end of the client, whether it is kept or
+/// dropped.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_has_told_its_event_still_tells_of_the_end() {
     for dropped in [false, true] {

@@ -65,8 +65,8 @@ impl Transport for Moving {
     }
 }
 
-/// pitfall 31 (ZOOKEEPER-1506): the server behind a name moves, and the session follows it. [`Tcp`] keeps nothing
-/// between two attempts, and the client remembers names only.
+/// pitfall 31 (ZOOKEEPER-1506): the server behind a name moves, and the session follows it. [`Tcp`] keeps
+/// nothing between two attempts, and the client remembers names only.
 #[tokio::test]
 async fn a_name_is_looked_up_at_each_attempt() {
     let cluster = TestingCluster::start(3).await.unwrap();

@@ -233,7 +233,8 @@ fn silence_for_the_read_timeout_breaks_the_connection_and_not_the_session() {
     assert_eq!(story.states(), [ConnectionState::Suspended]);
 }
 
-/// A server that takes sessions and ends every exchange is no progress: pauses grow, and requests fail in time.
+/// A server that takes sessions and ends every exchange is no progress: pauses grow, and requests fail in
+/// time.
 #[test]
 fn a_server_that_never_ends_the_exchange_does_not_hold_requests_for_ever() {
     let mut story = Story::new(bob());

@@ -364,8 +364,8 @@ fn a_removal_for_all_that_finds_none_removes_none() {
     assert_eq!(story.done(), [(2, Err((ErrorKind::NoWatcher, Outcome::NotApplied)))]);
 }
 
-/// A read relied on it, so it could not be given back when it was cancelled; once the read has its own watch, it
-/// is. Otherwise its events would come for nobody, for ever.
+/// A read relied on it, so it could not be given back when it was cancelled; once the read has its own watch,
+/// it is. Otherwise its events would come for nobody, for ever.
 #[test]
 fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     let mut story = Story::connected();
@@ -393,8 +393,8 @@ fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     assert!(sent[1].contains(r#"data_watches: ["/a"]"#), "{sent:?}");
 }
 
-/// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server keeps
-/// changed children from who has a persistent watch.
+/// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server
+/// keeps changed children from who has a persistent watch.
 #[test]
 fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
     let mut config = config();
