@@ -221,6 +221,7 @@ impl Creation<'_> {
         }
         let (result, at_once) = match self.create().await {
             Err(error) if error.kind() == ErrorKind::NoNode => {
+                trace!(step = 2, path = self.node.parent, "create the parents");
                 let parents = self.node.parents;
                 create_parents(self.client, &self.path, Last::Parent, parents).await?;
                 (self.create().await, false)
@@ -254,6 +255,7 @@ impl Creation<'_> {
     ///
     /// Source: `CreateBuilderImpl.findProtectedNodeInForeground`.
     async fn find(&mut self) -> Result<Option<Created>, Error> {
+        trace!(step = 3, path = self.path, "search for the node");
         let children = match self.client.get_children(self.node.parent).await {
             Ok(children) => children,
             Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),

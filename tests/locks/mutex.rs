@@ -362,3 +362,24 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(stage: Stage) {
     guard.release().await.unwrap();
     stage.children(&stage.path, 0).await;
 }
+
+/// The counter of a node's children ends: a server goes no further than 2147483647, or wraps, and two could hold.
+#[tokio::test]
+async fn at_the_end_of_the_servers_numbers_everybody_is_told() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let stage = Stage::on(server.connect_string(), None).await;
+    let (a, _a) = stage.client("A").await;
+    let mutex = mutex(&stage, &a);
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    assert!(server.set_sequence_counter(&stage.path, i32::MAX - 1));
+    let last = mutex.acquire().await.unwrap();
+    assert!(last.lock_path().ends_with("lock-2147483646"));
+    for _ in 0..2 {
+        let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
+        assert!(matches!(error, Error::SequenceExhausted { .. }), "{error}");
+    }
+    last.release().await.unwrap();
+    let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
+    assert!(matches!(error, Error::SequenceExhausted { .. }), "{error}");
+    stage.children(&stage.path, 0).await;
+}

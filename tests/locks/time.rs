@@ -103,3 +103,20 @@ async fn the_time_is_that_of_all_leases_together() {
     // And the one that it got was given back.
     assert_eq!(semaphore.participants().await.unwrap().len(), 1);
 }
+
+/// CURATOR-106: with a policy that does not pause, Curator's background would spin.
+#[tokio::test(start_paused = true)]
+async fn a_guaranteed_delete_pauses_between_two_tries() {
+    let (server, client) = server_and_client().await;
+    let mutex = InterProcessMutex::with_options(&client, "/lock", crate::no_retries()).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let path = guard.lock_path().to_owned();
+    // Refuses twenty requests, which takes no time at all, and then no more.
+    server.throttle(20);
+    drop(guard);
+    sleep(ms(1000)).await;
+    let error = client.exists(&path).await.unwrap_err();
+    assert_eq!(error.kind(), docent::ErrorKind::ThrottledOp, "ten tries in a second, not twenty");
+    sleep(ms(2000)).await;
+    assert!(client.exists(&path).await.unwrap().is_none());
+}

@@ -116,7 +116,7 @@ impl Hold {
         if let Some(revocation) = &self.releaser.revocation {
             revocation.clear();
         }
-        trace!(path = self.path, "release");
+        trace!(step = 10, path = self.path, "release");
         removed
     }
 

@@ -2,19 +2,25 @@
 //!
 //! | step | frame | Curator | here |
 //! |---|---|---|---|
-//! | 1. put a node at the end of the queue | create2 (15), ephemeral sequential, with a GUID in its name | `StandardLockInternalsDriver.createsTheLock` | `LockInternals::one_attempt` |
-//! | 2. make the parents if they are missing, as containers | exists (3) upward, createContainer (19) downward, create2 again | `ZKPaths.mkdirs` | `crate::parents` |
-//! | 3. a revocable lock watches its own node | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::watch_own_node` |
-//! | 4. look at the queue | getChildren2 (12) | `LockInternals.getSortedChildren` | `LockInternals::children` |
-//! | 5. first in it: the lock is ours | – | `StandardLockInternalsDriver.getsTheLock` | [`gets_the_lock`](super::LockInternalsDriver::gets_the_lock) |
-//! | 6. not first: watch the node ahead | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::internal_lock_loop` |
-//! | 7. when anything happens to it, from 4 on | – | the watcher wakes all waiters | `Deadline::wait_for` |
-//! | 8. out of time: leave the queue | delete (2) | `LockInternals.deleteOurPath` | `LockInternals::give_up` |
-//! | 9. release | checkWatches (17) for each watch of this instance that is left, delete (2) | `LockInternals.releaseLock` | [`LockGuard::release`](super::LockGuard::release) |
+//! | 1. create the lock node: a node at the end of the queue, with a GUID in its name | create2 (15), ephemeral sequential | `StandardLockInternalsDriver.createsTheLock` | `LockInternals::one_attempt` |
+//! | 2. create the parents, if they are missing, as containers | exists (3) upward, createContainer (19) downward, create2 again | `ZKPaths.mkdirs` | `crate::parents` |
+//! | 3. search for the node, if a reply was lost | getChildren (8); not found: create2 again | `CreateBuilderImpl.findProtectedNodeInForeground` | `crate::protection` |
+//! | 4. watch the own node, if the lock is revocable | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::watch_own_node` |
+//! | 5. look at the queue | getChildren2 (12) | `LockInternals.getSortedChildren` | `LockInternals::children` |
+//! | 6. held: the own node is first in it | – | `StandardLockInternalsDriver.getsTheLock` | [`gets_the_lock`](super::LockInternalsDriver::gets_the_lock) |
+//! | 7. watch the node ahead, if it is not | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::internal_lock_loop` |
+//! | 8. woken, by whatever happens to that node or to the connection: from 5 on | – | the watcher of `LockInternals`, which wakes all waiters | `Deadline::wait_for` |
+//! | 9. leave the queue, when the time is up or something failed | delete (2) | `LockInternals.deleteOurPath` | `LockInternals::give_up` |
+//! | 10. release | checkWatches (17) for each watch of this instance that is left, delete (2) | `LockInternals.releaseLock` | [`LockGuard::release`](super::LockGuard::release) |
 //!
-//! Step 6 is getData and not exists, because exists on a node that has just gone would leave a watch behind
-//! (CURATOR-107). When the own node is missing in step 4, or the parent vanished under step 1, the error is
+//! Each step tells of itself at level TRACE, with its number as `step`, its words above as the message, and the
+//! path.
+//!
+//! Step 7 is getData and not exists, because exists on a node that has just gone would leave a watch behind
+//! (CURATOR-107). When the own node is missing in step 5, or the parent vanished under step 1, the error is
 //! NoNode: the retry policy is asked, and everything begins again with a new GUID, at the end of the queue.
+//! Dropped on its way, an acquire does step 9 in the background; before its create is answered, it has the node
+//! searched for there, with getChildren2 (12) behind the create (`FindAndDeleteProtectedNodeInBackground`).
 //! A namespace is asked for, and made, before the first step 1 of a lock object.
 //!
 //! Beyond Curator:
@@ -25,7 +31,7 @@
 //! * The time allowed bounds the whole call, also without a connection (N8): a step that is under way when
 //!   the time is up may take one second more.
 //! * Whatever is dropped on the way is cleaned up through the session's queue.
-//! * With [`with_pipelined_listing`](super::LockOptions::with_pipelined_listing), steps 1 and 4 leave in one write.
+//! * With [`with_pipelined_listing`](super::LockOptions::with_pipelined_listing), steps 1 and 5 leave in one write.
 
 use std::{
     borrow::Cow,
@@ -180,7 +186,7 @@ impl LockInternals {
             parents: self.options.parents(),
             mode: wanted.mode,
         };
-        trace!(path = self.base_path, "create the lock node");
+        trace!(step = 1, path = self.base_path, "create the lock node");
         let Some(created) = time.bound(self.create(&node)).await else { return Ok(None) };
         let (ours, early) = created?;
         if let Some(listener) = revocable
@@ -251,7 +257,7 @@ impl LockInternals {
     ) -> Result<Option<SessionClaim>, Error> {
         loop {
             let mut claim = ours.claim()?;
-            trace!(path = ours.path(), "look at the queue");
+            trace!(step = 5, path = ours.path(), "look at the queue");
             let children = match early.take() {
                 Some(early) if early.claim.lease().session_id() == claim.lease().session_id() => {
                     claim = early.claim;
@@ -267,7 +273,7 @@ impl LockInternals {
             let contenders = driver.sorted(&names, self.lock_name);
             match driver.gets_the_lock(&contenders, ours.name(), self.max_leases) {
                 Ok(PredicateResults::GetsTheLock) if claim.is_valid(self.client.now()) => {
-                    trace!(path = ours.path(), "held");
+                    trace!(step = 6, path = ours.path(), "held");
                     return Ok(Some(claim));
                 }
                 // Ours when the server answered, but the answer took too long to be believed: ask again, if
@@ -277,7 +283,7 @@ impl LockInternals {
                 Ok(PredicateResults::PathToWatch(ahead)) => {
                     let ahead = join(&self.base_path, ahead);
                     let mut wake = Wake::arm(&self.client);
-                    trace!(path = ours.path(), ahead, "watch the node ahead");
+                    trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match time.bound(self.watch(&ahead)).await {
                         None => return Ok(None),
                         Some(Ok(watcher)) => watcher,
@@ -293,6 +299,7 @@ impl LockInternals {
                     ours.claim()?;
                     // Out of time, the queue is looked at once more.
                     time.wait_for(race(watch.changed(), wake.changed())).await;
+                    trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {
                     return Err(Error::own_node_missing(ours.name()));
@@ -337,7 +344,7 @@ impl LockInternals {
         ours: &OurNode<'_>,
         listener: revocation::Listener,
     ) -> Result<(), SessionError> {
-        trace!(path = ours.path(), "watch the own node: the lock is revocable");
+        trace!(step = 4, path = ours.path(), "watch the own node");
         let watch = self.watches.enter(self.watch(ours.path()).await?);
         revocation::watch_over(
             &self.client,
@@ -354,7 +361,7 @@ impl LockInternals {
     ///
     /// Source: `LockInternals.deleteOurPath`.
     async fn give_up(&self, ours: OurNode<'_>, time: &Deadline<'_>) -> Result<(), Error> {
-        trace!(path = ours.path(), "leave the queue");
+        trace!(step = 9, path = ours.path(), "leave the queue");
         match time.bound(ours.delete(&*self.options.retry_policy)).await {
             Some(Err(error)) => Err(error.into()),
             _ => Ok(()),
