@@ -127,6 +127,15 @@ async fn a_create_does_not_adopt_the_node_of_its_dying_session() {
         assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
         let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
         assert_eq!(stat.ephemeral_owner, guard.session_id());
+        // It was not adopted and given up again: there is one more create, of the same GUID; and the delete is of
+        // the node where it is, and not left to whoever looks at the queue later.
+        let sent = stage.tap.trace().since(before);
+        let creates: Vec<_> = sent.iter().filter(|r| r.is_request(OpCode::Create2)).collect();
+        assert_eq!(creates.len(), 2);
+        assert_eq!(creates[0].path(), creates[1].path());
+        let deletes: Vec<_> = sent.iter().filter(|r| r.is_request(OpCode::Delete)).collect();
+        let old = format!("{}0000000001", creates[0].path().unwrap());
+        assert_eq!(deletes.iter().map(|r| r.path().unwrap()).collect::<Vec<_>>(), [old]);
     }
 }
 
