@@ -176,3 +176,47 @@ async fn in_the_background_it_leaves_the_terminal_alone() {
     terminal.press("exit\n").await;
     terminal.end().await;
 }
+
+/// The terminal is the pager's, unless the command needs it.
+#[tokio::test]
+async fn in_a_pipeline_it_has_the_terminal_when_it_asks_for_it() {
+    let (server, path) = (server(), unique_path("lock"));
+    let line = format!(
+        "$DOCENT lock {path} -- sh -c 'echo ready; read x </dev/tty; echo got $x; exec sleep 1000' | cat; \
+         echo over"
+    );
+    let Some(mut terminal) = Terminal::run(&server, &line) else { return };
+    terminal.until("ready").await;
+    terminal.press("hello\n").await;
+    terminal.until("got hello").await;
+    terminal.press("\u{3}").await;
+    terminal.until("over").await;
+    terminal.end().await;
+    until_children(&client(&server).await, &path, 0).await;
+}
+
+#[tokio::test]
+async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
+    let (server, path) = (server(), unique_path("lock"));
+    let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
+    let script = "trap \"echo h\"\"eard >/dev/tty; exit 7\" INT; echo rea\"\"dy; while :; do sleep 0.01; done";
+    terminal.press(&format!("$DOCENT lock {path} -- sh -c '{script}' | cat\n")).await;
+    terminal.until("ready").await;
+    terminal.press("\u{1a}").await;
+    terminal.until("Stopped").await;
+    assert_eq!(support::children(&client(&server).await, &path).await.len(), 1);
+    terminal.press("fg\n").await;
+    // The third time that the line is on the screen, it is in front again. The shell does not say when it has
+    // handed the terminal over; at its prompt, the key does no harm.
+    eventually("the line again", async || {
+        (terminal.screen.lock().unwrap().matches("| cat").count() >= 3).then_some(())
+    })
+    .await;
+    let screen = Arc::clone(&terminal.screen);
+    eventually("\"heard\" on the screen", async || {
+        terminal.press("\u{3}").await;
+        screen.lock().unwrap().contains("heard").then_some(())
+    })
+    .await;
+    until_children(&client(&server).await, &path, 0).await;
+}

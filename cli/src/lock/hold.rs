@@ -17,7 +17,7 @@ use super::{
     clock,
     family::{self, Family, Signalled},
     schedule::Schedule,
-    signals::Signals,
+    signals::{Signals, Stops},
     terminal,
     watchdog::{News, Order, Watchdog},
 };
@@ -190,6 +190,7 @@ impl Running<'_> {
             .clamp(Duration::from_millis(10), Duration::from_millis(500));
         let mut tick = interval(pace);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stops = Stops::listen();
         let mut node_is_there = true;
         let mut revoked_once = false;
         loop {
@@ -202,7 +203,7 @@ impl Running<'_> {
                         self.family.set_group(pid);
                         self.follow(holding.client.state().borrow().as_ref().copied());
                     }
-                    Some(News::Stopped) => self.stop_with_it(),
+                    Some(News::Stopped { wants_terminal }) => self.stopped(wants_terminal),
                     Some(News::Ended { code, in_time }) => {
                         if !in_time {
                             self.blame(Why::OutOfTouch);
@@ -235,6 +236,12 @@ impl Running<'_> {
                 // One that comes before the command is there waits for it.
                 signal = signals.next(), if self.family.group().is_some() => {
                     self.family.signal_group(signal);
+                }
+                // Ctrl-Z, where the terminal is our group's.
+                () = stops.next() => {
+                    // Not SIGTSTP: the watchdog would tell us to do what we are doing.
+                    self.family.signal_group(Signal::STOP);
+                    self.stop_with_it();
                 }
                 _ = tick.tick() => self.renew(),
             }
@@ -292,14 +299,25 @@ impl Running<'_> {
         }
     }
 
+    /// The terminal has stopped the command: it may have it, if that is ours to give.
+    fn stopped(&self, wants_terminal: bool) {
+        match self.family.group() {
+            Some(group) if wants_terminal && terminal::is_ours() => {
+                terminal::give(group);
+                self.family.signal_group(Signal::CONT);
+            }
+            _ => self.stop_with_it(),
+        }
+    }
+
     /// The user has stopped the command from the terminal (Ctrl-Z): the shell gets its prompt back. The session is
     /// kept alive by nobody then, so the watchdog ends the command if that takes too long.
-    fn stop_with_it(&mut self) {
+    fn stop_with_it(&self) {
         let Some(group) = self.family.group() else { return };
         terminal::take_back(group);
         let _ = kill_process(getpid(), Signal::STOP);
         // Here we go on: fg, or bg.
-        if terminal::is_ours() {
+        if terminal::is_the_commands() {
             terminal::give(group);
         }
         self.family.signal_group(Signal::CONT);

@@ -140,7 +140,7 @@ impl Lock {
     pub(crate) fn run(self) -> Ended {
         // Before anything is done, everything is looked at.
         let settings = self.server.settings()?;
-        find(self.command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
+        find(self.command.first().map(OsString::as_os_str).unwrap_or_default())?;
         crate::runtime().map_err(crate::no_runtime)?.block_on(self.lock(settings))
     }
 

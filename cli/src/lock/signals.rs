@@ -1,6 +1,11 @@
 //! The signals that end a program, or tell it something.
 
-use std::{collections::BTreeSet, future::poll_fn, io, task::Poll};
+use std::{
+    collections::BTreeSet,
+    future::{pending, poll_fn},
+    io,
+    task::Poll,
+};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
@@ -40,6 +45,35 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// SIGTSTP, which stops us unless we listen.
+pub(super) struct Stops(Option<Stream>);
+
+impl Stops {
+    /// Listens from now on, unless that signal is ignored: then there is no shell to take over.
+    pub(super) fn listen() -> Self {
+        let number = Signal::TSTP.as_raw();
+        if ignored().contains(&number) {
+            return Self(None);
+        }
+        Self(signal(SignalKind::from_raw(number)).ok())
+    }
+
+    /// The next one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub(super) async fn next(&mut self) {
+        let came = match &mut self.0 {
+            Some(stream) => stream.recv().await,
+            None => None,
+        };
+        if came.is_none() {
+            pending().await
+        }
     }
 }
 

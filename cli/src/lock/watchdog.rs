@@ -94,8 +94,11 @@ impl Order {
 pub(super) enum News {
     /// The command runs.
     Started(Pid),
-    /// It was stopped from its terminal.
-    Stopped,
+    /// It was stopped from its terminal: by Ctrl-Z, or for wanting something of it.
+    Stopped {
+        /// It reads from a terminal, or changes it, that another group has.
+        wants_terminal: bool,
+    },
     /// It has ended, and nothing that it started is left.
     Ended {
         /// Its exit code, or 128 and its signal.
@@ -111,7 +114,9 @@ impl News {
     fn line(self) -> String {
         match self {
             Self::Started(pid) => format!("started {}\n", pid.as_raw_nonzero()),
-            Self::Stopped => "stopped\n".to_owned(),
+            Self::Stopped { wants_terminal } => {
+                format!("stopped {}\n", if wants_terminal { "for-terminal" } else { "by-terminal" })
+            }
             Self::Ended { code, in_time } => {
                 format!("ended {code} {}\n", if in_time { "in-time" } else { "at-deadline" })
             }
@@ -122,7 +127,7 @@ impl News {
     fn read(line: &str) -> Option<Self> {
         match line.split(' ').collect::<Vec<_>>().as_slice() {
             ["started", pid] => Some(Self::Started(Pid::from_raw(pid.parse().ok()?)?)),
-            ["stopped"] => Some(Self::Stopped),
+            ["stopped", why] => Some(Self::Stopped { wants_terminal: *why == "for-terminal" }),
             ["ended", code, when] => {
                 Some(Self::Ended { code: code.parse().ok()?, in_time: *when == "in-time" })
             }
@@ -153,7 +158,7 @@ impl Watchdog {
         watchdog
             .arg(WATCHDOG)
             .arg(kill_after.as_nanos().to_string())
-            .arg(if terminal::is_ours() { FOREGROUND } else { "background" })
+            .arg(if terminal::is_the_commands() { FOREGROUND } else { "background" })
             .args(command)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(OwnedFd::from(its))
@@ -282,10 +287,8 @@ fn watch(arguments: &[OsString]) -> io::Result<()> {
         let child = match spawn(command, terminal, stdin) {
             Ok(child) => child,
             Err(error) => {
-                eprintln!(
-                    "docent lock: {}: {error}",
-                    command.first().map_or("".into(), |name| name.to_string_lossy())
-                );
+                let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+                eprintln!("docent lock: {name}: {error}");
                 tell(&news, News::Failed);
                 return Ok(());
             }
@@ -303,8 +306,9 @@ fn watch(arguments: &[OsString]) -> io::Result<()> {
                 _ = ended.recv() => {}
                 () = clock::until(guard.next_look()) => {}
             }
-            if guard.is_stopped() {
-                tell(&news, News::Stopped);
+            if let Some(by) = guard.stopped_by() {
+                let wants_terminal = [Signal::TTIN, Signal::TTOU].contains(&by);
+                tell(&news, News::Stopped { wants_terminal });
             }
             if let Some(code) = guard.look() {
                 tell(&news, News::Ended { code, in_time: guard.in_time });
@@ -471,12 +475,12 @@ impl Guard {
         self.ended
     }
 
-    /// Whether it has been stopped by its terminal since we asked last; SIGSTOP is our own.
-    fn is_stopped(&self) -> bool {
+    /// By what it has been stopped since we asked last; SIGSTOP is our own.
+    fn stopped_by(&self) -> Option<Signal> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options).ok().flatten();
-        let by = status.and_then(|status| status.stopping_signal());
-        by.is_some_and(|by| by != Signal::STOP.as_raw())
+        let by = Signal::from_named_raw(status?.stopping_signal()?)?;
+        (by != Signal::STOP).then_some(by)
     }
 }
 
@@ -495,7 +499,7 @@ mod tests {
         }
         for news in [
             News::Started(rustix::process::getpid()),
-            News::Stopped,
+            News::Stopped { wants_terminal: true },
             News::Failed,
             News::Ended { code: 255, in_time: false },
         ] {
