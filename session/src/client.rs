@@ -658,7 +658,7 @@ impl Client {
     fn watcher(&self, kind: WatchKind, path: Arc<str>) -> Watcher {
         let shared = Arc::downgrade(&self.handle.shared);
         let notifier = Notifier::new();
-        Watcher::new(notifier, kind, path, self.chroot.clone(), shared)
+        Watcher::new(notifier, kind, path, &self.chroot, shared)
     }
 }
 

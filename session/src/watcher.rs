@@ -105,16 +105,19 @@ pub struct Watcher {
     kind: WatchKind,
     /// The server's.
     path: Arc<str>,
-    chroot: Chroot,
+    /// How much of it is the chroot, in bytes: a whole client's chroot would be a third of what a watcher takes.
+    outside: u32,
     session: Weak<Shared>,
     /// Whether the reply of its request was seen, so that it stands in the watch table or its event came.
     confirmed: bool,
     on_drop: OnDrop,
     /// Whether nothing more can come but the end of the client, and that from no watch table.
     over: bool,
-    /// The end of the client, for who waits for it.
-    end: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    /// The end of the client, for who waits for it: nearly nobody does.
+    end: Option<Box<End>>,
 }
+
+type End = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// What becomes of the server's watch when a [`Watcher`] is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,16 +132,21 @@ pub enum OnDrop {
 }
 
 impl Watcher {
-    pub(crate) const fn new(
+    /// `path` is the server's.
+    pub(crate) fn new(
         notifier: Notifier,
         kind: WatchKind,
         path: Arc<str>,
-        chroot: Chroot,
+        chroot: &Chroot,
         session: Weak<Shared>,
     ) -> Self {
         let on_drop = if kind.is_persistent() { OnDrop::Remove } else { OnDrop::Forget };
+        let outside = path.len() - chroot.strip(&path).len();
+        // Paths over 4 GiB fit into no frame. The root of a chroot is its whole path, and `/` to the client.
+        let outside = if chroot.strip(&path) == "/" { path.len() } else { outside };
+        let outside = u32::try_from(outside).unwrap_or(u32::MAX);
         let (confirmed, over, end) = (false, false, None);
-        Self { notifier, kind, path, chroot, session, confirmed, on_drop, over, end }
+        Self { notifier, kind, path, outside, session, confirmed, on_drop, over, end }
     }
 
     pub(crate) const fn notifier(&self) -> &Notifier {
@@ -160,7 +168,7 @@ impl Watcher {
     /// The node, as the client calls it.
     #[must_use]
     pub fn path(&self) -> &str {
-        self.chroot.strip(&self.path)
+        self.client_path(&self.path)
     }
 
     /// What the watch is about. A watch of an exists that found its node is told as
@@ -211,8 +219,8 @@ impl Watcher {
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let session = &self.session;
-        let end = self.end.get_or_insert_with(|| Box::pin(end_of(session.clone())));
-        end.as_mut().poll(cx)
+        let end = self.end.get_or_insert_with(|| Box::new(Box::pin(end_of(session.clone()))));
+        end.as_mut().as_mut().poll(cx)
     }
 
     /// Says what dropping it does.
@@ -257,11 +265,20 @@ impl Watcher {
     /// The event with the client's path.
     fn told(&mut self, mut event: WatchedEvent) -> WatchedEvent {
         self.over |= !self.kind.is_persistent() || event.is_end();
-        let stripped = self.chroot.strip(&event.path);
-        if stripped.len() != event.path.len() {
-            event.path = stripped.into();
+        let path = self.client_path(&event.path);
+        if path.len() != event.path.len() {
+            event.path = path.into();
         }
         event
+    }
+
+    /// The client's path of a server's, at or below the watch's own.
+    fn client_path<'a>(&self, path: &'a str) -> &'a str {
+        match path.get(self.outside as usize..) {
+            Some("") => "/",
+            Some(rest) if rest.starts_with('/') => rest,
+            _ => path,
+        }
     }
 }
 

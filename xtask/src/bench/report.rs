@@ -130,7 +130,9 @@ impl Report {
         let mut text = "\n### At scale, on the null server\n\n| | CPU, ms | longest step, ms | resident at most, MiB |\n|---|---:|---:|---:|\n".to_owned();
         for (workload, n, measured) in &self.scale {
             let what = match *workload {
-                "reconnect-watches" => "a connection with so many watches is lost, and all are set again",
+                "reconnect-watches" => {
+                    "a connection with so many watches is lost, and all are set again"
+                }
                 _ => "so many sessions are made in one process, and idle there",
             };
             let _ = writeln!(
@@ -138,7 +140,11 @@ impl Report {
                 "| {workload}, {}: {what} | {} | {} | {} |",
                 thousands(*n as f64),
                 short(measured.cpu_us_per_op * *n as f64 / 1000.0),
-                if measured.p99_us > 0.0 { short(measured.p99_us / 1000.0) } else { "-".to_owned() },
+                if measured.p99_us > 0.0 {
+                    short(measured.p99_us / 1000.0)
+                } else {
+                    "-".to_owned()
+                },
                 show(measured.max_rss_kib.map(|kib| kib / 1024.0)),
             );
         }
