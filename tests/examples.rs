@@ -183,3 +183,12 @@ async fn lock_peer_refuses_bad_arguments_with_one_line() {
         assert!(text.contains(part) && text.lines().count() == 1, "{arguments:?}: {text}");
     }
 }
+
+#[tokio::test]
+async fn a_users_own_test_works_on_the_testing_server() {
+    let text = output("test_with_testing_server", None).await;
+    assert_eq!(
+        text,
+        "alone, it runs\nwhile it runs, it runs nowhere else\na session that ends in the middle is noticed\n"
+    );
+}

@@ -8,6 +8,41 @@
 //! cannot, and has a fencing token.
 //!
 //! Applications add the crate `docent`, which re-exports what is here.
+//!
+//! | recipe | Curator | |
+//! |---|---|---|
+//! | [`InterProcessMutex`](locks::InterProcessMutex) | the same | re-entrant for an explicit [`Owner`](locks::Owner), revocable |
+//! | [`InterProcessSemaphoreMutex`](locks::InterProcessSemaphoreMutex) | the same | nobody enters it twice |
+//! | [`InterProcessReadWriteLock`](locks::InterProcessReadWriteLock) | the same | a writer may go on as a reader |
+//! | [`InterProcessSemaphoreV2`](locks::InterProcessSemaphoreV2) | the same | so many leases, or as a [`SharedCount`](shared::SharedCount) says |
+//! | [`InterProcessMultiLock`](locks::InterProcessMultiLock) | the same | several as one: all or none |
+//! | [`Revoker`](locks::Revoker) | the same | asks a holder to give way |
+//! | [`SharedValue`](shared::SharedValue), [`SharedCount`](shared::SharedCount) | the same | a value that everybody sees |
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use docent_recipes::locks::InterProcessMutex;
+//! use docent_session::Client;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = docent_testing::TestingServer::start().await?;
+//! # let connect_string = server.connect_string();
+//! let client = Client::connect(&connect_string).await?;
+//! let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
+//!
+//! if let Some(guard) = mutex.acquire_timeout(Duration::from_secs(3)).await? {
+//!     // Applied only while the lock node exists: the server looks, not we.
+//!     client.create("/job", b"", docent_protocol::CreateMode::Persistent).await?;
+//!     guard.guarded()?.set_data("/job", b"42", None).commit().await?;
+//!     guard.release().await?;
+//! }
+//! # client.close().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod acl_provider;
 mod deadline;

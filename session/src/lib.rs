@@ -6,6 +6,30 @@
 //!   it.
 //!
 //! Applications add the crate `docent`, which re-exports what is here.
+//!
+//! # What happens when …
+//!
+//! | … | |
+//! |---|---|
+//! | the connection breaks | the state is SUSPENDED; every server is tried in turn, with the same session; watches are set again; what was sent fails with `ConnectionLoss` and [`Outcome::Unknown`], what was not waits |
+//! | no server is found for the session timeout, or one says so | the state is LOST; everything that waits fails with `SessionExpired`, watches end; a new session is made |
+//! | a request's reply is lost | nothing is sent again: only the caller knows whether it may be. The error says `Unknown` |
+//! | a server sends what no server sends | the connection is given up, with the reason in the error; no panic, no hang |
+//! | a future is dropped | its request goes out and takes effect; a watch that nobody waits for any more is given back |
+//! | a caller is faster than the server | requests and bytes are bounded; too many fail, or wait ([`WhenFull`]) |
+//! | a consumer of events is slow | it holds up nobody; events beyond its buffer become one [resync](WatchedEvent::is_resync) |
+//! | one must know how long the session surely lives | [`SessionLease`] says what can be said |
+//!
+//! # Features
+//!
+//! | feature | |
+//! |---|---|
+//! | `tokio` (default) | [`Client`] |
+//! | `tls` | connections by rustls |
+//! | `sasl` | authentication by DIGEST-MD5 |
+//!
+//! Without any, the crate is the machine: three crates of others, no IO, no clock. The example `embed` is a client on a
+//! blocking socket in sixty lines.
 #![cfg_attr(not(feature = "tokio"), doc = "\n[`Client`]: https://docs.rs/docent-session")]
 
 mod config;
