@@ -8,7 +8,8 @@ use std::{
 };
 
 use docent::{
-    Client,
+    Client, Config,
+    protocol::OpCode,
     recipes::{
         Error,
         locks::{
@@ -18,9 +19,11 @@ use docent::{
     },
 };
 
+use docent_testing::fault::Fault;
+
 use crate::{
     Stage, options,
-    support::{eventually, within_deadline},
+    support::{DEADLINE, eventually, within_deadline},
 };
 
 on_both_servers! {
@@ -34,6 +37,8 @@ on_both_servers! {
     a_multi_acquire_is_dropped_at_every_poll
     a_release_is_dropped_at_every_poll
     a_multi_release_is_dropped_at_every_poll
+    a_waiter_of_every_lock_is_dropped_at_every_poll
+    an_acquire_whose_create_is_lost_is_dropped_at_every_poll
     a_guard_is_dropped_outside_a_runtime_and_in_a_panic
 }
 
@@ -223,17 +228,99 @@ async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(stage: Stage) {
     settled(&stage, &client, &paths).await;
 }
 
-/// The runtime goes down under a guard: dropping it neither panics nor hangs.
+/// Behind a holder that lets it in when it waits, or is gone: so its whole way is taken, with each kind of waiting.
+async fn a_waiter_of_every_lock_is_dropped_at_every_poll(stage: Stage) {
+    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
+    let at = |name: &str| format!("{}/{name}", stage.path);
+    let kinds = |client: &Client| -> Vec<Arc<dyn InterProcessLock>> {
+        let pair = InterProcessReadWriteLock::with_options(client, &at("pair"), options()).unwrap();
+        let semaphore =
+            InterProcessSemaphoreMutex::with_options(client, &at("semaphore"), options()).unwrap();
+        let one = InterProcessMutex::with_options(client, &at("one"), options()).unwrap();
+        let multi: Vec<Arc<dyn InterProcessLock>> =
+            vec![Arc::new(one), Arc::new(pair.read_lock().clone())];
+        vec![
+            Arc::new(semaphore),
+            Arc::new(pair.read_lock().clone()),
+            Arc::new(pair.write_lock().clone()),
+            Arc::new(InterProcessMultiLock::of(multi)),
+        ]
+    };
+    let pair = InterProcessReadWriteLock::with_options(&a, &at("pair"), options()).unwrap();
+    let paths = [at("semaphore/locks"), at("semaphore/leases"), at("pair"), at("one")];
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let (mut holders, waiters) = (kinds(&a), kinds(&b));
+    // Whatever waits for the pair waits for a writer.
+    for reader in [1, 3] {
+        holders[reader] = Arc::new(pair.write_lock().clone());
+    }
+    for (holder, waiter) in holders.iter().zip(waiters) {
+        at_every_poll(&stage, &b, &paths, async |polls| {
+            let held = holder.acquire().await.unwrap();
+            let waiter = Arc::clone(&waiter);
+            let waiter = tokio::spawn(async move { polled(polls, waiter.acquire()).await });
+            // It waits with one watch and no request, unless it is gone.
+            eventually("a waiter or its end", async || {
+                (b.load() == (0, 1) || waiter.is_finished()).then_some(())
+            })
+            .await;
+            held.release().await.unwrap();
+            within_deadline("the waiter", waiter).await.unwrap()
+        })
+        .await;
+    }
+}
+
+/// While it searches for its node, and creates another.
+async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
+    for fault in [Fault::drop_before(OpCode::Create2), Fault::drop_reply(OpCode::Create2)] {
+        mutex.acquire().await.unwrap().release().await.unwrap();
+        at_every_poll(&stage, &client, &[&stage.path], async |polls| {
+            stage.tap.clear_faults();
+            stage.tap.inject(fault.clone());
+            let ended = polled(polls, mutex.acquire()).await;
+            client.wait_until_connected(DEADLINE).await.unwrap();
+            ended
+        })
+        .await;
+        stage.tap.clear_faults();
+    }
+}
+
+/// The runtime goes down under a guard: dropping it neither panics nor hangs, and the lock goes with the session.
 #[test]
 fn a_guard_outlives_its_runtime() {
+    let others = tokio::runtime::Runtime::new().unwrap();
+    let server = others.block_on(docent_testing::TestingServer::start()).unwrap();
+    let client = async |session_ms: u64| {
+        let config = Config::new(&server.connect_string()).unwrap();
+        let config = config.with_session_timeout(std::time::Duration::from_millis(session_ms));
+        Client::connect_with(config).await.unwrap()
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (guard, other, server) = runtime.block_on(async {
-        let server = docent_testing::TestingServer::start().await.unwrap();
-        let client = Client::connect(&server.connect_string()).await.unwrap();
+    let (guard, other) = runtime.block_on(async {
+        let client = client(2000).await;
         let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
         let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
-        (mutex.acquire().await.unwrap(), semaphore.acquire().await.unwrap(), server)
+        // In the hands of a task that ends with the runtime.
+        let in_a_task = InterProcessMutex::new(&client, "/task").unwrap().acquire().await.unwrap();
+        tokio::spawn(async move {
+            let _guard = in_a_task;
+            std::future::pending::<()>().await;
+        });
+        (mutex.acquire().await.unwrap(), semaphore.acquire().await.unwrap())
     });
-    runtime.shutdown_background();
-    drop((guard, other, server));
+    drop(runtime);
+    drop((guard, other));
+    others.block_on(async {
+        let client = client(20_000).await;
+        for path in ["/lock", "/task"] {
+            let mutex = InterProcessMutex::new(&client, path).unwrap();
+            within_deadline(path, mutex.acquire()).await.unwrap().release().await.unwrap();
+        }
+        let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
+        within_deadline("a lease", semaphore.acquire()).await.unwrap().release().await.unwrap();
+    });
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use docent::{
-    ErrorKind,
+    CreateMode, ErrorKind,
     protocol::OpCode,
     recipes::{
         Error,
@@ -25,6 +25,7 @@ on_both_servers! {
     nothing_is_tried_behind_a_failure
     a_lost_part_is_the_loss_of_all
     a_dropped_acquire_gives_all_back
+    guarded_writes_need_every_part
 }
 
 fn paths(stage: &Stage) -> [String; 3] {
@@ -134,4 +135,21 @@ async fn a_dropped_acquire_gives_all_back(stage: Stage) {
     for (path, left) in [(names[0], 0), (names[1], 0), (names[2], 1)] {
         stage.children(path, left).await;
     }
+}
+
+/// The server checks each lock node, and says which one is gone.
+async fn guarded_writes_need_every_part(stage: Stage) {
+    let (client, _tap) = stage.client("A").await;
+    let paths = paths(&stage);
+    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let job = format!("{}/job", stage.path);
+    client.create(&job, b"", CreateMode::Persistent).await.unwrap();
+    guard.guarded().unwrap().set_data(&job, b"1", None).commit().await.unwrap();
+    let last = guard.lock_paths().nth(2).unwrap();
+    stage.observer().await.delete(last, None).await.unwrap();
+    let error = guard.guarded().unwrap().set_data(&job, b"2", None).commit().await.unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(2)));
+    assert_eq!(client.get_data(&job).await.unwrap().data, "1");
 }
