@@ -82,9 +82,10 @@ pub(crate) async fn scene_19_a_node_of_another_session_in_a_namespace(mut scene:
     let options = options().with_namespace("ns");
     let mutex = InterProcessMutex::with_options(&a, "/par", options).unwrap();
     scene.tap.inject(Fault::drop_reply(OpCode::Create2));
+    tap.refuse().await.unwrap();
     let waiting = tokio::spawn(async move { mutex.acquire().await });
-    scene.seen(|record| record.is_request(OpCode::Create2)).await;
-    scene.gives_up_its_session(&a, &tap).await;
+    scene.answered("A", 1, OpCode::Create2).await;
+    scene.has_given_up(&a, &tap).await;
     let old_session = scene.embedded.as_ref().unwrap().session_ids();
     let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
     assert!(guard.lock_path().ends_with("0000000001") && guard.is_held());

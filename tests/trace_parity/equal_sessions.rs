@@ -24,15 +24,12 @@ pub(crate) async fn scene_09_the_session_ends_during_a_create(scene: Scene) {
     let mutex = scene.mutex(&a);
     mutex.acquire().await.unwrap().release().await.unwrap();
     scene.tap.inject(Fault::drop_before(OpCode::Create2));
+    tap.refuse().await.unwrap();
     let waiting = tokio::spawn({
         let mutex = mutex.clone();
         async move { mutex.acquire().await }
     });
-    // Refused from the moment at which the fault cuts the connection.
-    tap.refuse().await.unwrap();
-    let lost = |state: &Option<ConnectionState>| *state == Some(ConnectionState::Lost);
-    within_deadline("the loss", a.state().wait_for(lost)).await.unwrap();
-    tap.accept().await.unwrap();
+    scene.has_given_up(&a, &tap).await;
     within_deadline("acquire", waiting).await.unwrap().unwrap().release().await.unwrap();
     a.close().await.unwrap();
     scene.assert_equal();
@@ -94,9 +91,8 @@ pub(crate) async fn scene_37_the_server_ends_the_session_of_a_create(scene: Scen
     a.acquire().await;
     a.release().await;
     scene.tap.inject(Fault::drop_before(OpCode::Create2));
-    let reply = a.queues();
     a.tap.refuse().await.unwrap();
-    assert_eq!(reply.reply().await.error_kind(), "ConnectionLoss");
+    assert_eq!(a.queues().reply().await.error_kind(), "ConnectionLoss");
     scene.tap.kill_session("A", DEADLINE).await.unwrap();
     a.tap.accept().await.unwrap();
     scene.answered("A", 2, OpCode::GetChildren2).await;

@@ -273,9 +273,15 @@ impl Scene {
 
     /// Keeps the client off until it has given its session up by its own clock. The server may still have it.
     async fn gives_up_its_session(&self, client: &Client, tap: &TapClient) {
-        let mut state = client.state();
         tap.refuse().await.unwrap();
         tap.cut();
+        self.has_given_up(client, tap).await;
+    }
+
+    /// As [`gives_up_its_session`](Self::gives_up_its_session), where its port is closed already and something
+    /// else cuts its connection.
+    async fn has_given_up(&self, client: &Client, tap: &TapClient) {
+        let mut state = client.state();
         let lost = state.wait_for(|state| *state == Some(ConnectionState::Lost));
         within_deadline("the loss", lost).await.unwrap();
         tap.accept().await.unwrap();
