@@ -14,6 +14,9 @@
 //! (since Curator 5.5.0, CURATOR-621). The other way round there is no way: a reader that writes waits for
 //! itself.
 //!
+//! Not mirrored: such a node counts only if it was there before the write node went. Made later, for its create was
+//! lost, it would stand ahead of a writer that has the lock; then it is given up, and the reader queues as any other.
+//!
 //! Source: `InterProcessReadWriteLock`.
 
 use std::{
