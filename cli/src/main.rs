@@ -34,6 +34,13 @@ struct Cli {
 enum Command {
     #[cfg(unix)]
     Lock(lock::Lock),
+    /// Run a command only while a lock is held (on Unix only)
+    #[cfg(not(unix))]
+    Lock {
+        /// What it would be told there.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
     Locks(locks::Locks),
     Revoke(locks::Revoke),
     Get(nodes::read::Get),
@@ -64,6 +71,11 @@ fn main() -> ExitCode {
     match cli.command {
         #[cfg(unix)]
         Command::Lock(command) => ended("lock", command.run()),
+        #[cfg(not(unix))]
+        Command::Lock { .. } => {
+            let text = "needs Unix: process groups, and signals; a program can take the lock with the crate docent";
+            ended("lock", Err(Failure::usage(text)))
+        }
         Command::Locks(command) => command::run("locks", command),
         Command::Revoke(command) => command::run("revoke", command),
         Command::Get(command) => command::run("get", command),

@@ -192,7 +192,7 @@ fn report(what: &str, times: &[Duration]) {
     let (min, max) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     let mean = times.iter().sum::<Duration>() / u32::try_from(times.len()).unwrap();
     println!(
-        "{what}: {} rounds, B began after {min:.0?} to {max:.0?}, mean {mean:.0?}",
+        "{what}: {} rounds, B began after {min:.2?} to {max:.2?}, mean {mean:.2?}",
         times.len()
     );
 }

@@ -11,12 +11,12 @@ use std::{
 };
 
 use support::{
-    client, docent, ended, eventually, kill, real::skip, server, unique_path, until_children,
-    within_deadline,
+    client, docent, ended, eventually, kill, program, real::skip, server, unique_path,
+    until_children, within_deadline,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin},
 };
 
 /// A program in a terminal of its own.
@@ -30,7 +30,7 @@ impl Terminal {
     /// Runs a line of shell there; `None` where there is no script(1).
     #[track_caller]
     fn run(connect: &str, line: &str) -> Option<Self> {
-        let spawned = Command::new("script")
+        let spawned = program("script")
             .args(["-qfec", line, "/dev/null"])
             .env("DOCENT_CONNECT", connect)
             .env("DOCENT", env!("CARGO_BIN_EXE_docent"))
@@ -115,6 +115,8 @@ async fn who_waits_is_told_the_place_in_the_queue_and_leaves_it_with_ctrl_c() {
 }
 
 /// Stopped and continued in time, it goes on; too late, it was ended.
+///
+/// The command reads, for a shell that is just starting a program (vfork) stops only when that has begun.
 #[tokio::test]
 async fn ctrl_z_stops_it_and_the_shell_goes_on() {
     let (server, path) = (server(), unique_path("lock"));
@@ -140,7 +142,7 @@ async fn ctrl_z_stops_it_and_the_shell_goes_on() {
     let path = unique_path("lock");
     terminal
         .press(&format!(
-            "$DOCENT lock --session-timeout 1s {path} -- sh -c 'echo ag\"\"ain; sleep 1000'\n"
+            "$DOCENT lock --session-timeout 1s {path} -- sh -c 'echo ag\"\"ain; read x'\n"
         ))
         .await;
     terminal.until("again").await;
@@ -199,7 +201,8 @@ async fn in_a_pipeline_it_has_the_terminal_when_it_asks_for_it() {
 async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     let (server, path) = (server(), unique_path("lock"));
     let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
-    let script = "trap \"echo h\"\"eard >/dev/tty; exit 7\" INT; echo rea\"\"dy; while :; do sleep 0.01; done";
+    let script =
+        "trap \"echo h\"\"eard >/dev/tty; exit 7\" INT; echo rea\"\"dy; while :; do :; done";
     terminal.press(&format!("$DOCENT lock {path} -- sh -c '{script}' | cat\n")).await;
     terminal.until("ready").await;
     terminal.press("\u{1a}").await;

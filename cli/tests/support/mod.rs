@@ -53,7 +53,7 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
 
 /// The program, with no setting from outside, to be ended with the test.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_docent"));
+    let mut command = program(env!("CARGO_BIN_EXE_docent"));
     for name in ["CONNECT", "SESSION_TIMEOUT", "CONNECT_TIMEOUT", "AUTH", "CONFIG"] {
         command.env_remove(format!("DOCENT_{name}"));
     }
@@ -70,6 +70,20 @@ pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command 
     if !connect.is_empty() {
         command.env("DOCENT_CONNECT", connect);
     }
+    command
+}
+
+/// A program that hears SIGINT. Where the tests run in the background of a script, nobody does: that is inherited,
+/// and docent keeps to it.
+pub(crate) fn program(name: &str) -> Command {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if mask & 0b110 == 0 {
+        return Command::new(name);
+    }
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT", name]);
     command
 }
 
