@@ -54,7 +54,7 @@ impl Why {
             Self::ByItself => "",
             Self::SessionLost => "the session was lost, and the lock with it",
             Self::NodeDeleted => "the lock's node was deleted by somebody else",
-            Self::OutOfTouch => "no server was heard for so long that the lock may be another's",
+            Self::OutOfTouch => "it could not be confirmed in time that the lock is held",
             Self::Revoked => "somebody asked for the lock, and got it",
             Self::WatchdogDied => "the watchdog was killed",
         }
@@ -100,6 +100,10 @@ impl Holding<'_> {
             kills: false,
         };
         let ended = running.watch(signals, states, node).await;
+        if ended.is_none() {
+            // Its end is waited for.
+            running.watchdog.kill();
+        }
         running.clear_up().await;
         let Running { watchdog, why, family, .. } = running;
         watchdog.wait();
@@ -192,7 +196,7 @@ impl Running<'_> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stops = Stops::listen();
         let mut node_is_there = true;
-        let mut revoked_once = false;
+        let (mut revoked_once, mut is_told) = (false, true);
         loop {
             let lost =
                 async { if self.kills { pending().await } else { holding.guard.lost().await } };
@@ -216,7 +220,11 @@ impl Running<'_> {
                         return None;
                     }
                 },
-                state = states.next() => self.follow(state),
+                // None: the client has ended, and will say nothing more.
+                state = states.next(), if is_told => {
+                    is_told = state.is_some();
+                    self.follow(state);
+                }
                 () = &mut node, if node_is_there => {
                     node_is_there = false;
                     self.kill(Why::NodeDeleted);
