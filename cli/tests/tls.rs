@@ -1,0 +1,134 @@
+//! TLS from the command line, with a real server that wants to see certificates.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::{fs, net::TcpListener};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use support::{Ran, docent, real::RealServer, run, within_deadline};
+use xtask::{Settings, TemporaryDirectory};
+
+/// A server, and files with what it takes to speak to it.
+struct Secure {
+    _server: RealServer,
+    files: TemporaryDirectory,
+    connect: String,
+}
+
+impl Secure {
+    /// `None` if there is no server, which is then told.
+    #[track_caller]
+    fn start() -> impl Future<Output = Option<Self>> {
+        let files = TemporaryDirectory::new("tls").unwrap();
+        let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "tests of docent");
+        write("ca.pem", &params.self_signed(&key).unwrap().pem());
+        let issuer = Issuer::new(params, key);
+        for name in ["server", "client"] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec!["zk.example".to_owned()]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            let certificate = params.signed_by(&key, &issuer).unwrap().pem();
+            write(&format!("{name}.pem"), &certificate);
+            write(&format!("{name}.key"), &key.serialize_pem());
+            write(&format!("{name}-both.pem"), &format!("{}{certificate}", key.serialize_pem()));
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+        let config = [
+            ("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned()),
+            ("secureClientPort", port.to_string()),
+            ("secureClientPortAddress", "127.0.0.1".to_owned()),
+            ("ssl.keyStore.location", path("server-both.pem")),
+            ("ssl.keyStore.type", "PEM".to_owned()),
+            ("ssl.trustStore.location", path("ca.pem")),
+            ("ssl.trustStore.type", "PEM".to_owned()),
+            ("ssl.clientAuth", "need".to_owned()),
+            (
+                "authProvider.x509",
+                "org.apache.zookeeper.server.auth.X509AuthenticationProvider".to_owned(),
+            ),
+        ];
+        let config = config.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let server = RealServer::start_with(Settings { config, ..Settings::default() });
+        async move {
+            let connect = format!("127.0.0.1:{port}");
+            Some(Self { _server: server.await?, files, connect })
+        }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.files.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn certificates_come_from_options_variables_or_the_file() {
+    let Some(secure) = Secure::start().await else { return };
+    let (ca, cert, key) =
+        (secure.file("ca.pem"), secure.file("client.pem"), secure.file("client.key"));
+    let options = [
+        "--tls-ca",
+        &ca,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--tls-server-name",
+        "zk.example",
+    ];
+    let with = |head: &[&str], tail: &[&str]| -> Vec<String> {
+        let all = head.iter().chain(&options).chain(tail);
+        all.map(|word| (*word).to_owned()).collect()
+    };
+    run(&secure.connect, &with(&["create"], &["/a", "x"])).await.ok();
+    let locked = run(&secure.connect, &with(&["lock"], &["/l", "--", "sh", "-c", "exit 3"])).await;
+    assert_eq!((locked.code, locked.err.as_str()), (Some(3), ""));
+    let by_variables = docent(&secure.connect, &["get", "/a"])
+        .env("DOCENT_TLS_CA", &ca)
+        .env("DOCENT_TLS_CERT", &cert)
+        .env("DOCENT_TLS_KEY", &key)
+        .env("DOCENT_TLS_SERVER_NAME", "zk.example")
+        .output();
+    let by_variables: Ran = within_deadline("get", by_variables).await.unwrap().into();
+    assert_eq!(by_variables.ok(), "x");
+    let config = secure.file("config.toml");
+    let text = format!(
+        "connect = {:?}\n[tls]\nca = {ca:?}\ncert = {cert:?}\nkey = {key:?}\nserver-name = 'zk.example'\n",
+        secure.connect
+    );
+    fs::write(&config, text).unwrap();
+    assert_eq!(run("", &["get", "--config", &config, "/a"]).await.ok(), "x");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_tls_is_one_line() {
+    let Some(secure) = Secure::start().await else { return };
+    let (ca, cert, key) =
+        (secure.file("ca.pem"), secure.file("client.pem"), secure.file("client.key"));
+    let get = async |options: &[&str]| {
+        let all: Vec<_> = ["get", "--connect-timeout", "4s"]
+            .iter()
+            .chain(options)
+            .chain(&["/"])
+            .copied()
+            .collect();
+        run(&secure.connect, &all).await
+    };
+    // Nothing to show, or the wrong name.
+    get(&["--tls-ca", &ca, "--tls-server-name", "zk.example"]).await.failed(69, &secure.connect);
+    let shown = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+    get(&shown).await.failed(69, "not valid for name");
+    // Files that are not what they should be.
+    get(&["--tls-ca", &key]).await.failed(64, "no certificate in the PEM text");
+    get(&["--tls-ca", &ca, "--tls-cert", &cert]).await.failed(64, "belong together");
+    get(&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &ca]).await.failed(64, "private key");
+    get(&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", "/no/such"])
+        .await
+        .failed(74, "/no/such");
+}
