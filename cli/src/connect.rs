@@ -29,7 +29,7 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ServerArgs {
-    /// The servers, and a chroot if need be: HOST:PORT,HOST:PORT/CHROOT [default: 127.0.0.1:2181]
+    /// HOST:PORT,HOST:PORT/CHROOT [default: 127.0.0.1:2181]
     #[arg(
         long,
         visible_alias = "server",
@@ -38,7 +38,7 @@ pub(crate) struct ServerArgs {
         hide_env_values = true
     )]
     connect: Option<String>,
-    /// How long the session outlives its connection; the server may grant another time [default: 15s]
+    /// How long the session outlives its connection, if servers agree [default: 15s]
     #[arg(long, value_name = "TIME", env = "DOCENT_SESSION_TIMEOUT", hide_env_values = true,
         value_parser = duration::positive)]
     session_timeout: Option<Duration>,
@@ -46,8 +46,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "TIME", env = "DOCENT_CONNECT_TIMEOUT", hide_env_values = true,
         value_parser = duration::positive)]
     connect_timeout: Option<Duration>,
-    /// Who you are: SCHEME:CREDENTIALS, as digest:USER:PASSWORD. Others see options; the variable and the
-    /// file are for secrets
+    /// SCHEME:CREDENTIALS, as digest:USER:PASSWORD; better in the variable or the file
     #[arg(long, value_name = "AUTH", env = "DOCENT_AUTH", hide_env_values = true)]
     auth: Vec<String>,
     /// Connect by TLS, and trust the certificates in this PEM file
@@ -59,10 +58,10 @@ pub(crate) struct ServerArgs {
     /// Its key, PEM
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_KEY", hide_env_values = true)]
     tls_key: Option<PathBuf>,
-    /// The name that servers' certificates are for, if it is not that of the connect string
+    /// The name that servers' certificates are for, if not their own
     #[arg(long, value_name = "NAME", env = "DOCENT_TLS_SERVER_NAME", hide_env_values = true)]
     tls_server_name: Option<String>,
-    /// The configuration file [default: docent/config.toml in $XDG_CONFIG_HOME or ~/.config]
+    /// The configuration file [default: ~/.config/docent/config.toml]
     #[arg(long, value_name = "FILE", env = "DOCENT_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
 }

@@ -29,7 +29,8 @@ use crate::{
 #[command(after_long_help = format!("\
 Examples:
   docent locks /locks/backup
-  docent locks --watch /locks/backup        kept current: a screen on a terminal, else a table for each change
+  docent locks --watch /locks/backup     kept current: a screen on a terminal,
+                                         else a table for each change
   docent locks --json /locks/backup | jq -r 'select(.state == \"held\").owner'
 
 Columns:
@@ -38,11 +39,13 @@ Columns:
   token    the fencing token: the node's czxid
   session  the session that the node goes with
   age      since its node was made, by the server's clock and this one
-  owner    what the node says; docent lock says who and what, Curator the address of the host.
-           (revocable): the node is empty, as those are that listen to docent revoke
+  owner    what the node says; docent lock says who and what, Curator the
+           address of the host. (revocable): the node is empty, as those are
+           that listen to docent revoke
 
-With --json, one object a line: position, state (held, waiting), kind, path, session, token, age_ms, owner,
-revocable; with --watch one array a line for each change.
+With --json, one object a line: position, state (held, waiting), kind, path,
+session, token, age_ms, owner, revocable; with --watch one array a line for each
+change.
 
 A lock that nobody uses prints nothing, and is no failure.
 
@@ -54,10 +57,10 @@ pub(crate) struct Locks {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The lock
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// A change rarely comes alone: those of so long make one view.
@@ -214,9 +217,9 @@ async fn any(mut watchers: Vec<Watcher>) -> Result<(), Failure> {
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
-  docent revoke /locks/backup               all who hold it: one, or several readers
+  docent revoke /locks/backup             all who hold it: one, or several readers
   docent revoke /locks/backup/_c_f1...-lock-0000000007
-  docent revoke --force /locks/backup       also those whose nodes show that they do not listen
+  docent revoke --force /locks/backup     also those who do not listen
 
 Prints the path of each node it has written to. Semaphores cannot be revoked.
 
@@ -228,10 +231,10 @@ pub(crate) struct Revoke {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The lock, or one node of it
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for Revoke {

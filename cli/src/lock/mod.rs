@@ -87,48 +87,60 @@ pub(crate) struct Lock {
     /// The exit code for a lock that was not got, as flock(1)
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
     conflict_exit_code: u8,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The lock: a path such as /locks/backup
     path: String,
     /// The command and its arguments, behind --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 const HELP: &str = "\
 Examples:
-  docent lock /locks/backup -- ./backup.sh              wait as long as it takes
-  docent lock --no-wait /locks/cron -- ./hourly.sh      on one machine of many
+  docent lock /locks/backup -- ./backup.sh              as long as it takes
+  docent lock --no-wait /locks/cron -- ./hourly.sh      one machine of many
   docent lock --timeout 30s /locks/db -- psql -f x.sql
   docent lock --semaphore 3 /locks/licences -- ./solve  three at a time
-  docent lock --read /locks/tree -- tar c tree          readers together, a writer alone
-  docent lock /l -- sh -c 'write --if-newer-than $DOCENT_FENCING_TOKEN'
+  docent lock --read /locks/tree -- tar c tree          a writer is alone
+  docent lock /l -- sh -c './write --token $DOCENT_FENCING_TOKEN'
 
 The command's environment:
-  DOCENT_FENCING_TOKEN  a number that grows from holder to holder. Hand it to what you write to, and let
-                        that refuse a number smaller than it has seen: nothing else protects against a
-                        command that is stopped, or a write that is late. (Not ordered with --semaphore.)
-  DOCENT_LOCK_PATH      the lock's node: `docent multi` can check that it is there, with a write
+  DOCENT_FENCING_TOKEN  a number that grows from holder to holder. Hand it to
+                        what you write to, and let that refuse a number smaller
+                        than it has seen: nothing else protects against a write
+                        that is late. (In no order with --semaphore.)
+  DOCENT_LOCK_PATH      the lock's node; `docent multi` can check that it is
+                        there, in one step with a write
   DOCENT_CONNECT        the servers
 
 Exit codes:
   the command's, or 128 + the signal that ended it
-  124  the lock was not got: --timeout, --no-wait (another code: -E)
-  125  the lock was lost, or asked back (--revocable); the command was ended
-  126, 127  the command cannot be executed; there is no such command
-  128+N  signal N ended the waiting; nothing is left in the queue
-  64  wrong usage   69  no server   77  not allowed   78  configuration file   70, 71, 74  anything else
+  124      the lock was not got: --timeout, --no-wait (-E makes it another)
+  125      the lock was lost, or asked back: the command was ended
+  126      the command cannot be executed
+  127      there is no such command
+  128 + N  signal N ended the waiting; nothing is left in the queue
+  64       wrong usage; nothing was done
+  69       no server
+  77       not allowed by an ACL, or refused credentials
+  78       the configuration file is wrong
+  70, 71, 74  anything else; the operating system; a file
 
-When the command is ended: TERM, then KILL, to everything it has started.
-  The session is lost, or the lock's node deleted     at once KILL: it may be another's already
-  No server is heard                                  it stands still (SIGSTOP); goes on when the session is
-                                                      there again; TERM and KILL before the session can end
-  `docent lock` is killed                             at once, by its watchdog (a second process)
-  `docent lock` is stopped (SIGSTOP, Ctrl-Z)          before the session can end, by its watchdog
-  The command ends, and leaves processes behind       at once: nothing runs on without the lock, no daemon
-                                                      either
-HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the command's process group. Limits: docs/CLI.md.";
+When the command is ended (TERM, then KILL, to everything it has started):
+  the session is lost, or     KILL at once: the lock may be another's already
+  the lock's node deleted
+  no server is heard          it stands still (SIGSTOP), and goes on when the
+                              session is there again; TERM and KILL before the
+                              session can end
+  docent lock is killed       at once, by its watchdog: a second process
+  docent lock is stopped      by its watchdog, before the session can end
+  (SIGSTOP, Ctrl-Z)
+  the command has ended, but  at once: nothing runs on without the lock, so no
+  what it has started has not daemon either
+
+HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the command's process
+group. What is not promised is in docs/CLI.md.";
 
 /// A lock of any kind.
 enum Kind {

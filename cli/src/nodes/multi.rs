@@ -17,34 +17,38 @@ use crate::{
 /// Make several writes in one step: all of them, or none
 #[derive(Args)]
 #[command(after_long_help = format!("\
-Operations, one an argument, or one a line of the standard input (# begins a comment):
-  create [-s] [-c] PATH [DATA]     -s with digits behind the name, -c a container
+Operations, one an argument, or one a line of the standard input (where #
+begins a comment):
+  create [-s] [-c] PATH [DATA]   -s with digits behind the name, -c a container
   set [-v VERSION] PATH DATA
   delete [-v VERSION] PATH
-  check [-v VERSION] PATH          fails it all unless the node exists, and has that version
-Words are separated by blanks; 'single quotes' take everything as it is, in \"double quotes\" \\\\ and \\\" are
-\\ and \".
+  check [-v VERSION] PATH        fails it all unless the node exists, and has
+                                 that version
+Words are separated by blanks; 'single quotes' take everything as it is, and
+\"double quotes\" all but a backslash, which stands before a quote or itself.
 
 Examples:
   docent multi 'check -v 3 /a' 'set /a 90' 'set /b 110'
-  docent lock /locks/bank -- sh -c 'docent multi \"check $DOCENT_LOCK_PATH\" \"set /balance 90\"'
-      is applied only while the lock is held, however late it arrives: no fencing token is needed
+  docent multi \"check $DOCENT_LOCK_PATH\" 'set /balance 90'
+      in a command under docent lock: is applied only while the lock is held,
+      however late it arrives
 
-A line for each: `created PATH`, `set PATH version N`, `deleted PATH`, `checked PATH`. With --json, one object
-a line: op, path, and version for set. When one fails, nothing was done, and its number (from 0) is told.
+A line for each: created PATH, set PATH version N, deleted PATH, checked PATH.
+With --json, one object a line: op, path, and version for set. When one fails,
+nothing was done, and its number (from 0) is told.
 
 {}", exit::TABLE))]
 pub(crate) struct Multi {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The operations; none: from the standard input
     #[arg(value_name = "OPERATION")]
     operations: Vec<String>,
     #[arg(skip)]
     parsed: Vec<Operation>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// One operation.

@@ -21,10 +21,12 @@ use crate::{
 #[command(after_long_help = format!("\
 Examples:
   docent get /app/config > config.json
-  docent get -r /app                    all below, a line each: PATH TAB DATA, control characters escaped
+  docent get -r /app                    all below, a line each: PATH TAB DATA,
+                                        control characters escaped
   docent get --json /app/config | jq .stat.version
 
-With --json, one object a line: path, data (or data_base64 when it is no text), stat.
+With --json, one object a line: path, data (data_base64 when it is no text),
+stat.
 
 {}", exit::TABLE))]
 pub(crate) struct Get {
@@ -34,10 +36,10 @@ pub(crate) struct Get {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for Get {
@@ -95,8 +97,9 @@ impl Get {
 #[command(after_long_help = format!("\
 Examples:
   docent ls /app
-  docent ls -r /app                     full paths of the node and of all below it
-  docent ls -l /app                     with version, size, number of children, and owner if ephemeral
+  docent ls -r /app                     full paths of it and of all below it
+  docent ls -l /app                     with version, size, number of children,
+                                        and the session if ephemeral
 
 With --json, one object a line: path, and stat with -l.
 
@@ -111,10 +114,10 @@ pub(crate) struct Ls {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for Ls {
@@ -192,18 +195,18 @@ Examples:
   if docent stat /app/ready >/dev/null; then ...; fi
   docent stat --json /app/config | jq .version
 
-Lines are NAME = VALUE, as zkCli prints them: ids in hexadecimal, times in milliseconds since 1970. With
---json, one object with numbers.
+Lines are NAME = VALUE: ids in hexadecimal, times in milliseconds since 1970.
+With --json, one object with numbers.
 
 {}", exit::TABLE))]
 pub(crate) struct StatCommand {
     /// One JSON object
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for StatCommand {
@@ -240,11 +243,11 @@ Examples:
 
 {}", exit::TABLE))]
 pub(crate) struct SyncCommand {
-    #[command(flatten)]
-    server: ServerArgs,
     /// A path; servers do not look at it
     #[arg(default_value = "/")]
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for SyncCommand {

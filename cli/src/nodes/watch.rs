@@ -24,10 +24,11 @@ Examples:
   docent watch -r /app                      and to all below it
   docent watch --count 1 --timeout 30s /app/ready
 
-Lines: `watching PATH` once the watch is set, then EVENT PATH; events are NodeCreated, NodeDataChanged,
-NodeDeleted, NodeChildrenChanged (without -r), and Resync: the connection was lost for a while, and what happened
-meanwhile is not told, so read again. With --json, one object a line: event, path, and zxid where the server
-tells it.
+Lines: `watching PATH` once the watch is set, then EVENT PATH. Events are
+NodeCreated, NodeDataChanged, NodeDeleted, NodeChildrenChanged (without -r), and
+Resync: the connection was lost for a while, and what happened meanwhile is not
+told, so read again. With --json, one object a line: event, path, and zxid where
+the server tells it.
 
 Runs until --count, --timeout (exit code 124), or a signal.
 
@@ -45,10 +46,10 @@ pub(crate) struct Watch {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for Watch {

@@ -20,7 +20,7 @@ use crate::{
 Examples:
   docent set /app/config '{{\"a\": 1}}'
   docent set /app/config - < config.json
-  docent set --version 3 /app/config new    only if nobody has written since version 3 was read
+  docent set --version 3 /app/config new    only if that is still its version
 
 {}", exit::TABLE))]
 pub(crate) struct Set {
@@ -31,8 +31,6 @@ pub(crate) struct Set {
     /// Print the new stat, as one JSON object
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
     /// The data; - is the standard input, and -- stands before data that begin with a hyphen
@@ -40,6 +38,8 @@ pub(crate) struct Set {
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Command for Set {
@@ -93,8 +93,6 @@ pub(crate) struct Create {
     /// One JSON object: path and stat
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
     /// The data; - is the standard input
@@ -102,6 +100,8 @@ pub(crate) struct Create {
     data: String,
     #[arg(skip)]
     bytes: Vec<u8>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {
@@ -196,10 +196,10 @@ pub(crate) struct Delete {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(0..))]
     version: Option<i32>,
-    #[command(flatten)]
-    server: ServerArgs,
     /// The node
     path: String,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// How much one transaction takes: far from a server's limit of 1,048,575 bytes.
