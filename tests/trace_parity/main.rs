@@ -19,7 +19,10 @@ mod equal;
 mod equal_faults;
 mod equal_sessions;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use docent::{
     Client, Config, ConnectionState,
@@ -37,7 +40,7 @@ use support::{
     real::{RealServer, is_real, server, unique_path},
     within_deadline,
 };
-use tokio::process::Command;
+use tokio::{process::Command, sync::Mutex};
 use xtask::Settings;
 
 const TRACES: &str = include_str!("../data/curator-traces.txt");
@@ -67,9 +70,9 @@ scenes! {
     "05-create-reply-lost", "equal", Usual, equal_faults::scene_05_the_reply_of_a_create_is_lost;
     "07-create-lost-twice", "differs by design: N1", Usual, differs::scene_07_a_create_is_lost_twice;
     "08-retries-exhausted", "equal", Usual, equal_faults::scene_08_a_create_fails_for_good;
-    "09-session-expired-during-create", "equal", Unreaped,
+    "09-session-expired-during-create", "equal", Usual,
         equal_sessions::scene_09_the_session_ends_during_a_create;
-    "10-our-node-deleted-while-waiting", "equal", Unreaped,
+    "10-our-node-deleted-while-waiting", "equal", Usual,
         equal_faults::scene_10_our_node_is_deleted_while_waiting;
     "11-nonode-policy-exhausted", "equal", Usual, equal_faults::scene_11_our_node_is_gone_and_no_retries;
     "12-interrupt-while-waiting", "differs by design: one delete, not two", Usual,
@@ -99,7 +102,7 @@ scenes! {
         equal_sessions::scene_35_the_server_ends_the_holders_session;
     "36-semaphore-interrupt", "differs by design: a checkWatches more", Usual,
         differs::scene_36_a_waiter_for_a_lease_gives_up;
-    "37-create-session-expired-retries-exhausted", "equal", Unreaped,
+    "37-create-session-expired-retries-exhausted", "equal", Usual,
         equal_sessions::scene_37_the_server_ends_the_session_of_a_create;
     "38-contended-create-lost-then-other-holder", "differs by design: N1", Usual,
         differs::scene_38_a_create_is_lost_twice_and_somebody_waits;
@@ -113,7 +116,7 @@ scenes! {
     "47-semaphore-lease-create-lost-twice", "differs by design: N1", Usual,
         differs::scene_47_the_create_of_a_lease_is_lost_twice;
     "48-foreign-child", "differs by design: N7", Usual, differs::scene_48_foreign_children;
-    "50-timed-acquire-during-disconnect", "differs by design: N8", Unreaped,
+    "50-timed-acquire-during-disconnect", "differs by design: N8", Usual,
         differs::scene_50_a_timed_acquire_without_a_connection;
     "51-release-by-other-thread", "equal", Usual, equal::scene_51_a_release_by_who_does_not_hold;
     "53-double-hold-old-session-node", "differs by design: N2", Kept,
@@ -140,11 +143,9 @@ fn every_recorded_scene_is_accounted_for() {
 /// Where a scene is played.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// On the server of this run.
+    /// On a server of the run's kind that lets empty containers be: the real one of other tests removes them at
+    /// once, and on a busy machine any scene has a pause in it.
     Usual,
-    /// On one that lets empty containers be: the usual real one removes them at once, and there is a pause in
-    /// the scene.
-    Unreaped,
     /// On an embedded server that ends no session by itself: the client gives up one that the server keeps.
     Kept,
 }
@@ -157,7 +158,7 @@ struct Scene {
     expected_root: String,
     root: String,
     /// They live as long as the scene.
-    _real: Option<RealServer>,
+    _real: Option<Arc<RealServer>>,
     embedded: Option<TestingServer>,
 }
 
@@ -169,6 +170,20 @@ struct Actor {
     tap: TapClient,
 }
 
+/// A real server that lets empty containers be: one for all scenes that are played at the same time.
+async fn unreaped() -> Option<Arc<RealServer>> {
+    static SHARED: Mutex<Weak<RealServer>> = Mutex::const_new(Weak::new());
+    let mut shared = SHARED.lock().await;
+    if let Some(server) = shared.upgrade() {
+        return Some(server);
+    }
+    let never = ("znode.container.checkIntervalMs".into(), "3600000".into());
+    let settings = Settings { properties: vec![never], ..Settings::default() };
+    let server = Arc::new(RealServer::start_with(settings).await?);
+    *shared = Arc::downgrade(&server);
+    Some(server)
+}
+
 impl Scene {
     /// `None` if something is missing, which is then told and counted.
     #[track_caller]
@@ -177,13 +192,11 @@ impl Scene {
         async move {
             let (mut real, mut embedded) = (None, None);
             let server = match stage {
-                Stage::Unreaped if is_real() => {
-                    let never = ("znode.container.checkIntervalMs".into(), "3600000".into());
-                    let settings = Settings { properties: vec![never], ..Settings::default() };
-                    real = Some(RealServer::start_with(settings).await?);
-                    real.as_ref().map(RealServer::connect)?
+                Stage::Usual if is_real() => {
+                    real = Some(unreaped().await?);
+                    real.as_ref().map(|server| server.connect())?
                 }
-                Stage::Usual | Stage::Unreaped => server(),
+                Stage::Usual => server(),
                 Stage::Kept => {
                     let config = docent_testing::server::Config {
                         // Sessions end at multiples of it.
