@@ -222,7 +222,7 @@ async fn a_lost_writer_does_not_downgrade(stage: Stage) {
 }
 
 /// The read node has the writer's number, so it stands ahead of every writer in the queue. Made only when the write
-/// node has gone, it would let a reader in beside the next writer: and so it is, with Curator.
+/// node has gone, it would let a reader in beside the next writer.
 async fn a_downgrade_that_comes_late_does_not_pass_the_next_writer(stage: Stage) {
     let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
     let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
