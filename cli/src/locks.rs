@@ -212,10 +212,11 @@ async fn any(mut watchers: Vec<Watcher>) -> Result<(), Failure> {
 
 /// Ask for a lock: its holder gives it up, if it listens
 ///
-/// Writes `__REVOKE__` into the holder's node, as Curator's Revoker does. It is a request: `docent lock
-/// --revocable` ends its command and gives the lock up; what others do is up to them.
+/// Writes `__REVOKE__` into the holder's node, as Curator's Revoker does. It is a
+/// request: `docent lock --revocable` ends its command and gives the lock up;
+/// what others do is up to them.
 #[derive(Args)]
-#[command(after_long_help = format!("\
+#[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent revoke /locks/backup             all who hold it: one, or several readers
   docent revoke /locks/backup/_c_f1...-lock-0000000007

@@ -51,10 +51,12 @@ use crate::{
 
 /// Run a command only while a lock is held
 ///
-/// Waits until the lock is ours, runs the command, gives the lock back, and ends with the command's exit code.
-/// When the lock may be lost, the command is ended in time: before the server can give the lock to somebody else.
+/// Waits until the lock is ours, runs the command, gives the lock back, and ends
+/// with the command's exit code. When the lock may be lost, the command is ended
+/// in time: before the server can give the lock to somebody else.
 #[derive(Args)]
-#[command(after_help = "See `docent lock --help` for examples, exit codes, and what is promised.",
+#[command(verbatim_doc_comment,
+    after_help = "See `docent lock --help` for examples, exit codes, and what is promised.",
     after_long_help = HELP)]
 pub(crate) struct Lock {
     /// Wait so long for the lock: 10s, 500ms, 2m; a bare number is seconds
@@ -78,7 +80,7 @@ pub(crate) struct Lock {
     /// Between TERM and KILL when the command is ended; less when the lock ends sooner
     #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     kill_after: Duration,
-    /// Let the command run on while there is no connection (otherwise it stands still, SIGSTOP, until there is one)
+    /// Let the command run on while there is no connection; else it stands still
     #[arg(long)]
     run_suspended: bool,
     /// What `docent locks` shows of this holder [default: user, host, process and command's name]

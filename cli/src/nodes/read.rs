@@ -234,10 +234,10 @@ impl Command for StatCommand {
 
 /// Wait until the server has caught up with the leader
 ///
-/// Each command is a connection of its own, perhaps to another server: use one server's address where that
-/// matters.
+/// Each command is a connection of its own, perhaps to another server: name one
+/// server where that matters.
 #[derive(Args)]
-#[command(after_long_help = format!("\
+#[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent sync / && echo the ensemble has a leader
 

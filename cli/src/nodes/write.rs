@@ -64,9 +64,10 @@ impl Command for Set {
 
 /// Create a node, and print its path
 ///
-/// An ephemeral node would go with this command's session, so there is no option for one: see docent lock.
+/// An ephemeral node would go with this command's session, so there is no option
+/// for one: see docent lock.
 #[derive(Args)]
-#[command(after_long_help = format!("\
+#[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent create /app/config '{{}}'
   docent create -p /app/a/b/c               with parents that are missing
@@ -87,7 +88,7 @@ pub(crate) struct Create {
     /// Goes when it was not changed for so long, and has no children (if servers allow it)
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Ttl>,
-    /// Who may do what, as zkCli: SCHEME:ID:PERMISSIONS,... of c, d, r, w, a [default: world:anyone:cdrwa]
+    /// SCHEME:ID:PERMISSIONS,... as zkCli takes it [default: world:anyone:cdrwa]
     #[arg(long, value_name = "ACL", value_delimiter = ',', value_parser = acl::parse)]
     acl: Vec<acl::Entry>,
     /// One JSON object: path and stat
@@ -174,10 +175,10 @@ async fn create_parents(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<
 
 /// Delete a node
 ///
-/// With -r, all below it too: in one transaction, so all of it or nothing, unless that is too large for the
-/// server (about 1 MiB of paths); then in several, children first.
+/// With -r, all below it too: in one transaction, so all of it or nothing, unless
+/// that is too large (half a MiB of paths); then in several, children first.
 #[derive(Args)]
-#[command(after_long_help = format!("\
+#[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent delete /app/config
   docent delete --version 3 /app/config     only if nobody has written since
