@@ -277,6 +277,61 @@ async fn children_of_another_life_are_left_alone() {
     kill("-9", stranger).await;
 }
 
+// Without a connection.
+
+/// The state of a process, as proc(5) has it: `S` sleeps, `T` is stopped.
+fn state_of(pid: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ").map(|(_, rest)| rest.get(..1).unwrap_or_default().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_connection_the_command_stands_still_until_there_is_one() {
+    let (server, path, file) = (server(), unique_path("lock"), Scratch::new());
+    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    let script = "sh -c 'echo $$ > $0; exec sleep 1000' $0 & wait";
+    let options = ["--session-timeout", "20s"];
+    let holder = lock(&a.connect_string(), &options, &path, script, &file);
+    file.until("\n").await;
+    let child = file.text().trim().to_owned();
+    for _ in 0..2 {
+        a.refuse().await.unwrap();
+        a.cut();
+        eventually("it stands still", async || (state_of(&child)? == "T").then_some(())).await;
+        a.accept().await.unwrap();
+        eventually("it goes on", async || (state_of(&child)? == "S").then_some(())).await;
+    }
+    kill("-TERM", holder.id().unwrap()).await;
+    assert_eq!(ended(holder).await.code, Some(143));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_connection_for_too_long_it_is_told_to_end_in_time() {
+    let (server, path, file) = (server(), unique_path("lock"), Scratch::new());
+    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    let script = "exec 2>/dev/null; trap 'echo term >> $0; exit 0' TERM
+        echo $$ > $0; while :; do sleep 0.01; done";
+    for options in
+        [&["--session-timeout", "4s"][..], &["--session-timeout", "4s", "--run-suspended"]]
+    {
+        let holder = lock(&a.connect_string(), options, &path, script, &file);
+        file.until("\n").await;
+        let child = file.text().trim().to_owned();
+        a.refuse().await.unwrap();
+        a.cut();
+        if options.len() == 2 {
+            eventually("it stands still", async || (state_of(&child)? == "T").then_some(())).await;
+        }
+        ended(holder).await.failed(125, "it could not be confirmed in time");
+        assert_eq!(file.text(), format!("{child}\nterm\n"));
+        until_children(&client(&server).await, &path, 0).await;
+        a.accept().await.unwrap();
+        fs::remove_file(file.path()).unwrap();
+    }
+}
+
 // The two processes.
 
 /// The watchdog of a `docent lock`.
