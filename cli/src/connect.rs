@@ -97,7 +97,12 @@ impl ServerArgs {
         };
         let connect = non_empty(self.connect.clone()).or(file.connect);
         let connect = connect.unwrap_or_else(|| DEFAULT_CONNECT.to_owned());
-        let mut config = Config::new(&connect)?;
+        let mut config = Config::new(&connect).map_err(|error| {
+            let why = error.detail().unwrap_or_default();
+            Failure::usage(format_args!(
+                "{why}; --connect (or DOCENT_CONNECT) wants HOST:PORT,HOST:PORT/CHROOT"
+            ))
+        })?;
         config.session_timeout = self
             .session_timeout
             .or(from_file("session-timeout", file.session_timeout)?)

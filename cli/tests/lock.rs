@@ -437,7 +437,7 @@ async fn nonsense_is_refused_in_one_line_before_anything_is_done() {
         (vec!["/l", "--", "/no/such/command"], 127, "no such command"),
         (vec!["/l", "--", "/tmp"], 126, "cannot be executed"),
         (vec!["/l", "--", file.path()], 126, "cannot be executed"),
-        (vec!["--connect", "host:port", "/l", "--", "true"], 64, "not a number"),
+        (vec!["--connect", "host:port", "/l", "--", "true"], 64, "wants HOST:PORT,"),
         (vec!["--connect", ",", "/l", "--", "true"], 64, "names no server"),
         (vec!["--auth", "secret", "/l", "--", "true"], 64, "SCHEME:CREDENTIALS"),
         (vec!["--tls-cert", "x.pem", "/l", "--", "true"], 64, "--tls-ca"),
@@ -454,6 +454,17 @@ async fn nonsense_is_refused_in_one_line_before_anything_is_done() {
             ran.failed(code, text);
         }
     }
+}
+
+#[tokio::test]
+async fn a_script_without_its_interpreter_says_so() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let (server, path, file) = (server(), unique_path("lock"), Scratch::new());
+    fs::write(file.path(), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(file.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    run(&server, &["lock", &path, "--", file.path()]).await.failed(127, "the interpreter");
+    assert!(children(&client(&server).await, &path).await.is_empty());
 }
 
 #[tokio::test]

@@ -349,9 +349,18 @@ pub(crate) fn become_command(arguments: &[OsString]) -> u8 {
         terminal::take();
     }
     let error = Command::new(program).args(rest).exec();
+    let name = program.to_string_lossy();
     let mut stderr = io::stderr();
-    let _ = writeln!(stderr, "docent lock: {}: {error}", program.to_string_lossy());
-    if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
+    // That there is such a file was found out before.
+    if error.kind() == io::ErrorKind::NotFound {
+        let _ = writeln!(
+            stderr,
+            "docent lock: {name}: the interpreter in its first line (#!) is not there"
+        );
+        return exit::NOT_FOUND;
+    }
+    let _ = writeln!(stderr, "docent lock: {name}: {error}");
+    exit::NOT_EXECUTABLE
 }
 
 /// Lines from `docent lock`, until it is gone.
