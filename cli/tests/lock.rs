@@ -458,11 +458,11 @@ async fn nonsense_is_refused_in_one_line_before_anything_is_done() {
 
 #[tokio::test]
 async fn a_script_without_its_interpreter_says_so() {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let (server, path, file) = (server(), unique_path("lock"), Scratch::new());
-    fs::write(file.path(), "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(file.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // Not written by us: what another test starts meanwhile would inherit the open file for a moment (ETXTBSY).
+    let write = "echo '#!/no/such/interpreter' > $0; chmod +x $0";
+    let written = support::program("sh").args(["-c", write, file.path()]).status().await.unwrap();
+    assert!(written.success());
     run(&server, &["lock", &path, "--", file.path()]).await.failed(127, "the interpreter");
     assert!(children(&client(&server).await, &path).await.is_empty());
 }
