@@ -67,6 +67,13 @@ impl Family {
     /// Signals everybody.
     pub(super) fn signal(&self, signal: Signal) -> Signalled {
         self.signal_group(signal);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if [Signal::STOP, Signal::KILL].contains(&signal) {
+            // Where every moment counts: most of those outside the group, at once.
+            for member in linux::listed(self.except, &self.strangers.processes) {
+                let _ = linux::signal(&member, Some(signal));
+            }
+        }
         self.each(Some(signal))
     }
 
@@ -80,6 +87,8 @@ impl Family {
         let mut result = Signalled::default();
         for member in linux::descendants(self.except, &self.strangers.processes) {
             result.alive += 1;
+            // The group has it already.
+            let signal = signal.filter(|_| member.group != self.group);
             match linux::signal(&member, signal) {
                 Ok(()) => {}
                 Err(Errno::PERM) => result.out_of_reach += 1,
@@ -119,6 +128,7 @@ mod linux {
     pub(super) struct Process {
         pid: Pid,
         parent: i32,
+        pub(super) group: Option<Pid>,
         started: u64,
         has_ended: bool,
     }
@@ -133,9 +143,7 @@ mod linux {
             .filter_map(|pid: i32| Some((pid, look_at(Pid::from_raw(pid)?)?)))
             .collect();
         let ours = getpid().as_raw_nonzero().get();
-        let is_stranger = |process: &Process| {
-            strangers.iter().any(|one| (one.pid, one.started) == (process.pid, process.started))
-        };
+        let is_stranger = |process: &Process| is_among(strangers, process);
         let is_below = |process: &Process| {
             let mut next = Some(process);
             // A table that was read while it changed has no end, perhaps.
@@ -161,6 +169,33 @@ mod linux {
         // Parents first: a shell whose child is killed before it would notice, and go on to the next command.
         living.sort_unstable_by_key(|process| (process.started, process.pid.as_raw_nonzero()));
         living
+    }
+
+    fn is_among(strangers: &[Process], process: &Process) -> bool {
+        strangers.iter().any(|one| (one.pid, one.started) == (process.pid, process.started))
+    }
+
+    /// The same by the kernel's lists of children, where it has them: much faster, but some may be missed (children
+    /// of other threads than the first, and who comes or goes meanwhile).
+    pub(super) fn listed(except: Option<Pid>, strangers: &[Process]) -> Vec<Process> {
+        let mut found = Vec::new();
+        let mut ahead = vec![getpid()];
+        while let Some(pid) = ahead.pop() {
+            let number = pid.as_raw_nonzero();
+            let children = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
+            let children = children.unwrap_or_default();
+            let pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+            for process in pids.filter_map(Pid::from_raw).filter_map(look_at) {
+                if is_among(strangers, &process) {
+                    continue;
+                }
+                ahead.push(process.pid);
+                if Some(process.pid) != except && !process.has_ended {
+                    found.push(process);
+                }
+            }
+        }
+        found
     }
 
     /// Waits for orphans that have ended and are our children now, but not for `except`.
@@ -206,9 +241,10 @@ mod linux {
         let mut fields = fields.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok().and_then(Pid::from_raw);
         // The 22nd of all.
-        let started = fields.nth(17)?.parse().ok()?;
-        Some(Process { pid, parent, started, has_ended: matches!(state, "Z" | "X") })
+        let started = fields.nth(16)?.parse().ok()?;
+        Some(Process { pid, parent, group, started, has_ended: matches!(state, "Z" | "X") })
     }
 
     #[cfg(test)]
@@ -221,6 +257,7 @@ mod linux {
             let stat = "7 (a) S 1 (b c) Z 42 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 99887 0 0";
             let process = parse(pid, stat).unwrap();
             assert_eq!((process.parent, process.started, process.has_ended), (42, 99887, true));
+            assert_eq!(process.group, Some(pid));
             assert_eq!(parse(pid, "7 (a"), None);
         }
 
@@ -230,6 +267,8 @@ mod linux {
             let pid = Pid::from_child(&child);
             assert!(descendants(None, &[]).iter().any(|process| process.pid == pid));
             assert!(!descendants(Some(pid), &[]).iter().any(|process| process.pid == pid));
+            // A test runs in another thread than the first, whose list it is not in.
+            assert_eq!(listed(Some(pid), &[]), []);
             let found = look_at(pid).unwrap();
             assert!(!descendants(None, &[found]).iter().any(|process| process.pid == pid));
             let another = Process { started: found.started + 1, ..found };
