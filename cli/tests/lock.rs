@@ -5,7 +5,13 @@
 
 mod support;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use docent::recipes::locks::InterProcessMutex;
 
 use support::{
     children, client, docent, ended, eventually, kill, processes_with, run, server, unique_path,
@@ -475,4 +481,24 @@ async fn without_a_server_it_says_where_it_looked() {
     run(&nowhere, &arguments).await.failed(69, &nowhere);
     let named = "no-such-host.invalid:2181";
     run(named, &arguments).await.failed(69, named);
+}
+
+/// Time for the command of a holder whose session was killed to stand still.
+#[tokio::test]
+async fn who_waited_begins_a_moment_after_the_one_before() {
+    let (server, path) = (server(), unique_path("lock"));
+    let client = client(&server).await;
+    let mutex = InterProcessMutex::new(&client, &path).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let file = Scratch::new();
+    let options = ["--session-timeout", "4s"];
+    let waiting = lock(&server, &options, &path, "echo began >> $0", &file);
+    until_children(&client, &path, 2).await;
+    // It has been asked for longer than nobody's lock takes.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    file.until("began").await;
+    assert!(released.elapsed() >= Duration::from_millis(200), "{:?}", released.elapsed());
+    ended(waiting).await.ok();
 }

@@ -34,6 +34,8 @@ pub(super) struct Holding<'a> {
     pub(super) run_suspended: bool,
     /// Told when somebody asks for the lock.
     pub(super) revoked: Arc<Notify>,
+    /// So long before the command is started.
+    pub(super) pause: Duration,
 }
 
 /// Why the command was ended.
@@ -85,6 +87,14 @@ impl Holding<'_> {
                     Err(error) => return Err(error.into()),
                 }
             }
+        }
+        tokio::select! {
+            biased;
+            () = &mut node => return Err(lost()),
+            () = self.guard.lost() => return Err(lost()),
+            // It has not begun: as while it waits.
+            signal = signals.next() => return Ok(exit::of_signal(signal.as_raw())),
+            () = sleep(self.pause) => {}
         }
         let until = self.schedule().ok_or_else(lost)?;
         let strangers = family::adopt_orphans();

@@ -189,6 +189,7 @@ impl Lock {
         connect: String,
     ) -> Ended {
         let kind = self.kind(client)?;
+        let asked = Instant::now();
         let guard = tokio::select! {
             biased;
             // The acquire is dropped, and leaves the queue with that.
@@ -213,6 +214,7 @@ impl Lock {
             kill_after: self.kill_after,
             run_suspended: self.run_suspended,
             revoked: Arc::clone(revoked),
+            pause: hand_over(asked.elapsed(), client.session_timeout()),
         };
         let ended = holding.run(signals).await;
         // That it is not held any more was told; what cannot be deleted goes with the session.
@@ -304,6 +306,19 @@ impl Lock {
         format!("{user}@{host} pid {} {program}", std::process::id())
     }
 }
+
+/// How long the command waits for the end of another's, if there was another.
+///
+/// When the session of a holder is killed, the servers give its lock away before they tell it. It is told at once,
+/// and its command stands still a few milliseconds later: so long the next one waits, and a little more.
+fn hand_over(waited: Duration, session_timeout: Duration) -> Duration {
+    if waited < UNCONTENDED { Duration::ZERO } else { (session_timeout / 20).min(MAX_HAND_OVER) }
+}
+
+/// Who has the lock so soon found nobody before it, or somebody who had just left.
+const UNCONTENDED: Duration = Duration::from_millis(20);
+
+const MAX_HAND_OVER: Duration = Duration::from_millis(200);
 
 /// Whether there is such a command: looked for as the shell does, before anybody waits for it.
 fn find(program: &OsStr) -> Result<PathBuf, Failure> {
