@@ -494,8 +494,6 @@ async fn who_waited_begins_a_moment_after_the_one_before() {
     let options = ["--session-timeout", "4s"];
     let waiting = lock(&server, &options, &path, "echo began >> $0", &file);
     until_children(&client, &path, 2).await;
-    // It has been asked for longer than nobody's lock takes.
-    tokio::time::sleep(Duration::from_millis(100)).await;
     let released = Instant::now();
     guard.release().await.unwrap();
     file.until("began").await;

@@ -27,7 +27,7 @@ use std::{
 
 use clap::Args;
 use docent::{
-    Client, ConnectionState,
+    Client, ConnectionState, ErrorKind,
     recipes::{
         self,
         locks::{
@@ -189,12 +189,18 @@ impl Lock {
         connect: String,
     ) -> Ended {
         let kind = self.kind(client)?;
-        let asked = Instant::now();
-        let guard = tokio::select! {
+        let acquire = async {
+            let was_free = self.looks_free(client).await;
+            let asked = Instant::now();
+            let guard = self.acquire(client, &kind, began, revoked).await?;
+            let at_once = was_free && asked.elapsed() < UNCONTENDED;
+            Ok::<_, Failure>((guard, at_once))
+        };
+        let (guard, at_once) = tokio::select! {
             biased;
             // The acquire is dropped, and leaves the queue with that.
             signal = signals.next() => return Ok(exit::of_signal(signal.as_raw())),
-            guard = self.acquire(client, &kind, began, revoked) => guard?,
+            acquired = acquire => acquired?,
             () = progress::show(client, &self.path) => return Ok(exit::SOFTWARE),
         };
         let Some(guard) = guard else {
@@ -214,7 +220,7 @@ impl Lock {
             kill_after: self.kill_after,
             run_suspended: self.run_suspended,
             revoked: Arc::clone(revoked),
-            pause: hand_over(asked.elapsed(), client.session_timeout()),
+            pause: if at_once { Duration::ZERO } else { hand_over(client.session_timeout()) },
         };
         let ended = holding.run(signals).await;
         // That it is not held any more was told; what cannot be deleted goes with the session.
@@ -240,6 +246,18 @@ impl Lock {
             }
             None => Kind::Mutex(InterProcessMutex::with_options(client, &self.path, options)?),
         })
+    }
+
+    /// Whether nobody holds the lock or waits for it, as far as can be seen.
+    async fn looks_free(&self, client: &Client) -> bool {
+        let path = match self.semaphore {
+            Some(_) => format!("{}/leases", self.path),
+            None => self.path.clone(),
+        };
+        match client.get_children(&path).await {
+            Ok(children) => children.is_empty(),
+            Err(error) => error.kind() == ErrorKind::NoNode,
+        }
     }
 
     /// Waits for the lock; `None` when the time is up.
@@ -311,12 +329,12 @@ impl Lock {
 ///
 /// When the session of a holder is killed, the servers give its lock away before they tell it. It is told at once,
 /// and its command stands still a few milliseconds later: so long the next one waits, and a little more.
-fn hand_over(waited: Duration, session_timeout: Duration) -> Duration {
-    if waited < UNCONTENDED { Duration::ZERO } else { (session_timeout / 20).min(MAX_HAND_OVER) }
+fn hand_over(session_timeout: Duration) -> Duration {
+    (session_timeout / 20).min(MAX_HAND_OVER)
 }
 
-/// Who has the lock so soon found nobody before it, or somebody who had just left.
-const UNCONTENDED: Duration = Duration::from_millis(20);
+/// Who has the lock so soon, and saw nobody before, had nobody before it.
+const UNCONTENDED: Duration = Duration::from_millis(50);
 
 const MAX_HAND_OVER: Duration = Duration::from_millis(200);
 
