@@ -111,7 +111,8 @@ async fn reads_only(client: &Client) {
 async fn moves_on(client: &Client, local: &SessionLease) {
     eventually("a write", async || client.set_data("/a", b"z", None).await.ok()).await;
     assert!(local.is_lost(), "the read-only server's session is its own");
-    assert_eq!(*client.state().borrow(), Some(ConnectionState::Connected));
+    // Connected, or Reconnected: an election may throw it off once more.
+    assert!(client.state().borrow().is_some_and(ConnectionState::is_connected));
     client.close().await.unwrap();
 }
 
