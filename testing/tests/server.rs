@@ -33,12 +33,12 @@ async fn word(server: &TestingServer, word: &[u8]) -> String {
     text
 }
 
-/// The first connection is served within 20 ms of the call; the best of many, for other programs run beside.
+/// The first connection is served within 20 ms of the call; the best of several, for other programs run
+/// beside.
 #[tokio::test]
 async fn it_starts_at_once() {
     let mut best = Duration::MAX;
-    let begin = Instant::now();
-    while best >= Duration::from_millis(20) && begin.elapsed() < DEADLINE {
+    for _ in 0..10 {
         let before = Instant::now();
         let server = TestingServer::start().await.unwrap();
         Raw::connect(&server.connect_string()).await;
