@@ -330,13 +330,13 @@ impl Lock {
 /// When the session of a holder is killed, the servers give its lock away before they tell it. It is told at once,
 /// and its command stands still a few milliseconds later: so long the next one waits, and a little more.
 fn hand_over(session_timeout: Duration) -> Duration {
-    (session_timeout / 20).min(MAX_HAND_OVER)
+    (session_timeout / 10).min(MAX_HAND_OVER)
 }
 
 /// Who has the lock so soon, and saw nobody before, had nobody before it.
 const UNCONTENDED: Duration = Duration::from_millis(50);
 
-const MAX_HAND_OVER: Duration = Duration::from_millis(200);
+const MAX_HAND_OVER: Duration = Duration::from_millis(250);
 
 /// Whether there is such a command: looked for as the shell does, before anybody waits for it.
 fn find(program: &OsStr) -> Result<PathBuf, Failure> {
