@@ -27,7 +27,8 @@ use xtask::Role;
 const WRITERS: usize = 8;
 
 async fn client(connect: &str) -> Client {
-    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(20));
+    // An election can take many seconds: the servers wait twice as long between their notifications each time.
+    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(60));
     Client::connect_with(config).await.unwrap()
 }
 
@@ -116,7 +117,8 @@ impl Load {
         assert_eq!(self.rung.try_changed(), None, "the bell has not been rung");
         self.client.set_data(&self.bell, b"", None).await.unwrap();
         let event = within_deadline("the bell", self.rung.changed()).await;
-        assert_eq!(event.event_type, EventType::NodeDataChanged);
+        let metrics = self.client.metrics();
+        assert_eq!(event.event_type, EventType::NodeDataChanged, "{metrics:?}");
         assert_eq!(self.client.session().unwrap().session_id(), self.session);
         let stat = self.client.exists(&self.ephemeral).await.unwrap().unwrap();
         assert_eq!(stat.ephemeral_owner, self.session, "the session lived on");
