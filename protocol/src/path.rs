@@ -56,9 +56,15 @@ pub fn validate(path: &str) -> Result<(), PathError> {
         return Err(PathError::Empty);
     }
     let Some(names) = path.strip_prefix('/') else { return Err(PathError::NotAbsolute) };
-    if names.is_empty() || is_plain(names.as_bytes()) {
+    if names.is_empty() || is_plain(path.as_bytes()) {
         return Ok(());
     }
+    validate_each(names)
+}
+
+/// The rule that is broken, if one is; `names` is what follows the first slash.
+#[cold]
+fn validate_each(names: &str) -> Result<(), PathError> {
     if names.ends_with('/') {
         return Err(PathError::TrailingSlash);
     }
@@ -82,34 +88,38 @@ pub fn validate(path: &str) -> Result<(), PathError> {
 
 /// Whether it is what nearly every path is: printable ASCII, with no name that is empty or begins with a dot.
 ///
-/// By a table, for paths are checked in every operation: a byte costs half of what comparisons do.
-fn is_plain(names: &[u8]) -> bool {
-    let next = |state: u8, byte: &u8| {
-        let row = NEXT.get(usize::from(state & OTHER));
-        row.and_then(|row| row.get(usize::from(*byte))).map_or(OTHER, |next| *next)
-    };
-    names.iter().fold(AT_NAME, next) == IN_NAME
+/// Eight bytes at a time, for paths are checked in every operation. The pieces overlap by one byte, so that each
+/// byte is seen together with the one behind it.
+fn is_plain(path: &[u8]) -> bool {
+    let Some(last) = path.last_chunk() else { return is_plain_and_short(path) };
+    let mut flaws = flaws(u64::from_le_bytes(*last));
+    let mut rest = path;
+    while let Some(chunk) = rest.first_chunk() {
+        flaws |= self::flaws(u64::from_le_bytes(*chunk));
+        rest = rest.get(chunk.len() - 1..).unwrap_or_default();
+    }
+    flaws == 0 && !path.ends_with(b"/")
 }
 
-/// Where in a path: at the beginning of a name, within one, or (the highest, with all bits) in one that is not plain.
-const AT_NAME: u8 = 0;
-const IN_NAME: u8 = 1;
-const OTHER: u8 = 3;
-
-/// For each of them, what a byte leads to.
-static NEXT: [[u8; 256]; 4] = next_table();
-
-#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which would say so")]
-const fn next_table() -> [[u8; 256]; 4] {
-    let mut table = [[OTHER; 256]; 4];
-    let mut byte = b' ';
-    while byte <= b'~' {
-        table[AT_NAME as usize][byte as usize] =
-            if matches!(byte, b'/' | b'.') { OTHER } else { IN_NAME };
-        table[IN_NAME as usize][byte as usize] = if byte == b'/' { AT_NAME } else { IN_NAME };
-        byte += 1;
+fn is_plain_and_short(path: &[u8]) -> bool {
+    let mut padded = [b'x'; 8];
+    for (place, byte) in padded.iter_mut().zip(path) {
+        *place = *byte;
     }
-    table
+    flaws(u64::from_le_bytes(padded)) == 0 && !path.ends_with(b"/")
+}
+
+/// Not 0 when one of eight bytes is not printable, or a slash has a slash or a dot behind it. The first byte is the
+/// lowest.
+const fn flaws(bytes: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // Each byte's high bit tells of that byte alone, as long as no byte has it set from the beginning.
+    let unprintable = bytes | bytes.wrapping_sub(ONES * b' ' as u64) | bytes.wrapping_add(ONES);
+    let other_than_slash = (bytes ^ (ONES * b'/' as u64)).wrapping_add(HIGH - ONES);
+    let other_than_slash_or_dot = ((bytes | ONES) ^ (ONES * b'/' as u64)).wrapping_add(HIGH - ONES);
+    let after_slash = !other_than_slash << 8;
+    (unprintable | (after_slash & !other_than_slash_or_dot)) & HIGH
 }
 
 /// Whether a node's name may have it. Surrogates, and so everything above U+FFFF, are not allowed.
@@ -184,6 +194,28 @@ mod tests {
             [("/", None), ("/a", Some("/")), ("/a/b", Some("/a")), ("", None), ("a", None)]
         {
             assert_eq!(parent(path), expected, "{path}");
+        }
+    }
+
+    /// Every pair of bytes at every place of short and long paths.
+    #[test]
+    fn what_is_plain_has_no_flaw_and_the_rest_is_looked_at_again() {
+        for len in 2..20 {
+            for at in 1..len {
+                for first in 0..=255 {
+                    for second in [b'a', b'.', b'/', 0x1F, 0x7F, 0x80] {
+                        let mut path = alloc::vec![b'n'; len];
+                        path[0] = b'/';
+                        path[at] = first;
+                        path[(at + 1) % len] = second;
+                        let pairs = path.windows(2);
+                        let expected = path.iter().all(|byte| matches!(byte, b' '..=b'~'))
+                            && pairs.into_iter().all(|pair| !matches!(pair, b"//" | b"/."))
+                            && path.last() != Some(&b'/');
+                        assert_eq!(is_plain(&path), expected, "{}", path.escape_ascii());
+                    }
+                }
+            }
         }
     }
 
