@@ -1,21 +1,25 @@
 //! How an answer gets from the driver to who waits for it.
 //!
-//! A [`Slot`] is shared by the two and used again for later requests, with the room for the path in it: while
-//! requests come and go, waiting for an answer allocates nothing.
+//! A [`Slot`] is shared by the two and used again for later requests, with the room for the path and the answer in
+//! it: while requests come and go, waiting for an answer allocates nothing.
+//!
+//! The machine puts an answer into its slot as soon as it has read it; only who waits is woken later, behind the
+//! machine's lock. An answer behind events that were not told yet is held back until they are: a client hears of a
+//! change before it reads it.
 
 use std::{
     collections::VecDeque,
-    future::Future,
-    mem,
-    pin::Pin,
+    fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
-use crate::{Error, ErrorKind, Outcome, state::Body};
+use bytes::Bytes;
 
-/// What becomes of a request.
-type Told = Result<Body, Error>;
+use crate::{
+    Error, ErrorKind, Outcome,
+    state::{Answers, Body, Completion, Reply},
+};
 
 /// Paths that take more are not kept with their slot.
 const KEPT_PATH: usize = 256;
@@ -27,21 +31,57 @@ const KEPT_SLOTS: usize = 1024;
 pub(crate) struct Slot {
     /// As the caller knows it.
     path: String,
-    state: Mutex<State>,
+    told: Mutex<Told>,
+}
+
+/// What becomes of a request.
+struct Told {
+    state: State,
+    /// A short reply, copied.
+    short: Vec<u8>,
+    /// A long one, in the buffer it was read into.
+    long: Option<Bytes>,
 }
 
 #[derive(Debug)]
 enum State {
     /// For the answer; who is to be woken by it.
     Waiting(Option<Waker>),
-    Answered(Told),
+    /// With the zxid of the reply.
+    Answered(i64),
+    Failed(Error),
     /// The answer was taken, or nobody wants it.
     Over,
 }
 
+/// Without the reply, which may have data in it.
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}
+
 impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the answer there, and says whom to wake.
+    fn tell(&self, told: Result<Reply<'_>, Error>) -> Option<Waker> {
+        let mut slot = self.lock();
+        let State::Waiting(waker) = &mut slot.state else { return None };
+        let waker = waker.take();
+        match told {
+            Ok(reply) => {
+                slot.state = State::Answered(reply.zxid());
+                slot.long = reply.shared();
+                if slot.long.is_none() {
+                    slot.short.extend_from_slice(reply.bytes());
+                }
+            }
+            Err(error) => slot.state = State::Failed(error),
+        }
+        waker
     }
 }
 
@@ -65,66 +105,140 @@ pub(crate) struct Slots {
 impl Slots {
     /// The two halves of a slot for a request about `path`.
     pub(crate) fn take(&mut self, path: &str) -> (Token, Answer) {
-        let slot = self.reuse(path).unwrap_or_else(|| {
-            Arc::new(Slot { path: path.to_owned(), state: Mutex::new(State::Waiting(None)) })
-        });
+        let slot = self.reuse(path).unwrap_or_else(|| new_slot(path));
         (Token(Some(Arc::clone(&slot))), Answer { slot, taken: false })
     }
 
     /// The oldest, unless its caller still has it: then it is left to the caller.
     fn reuse(&mut self, path: &str) -> Option<Arc<Slot>> {
         let mut slot = self.used.pop_front()?;
-        let Slot { path: old, state } = Arc::get_mut(&mut slot)?;
+        let Slot { path: old, told } = Arc::get_mut(&mut slot)?;
         old.clear();
         old.push_str(path);
-        *state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(None);
+        let told = told.get_mut().unwrap_or_else(PoisonError::into_inner);
+        told.state = State::Waiting(None);
+        told.short.clear();
         Some(slot)
     }
 
-    /// Takes back what [`Token::answer`] has left.
-    pub(crate) fn give_back(&mut self, slots: &mut Vec<Arc<Slot>>) {
-        let room = KEPT_SLOTS.saturating_sub(self.used.len());
-        slots.truncate(room);
-        self.used.extend(slots.drain(..).filter(|slot| slot.path.capacity() <= KEPT_PATH));
+    /// Takes a slot back that has its answer.
+    fn give_back(&mut self, slot: Arc<Slot>) {
+        if self.used.len() < KEPT_SLOTS && slot.path.capacity() <= KEPT_PATH {
+            self.used.push_back(slot);
+        }
     }
 
     /// Lets go of all but a few.
-    pub(crate) fn shrink_to(&mut self, len: usize) {
+    fn shrink_to(&mut self, len: usize) {
         self.used.truncate(len);
         self.used.shrink_to(len);
+        for told in self.used.iter_mut().filter_map(Arc::get_mut).map(|slot| slot.told.get_mut()) {
+            told.unwrap_or_else(PoisonError::into_inner).short = Vec::new();
+        }
     }
 }
 
-impl Token {
-    /// Gives the answer, and the slot back.
-    pub(crate) fn answer(mut self, told: Told) -> Option<Arc<Slot>> {
-        let slot = self.0.take()?;
-        // Nobody else has it: the caller has gone, and nobody keeps the answer in memory.
-        if Arc::strong_count(&slot) > 1 {
-            tell(&slot, told);
-        }
-        Some(slot)
+#[cold]
+fn new_slot(path: &str) -> Arc<Slot> {
+    let told = Told { state: State::Waiting(None), short: Vec::new(), long: None };
+    Arc::new(Slot { path: path.to_owned(), told: Mutex::new(told) })
+}
+
+/// How many slots an idle session keeps.
+const IDLE_SLOTS: usize = 2;
+
+/// Where the driver's machine puts its answers: into the slots of who waits for them.
+#[derive(Debug, Default)]
+pub(crate) struct Delivery {
+    slots: Slots,
+    /// Whom to wake behind the lock.
+    wakers: Vec<Waker>,
+    /// Answers behind events that were not told yet.
+    held: Vec<Completion<Token>>,
+}
+
+impl Delivery {
+    pub(crate) fn take_slot(&mut self, path: &str) -> (Token, Answer) {
+        self.slots.take(path)
     }
 }
 
-fn tell(slot: &Slot, told: Told) {
-    // An answer that nobody wants, and the waker, are dropped behind the lock.
-    let before = {
-        let mut state = slot.lock();
-        match *state {
-            State::Waiting(_) => mem::replace(&mut *state, State::Answered(told)),
-            State::Answered(_) | State::Over => return,
+impl Answers<Token> for Delivery {
+    fn put(&mut self, mut token: Token, told: Result<Reply<'_>, Error>, after_events: bool) {
+        if after_events {
+            let result = told.map(|reply| reply.to_body());
+            return self.held.push(Completion { token, result });
         }
-    };
-    if let State::Waiting(Some(waker)) = before {
-        waker.wake();
+        let Some(slot) = token.0.take() else { return };
+        // If nobody else has it, the caller has gone, and nobody keeps the answer in memory.
+        if Arc::strong_count(&slot) > 1
+            && let Some(waker) = slot.tell(told)
+        {
+            self.wakers.push(waker);
+        }
+        self.slots.give_back(slot);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.wakers.is_empty() && self.held.is_empty()
+    }
+
+    fn shrink_to(&mut self, entries: usize) {
+        self.slots.shrink_to(IDLE_SLOTS);
+        self.wakers.shrink_to(entries);
+        self.held.shrink_to(entries);
+    }
+}
+
+/// What is done behind the lock about answers.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    wakers: Vec<Waker>,
+    held: Vec<Completion<Token>>,
+}
+
+impl Delivered {
+    /// Takes over what there is to do.
+    pub(crate) fn collect(&mut self, delivery: &mut Delivery) {
+        if self.wakers.is_empty() {
+            mem::swap(&mut self.wakers, &mut delivery.wakers);
+        } else {
+            self.wakers.append(&mut delivery.wakers);
+        }
+        self.held.append(&mut delivery.held);
+    }
+
+    /// Wakes those whose answers are in their slots.
+    pub(crate) fn wake(&mut self) {
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Gives the answers that were held back, once the events in front of them are told.
+    pub(crate) fn release(&mut self) {
+        for Completion { mut token, result } in self.held.drain(..) {
+            if let Some(slot) = token.0.take()
+                && let Some(waker) =
+                    slot.tell(result.as_ref().map(Body::as_reply).map_err(Clone::clone))
+            {
+                waker.wake();
+            }
+        }
+    }
+
+    pub(crate) fn shrink_to(&mut self, entries: usize) {
+        self.wakers.shrink_to(entries);
+        self.held.shrink_to(entries);
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        if let Some(slot) = self.0.take() {
-            tell(&slot, Err(Error::new(ErrorKind::Closed, Outcome::Unknown)));
+        if let Some(slot) = self.0.take()
+            && let Some(waker) = slot.tell(Err(Error::new(ErrorKind::Closed, Outcome::Unknown)))
+        {
+            waker.wake();
         }
     }
 }
@@ -134,41 +248,57 @@ impl Answer {
     pub(crate) fn path(&self) -> &str {
         &self.slot.path
     }
-}
 
-impl Future for Answer {
-    type Output = Told;
-
-    /// Never ready again once it was.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Told> {
-        let told = {
-            let mut state = self.slot.lock();
-            match &mut *state {
-                State::Answered(_) => mem::replace(&mut *state, State::Over),
-                State::Waiting(waker) => {
-                    match waker {
-                        Some(waker) => waker.clone_from(cx.waker()),
-                        None => *waker = Some(cx.waker().clone()),
-                    }
-                    return Poll::Pending;
-                }
-                State::Over => return Poll::Pending,
+    /// The answer, as `read` reads it where it lies. An error once it was ready.
+    pub(crate) fn poll_told<R>(
+        &mut self,
+        cx: &Context<'_>,
+        read: impl FnOnce(Reply<'_>) -> Result<R, Error>,
+    ) -> Poll<Result<R, Error>> {
+        if self.taken {
+            return Poll::Ready(Err(taken_before()));
+        }
+        let mut told = self.slot.lock();
+        let told = &mut *told;
+        match &mut told.state {
+            State::Answered(zxid) => {
+                self.taken = true;
+                let zxid = *zxid;
+                Poll::Ready(match told.long.take() {
+                    None => read(Reply::new(zxid, &told.short)),
+                    Some(long) => read(Reply::of_frame(zxid, &long, &long)),
+                })
             }
-        };
-        self.taken = true;
-        match told {
-            State::Answered(told) => Poll::Ready(told),
-            State::Waiting(_) | State::Over => Poll::Pending,
+            State::Waiting(waker) => {
+                match waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            State::Failed(error) => {
+                self.taken = true;
+                Poll::Ready(Err(error.clone()))
+            }
+            State::Over => Poll::Pending,
         }
     }
+}
+
+/// A future was polled after it was ready: an error rather than a panic.
+#[cold]
+pub(crate) fn taken_before() -> Error {
+    Error::new(ErrorKind::Closed, Outcome::Unknown).with_detail("the answer was taken before")
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         if !self.taken {
             // The answer may be large, and the slot may be kept.
-            let state = mem::replace(&mut *self.slot.lock(), State::Over);
-            drop(state);
+            let mut told = self.slot.lock();
+            let before = (mem::replace(&mut told.state, State::Over), told.long.take());
+            drop(told);
+            drop(before);
         }
     }
 }
@@ -181,8 +311,6 @@ mod tests {
     };
     use std::task::Wake;
 
-    use bytes::Bytes;
-
     use super::*;
 
     #[derive(Default)]
@@ -194,34 +322,42 @@ mod tests {
         }
     }
 
-    fn body(zxid: i64) -> Told {
-        Ok(Body { zxid, bytes: Bytes::new() })
+    const fn reply(zxid: i64) -> Result<Reply<'static>, Error> {
+        Ok(Reply::empty(zxid))
+    }
+
+    /// Answers, wakes, and gives the slots to the next.
+    fn deliver(delivery: &mut Delivery, token: Token, told: Result<Reply<'_>, Error>) {
+        delivery.put(token, told, false);
+        let mut delivered = Delivered::default();
+        delivered.collect(delivery);
+        assert!(delivery.is_empty());
+        delivered.wake();
     }
 
     fn poll(answer: &mut Answer, waker: &Arc<Count>) -> Poll<Option<i64>> {
         let waker = Waker::from(Arc::clone(waker));
-        Pin::new(answer)
-            .poll(&mut Context::from_waker(&waker))
-            .map(|told| told.ok().map(|body| body.zxid))
+        answer.poll_told(&Context::from_waker(&waker), |reply| Ok(reply.zxid())).map(Result::ok)
     }
 
     #[test]
     fn an_answer_wakes_who_asked_last_and_comes_once() {
         let (first, second) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let (token, mut answer) = Slots::default().take("/a");
+        let mut delivery = Delivery::default();
+        let (token, mut answer) = delivery.take_slot("/a");
         assert_eq!(poll(&mut answer, &first), Poll::Pending);
         assert_eq!(poll(&mut answer, &second), Poll::Pending);
-        token.answer(body(7));
+        deliver(&mut delivery, token, reply(7));
         assert_eq!(first.0.load(Ordering::Relaxed), 0);
         assert_eq!(second.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&mut answer, &first), Poll::Ready(Some(7)));
-        assert_eq!(poll(&mut answer, &first), Poll::Pending);
+        assert_eq!(poll(&mut answer, &first), Poll::Ready(None));
     }
 
     #[test]
     fn a_token_that_is_dropped_is_an_answer_too() {
         let waker = Arc::new(Count::default());
-        let (token, mut answer) = Slots::default().take("/a");
+        let (token, mut answer) = Delivery::default().take_slot("/a");
         assert_eq!(poll(&mut answer, &waker), Poll::Pending);
         drop(token);
         assert_eq!(waker.0.load(Ordering::Relaxed), 1);
@@ -231,62 +367,110 @@ mod tests {
     #[test]
     fn a_slot_is_used_again_once_both_have_let_go_of_it() {
         let waker = Arc::new(Count::default());
-        let mut slots = Slots::default();
-        let (token, mut answer) = slots.take("/a/long/one");
+        let mut delivery = Delivery::default();
+        let (token, mut answer) = delivery.take_slot("/a/long/one");
         let old = Arc::as_ptr(&answer.slot);
-        slots.give_back(&mut token.answer(body(1)).into_iter().collect());
+        deliver(&mut delivery, token, Ok(Reply::new(1, b"old")));
         // Its caller still has it.
-        let (_, other) = slots.take("/b");
+        let (_, other) = delivery.take_slot("/b");
         assert_ne!(Arc::as_ptr(&other.slot), old);
         assert_eq!(poll(&mut answer, &waker), Poll::Ready(Some(1)));
 
-        let (token, mut answer) = slots.take("/c");
+        let (token, mut answer) = delivery.take_slot("/c");
         let old = Arc::as_ptr(&answer.slot);
-        let mut spent: Vec<_> = token.answer(body(2)).into_iter().collect();
+        deliver(&mut delivery, token, Ok(Reply::new(2, b"old")));
         assert_eq!(poll(&mut answer, &waker), Poll::Ready(Some(2)));
         drop(answer);
-        slots.give_back(&mut spent);
-        let (_token, mut answer) = slots.take("/d");
+        let (token, mut answer) = delivery.take_slot("/d");
         assert_eq!(Arc::as_ptr(&answer.slot), old);
         assert_eq!(answer.path(), "/d");
         assert_eq!(poll(&mut answer, &waker), Poll::Pending, "not the answer of before");
+        deliver(&mut delivery, token, Ok(Reply::new(3, b"new")));
+        let context = Waker::from(waker);
+        let told = answer.poll_told(&Context::from_waker(&context), |reply| Ok(reply.to_body()));
+        assert!(matches!(told, Poll::Ready(Ok(body)) if body.bytes == "new"));
     }
 
     /// Neither before nor after it has come, nor with the waker of who asked.
     #[test]
     fn an_answer_that_nobody_wants_stays_nowhere() {
         let waker = Arc::new(Count::default());
-        let large = Bytes::from(vec![0; 100]);
-        let told = || Ok(Body { zxid: 1, bytes: large.clone() });
-        let mut slots = Slots::default();
+        let long = Bytes::from(vec![0; 100]);
+        let told = || Ok(Reply::of_frame(1, &long, &long));
+        let mut delivery = Delivery::default();
 
-        let (token, answer) = slots.take("/before");
+        let (token, answer) = delivery.take_slot("/before");
         drop(answer);
-        let kept = token.answer(told());
-        assert!(kept.is_some() && large.is_unique());
+        deliver(&mut delivery, token, told());
+        assert!(delivery.slots.used.len() == 1 && long.is_unique());
 
-        let (token, mut answer) = slots.take("/after");
+        let (token, answer) = delivery.take_slot("/between");
+        let told_there = answer.slot.tell(told());
+        assert!(told_there.is_none() && !long.is_unique());
+        drop(answer);
+        assert!(long.is_unique());
+        drop(token);
+
+        let (token, mut answer) = delivery.take_slot("/after");
         let weak: Weak<Count> = Arc::downgrade(&waker);
         assert_eq!(poll(&mut answer, &waker), Poll::Pending);
         drop(waker);
-        let kept = token.answer(told());
-        assert!(weak.upgrade().is_none());
+        deliver(&mut delivery, token, told());
+        assert!(weak.upgrade().is_none() && !long.is_unique());
         drop(answer);
-        assert!(kept.is_some() && large.is_unique());
+        assert!(long.is_unique());
+    }
+
+    /// So that a client hears of a change before it reads it.
+    #[test]
+    fn an_answer_behind_events_is_held_until_they_are_told() {
+        let waker = Arc::new(Count::default());
+        let mut delivery = Delivery::default();
+        let (token, mut answer) = delivery.take_slot("/a");
+        assert_eq!(poll(&mut answer, &waker), Poll::Pending);
+        delivery.put(token, reply(7), true);
+        assert!(!delivery.is_empty());
+        let mut delivered = Delivered::default();
+        delivered.collect(&mut delivery);
+        delivered.wake();
+        assert_eq!(poll(&mut answer, &waker), Poll::Pending);
+        assert_eq!(waker.0.load(Ordering::Relaxed), 0);
+        delivered.release();
+        assert_eq!(waker.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&mut answer, &waker), Poll::Ready(Some(7)));
+    }
+
+    #[test]
+    fn nothing_of_a_reply_is_in_a_log() {
+        let mut delivery = Delivery::default();
+        let (token, answer) = delivery.take_slot("/a");
+        delivery.put(token, Ok(Reply::new(1, b"secret")), true);
+        assert!(!format!("{delivery:?}").contains(&format!("{:?}", b"secret")));
+        let (token, _answer) = delivery.take_slot("/b");
+        delivery.put(token, Ok(Reply::new(1, b"secret")), false);
+        assert!(!format!("{delivery:?} {answer:?}").contains(&format!("{:?}", b"secret")[1..9]));
     }
 
     #[test]
     fn not_more_than_so_many_are_kept() {
-        let mut slots = Slots::default();
-        let mut spent: Vec<_> = (0..KEPT_SLOTS + 10)
-            .filter_map(|_| Slots::default().take("/a").0.answer(body(1)))
+        let mut delivery = Delivery::default();
+        let answers: Vec<_> = (0..KEPT_SLOTS + 10)
+            .map(|_| {
+                let (token, answer) = Delivery::default().take_slot("/a");
+                delivery.put(token, Ok(Reply::new(1, b"short")), false);
+                answer
+            })
             .collect();
+        assert_eq!(delivery.slots.used.len(), KEPT_SLOTS);
+        drop(answers);
+        delivery.shrink_to(16);
+        assert_eq!(delivery.slots.used.len(), IDLE_SLOTS);
+        let told = |slot: &Arc<Slot>| slot.lock().short.capacity();
+        assert!(delivery.slots.used.iter().all(|slot| told(slot) == 0));
+
         let long = "/".repeat(KEPT_PATH + 1);
-        spent.insert(0, Slots::default().take(&long).0.answer(body(1)).unwrap());
-        slots.give_back(&mut spent);
-        assert!(spent.is_empty());
-        assert_eq!(slots.used.len(), KEPT_SLOTS - 1);
-        slots.shrink_to(2);
-        assert_eq!(slots.used.len(), 2);
+        let (token, _answer) = Delivery::default().take_slot(&long);
+        delivery.put(token, reply(1), false);
+        assert_eq!(delivery.slots.used.len(), IDLE_SLOTS);
     }
 }

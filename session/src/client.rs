@@ -2,9 +2,8 @@
 
 use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use docent_protocol::{
-    Acl, AddWatchMode, CreateMode, Decode, DecodeError, OpCode, Stat, WatcherType, acl,
+    Acl, AddWatchMode, CreateMode, Decode, OpCode, Stat, WatcherType, acl,
     call::{
         Call, CheckWatches, Create, Create2, Delete, Exists, GetChildren, GetChildren2, GetData,
         SetData, Sync,
@@ -19,11 +18,11 @@ use tokio::sync::{broadcast, watch};
 use crate::{
     AddWatchResponse, Children, Clock, Config, ConnectionState, Credential, Error, ErrorKind,
     Instant, Node, Outcome, Response, SessionLease, WatchKind, Watcher,
-    answer::Answer,
+    answer::{Answer, Delivery},
     chroot::Chroot,
     driver::{self, Shared},
     response::{DecodeFn, MaybeResponse, MaybeWatchResponse, WatchResponse},
-    state::{Body, Registration, Session},
+    state::{Registration, Reply, Session},
     transport::{Tcp, Transport},
     watcher::Notifier,
 };
@@ -159,7 +158,7 @@ impl Client {
             getrandom::u64().unwrap_or_else(|_| clock.now().as_nanos())
         });
         let chroot = Chroot::new(config.connect_string.chroot());
-        let session = Session::new(config.clone(), seed);
+        let session = Session::with_answers(config.clone(), seed, Delivery::default());
         #[cfg(feature = "sasl")]
         let session = {
             let mut secret = [0; 16];
@@ -321,8 +320,8 @@ impl Client {
         mode: CreateMode,
         acl: &[Acl<'_>],
     ) -> Response<String> {
-        let decode = |body: Body, chroot: &Chroot| {
-            let path = read::<PathReply<'_>>(&body)?.path.to_str();
+        let decode = |reply: Reply<'_>, chroot: &Chroot| {
+            let path = reply.read::<PathReply<'_>>()?.path.to_str();
             Ok(chroot.strip(&path).to_owned())
         };
         let op = Create::new("", None, acl, mode).op_code();
@@ -346,8 +345,8 @@ impl Client {
         mode: CreateMode,
         acl: &[Acl<'_>],
     ) -> Response<(String, Stat)> {
-        let decode = |body: Body, chroot: &Chroot| {
-            let reply = read::<Create2Reply<'_>>(&body)?;
+        let decode = |reply: Reply<'_>, chroot: &Chroot| {
+            let reply = reply.read::<Create2Reply<'_>>()?;
             Ok((chroot.strip(&reply.path.to_str()).to_owned(), reply.stat))
         };
         let op = Create2::new("", None, acl, mode).op_code();
@@ -714,44 +713,35 @@ pub(crate) fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn read<'a, R: Decode<'a>>(body: &'a Body) -> Result<R, DecodeError> {
-    R::decode(&mut Reader::new(&body.bytes))
-}
-
-/// What is longer stays in the buffer it was read into, which it keeps in memory: at most 64 times as much.
-const COPY_BELOW: usize = 4096;
-
-/// A part of a reply that goes to the caller. Copied if it is small: one that is kept for long must not keep what
-/// else was read with it.
-pub(crate) fn keep(body: &Bytes, part: &[u8]) -> Bytes {
-    if part.len() < COPY_BELOW { Bytes::copy_from_slice(part) } else { body.slice_ref(part) }
-}
-
-fn empty(body: Body, _: &Chroot) -> Result<(), DecodeError> {
-    read::<EmptyReply>(&body).map(|_| ())
+fn empty(reply: Reply<'_>, _: &Chroot) -> Result<(), Error> {
+    reply.read::<EmptyReply>()?;
+    Ok(())
 }
 
 /// Four bytes of error that say nothing new; servers that leave them out exist.
-fn added(body: Body, _: &Chroot) -> Result<(), DecodeError> {
-    if body.bytes.is_empty() { Ok(()) } else { read::<ErrorReply>(&body).map(|_| ()) }
+fn added(reply: Reply<'_>, _: &Chroot) -> Result<(), Error> {
+    if !reply.bytes().is_empty() {
+        reply.read::<ErrorReply>()?;
+    }
+    Ok(())
 }
 
-fn stat(body: Body, _: &Chroot) -> Result<Stat, DecodeError> {
-    read::<StatReply>(&body).map(|reply| reply.stat)
+fn stat(reply: Reply<'_>, _: &Chroot) -> Result<Stat, Error> {
+    Ok(reply.read::<StatReply>()?.stat)
 }
 
-fn node(body: Body, _: &Chroot) -> Result<Node, DecodeError> {
-    let reply = read::<GetDataReply<'_>>(&body)?;
-    let data = reply.data.map(|data| keep(&body.bytes, data)).unwrap_or_default();
-    Ok(Node { data, stat: reply.stat })
+fn node(reply: Reply<'_>, _: &Chroot) -> Result<Node, Error> {
+    let node = reply.read::<GetDataReply<'_>>()?;
+    let data = node.data.map(|data| reply.keep(data)).unwrap_or_default();
+    Ok(Node { data, stat: node.stat })
 }
 
-fn children(body: Body, _: &Chroot) -> Result<Children, DecodeError> {
-    Children::decode(&body.bytes)
+fn children(reply: Reply<'_>, _: &Chroot) -> Result<Children, Error> {
+    Ok(Children::read(&reply, &mut Reader::new(reply.bytes()))?)
 }
 
-fn children2(body: Body, _: &Chroot) -> Result<(Children, Stat), DecodeError> {
-    let mut reader = Reader::new(&body.bytes);
-    let children = Children::read(&body.bytes, &mut reader)?;
+fn children2(reply: Reply<'_>, _: &Chroot) -> Result<(Children, Stat), Error> {
+    let mut reader = Reader::new(reply.bytes());
+    let children = Children::read(&reply, &mut reader)?;
     Ok((children, Stat::decode(&mut reader)?))
 }

@@ -11,7 +11,6 @@
 //! listener gets them in their order.
 
 use std::{
-    collections::VecDeque,
     future::{Future, poll_fn},
     mem,
     pin::{Pin, pin},
@@ -31,15 +30,15 @@ use tracing::{Instrument, debug, info, warn};
 
 use crate::{
     Clock, ConnectionState, Error, ErrorKind, Host, Metrics, Outcome, SessionLease, SessionToken,
-    answer::{Answer, Slot, Slots, Token},
+    answer::{Answer, Delivered, Delivery, Token},
     config::Credential,
-    state::{Completion, Connect, Event, Registration, Session},
+    state::{Answers as _, Connect, Event, Registration, Session},
     time::Instant,
     transport::{Stream, Transport},
     watcher::Notifier,
 };
 
-type Machine = Session<Token, Notifier>;
+type Machine = Session<Token, Notifier, Delivery>;
 
 /// How much is read at once, at most. A flood of events cannot starve pings: they go out between two reads.
 const READ_SIZE: usize = 256 * 1024;
@@ -49,9 +48,6 @@ const SMALL_READ_SIZE: usize = 2048;
 
 /// How many entries of its queues an idle session keeps.
 const KEPT_ENTRIES: usize = 16;
-
-/// How many answers an idle session is prepared for.
-const KEPT_SLOTS: usize = 2;
 
 /// The longest sleep.
 const MAX_ALARM: Duration = Duration::from_secs(24 * 3600);
@@ -76,7 +72,6 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Locked {
     machine: Machine,
-    slots: Slots,
     /// The task's, until somebody has used it.
     waker: Option<Waker>,
     /// Whether the socket did not take all that was written, so that the task looks for more by itself.
@@ -105,24 +100,16 @@ impl Locked {
 /// What comes out of the machine and is handed out behind the lock.
 #[derive(Default)]
 struct Outbox {
-    completions: VecDeque<Completion<Token>>,
+    delivered: Delivered,
     events: Vec<Event<Notifier>>,
     /// Servers to be asked whether they are read-write.
     probes: Vec<Host>,
-    /// Of answers that were given.
-    spent: Vec<Arc<Slot>>,
 }
 
 impl Shared {
     pub(crate) fn new(machine: Machine, clock: Clock, max_watch_events: usize) -> Self {
         Self {
-            locked: Mutex::new(Locked {
-                machine,
-                slots: Slots::default(),
-                waker: None,
-                writing: false,
-                alarm: None,
-            }),
+            locked: Mutex::new(Locked { machine, waker: None, writing: false, alarm: None }),
             clock,
             max_watch_events,
             state: watch::Sender::new(None),
@@ -144,7 +131,7 @@ impl Shared {
         let mut locked = self.lock();
         let result = f(&mut locked);
         let waker = locked.due();
-        if locked.machine.has_completions() {
+        if locked.machine.has_answers() {
             self.hand_out_now(locked);
         } else {
             drop(locked);
@@ -158,16 +145,17 @@ impl Shared {
     /// Answers that did not need the server: refusals, mostly.
     #[cold]
     fn hand_out_now(&self, mut locked: MutexGuard<'_, Locked>) {
-        let mut outbox = Outbox::default();
-        locked.machine.poll_completions(&mut outbox.completions);
+        let mut delivered = Delivered::default();
+        delivered.collect(locked.machine.answers_mut());
         drop(locked);
-        outbox.hand_out(self);
+        delivered.wake();
+        delivered.release();
     }
 
     /// As [`with`](Self::with), for what has an answer; `path` is the caller's, for the answer's errors.
     fn ask(&self, path: &str, f: impl FnOnce(&mut Machine, Token)) -> Answer {
         self.with_locked(|locked| {
-            let (token, answer) = locked.slots.take(path);
+            let (token, answer) = locked.machine.answers_mut().take_slot(path);
             f(&mut locked.machine, token);
             answer
         })
@@ -327,14 +315,12 @@ impl Shared {
 
 impl Outbox {
     fn collect(&mut self, machine: &mut Machine) {
-        machine.poll_completions(&mut self.completions);
+        self.delivered.collect(machine.answers_mut());
         self.events.extend(std::iter::from_fn(|| machine.poll_event()));
     }
 
     fn hand_out(&mut self, shared: &Shared) {
-        for Completion { token, result } in self.completions.drain(..) {
-            self.spent.extend(token.answer(result));
-        }
+        self.delivered.wake();
         for event in self.events.drain(..) {
             match event {
                 Event::State(state) => {
@@ -357,6 +343,7 @@ impl Outbox {
                 }
             }
         }
+        self.delivered.release();
     }
 }
 
@@ -566,7 +553,6 @@ impl Driver {
                 self.written = 0;
             }
             self.outbox.collect(machine);
-            locked.slots.give_back(&mut self.outbox.spent);
             let stop = if machine.is_ended() {
                 Some(Error::new(ErrorKind::Closed, Outcome::Unknown))
             } else {
@@ -624,10 +610,9 @@ impl Driver {
         if self.output.is_empty() {
             self.output.shrink_to(SMALL_READ_SIZE);
         }
-        self.outbox.completions.shrink_to(KEPT_ENTRIES);
+        self.outbox.delivered.shrink_to(KEPT_ENTRIES);
         self.outbox.events.shrink_to(KEPT_ENTRIES);
-        self.outbox.spent.shrink_to(KEPT_ENTRIES);
-        self.shared.lock().slots.shrink_to(KEPT_SLOTS);
+        self.shared.lock().machine.answers_mut().shrink_to(KEPT_ENTRIES);
     }
 
     /// As [`Shared::with`], for the task itself: nobody is woken.

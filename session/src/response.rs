@@ -15,7 +15,10 @@ use docent_protocol::{
 };
 
 use crate::{
-    Error, ErrorKind, Outcome, Watcher, answer::Answer, chroot::Chroot, client::keep, state::Body,
+    Error, ErrorKind, Outcome, Watcher,
+    answer::{Answer, taken_before},
+    chroot::Chroot,
+    state::Reply,
 };
 
 /// The answer to a request that was queued by the call which returned this.
@@ -32,7 +35,7 @@ pub struct Response<R> {
 }
 
 /// Reads a body in the caller's task.
-pub(crate) type DecodeFn<R> = fn(Body, &Chroot) -> Result<R, DecodeError>;
+pub(crate) type DecodeFn<R> = fn(Reply<'_>, &Chroot) -> Result<R, Error>;
 
 enum State {
     Waiting(Answer),
@@ -57,9 +60,11 @@ impl<R> Response<R> {
 }
 
 /// The request was answered without an error, so it did take effect.
-#[cold]
-fn bad_reply(error: DecodeError) -> Error {
-    Error::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error)
+impl From<DecodeError> for Error {
+    #[cold]
+    fn from(error: DecodeError) -> Self {
+        Self::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error)
+    }
 }
 
 /// The error of one of several operations is already named.
@@ -75,16 +80,15 @@ impl<R> Future for Response<R> {
         let this = &mut *self;
         let answer = match &mut this.state {
             State::Waiting(answer) => answer,
-            State::Refused(error) => return Poll::Ready(Err(error.take().unwrap_or_else(again))),
+            State::Refused(error) => {
+                return Poll::Ready(Err(error.take().unwrap_or_else(taken_before)));
+            }
         };
-        let Poll::Ready(told) = Pin::new(&mut *answer).poll(cx) else { return Poll::Pending };
-        let told = match told {
-            Ok(body) => (this.decode)(body, &this.chroot).map_err(bad_reply),
-            Err(error) => Err(error),
-        };
-        let told = told.map_err(|error| named(error, this.op, answer.path()));
-        this.state = State::Refused(None);
-        Poll::Ready(told)
+        let (decode, chroot) = (this.decode, &this.chroot);
+        match answer.poll_told(cx, |reply| decode(reply, chroot)) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(named(error, this.op, answer.path()))),
+            told => told,
+        }
     }
 }
 
@@ -124,7 +128,7 @@ impl<R> Future for WatchResponse<R> {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(value)) => {
                 let watcher = self.watcher.take().map(Watcher::confirm);
-                Poll::Ready(watcher.map(|watcher| (value, watcher)).ok_or_else(again))
+                Poll::Ready(watcher.map(|watcher| (value, watcher)).ok_or_else(taken_before))
             }
         }
     }
@@ -178,14 +182,9 @@ impl<R> Future for MaybeWatchResponse<R> {
                 Err(error) => return Err(error),
             };
             let watcher = this.watcher.take().map(Watcher::confirm);
-            watcher.map(|watcher| (value, watcher)).ok_or_else(again)
+            watcher.map(|watcher| (value, watcher)).ok_or_else(taken_before)
         })
     }
-}
-
-/// A future was polled after it was ready: an error rather than a panic.
-fn again() -> Error {
-    Error::new(ErrorKind::Closed, Outcome::Unknown).with_detail("the answer was taken before")
 }
 
 /// Data and Stat of a node.
@@ -209,16 +208,15 @@ pub struct Children {
 }
 
 impl Children {
-    pub(crate) fn decode(body: &Bytes) -> Result<Self, DecodeError> {
-        Self::read(body, &mut Reader::new(body))
-    }
-
-    /// The names at the front of what is left of `body`, whose reader `reader` is.
-    pub(crate) fn read<'a>(body: &'a Bytes, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    /// The names at the front of what is left of `reply`, whose reader `reader` is.
+    pub(crate) fn read<'a>(
+        reply: &Reply<'a>,
+        reader: &mut Reader<'a>,
+    ) -> Result<Self, DecodeError> {
         let start = reader.rest();
         let len = GetChildrenReply::decode(reader)?.children.len();
         let list = start.get(..start.len() - reader.rest().len()).unwrap_or_default();
-        Ok(Self { body: keep(body, list), len })
+        Ok(Self { body: reply.keep(list), len })
     }
 
     /// How many.
@@ -318,7 +316,8 @@ mod tests {
         body.extend(b"stat");
         let body = Bytes::from(body);
         let mut reader = Reader::new(&body);
-        let children = Children::read(&body, &mut reader).unwrap();
+        let reply = Reply::of_frame(1, &body, &body);
+        let children = Children::read(&reply, &mut reader).unwrap();
         assert_eq!(reader.rest(), b"stat");
         children
     }

@@ -31,9 +31,8 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use docent_protocol::{
-    OpCode, WatcherType,
+    WatcherType,
     call::{Auth, CloseSession, Ping},
     frame,
     request::AuthRequest,
@@ -46,6 +45,7 @@ use crate::{
     timeouts::Timeouts, watches::Watches,
 };
 
+mod answers;
 mod handshake;
 mod metrics;
 mod moves;
@@ -58,7 +58,10 @@ mod sasl;
 mod tests;
 mod watching;
 
-pub use self::metrics::{Latency, Metrics};
+pub use self::{
+    answers::{Answers, Body, Completion, Reply},
+    metrics::{Latency, Metrics},
+};
 pub use crate::watches::Registration;
 use crate::watches::WatchedEvent;
 
@@ -75,7 +78,10 @@ use crate::watches::WatchedEvent;
 /// 4. at [`poll_timeout`](Self::poll_timeout), always, [`handle_timeout`](Self::handle_timeout);
 /// 5. after each call, [`poll_completion`](Self::poll_completion) and [`poll_event`](Self::poll_event) until
 ///    they are empty.
-pub struct Session<T, W> {
+///
+/// `A` is where answers are put. A queue to be polled, unless told otherwise by
+/// [`with_answers`](Self::with_answers).
+pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     config: Config,
     hosts: Hosts,
     timeouts: Timeouts,
@@ -118,7 +124,7 @@ pub struct Session<T, W> {
 
     watches: Watches<W>,
     states: ConnectionStates,
-    completions: VecDeque<Completion<T>>,
+    answers: A,
     events: VecDeque<Event<W>>,
 
     last_heard: Instant,
@@ -210,7 +216,6 @@ impl Identity {
 #[derive(Debug)]
 struct Pending<T, W> {
     xid: i32,
-    op: OpCode,
     /// Of its frame, in bytes.
     size: u32,
     token: Option<T>,
@@ -235,6 +240,8 @@ impl<T, W> Pending<T, W> {
 #[derive(Debug)]
 enum Effect<W> {
     None,
+    /// closeSession: the end.
+    Close,
     /// The machine's own, about the watches of this connection.
     Internal,
     /// A read that leaves a watch. `covered`: sent without its flag, since a persistent watch tells its events.
@@ -262,25 +269,6 @@ struct Batch {
     unanswered: usize,
     /// How many were answered by what is being read.
     answered: u32,
-}
-
-/// The answer to a request.
-#[derive(Debug)]
-pub struct Completion<T> {
-    /// What was given to [`Session::submit`].
-    pub token: T,
-    /// The reply, or what became of the request.
-    pub result: Result<Body, Error>,
-}
-
-/// A reply without an error.
-#[derive(Debug, Clone)]
-pub struct Body {
-    /// The zxid of its header.
-    pub zxid: i64,
-    /// The record, not decoded. A part of the buffer it was read into, which it keeps in memory: copy what is kept
-    /// for long.
-    pub bytes: Bytes,
 }
 
 /// What is told without having been asked.
@@ -322,6 +310,19 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// unless they get a secret of their own.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
+        Self::with_answers(config, seed, VecDeque::new())
+    }
+
+    /// The next answer.
+    pub fn poll_completion(&mut self) -> Option<Completion<T>> {
+        self.answers_mut().pop_front()
+    }
+}
+
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
+    /// As [`new`](Session::new), with a place of one's own for the answers.
+    #[must_use]
+    pub fn with_answers(config: Config, seed: u64, answers: A) -> Self {
         let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
         let session = config.session.as_ref();
         let asked =
@@ -354,7 +355,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             ping_sent_at: None,
             watches: Watches::default(),
             states: ConnectionStates::default(),
-            completions: VecDeque::new(),
+            answers,
             events: VecDeque::new(),
             last_heard: Instant::ZERO,
             last_sent: Instant::ZERO,
@@ -529,7 +530,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             self.last_xid = xid;
             // Eight bytes: under every limit.
             let _ = frame::put_call(&mut self.outgoing, frame::DEFAULT_LIMIT, xid, &CloseSession);
-            self.push_pending(xid, OpCode::CloseSession, start, None, Effect::None);
+            self.push_pending(xid, start, None, Effect::Close);
         } else if self.identity.is_some() {
             self.end(ErrorKind::Closed, &Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown));
         } else {
@@ -571,30 +572,19 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.batches.push_back(Batch { sent_at: now, unanswered, answered: 0 });
     }
 
-    /// The next answer.
-    pub fn poll_completion(&mut self) -> Option<Completion<T>> {
+    /// The answers there are.
+    pub fn answers_mut(&mut self) -> &mut A {
         if !self.waiting.is_empty() && self.has_much_room() {
             self.grant_room();
         }
-        self.completions.pop_front()
+        &mut self.answers
     }
 
-    /// Whether [`poll_completion`](Self::poll_completion) would give something.
+    /// Whether there are answers.
     #[must_use]
-    pub fn has_completions(&self) -> bool {
-        !self.completions.is_empty() || (!self.waiting.is_empty() && self.has_much_room())
-    }
-
-    /// All answers there are, behind those in `out`. An empty one is swapped, so that both are used again.
-    pub fn poll_completions(&mut self, out: &mut VecDeque<Completion<T>>) {
-        if !self.waiting.is_empty() && self.has_much_room() {
-            self.grant_room();
-        }
-        if out.is_empty() {
-            std::mem::swap(out, &mut self.completions);
-        } else {
-            out.append(&mut self.completions);
-        }
+    #[inline]
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty() || (!self.waiting.is_empty() && self.has_much_room())
     }
 
     /// The next piece of news.
@@ -687,7 +677,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         self.outgoing.shrink_to(KEPT_BYTES);
         self.control.shrink_to(KEPT_BYTES);
         self.pending.shrink_to(KEPT_ENTRIES);
-        self.completions.shrink_to(KEPT_ENTRIES);
+        self.answers.shrink_to(KEPT_ENTRIES);
         self.events.shrink_to(KEPT_ENTRIES);
         self.batches.shrink_to(KEPT_ENTRIES);
         self.waiting.shrink_to(KEPT_ENTRIES);
@@ -695,9 +685,9 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
 
     // What others of this module use too.
 
-    fn complete(&mut self, token: Option<T>, result: Result<Body, Error>) {
+    fn complete(&mut self, token: Option<T>, told: Result<Reply<'_>, Error>) {
         if let Some(token) = token {
-            self.completions.push_back(Completion { token, result });
+            self.answers.put(token, told, false);
         }
     }
 
@@ -722,7 +712,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     fn end_closed(&mut self) {
         if let Closing::Requested { token, .. } = &mut self.closing {
             let token = token.take();
-            self.complete(token, Ok(Body { zxid: self.last_zxid, bytes: Bytes::new() }));
+            self.complete(token, Ok(Reply::empty(self.last_zxid)));
         }
         let error = Error::new(ErrorKind::Closed, Outcome::Unknown);
         self.end(ErrorKind::Closed, &error);
@@ -784,7 +774,7 @@ const KEPT_BYTES: usize = 512;
 const KEPT_ENTRIES: usize = 16;
 
 /// By hand, so that neither the password nor what is in the buffers reaches a log.
-impl<T, W> fmt::Debug for Session<T, W> {
+impl<T, W, A> fmt::Debug for Session<T, W, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("phase", &self.phase)

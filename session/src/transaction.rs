@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use docent_protocol::{
     Acl, CreateMode, DecodeError, Encode, ErrorCode, OpCode, Stat, acl,
     call::{Call, Multi, MultiRead, Read, Write},
+    jute::Reader,
     multi::{MultiReply, MultiResult},
     reply::GetChildrenReply,
 };
@@ -19,8 +20,8 @@ use docent_protocol::{
 use crate::{
     Children, Client, Error, ErrorKind, Node, Outcome, Response,
     chroot::Chroot,
-    client::{ANY_VERSION, check, check_new, keep, read},
-    state::Body,
+    client::{ANY_VERSION, check, check_new},
+    state::{Body, Reply},
 };
 
 /// Writes that are made all or none, in order: multi.
@@ -232,7 +233,8 @@ impl Future for TransactionResponse {
 
 impl TransactionResponse {
     fn finish(&self, body: &Body) -> Result<Vec<TransactionResult>, Error> {
-        let reply: MultiReply<'_> = read(body).map_err(|error| bad_reply(OpCode::Multi, error))?;
+        let reply: MultiReply<'_> =
+            body.as_reply().read().map_err(|error| bad_reply(OpCode::Multi, error))?;
         // Rolled-back operations have the code Ok: the first other one is the cause.
         for (index, result) in reply.iter().enumerate() {
             if let MultiResult::Error(code) = result
@@ -356,13 +358,14 @@ impl Future for MultiReadResponse {
 impl MultiReadResponse {
     fn finish(&self, body: &Body) -> Result<Vec<Result<ReadResult, Error>>, Error> {
         let bad_reply = |error: &dyn fmt::Display| bad_reply(OpCode::MultiRead, error);
-        let reply: MultiReply<'_> = read(body).map_err(|error| bad_reply(&error))?;
+        let reply: MultiReply<'_> = body.as_reply().read().map_err(|error| bad_reply(&error))?;
         let results: Result<Vec<_>, Error> = reply
             .iter()
             .enumerate()
             .map(|(index, result)| match result {
                 MultiResult::GetData(reply) => {
-                    let data = reply.data.map(|data| keep(&body.bytes, data)).unwrap_or_default();
+                    let data =
+                        reply.data.map(|data| body.as_reply().keep(data)).unwrap_or_default();
                     Ok(Ok(ReadResult::GetData(Node { data, stat: reply.stat })))
                 }
                 MultiResult::GetChildren(reply) => children(reply)
@@ -394,7 +397,8 @@ impl MultiReadResponse {
 fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
     let mut body = BytesMut::new();
     reply.encode(&mut body);
-    Children::decode(&body.freeze())
+    let body = body.freeze();
+    Children::read(&Reply::of_frame(0, &body, &body), &mut Reader::new(&body))
 }
 
 fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
@@ -402,6 +406,6 @@ fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
 }
 
 /// The body, to be read by who knows the operations.
-fn whole(body: Body, _: &Chroot) -> Result<Body, DecodeError> {
-    Ok(body)
+fn whole(reply: Reply<'_>, _: &Chroot) -> Result<Body, Error> {
+    Ok(reply.to_body())
 }

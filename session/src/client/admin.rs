@@ -1,7 +1,7 @@
 //! What administrators and tools ask for: ACLs, ids, counts, the ensemble's members, any request at all.
 
 use docent_protocol::{
-    Acl, Decode, DecodeError, List, OpCode, Stat, Text,
+    Acl, Decode, List, OpCode, Stat, Text,
     acl::AclList,
     call::{
         Call, GetAcl, GetAllChildrenNumber, GetEphemerals, Reconfig as ReconfigCall, SetAcl, WhoAmI,
@@ -11,8 +11,12 @@ use docent_protocol::{
     request::{PathRequest, ReconfigRequest, SetAclRequest},
 };
 
-use super::{ANY_VERSION, Client, keep, node, read, stat};
-use crate::{Node, Response, WatchResponse, chroot::Chroot, state::Body};
+use super::{ANY_VERSION, Client, node, stat};
+use crate::{
+    Error, Node, Response, WatchResponse,
+    chroot::Chroot,
+    state::{Body, Reply},
+};
 
 /// The ensemble's configuration.
 ///
@@ -83,7 +87,7 @@ impl Client {
         self.path_call(
             OpCode::GetAllChildrenNumber,
             path,
-            |body, _| read::<GetAllChildrenNumberReply>(&body).map(|reply| reply.total_number),
+            |reply, _| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number),
             |at| self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() })),
         )
     }
@@ -167,7 +171,7 @@ impl Client {
     pub fn submit(&self, call: &impl Call) -> Response<Body> {
         Response::waiting(
             self.call("", call),
-            |Body { zxid, bytes }, _| Ok(Body { zxid, bytes: keep(&bytes, &bytes) }),
+            |reply, _| Ok(Body { zxid: reply.zxid(), bytes: reply.keep(reply.bytes()) }),
             call.op_code(),
             Chroot::default(),
         )
@@ -227,13 +231,13 @@ impl std::fmt::Debug for AclEntries {
     }
 }
 
-fn acl_and_stat(body: Body, _: &Chroot) -> Result<(AclEntries, Stat), DecodeError> {
-    let stat = read::<GetAclReply<'_>>(&body)?.stat;
-    Ok((AclEntries { body: keep(&body.bytes, &body.bytes) }, stat))
+fn acl_and_stat(reply: Reply<'_>, _: &Chroot) -> Result<(AclEntries, Stat), Error> {
+    let stat = reply.read::<GetAclReply<'_>>()?.stat;
+    Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
 }
 
-fn ephemerals(body: Body, chroot: &Chroot) -> Result<Vec<String>, DecodeError> {
-    let reply = read::<GetChildrenReply<'_>>(&body)?;
+fn ephemerals(reply: Reply<'_>, chroot: &Chroot) -> Result<Vec<String>, Error> {
+    let reply = reply.read::<GetChildrenReply<'_>>()?;
     let paths = reply.children.iter().map(|path| path.to_str());
     // The server's prefix is one of text: under the chroot /app it finds /apple too.
     Ok(paths
@@ -242,8 +246,8 @@ fn ephemerals(body: Body, chroot: &Chroot) -> Result<Vec<String>, DecodeError> {
         .collect())
 }
 
-fn client_infos(body: Body, _: &Chroot) -> Result<Vec<ClientInfo>, DecodeError> {
-    let infos: List<'_, _> = read::<WhoAmIReply<'_>>(&body)?.client_info;
+fn client_infos(reply: Reply<'_>, _: &Chroot) -> Result<Vec<ClientInfo>, Error> {
+    let infos: List<'_, _> = reply.read::<WhoAmIReply<'_>>()?.client_info;
     Ok(infos
         .iter()
         .map(|info| ClientInfo {

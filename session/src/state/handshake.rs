@@ -10,7 +10,8 @@ use docent_protocol::{
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Closing, Connect, Event, Identity, NEVER, Phase, Session, WatchedEvent, moves::Search, put_auth,
+    Answers, Closing, Connect, Event, Identity, NEVER, Phase, Session, WatchedEvent, moves::Search,
+    put_auth,
 };
 use crate::{
     Error, ErrorKind, Host, Outcome, SessionLease, connection_state::ConnectionStates,
@@ -20,7 +21,7 @@ use crate::{
 /// What a session that is not there yet sends as its password.
 const NO_PASSWORD: [u8; PASSWORD_SIZE] = [0; PASSWORD_SIZE];
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Whom to connect to, if there is no connection.
     pub fn poll_connect(&mut self, now: Instant) -> Connect {
         match self.phase {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Event, Phase, Session};
+use super::{Answers, Event, Phase, Session};
 use crate::{Host, time::Instant};
 
 /// The search for a read-write server.
@@ -27,7 +27,7 @@ impl Search {
     }
 }
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Takes another list of servers. Who is connected to one that is not in it moves, and so many others that
     /// each server gets its share of all clients.
     ///

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use docent_protocol::{
-    FrameTooLarge, OpCode, WatcherType,
+    FrameTooLarge, WatcherType,
     call::{Call, RemoveWatches},
     frame,
     request::WatchesRequest,
     xid,
 };
 
-use super::{Body, Closing, Effect, NEVER, Pending, Registration, Session};
+use super::{Answers, Closing, Effect, NEVER, Pending, Registration, Reply, Session};
 use crate::{Error, ErrorKind, Outcome, WhenFull, time::Instant};
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Queues a request. Its place among the others is given here and now.
     ///
     /// `now` is only asked for while there is no connection, or with a request timeout. A refusal (closed,
@@ -63,7 +62,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
                 // Nobody waits for the machine's own.
                 let timeout = self.config.request_timeout.filter(|_| token.is_some());
                 let now = (!connected || timeout.is_some()).then(now);
-                self.push_pending(xid, call.op_code(), start, token, effect);
+                self.push_pending(xid, start, token, effect);
                 if let (Some(now), Some(request)) = (now, self.pending.back_mut()) {
                     if !connected {
                         request.expires = now + self.config.connection_timeout;
@@ -82,7 +81,6 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     pub(super) fn push_pending(
         &mut self,
         xid: i32,
-        op: OpCode,
         start: usize,
         token: Option<T>,
         effect: Effect<W>,
@@ -93,7 +91,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let size = u32::try_from(self.outgoing.len() - start).unwrap_or(u32::MAX);
         self.pending_bytes += size as usize;
         let (expires, deadline) = (NEVER, NEVER);
-        let request = Pending { xid, op, size, token, effect, expires, deadline };
+        let request = Pending { xid, size, token, effect, expires, deadline };
         self.pending.push_back(request);
     }
 
@@ -141,8 +139,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// Wakes those who wait for room. All of them, since some may have gone.
     pub(super) fn grant_room(&mut self) {
         for token in std::mem::take(&mut self.waiting) {
-            let body = Body { zxid: self.last_zxid, bytes: Bytes::new() };
-            self.complete(Some(token), Ok(body));
+            self.complete(Some(token), Ok(Reply::empty(self.last_zxid)));
         }
     }
 

@@ -1,19 +1,23 @@
 //! What the server sends: frames, replies and their requests, events.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use docent_protocol::{
-    Decode, ErrorCode, OpCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
+    Decode, ErrorCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
 };
 
-use super::{Body, Event, Phase, Session, WatchedEvent};
+use super::{Answers, Effect, Event, Pending, Phase, Reply, Session, WatchedEvent};
 use crate::{Error, ErrorKind, Outcome, time::Instant};
 
 /// How many bytes a [`ReplyHeader`] has.
 const HEADER_SIZE: usize = 16;
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+/// Frames from this size on are taken out of the buffer they were read into, so that parts of them can be kept
+/// without a copy; below it, a copy costs less.
+const SHARED_FROM: usize = 1024;
+
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Takes all whole frames off the front of what was read.
     ///
     /// When the bytes cannot be what a server sends, [`wants_disconnect`](Self::wants_disconnect) says so.
@@ -26,41 +30,54 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             return;
         }
         self.last_heard = now;
-        while self.broken.is_none() && !self.is_ended() {
+        while self.receives() {
             let skipped = self.skip.min(input.len());
             input.advance(skipped);
             self.skip -= skipped;
             if self.skip > 0 {
                 break;
             }
-            let whole = self.whole_frames(input);
-            if whole > 0 {
-                self.metrics.bytes_received += whole as u64;
-                self.receive_frames(now, &input.split_to(whole).freeze());
-            } else if !self.receive_part(now, input) {
+            let short = self.receive_short_frames(now, input);
+            self.metrics.bytes_received += short as u64;
+            input.advance(short);
+            if !self.receives()
+                || !(self.receive_long_frame(now, input) || self.receive_part(now, input))
+            {
                 break;
             }
         }
         self.note_answers(now);
     }
 
-    /// How many bytes at the front are whole frames that are not over the limit.
-    fn whole_frames(&self, input: &[u8]) -> usize {
+    /// Whether what comes is still looked at.
+    const fn receives(&self) -> bool {
+        self.broken.is_none() && !self.is_ended()
+    }
+
+    /// Takes the short frames at the front, as far as they are whole; how many bytes they have.
+    fn receive_short_frames(&mut self, now: Instant, input: &[u8]) -> usize {
         let mut rest = input;
-        while let Ok(Some((_, tail))) = frame::split(rest, self.config.max_reply_bytes) {
+        let limit = self.config.max_reply_bytes.min(SHARED_FROM);
+        while let Ok(Some((payload, tail))) = frame::split(rest, limit) {
+            self.receive_frame(now, payload, None);
             rest = tail;
+            if !self.receives() {
+                break;
+            }
         }
         input.len() - rest.len()
     }
 
-    fn receive_frames(&mut self, now: Instant, frames: &Bytes) {
-        let mut at = 0;
-        while self.broken.is_none() && !self.is_ended() {
-            let Some(Ok(Some(len))) = frames.get(at..).map(frame::length) else { return };
-            let start = at + frame::LENGTH_SIZE;
-            at = start + len;
-            self.receive_frame(now, frames, start..at);
-        }
+    /// Takes one frame that is long, whole and under the limit, if that is what is at the front.
+    fn receive_long_frame(&mut self, now: Instant, input: &mut BytesMut) -> bool {
+        let Ok(Some((payload, _))) = frame::split(input, self.config.max_reply_bytes) else {
+            return false;
+        };
+        let whole = frame::LENGTH_SIZE + payload.len();
+        self.metrics.bytes_received += whole as u64;
+        let frame = input.split_to(whole).freeze();
+        self.receive_frame(now, frame.get(frame::LENGTH_SIZE..).unwrap_or_default(), Some(&frame));
+        true
     }
 
     /// Bytes that do not begin with a whole frame under the limit. Whether they were of use.
@@ -96,9 +113,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         true
     }
 
-    /// `place` is the payload's in `frames`.
-    fn receive_frame(&mut self, now: Instant, frames: &Bytes, place: Range<usize>) {
-        let payload = frames.get(place.clone()).unwrap_or_default();
+    /// `payload` is a part of `frame`, if that can be shared.
+    fn receive_frame(&mut self, now: Instant, payload: &[u8], frame: Option<&Bytes>) {
         if matches!(self.phase, Phase::Handshaking { .. }) {
             return self.receive_handshake(now, payload);
         }
@@ -107,16 +123,20 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             Ok(header) => header,
             Err(error) => return self.broken_stream(error),
         };
+        let bytes = reader.rest();
         #[cfg(feature = "sasl")]
         if self.is_authenticating() && header.xid != xid::NOTIFICATION {
-            return self.receive_sasl(now, header, reader.rest());
+            return self.receive_sasl(now, header, bytes);
         }
         match header.xid {
-            xid::NOTIFICATION => self.receive_event(header, reader.rest()),
+            xid::NOTIFICATION => self.receive_event(header, bytes),
             xid::PING | xid::AUTH | xid::SET_WATCHES => self.receive_control(now, header),
             _ => {
-                let body = frames.slice(place.start + HEADER_SIZE..place.end);
-                self.receive_reply(now, header, ReplyBody::Whole(body));
+                let reply = match frame {
+                    Some(frame) => Reply::of_frame(header.zxid, bytes, frame),
+                    None => Reply::new(header.zxid, bytes),
+                };
+                self.receive_reply(now, header, ReplyBody::Whole(reply));
             }
         }
     }
@@ -135,7 +155,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
             }
             xid::AUTH if header.err.is_ok() => {
                 let token = self.auth_pending.pop_front().flatten();
-                self.complete(token, Ok(Body { zxid: header.zxid, bytes: Bytes::new() }));
+                self.complete(token, Ok(Reply::empty(header.zxid)));
             }
             xid::AUTH => self.refuse_authentication("the server refused the credentials"),
             _ => self.watches_replayed(header.err),
@@ -167,72 +187,88 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         });
     }
 
-    fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody) {
-        let Some(index) = self.position_of(header) else {
+    fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody<'_>) {
+        let front = self.pending.front().filter(|_| self.sent > 0);
+        let request = if front.is_some_and(|front| front.xid == header.xid) {
+            self.answered(now);
+            self.timed_out = self.timed_out.saturating_sub(1);
+            self.pending.pop_front()
+        } else {
+            self.take_overtaking(header)
+        };
+        let Some(request) = request else {
             return self
                 .give_up(format_args!("a reply with xid {} that nobody waits for", header.xid));
         };
-        // The front nearly always, which is taken off for much less.
-        let request =
-            if index == 0 { self.pending.pop_front() } else { self.pending.remove(index) };
-        let Some(request) = request else { return };
         self.sent -= 1;
-        self.timed_out -= usize::from(index < self.timed_out);
         self.metrics.replies += 1;
-        self.metrics.error_replies += u64::from(!header.err.is_ok());
-        self.answered(now, index == 0);
         if header.zxid > 0 {
             self.last_zxid = header.zxid;
         }
         self.settle(&request.effect, request.size);
-        if request.op == OpCode::CloseSession {
-            return self.end_closed();
-        }
         // The server has the watch now, whoever can read the answer.
-        let internal = request.is_internal();
-        self.apply(request.effect, header.err);
-        let error = if header.err.is_ok() { None } else { ErrorKind::from_code(header.err) };
-        let result = match (error, body) {
-            // A watch that was gone before it was removed: an event was faster.
-            (Some(_), _) if internal => Ok(Body { zxid: header.zxid, bytes: Bytes::new() }),
-            (Some(kind), _) => Err(Error::new(kind, outcome(kind))),
-            (None, ReplyBody::Whole(bytes)) => Ok(Body { zxid: header.zxid, bytes }),
+        let token = match request.effect {
+            Effect::None => request.token,
+            Effect::Close => {
+                self.metrics.error_replies += u64::from(!header.err.is_ok());
+                return self.end_closed();
+            }
+            Effect::Internal if !header.err.is_ok() => {
+                // A watch that was gone before it was removed: an event was faster.
+                self.metrics.error_replies += 1;
+                self.complete(request.token, Ok(Reply::empty(header.zxid)));
+                return self.replied(header.err);
+            }
+            effect => {
+                self.apply(effect, header.err);
+                request.token
+            }
+        };
+        let told = match (ErrorKind::from_code(header.err), body) {
+            (None, ReplyBody::Whole(reply)) => Ok(reply),
+            (Some(kind), _) => {
+                self.metrics.error_replies += 1;
+                Err(Error::new(kind, outcome(kind)))
+            }
             (None, ReplyBody::TooLarge(len)) => {
                 Err(Error::new(ErrorKind::ReplyTooLarge, Outcome::Unknown).with_detail(
                     format_args!("{len} bytes, and the limit is {}", self.config.max_reply_bytes),
                 ))
             }
         };
-        self.complete(request.token, result);
+        if let Some(token) = token {
+            self.answers.put(token, told, !self.events.is_empty());
+        }
+        self.replied(header.err);
+    }
+
+    /// What a reply means for the connection.
+    fn replied(&mut self, err: ErrorCode) {
         self.leave_if_answered();
-        if header.err == ErrorCode::SessionClosedRequireSaslAuth {
+        if err == ErrorCode::SessionClosedRequireSaslAuth {
             self.refuse_authentication("the server requires SASL authentication");
         }
     }
 
-    /// Whose reply it is: the front's. Only the refusal of an operation that the server does not know may
-    /// overtake others, and the connection ends with it.
-    fn position_of(&self, header: ReplyHeader) -> Option<usize> {
-        let front = self.pending.front().filter(|_| self.sent > 0)?;
-        if front.xid == header.xid {
-            return Some(0);
-        }
+    /// The request of a reply that is not the front's. Only the refusal of an operation that the server does not
+    /// know may overtake others, and the connection ends with it.
+    #[cold]
+    fn take_overtaking(&mut self, header: ReplyHeader) -> Option<Pending<T, W>> {
         let overtakes = matches!(
             header.err,
             ErrorCode::Unimplemented | ErrorCode::SessionClosedRequireSaslAuth
         );
-        self.pending
+        let index = self
+            .pending
             .iter()
             .take(self.sent)
-            .position(|request| overtakes && request.xid == header.xid)
+            .position(|request| overtakes && request.xid == header.xid)?;
+        self.timed_out -= usize::from(index < self.timed_out);
+        self.pending.remove(index)
     }
 
     /// Takes note that a request was answered, for [`note_answers`](Self::note_answers).
-    fn answered(&mut self, now: Instant, in_turn: bool) {
-        if !in_turn {
-            // The connection is about to end.
-            return;
-        }
+    fn answered(&mut self, now: Instant) {
         let Some(batch) = self.batches.front_mut() else { return };
         batch.unanswered = batch.unanswered.saturating_sub(1);
         batch.answered += 1;
@@ -273,8 +309,8 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
 }
 
 /// What follows the header of a reply.
-enum ReplyBody {
-    Whole(Bytes),
+enum ReplyBody<'a> {
+    Whole(Reply<'a>),
     /// Not kept; the length of the frame.
     TooLarge(usize),
 }

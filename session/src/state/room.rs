@@ -1,9 +1,9 @@
 //! How much may be in flight, where requests wait for room: [`WhenFull::Wait`].
 
-use super::{Pending, Session};
+use super::{Answers, Pending, Session};
 use crate::WhenFull;
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// What was not handed to a socket.
     pub(super) fn unsent(&self) -> &[u8] {
         self.outgoing.get(self.taken..).unwrap_or_default()

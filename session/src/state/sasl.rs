@@ -20,7 +20,7 @@ use docent_protocol::{
     xid,
 };
 
-use super::{Phase, Session};
+use super::{Answers, Phase, Session};
 use crate::{
     sasl::{
         DIGEST_URI, Nonces,
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
     proof: Option<Proof>,
 }
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Makes the client's nonces hard to guess for who knows the seed. Without it they follow from the seed.
     #[must_use]
     pub fn with_nonce_secret(mut self, secret: [u8; 16]) -> Self {

@@ -10,10 +10,10 @@ use docent_protocol::{
     xid,
 };
 
-use super::{Body, Effect, Event, Registration, Session, WatchedEvent};
+use super::{Answers, Effect, Event, Registration, Reply, Session, WatchedEvent};
 use crate::{Error, ErrorKind, WatchKind, time::Instant, watches::Replay};
 
-impl<T, W: Clone + PartialEq> Session<T, W> {
+impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Queues a read that leaves a watch. `make` makes the request, with or without its watch flag: where a
     /// persistent watch tells the events already, the server is not asked for another (ZOOKEEPER-4466).
     pub fn submit_watching<C: Call>(
@@ -170,13 +170,12 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
         let request = SetWatches(one_shots(&replay, relative_zxid));
         if frame::put_call(&mut self.outgoing, usize::MAX, xid, &request).is_ok() {
             self.last_xid = xid;
-            self.push_pending(xid, request.op_code(), start, None, Effect::Internal);
+            self.push_pending(xid, start, None, Effect::Internal);
         }
     }
 
     pub(super) fn nothing_to_send(&mut self, token: Option<T>) {
-        let body = Body { zxid: self.last_zxid, bytes: bytes::Bytes::new() };
-        self.complete(token, Ok(body));
+        self.complete(token, Ok(Reply::empty(self.last_zxid)));
     }
 
     /// Whether a persistent watch is on the path, or on its way there.
@@ -206,7 +205,7 @@ impl<T, W: Clone + PartialEq> Session<T, W> {
     /// What a reply means for the watch table.
     pub(super) fn apply(&mut self, effect: Effect<W>, err: ErrorCode) {
         match effect {
-            Effect::None | Effect::Internal => {}
+            Effect::None | Effect::Close | Effect::Internal => {}
             Effect::Watch { registration, covered } => {
                 let Some(kind) = registration.kind_after(err) else { return };
                 let Registration { path, watcher, .. } = registration;

@@ -282,7 +282,7 @@ fn an_idle_session_gives_back_what_a_burst_took() {
     assert_eq!(story.done().len(), 10_000);
     story.wait(ms(2000));
     let machine = &story.machine;
-    assert!(machine.pending.capacity() <= 32 && machine.completions.capacity() <= 32);
+    assert!(machine.pending.capacity() <= 32 && machine.answers.capacity() <= 32);
     assert!(machine.outgoing.capacity() <= 1024);
 }
 
