@@ -32,6 +32,7 @@ macro_rules! open_enum {
 
             /// The number on the wire.
             #[must_use]
+            #[inline]
             pub const fn number(self) -> i32 {
                 match self {
                     $(Self::$variant => $number,)+
@@ -50,12 +51,14 @@ macro_rules! open_enum {
         }
 
         impl From<i32> for $name {
+            #[inline]
             fn from(number: i32) -> Self {
                 Self::from_number(number)
             }
         }
 
         impl From<$name> for i32 {
+            #[inline]
             fn from(value: $name) -> Self {
                 value.number()
             }

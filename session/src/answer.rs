@@ -34,60 +34,67 @@ pub(crate) struct Slot {
     told: Mutex<Told>,
 }
 
-/// What becomes of a request.
+/// What becomes of a request. Fields rather than variants, so that a change of stage drops nothing.
 struct Told {
-    state: State,
+    stage: Stage,
+    /// Who is to be woken by the answer.
+    waker: Option<Waker>,
+    /// Of the reply.
+    zxid: i64,
     /// A short reply, copied.
     short: Vec<u8>,
     /// A long one, in the buffer it was read into.
     long: Option<Bytes>,
+    error: Option<Error>,
 }
 
-#[derive(Debug)]
-enum State {
-    /// For the answer; who is to be woken by it.
-    Waiting(Option<Waker>),
-    /// With the zxid of the reply.
-    Answered(i64),
-    Failed(Error),
-    /// The answer was taken, or nobody wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    /// By `error`, `long` or `short`, the first that is there.
+    Answered,
+    /// Nobody wants the answer.
     Over,
 }
 
 /// Without the reply, which may have data in it.
 impl fmt::Debug for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.state.fmt(f)
+        self.stage.fmt(f)
     }
 }
 
 impl Slot {
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the answer there, and says whom to wake.
+    #[inline]
     fn tell(&self, told: Result<Reply<'_>, Error>) -> Option<Waker> {
         let mut slot = self.lock();
-        let State::Waiting(waker) = &mut slot.state else { return None };
-        let waker = waker.take();
+        if slot.stage != Stage::Waiting {
+            return None;
+        }
+        slot.stage = Stage::Answered;
         match told {
             Ok(reply) => {
-                slot.state = State::Answered(reply.zxid());
-                slot.long = reply.shared();
-                if slot.long.is_none() {
-                    slot.short.extend_from_slice(reply.bytes());
+                slot.zxid = reply.zxid();
+                match reply.shared() {
+                    None => slot.short.extend_from_slice(reply.bytes()),
+                    long => slot.long = long,
                 }
             }
-            Err(error) => slot.state = State::Failed(error),
+            Err(error) => slot.error = Some(error),
         }
-        waker
+        slot.waker.take()
     }
 }
 
-/// The driver's half: answers once. Dropped without that, it says that the client is gone.
+/// The driver's half, for the one answer there will be: the machine gives back every token it was given.
 #[derive(Debug)]
-pub(crate) struct Token(Option<Arc<Slot>>);
+pub(crate) struct Token(Arc<Slot>);
 
 /// The caller's half. Dropping it gives up the answer.
 #[derive(Debug)]
@@ -106,7 +113,7 @@ impl Slots {
     /// The two halves of a slot for a request about `path`.
     pub(crate) fn take(&mut self, path: &str) -> (Token, Answer) {
         let slot = self.reuse(path).unwrap_or_else(|| new_slot(path));
-        (Token(Some(Arc::clone(&slot))), Answer { slot, taken: false })
+        (Token(Arc::clone(&slot)), Answer { slot, taken: false })
     }
 
     /// The oldest, unless its caller still has it: then it is left to the caller.
@@ -116,7 +123,7 @@ impl Slots {
         old.clear();
         old.push_str(path);
         let told = told.get_mut().unwrap_or_else(PoisonError::into_inner);
-        told.state = State::Waiting(None);
+        told.stage = Stage::Waiting;
         told.short.clear();
         Some(slot)
     }
@@ -140,7 +147,14 @@ impl Slots {
 
 #[cold]
 fn new_slot(path: &str) -> Arc<Slot> {
-    let told = Told { state: State::Waiting(None), short: Vec::new(), long: None };
+    let told = Told {
+        stage: Stage::Waiting,
+        waker: None,
+        zxid: 0,
+        short: Vec::new(),
+        long: None,
+        error: None,
+    };
     Arc::new(Slot { path: path.to_owned(), told: Mutex::new(told) })
 }
 
@@ -164,12 +178,13 @@ impl Delivery {
 }
 
 impl Answers<Token> for Delivery {
-    fn put(&mut self, mut token: Token, told: Result<Reply<'_>, Error>, after_events: bool) {
+    #[inline]
+    fn put(&mut self, token: Token, told: Result<Reply<'_>, Error>, after_events: bool) {
         if after_events {
             let result = told.map(|reply| reply.to_body());
             return self.held.push(Completion { token, result });
         }
-        let Some(slot) = token.0.take() else { return };
+        let Token(slot) = token;
         // If nobody else has it, the caller has gone, and nobody keeps the answer in memory.
         if Arc::strong_count(&slot) > 1
             && let Some(waker) = slot.tell(told)
@@ -217,11 +232,9 @@ impl Delivered {
 
     /// Gives the answers that were held back, once the events in front of them are told.
     pub(crate) fn release(&mut self) {
-        for Completion { mut token, result } in self.held.drain(..) {
-            if let Some(slot) = token.0.take()
-                && let Some(waker) =
-                    slot.tell(result.as_ref().map(Body::as_reply).map_err(Clone::clone))
-            {
+        for Completion { token: Token(slot), result } in self.held.drain(..) {
+            let told = result.as_ref().map(Body::as_reply).map_err(Clone::clone);
+            if let Some(waker) = slot.tell(told) {
                 waker.wake();
             }
         }
@@ -233,54 +246,44 @@ impl Delivered {
     }
 }
 
-impl Drop for Token {
-    fn drop(&mut self) {
-        if let Some(slot) = self.0.take()
-            && let Some(waker) = slot.tell(Err(Error::new(ErrorKind::Closed, Outcome::Unknown)))
-        {
-            waker.wake();
-        }
-    }
-}
-
 impl Answer {
     /// The path of the request, as the caller gave it.
     pub(crate) fn path(&self) -> &str {
         &self.slot.path
     }
 
-    /// The answer, as `read` reads it where it lies. An error once it was ready.
+    /// The answer, as `read` reads it where it lies, which is ready at once: it gives a `Poll` so that the answer
+    /// need not be moved into one. An error once it was ready.
+    #[inline]
     pub(crate) fn poll_told<R>(
         &mut self,
         cx: &Context<'_>,
-        read: impl FnOnce(Reply<'_>) -> Result<R, Error>,
+        read: impl FnOnce(Reply<'_>) -> Poll<Result<R, Error>>,
     ) -> Poll<Result<R, Error>> {
         if self.taken {
             return Poll::Ready(Err(taken_before()));
         }
         let mut told = self.slot.lock();
         let told = &mut *told;
-        match &mut told.state {
-            State::Answered(zxid) => {
+        match told.stage {
+            Stage::Answered => {
                 self.taken = true;
-                let zxid = *zxid;
-                Poll::Ready(match told.long.take() {
-                    None => read(Reply::new(zxid, &told.short)),
-                    Some(long) => read(Reply::of_frame(zxid, &long, &long)),
-                })
+                if let Some(error) = told.error.take() {
+                    Poll::Ready(Err(error))
+                } else if let Some(long) = told.long.take() {
+                    read(Reply::of_frame(told.zxid, &long, &long))
+                } else {
+                    read(Reply::new(told.zxid, &told.short))
+                }
             }
-            State::Waiting(waker) => {
-                match waker {
+            Stage::Waiting => {
+                match &mut told.waker {
                     Some(waker) => waker.clone_from(cx.waker()),
-                    None => *waker = Some(cx.waker().clone()),
+                    None => told.waker = Some(cx.waker().clone()),
                 }
                 Poll::Pending
             }
-            State::Failed(error) => {
-                self.taken = true;
-                Poll::Ready(Err(error.clone()))
-            }
-            State::Over => Poll::Pending,
+            Stage::Over => Poll::Pending,
         }
     }
 }
@@ -296,7 +299,8 @@ impl Drop for Answer {
         if !self.taken {
             // The answer may be large, and the slot may be kept.
             let mut told = self.slot.lock();
-            let before = (mem::replace(&mut told.state, State::Over), told.long.take());
+            told.stage = Stage::Over;
+            let before = (told.waker.take(), told.long.take(), told.error.take());
             drop(told);
             drop(before);
         }
@@ -337,7 +341,9 @@ mod tests {
 
     fn poll(answer: &mut Answer, waker: &Arc<Count>) -> Poll<Option<i64>> {
         let waker = Waker::from(Arc::clone(waker));
-        answer.poll_told(&Context::from_waker(&waker), |reply| Ok(reply.zxid())).map(Result::ok)
+        answer
+            .poll_told(&Context::from_waker(&waker), |reply| Poll::Ready(Ok(reply.zxid())))
+            .map(Result::ok)
     }
 
     #[test]
@@ -352,16 +358,6 @@ mod tests {
         assert_eq!(second.0.load(Ordering::Relaxed), 1);
         assert_eq!(poll(&mut answer, &first), Poll::Ready(Some(7)));
         assert_eq!(poll(&mut answer, &first), Poll::Ready(None));
-    }
-
-    #[test]
-    fn a_token_that_is_dropped_is_an_answer_too() {
-        let waker = Arc::new(Count::default());
-        let (token, mut answer) = Delivery::default().take_slot("/a");
-        assert_eq!(poll(&mut answer, &waker), Poll::Pending);
-        drop(token);
-        assert_eq!(waker.0.load(Ordering::Relaxed), 1);
-        assert_eq!(poll(&mut answer, &waker), Poll::Ready(None));
     }
 
     #[test]
@@ -387,7 +383,8 @@ mod tests {
         assert_eq!(poll(&mut answer, &waker), Poll::Pending, "not the answer of before");
         deliver(&mut delivery, token, Ok(Reply::new(3, b"new")));
         let context = Waker::from(waker);
-        let told = answer.poll_told(&Context::from_waker(&context), |reply| Ok(reply.to_body()));
+        let told = answer
+            .poll_told(&Context::from_waker(&context), |reply| Poll::Ready(Ok(reply.to_body())));
         assert!(matches!(told, Poll::Ready(Ok(body)) if body.bytes == "new"));
     }
 

@@ -21,7 +21,7 @@ use crate::{
     answer::{Answer, Delivery},
     chroot::Chroot,
     driver::{self, Shared},
-    response::{DecodeFn, MaybeResponse, MaybeWatchResponse, WatchResponse},
+    response::{DecodeFn, MaybeResponse, MaybeWatchResponse, Told, WatchResponse, nothing, told},
     state::{Registration, Reply, Session},
     transport::{Tcp, Transport},
     watcher::Notifier,
@@ -229,7 +229,7 @@ impl Client {
     pub fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let answer = self.handle.shared.close(self.handle.config.connection_timeout);
         let response: Response<()> =
-            Response::waiting(answer, |_, _| Ok(()), OpCode::CloseSession, Chroot::default());
+            Response::waiting(answer, nothing, OpCode::CloseSession, Chroot::default());
         response
     }
 
@@ -321,8 +321,10 @@ impl Client {
         acl: &[Acl<'_>],
     ) -> Response<String> {
         let decode = |reply: Reply<'_>, chroot: &Chroot| {
-            let path = reply.read::<PathReply<'_>>()?.path.to_str();
-            Ok(chroot.strip(&path).to_owned())
+            told(|| {
+                let path = reply.read::<PathReply<'_>>()?.path.to_str();
+                Ok(chroot.strip(&path).to_owned())
+            })
         };
         let op = Create::new("", None, acl, mode).op_code();
         self.checked(op, path, check_new(path, mode), decode, || {
@@ -346,8 +348,10 @@ impl Client {
         acl: &[Acl<'_>],
     ) -> Response<(String, Stat)> {
         let decode = |reply: Reply<'_>, chroot: &Chroot| {
-            let reply = reply.read::<Create2Reply<'_>>()?;
-            Ok((chroot.strip(&reply.path.to_str()).to_owned(), reply.stat))
+            told(|| {
+                let reply = reply.read::<Create2Reply<'_>>()?;
+                Ok((chroot.strip(&reply.path.to_str()).to_owned(), reply.stat))
+            })
         };
         let op = Create2::new("", None, acl, mode).op_code();
         self.checked(op, path, check_new(path, mode), decode, || {
@@ -591,7 +595,7 @@ impl Client {
     /// Source: `ZooKeeper.addAuthInfo`; op 100, xid -4.
     pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Response<()> {
         let answer = self.handle.shared.add_auth(Credential::new(scheme, auth));
-        Response::waiting(answer, |_, _| Ok(()), OpCode::Auth, Chroot::default())
+        Response::waiting(answer, nothing, OpCode::Auth, Chroot::default())
     }
 
     // How they are all made.
@@ -713,35 +717,43 @@ pub(crate) fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
     }
 }
 
-fn empty(reply: Reply<'_>, _: &Chroot) -> Result<(), Error> {
-    reply.read::<EmptyReply>()?;
-    Ok(())
+fn empty(reply: Reply<'_>, _: &Chroot) -> Told<()> {
+    told(|| {
+        reply.read::<EmptyReply>()?;
+        Ok(())
+    })
 }
 
 /// Four bytes of error that say nothing new; servers that leave them out exist.
-fn added(reply: Reply<'_>, _: &Chroot) -> Result<(), Error> {
-    if !reply.bytes().is_empty() {
-        reply.read::<ErrorReply>()?;
-    }
-    Ok(())
+fn added(reply: Reply<'_>, _: &Chroot) -> Told<()> {
+    told(|| {
+        if !reply.bytes().is_empty() {
+            reply.read::<ErrorReply>()?;
+        }
+        Ok(())
+    })
 }
 
-fn stat(reply: Reply<'_>, _: &Chroot) -> Result<Stat, Error> {
-    Ok(reply.read::<StatReply>()?.stat)
+fn stat(reply: Reply<'_>, _: &Chroot) -> Told<Stat> {
+    told(|| Ok(reply.read::<StatReply>()?.stat))
 }
 
-fn node(reply: Reply<'_>, _: &Chroot) -> Result<Node, Error> {
-    let node = reply.read::<GetDataReply<'_>>()?;
-    let data = node.data.map(|data| reply.keep(data)).unwrap_or_default();
-    Ok(Node { data, stat: node.stat })
+fn node(reply: Reply<'_>, _: &Chroot) -> Told<Node> {
+    told(|| {
+        let node = reply.read::<GetDataReply<'_>>()?;
+        let data = node.data.map(|data| reply.keep(data)).unwrap_or_default();
+        Ok(Node { data, stat: node.stat })
+    })
 }
 
-fn children(reply: Reply<'_>, _: &Chroot) -> Result<Children, Error> {
-    Ok(Children::read(&reply, &mut Reader::new(reply.bytes()))?)
+fn children(reply: Reply<'_>, _: &Chroot) -> Told<Children> {
+    told(|| Ok(Children::read(&reply, &mut Reader::new(reply.bytes()))?))
 }
 
-fn children2(reply: Reply<'_>, _: &Chroot) -> Result<(Children, Stat), Error> {
-    let mut reader = Reader::new(reply.bytes());
-    let children = Children::read(&reply, &mut reader)?;
-    Ok((children, Stat::decode(&mut reader)?))
+fn children2(reply: Reply<'_>, _: &Chroot) -> Told<(Children, Stat)> {
+    told(|| {
+        let mut reader = Reader::new(reply.bytes());
+        let children = Children::read(&reply, &mut reader)?;
+        Ok((children, Stat::decode(&mut reader)?))
+    })
 }

@@ -35,7 +35,21 @@ pub struct Response<R> {
 }
 
 /// Reads a body in the caller's task.
-pub(crate) type DecodeFn<R> = fn(Reply<'_>, &Chroot) -> Result<R, Error>;
+pub(crate) type DecodeFn<R> = fn(Reply<'_>, &Chroot) -> Told<R>;
+
+/// What a caller is told; ready.
+pub(crate) type Told<R> = Poll<Result<R, Error>>;
+
+/// For an answer that says no more than that it is one.
+pub(crate) const fn nothing(_: Reply<'_>, _: &Chroot) -> Told<()> {
+    Poll::Ready(Ok(()))
+}
+
+/// Lets a reader of replies use the question mark.
+#[inline]
+pub(crate) fn told<R>(read: impl FnOnce() -> Result<R, Error>) -> Told<R> {
+    Poll::Ready(read())
+}
 
 enum State {
     Waiting(Answer),
@@ -85,10 +99,11 @@ impl<R> Future for Response<R> {
             }
         };
         let (decode, chroot) = (this.decode, &this.chroot);
-        match answer.poll_told(cx, |reply| decode(reply, chroot)) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(named(error, this.op, answer.path()))),
-            told => told,
+        let mut told = answer.poll_told(cx, |reply| decode(reply, chroot));
+        if let Poll::Ready(Err(error)) = &mut told {
+            *error = named(error.clone(), this.op, answer.path());
         }
+        told
     }
 }
 

@@ -229,6 +229,21 @@ struct Pending<T, W> {
 /// An instant that does not come.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
+impl<W> From<WatchEffect<W>> for Effect<W> {
+    fn from(effect: WatchEffect<W>) -> Self {
+        Self::Watches(Box::new(effect))
+    }
+}
+
+impl<W> Effect<W> {
+    const fn is_add_watch(&self) -> bool {
+        match self {
+            Self::Watches(effect) => matches!(**effect, WatchEffect::AddWatch { .. }),
+            Self::None | Self::Close | Self::Internal => false,
+        }
+    }
+}
+
 impl<T, W> Pending<T, W> {
     /// Whether it is of no use on another connection.
     const fn is_internal(&self) -> bool {
@@ -244,22 +259,19 @@ enum Effect<W> {
     Close,
     /// The machine's own, about the watches of this connection.
     Internal,
+    /// Boxed, for most requests have none, and all of them are moved.
+    Watches(Box<WatchEffect<W>>),
+}
+
+/// What the reply to a request about watches means for their table.
+#[derive(Debug)]
+enum WatchEffect<W> {
     /// A read that leaves a watch. `covered`: sent without its flag, since a persistent watch tells its events.
-    Watch {
-        registration: Registration<W>,
-        covered: bool,
-    },
+    Watch { registration: Registration<W>, covered: bool },
     /// `watcher` is gone when nobody waits for it any more.
-    AddWatch {
-        kind: WatchKind,
-        path: Arc<str>,
-        watcher: Option<W>,
-    },
+    AddWatch { kind: WatchKind, path: Arc<str>, watcher: Option<W> },
     /// The caller's own removeWatches.
-    Remove {
-        path: Arc<str>,
-        watcher_type: WatcherType,
-    },
+    Remove { path: Arc<str>, watcher_type: WatcherType },
 }
 
 /// One hand-over to the socket.

@@ -21,6 +21,7 @@ use crate::{
     Children, Client, Error, ErrorKind, Node, Outcome, Response,
     chroot::Chroot,
     client::{ANY_VERSION, check, check_new},
+    response::{Told, told},
     state::{Body, Reply},
 };
 
@@ -406,6 +407,6 @@ fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
 }
 
 /// The body, to be read by who knows the operations.
-fn whole(reply: Reply<'_>, _: &Chroot) -> Result<Body, Error> {
-    Ok(reply.to_body())
+fn whole(reply: Reply<'_>, _: &Chroot) -> Told<Body> {
+    told(|| Ok(reply.to_body()))
 }

@@ -11,7 +11,9 @@ use std::{
 
 use docent_protocol::{EventType, KeeperState, OpCode};
 
-use crate::{Error, Response, WatchKind, WatchedEvent, chroot::Chroot, driver::Shared};
+use crate::{
+    Error, Response, WatchKind, WatchedEvent, chroot::Chroot, driver::Shared, response::nothing,
+};
 
 /// Where the events of one watch are put.
 ///
@@ -250,11 +252,11 @@ impl Watcher {
         let response: Response<()> = match self.session.upgrade() {
             Some(session) => {
                 let answer = session.remove_watch(path, &self.path, &self.notifier);
-                Response::waiting(answer, |_, _| Ok(()), OpCode::RemoveWatches, Chroot::default())
+                Response::waiting(answer, nothing, OpCode::RemoveWatches, Chroot::default())
             }
             None => Response::refused(
                 Error::new(crate::ErrorKind::Closed, crate::Outcome::NotApplied),
-                |_, _| Ok(()),
+                nothing,
                 OpCode::RemoveWatches,
                 path,
             ),

@@ -13,8 +13,9 @@ use docent_protocol::{
 
 use super::{ANY_VERSION, Client, node, stat};
 use crate::{
-    Error, Node, Response, WatchResponse,
+    Node, Response, WatchResponse,
     chroot::Chroot,
+    response::{Told, told},
     state::{Body, Reply},
 };
 
@@ -87,7 +88,7 @@ impl Client {
         self.path_call(
             OpCode::GetAllChildrenNumber,
             path,
-            |reply, _| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number),
+            |reply, _| told(|| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number)),
             |at| self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() })),
         )
     }
@@ -171,7 +172,7 @@ impl Client {
     pub fn submit(&self, call: &impl Call) -> Response<Body> {
         Response::waiting(
             self.call("", call),
-            |reply, _| Ok(Body { zxid: reply.zxid(), bytes: reply.keep(reply.bytes()) }),
+            |reply, _| told(|| Ok(Body { zxid: reply.zxid(), bytes: reply.keep(reply.bytes()) })),
             call.op_code(),
             Chroot::default(),
         )
@@ -231,28 +232,34 @@ impl std::fmt::Debug for AclEntries {
     }
 }
 
-fn acl_and_stat(reply: Reply<'_>, _: &Chroot) -> Result<(AclEntries, Stat), Error> {
-    let stat = reply.read::<GetAclReply<'_>>()?.stat;
-    Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
+fn acl_and_stat(reply: Reply<'_>, _: &Chroot) -> Told<(AclEntries, Stat)> {
+    told(|| {
+        let stat = reply.read::<GetAclReply<'_>>()?.stat;
+        Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
+    })
 }
 
-fn ephemerals(reply: Reply<'_>, chroot: &Chroot) -> Result<Vec<String>, Error> {
-    let reply = reply.read::<GetChildrenReply<'_>>()?;
-    let paths = reply.children.iter().map(|path| path.to_str());
-    // The server's prefix is one of text: under the chroot /app it finds /apple too.
-    Ok(paths
-        .filter(|path| chroot.contains(path))
-        .map(|path| chroot.strip(&path).to_owned())
-        .collect())
+fn ephemerals(reply: Reply<'_>, chroot: &Chroot) -> Told<Vec<String>> {
+    told(|| {
+        let reply = reply.read::<GetChildrenReply<'_>>()?;
+        let paths = reply.children.iter().map(|path| path.to_str());
+        // The server's prefix is one of text: under the chroot /app it finds /apple too.
+        Ok(paths
+            .filter(|path| chroot.contains(path))
+            .map(|path| chroot.strip(&path).to_owned())
+            .collect())
+    })
 }
 
-fn client_infos(reply: Reply<'_>, _: &Chroot) -> Result<Vec<ClientInfo>, Error> {
-    let infos: List<'_, _> = reply.read::<WhoAmIReply<'_>>()?.client_info;
-    Ok(infos
-        .iter()
-        .map(|info| ClientInfo {
-            auth_scheme: info.auth_scheme.to_str().into_owned(),
-            user: info.user.to_str().into_owned(),
-        })
-        .collect())
+fn client_infos(reply: Reply<'_>, _: &Chroot) -> Told<Vec<ClientInfo>> {
+    told(|| {
+        let infos: List<'_, _> = reply.read::<WhoAmIReply<'_>>()?.client_info;
+        Ok(infos
+            .iter()
+            .map(|info| ClientInfo {
+                auth_scheme: info.auth_scheme.to_str().into_owned(),
+                user: info.user.to_str().into_owned(),
+            })
+            .collect())
+    })
 }

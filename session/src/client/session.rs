@@ -7,6 +7,7 @@ use docent_protocol::OpCode;
 use super::Client;
 use crate::{
     ConnectString, Error, ErrorKind, Host, Metrics, Response, SessionToken, chroot::Chroot,
+    response::nothing,
 };
 
 impl Client {
@@ -90,7 +91,7 @@ impl Client {
     pub fn ready(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let answer = self.handle.shared.ready();
         let response: Response<()> =
-            Response::waiting(answer, |_, _| Ok(()), OpCode::Unknown(0), Chroot::default());
+            Response::waiting(answer, nothing, OpCode::Unknown(0), Chroot::default());
         async move { response.await.map_err(|error| Error::new(error.kind(), error.outcome())) }
     }
 

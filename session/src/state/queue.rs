@@ -10,7 +10,7 @@ use docent_protocol::{
     xid,
 };
 
-use super::{Answers, Closing, Effect, NEVER, Pending, Registration, Reply, Session};
+use super::{Answers, Closing, Effect, NEVER, Pending, Registration, Reply, Session, WatchEffect};
 use crate::{Error, ErrorKind, Outcome, WhenFull, time::Instant};
 
 impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
@@ -26,7 +26,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         now: impl FnOnce() -> Instant,
     ) {
         let effect = match watch {
-            Some(registration) => Effect::Watch { registration, covered: false },
+            Some(registration) => WatchEffect::Watch { registration, covered: false }.into(),
             None => Effect::None,
         };
         self.enqueue(call, Some(token), effect, now);
@@ -41,10 +41,11 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         now: impl FnOnce() -> Instant,
     ) {
         let call = RemoveWatches(WatchesRequest { path: (&*path).into(), watcher_type });
-        let effect = Effect::Remove { path: Arc::clone(&path), watcher_type };
-        self.enqueue(&call, Some(token), effect, now);
+        let effect = WatchEffect::Remove { path: Arc::clone(&path), watcher_type };
+        self.enqueue(&call, Some(token), effect.into(), now);
     }
 
+    #[inline]
     pub(super) fn enqueue<C: Call>(
         &mut self,
         call: &C,
@@ -56,28 +57,62 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         // The machine's own about its watches are never too many: there are no more of them than watches.
         let limited =
             self.config.when_full == WhenFull::Fail && !matches!(effect, Effect::Internal);
-        match self.encode(call, limited) {
-            Ok(xid) => {
-                let connected = self.is_connected();
-                // Nobody waits for the machine's own.
-                let timeout = self.config.request_timeout.filter(|_| token.is_some());
-                let now = (!connected || timeout.is_some()).then(now);
-                self.push_pending(xid, start, token, effect);
-                if let (Some(now), Some(request)) = (now, self.pending.back_mut()) {
-                    if !connected {
-                        request.expires = now + self.config.connection_timeout;
-                    }
-                    request.deadline = timeout.map_or(NEVER, |timeout| now + timeout);
-                }
-            }
-            Err(error) => {
-                self.metrics.refused += 1;
-                self.complete(token, Err(error));
-            }
+        let xid = xid::next(self.last_xid);
+        if self.is_ended()
+            || !matches!(self.closing, Closing::No)
+            || (limited && self.pending.len() >= self.config.max_requests)
+        {
+            return self.refuse(token, self.refusal_of_more());
+        }
+        let put = frame::put_call(&mut self.outgoing, self.config.max_request_bytes, xid, call);
+        if let Err(error) = put {
+            return self.refuse(token, too_large(error));
+        }
+        let bytes = self.pending_bytes + (self.outgoing.len() - start);
+        if limited && bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
+            self.outgoing.truncate(start);
+            return self.refuse(token, self.refusal_of_more());
+        }
+        self.last_xid = xid;
+        // Nobody waits for the machine's own.
+        let has_timeout = self.config.request_timeout.is_some() && token.is_some();
+        self.push_pending(xid, start, token, effect);
+        if has_timeout || !self.is_connected() {
+            self.set_limits(has_timeout, now());
+        }
+    }
+
+    /// How long the last request may wait.
+    #[cold]
+    fn set_limits(&mut self, has_timeout: bool, now: Instant) {
+        let connected = self.is_connected();
+        let Some(request) = self.pending.back_mut() else { return };
+        if !connected {
+            request.expires = now + self.config.connection_timeout;
+        }
+        if let Some(timeout) = self.config.request_timeout.filter(|_| has_timeout) {
+            request.deadline = now + timeout;
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, token: Option<T>, error: Error) {
+        self.metrics.refused += 1;
+        self.complete(token, Err(error));
+    }
+
+    /// Why no more requests are taken.
+    #[cold]
+    fn refusal_of_more(&self) -> Error {
+        if self.is_ended() || !matches!(self.closing, Closing::No) {
+            self.refusal()
+        } else {
+            Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied)
         }
     }
 
     /// Notes the request whose frame begins at `start` of `outgoing`.
+    #[inline]
     pub(super) fn push_pending(
         &mut self,
         xid: i32,
@@ -86,40 +121,13 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         effect: Effect<W>,
     ) {
         self.metrics.requests += 1;
-        self.adding += usize::from(matches!(effect, Effect::AddWatch { .. }));
+        self.adding += usize::from(effect.is_add_watch());
         // A frame is no longer than its length can say.
         let size = u32::try_from(self.outgoing.len() - start).unwrap_or(u32::MAX);
         self.pending_bytes += size as usize;
         let (expires, deadline) = (NEVER, NEVER);
         let request = Pending { xid, size, token, effect, expires, deadline };
         self.pending.push_back(request);
-    }
-
-    /// Puts a request at the end of `outgoing`, unless it is refused.
-    fn encode<C: Call>(&mut self, call: &C, limited: bool) -> Result<i32, Error> {
-        if self.is_ended() || !matches!(self.closing, Closing::No) {
-            return Err(self.refusal());
-        }
-        if limited && self.pending.len() >= self.config.max_requests {
-            return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
-        }
-        let start = self.outgoing.len();
-        let xid = xid::next(self.last_xid);
-        frame::put_call(&mut self.outgoing, self.config.max_request_bytes, xid, call).map_err(
-            |FrameTooLarge { len, limit }| {
-                Error::refused(
-                    ErrorKind::RequestTooLarge,
-                    format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
-                )
-            },
-        )?;
-        let bytes = self.pending_bytes + (self.outgoing.len() - start);
-        if limited && bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
-            self.outgoing.truncate(start);
-            return Err(Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied));
-        }
-        self.last_xid = xid;
-        Ok(xid)
     }
 
     /// Answers `token` once there is room in the queue: at once, unless it is full; then when half of it has
@@ -232,7 +240,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// A request has left the queue.
     pub(super) const fn settle(&mut self, effect: &Effect<W>, size: u32) {
         self.pending_bytes = self.pending_bytes.saturating_sub(size as usize);
-        if let Effect::AddWatch { .. } = effect {
+        if effect.is_add_watch() {
             self.adding = self.adding.saturating_sub(1);
         }
     }
@@ -246,4 +254,12 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         }
         self.complete(request.token, Err(error.clone()));
     }
+}
+
+#[cold]
+fn too_large(FrameTooLarge { len, limit }: FrameTooLarge) -> Error {
+    Error::refused(
+        ErrorKind::RequestTooLarge,
+        format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
+    )
 }

@@ -187,6 +187,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         });
     }
 
+    #[inline]
     fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody<'_>) {
         let front = self.pending.front().filter(|_| self.sent > 0);
         let request = if front.is_some_and(|front| front.xid == header.xid) {
@@ -209,19 +210,20 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         // The server has the watch now, whoever can read the answer.
         let token = match request.effect {
             Effect::None => request.token,
+            Effect::Watches(effect) => {
+                self.apply(*effect, header.err);
+                request.token
+            }
             Effect::Close => {
                 self.metrics.error_replies += u64::from(!header.err.is_ok());
                 return self.end_closed();
             }
-            Effect::Internal if !header.err.is_ok() => {
+            Effect::Internal if header.err.is_ok() => request.token,
+            Effect::Internal => {
                 // A watch that was gone before it was removed: an event was faster.
                 self.metrics.error_replies += 1;
                 self.complete(request.token, Ok(Reply::empty(header.zxid)));
                 return self.replied(header.err);
-            }
-            effect => {
-                self.apply(effect, header.err);
-                request.token
             }
         };
         let told = match (ErrorKind::from_code(header.err), body) {

@@ -10,7 +10,7 @@ use docent_protocol::{
     xid,
 };
 
-use super::{Answers, Effect, Event, Registration, Reply, Session, WatchedEvent};
+use super::{Answers, Effect, Event, Registration, Reply, Session, WatchEffect, WatchedEvent};
 use crate::{Error, ErrorKind, WatchKind, time::Instant, watches::Replay};
 
 impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
@@ -25,7 +25,8 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     ) {
         let covered = self.has_persistent(&registration.path);
         let call = make(!covered);
-        self.enqueue(&call, Some(token), Effect::Watch { registration, covered }, now);
+        let effect = WatchEffect::Watch { registration, covered };
+        self.enqueue(&call, Some(token), effect.into(), now);
     }
 
     /// Queues an addWatch (106).
@@ -53,8 +54,9 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             mode
         };
         let request = AddWatch(AddWatchRequest { path: (&*path).into(), mode });
-        let effect = Effect::AddWatch { kind, path: Arc::clone(&path), watcher: Some(watcher) };
-        self.enqueue(&request, Some(token), effect, now);
+        let effect =
+            WatchEffect::AddWatch { kind, path: Arc::clone(&path), watcher: Some(watcher) };
+        self.enqueue(&request, Some(token), effect.into(), now);
     }
 
     /// Forgets a watcher; the server's watch stays, and its event will find nobody.
@@ -72,13 +74,14 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             return;
         }
         for request in self.pending.iter_mut().rev() {
-            match &mut request.effect {
-                Effect::Watch { registration, .. } if registration.watcher == *watcher => {
+            let Effect::Watches(effect) = &mut request.effect else { continue };
+            match &mut **effect {
+                WatchEffect::Watch { registration, .. } if registration.watcher == *watcher => {
                     request.effect = Effect::None;
                     return;
                 }
                 // It would tell nobody of events for ever: given back once it is there.
-                Effect::AddWatch { watcher: other, .. } if other.as_ref() == Some(watcher) => {
+                WatchEffect::AddWatch { watcher: other, .. } if other.as_ref() == Some(watcher) => {
                     *other = None;
                     return;
                 }
@@ -187,26 +190,33 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Whether an addWatch of a path waits for its reply.
     fn is_adding(&self, path: &str, wanted: impl Fn(WatchKind) -> bool) -> bool {
         self.adding > 0
-            && self.pending.iter().any(|request| {
-                matches!(&request.effect, Effect::AddWatch { kind, path: other, watcher: Some(_) }
+            && self.about_watches().any(|effect| {
+                matches!(effect, WatchEffect::AddWatch { kind, path: other, watcher: Some(_) }
                     if **other == *path && wanted(*kind))
             })
     }
 
     /// Whether any request that leaves a watch on the path waits for its reply.
     fn is_registering(&self, path: &str) -> bool {
-        self.pending.iter().any(|request| match &request.effect {
-            Effect::Watch { registration, .. } => *registration.path == *path,
-            Effect::AddWatch { path: other, .. } => **other == *path,
-            _ => false,
+        self.about_watches().any(|effect| match effect {
+            WatchEffect::Watch { registration, .. } => *registration.path == *path,
+            WatchEffect::AddWatch { path: other, .. } => **other == *path,
+            WatchEffect::Remove { .. } => false,
+        })
+    }
+
+    /// Of the requests that wait for their replies.
+    fn about_watches(&self) -> impl Iterator<Item = &WatchEffect<W>> {
+        self.pending.iter().filter_map(|request| match &request.effect {
+            Effect::Watches(effect) => Some(&**effect),
+            Effect::None | Effect::Close | Effect::Internal => None,
         })
     }
 
     /// What a reply means for the watch table.
-    pub(super) fn apply(&mut self, effect: Effect<W>, err: ErrorCode) {
+    pub(super) fn apply(&mut self, effect: WatchEffect<W>, err: ErrorCode) {
         match effect {
-            Effect::None | Effect::Close | Effect::Internal => {}
-            Effect::Watch { registration, covered } => {
+            WatchEffect::Watch { registration, covered } => {
                 let Some(kind) = registration.kind_after(err) else { return };
                 let Registration { path, watcher, .. } = registration;
                 self.watches.add(kind, Arc::clone(&path), watcher);
@@ -219,17 +229,17 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
                     self.set_one_shots(&path);
                 }
             }
-            Effect::AddWatch { kind, path, watcher } => match watcher {
+            WatchEffect::AddWatch { kind, path, watcher } => match watcher {
                 Some(watcher) if err.is_ok() => self.watches.add(kind, path, watcher),
                 None if err.is_ok() => self.give_back(kind, &path, None, || Instant::ZERO),
                 // It was to tell of the events of others.
                 _ if !self.has_persistent(&path) => self.set_one_shots(&path),
                 _ => {}
             },
-            Effect::Remove { path, watcher_type } if err.is_ok() => {
+            WatchEffect::Remove { path, watcher_type } if err.is_ok() => {
                 self.watches_removed(&path, watcher_type);
             }
-            Effect::Remove { .. } => {}
+            WatchEffect::Remove { .. } => {}
         }
     }
 
