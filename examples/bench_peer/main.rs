@@ -180,15 +180,24 @@ async fn run_window<R>(
     mut timed: Option<&mut Timed>,
 ) {
     let mut waiting = VecDeque::with_capacity(window);
+    let mut sampled = VecDeque::with_capacity(window / SAMPLED + 1);
     let mut next = 0;
-    loop {
+    for index in 0..n {
         while next < n && waiting.len() < window {
-            waiting.push_back((sample(next), call(next)));
+            if let Some(from) = sample(next) {
+                sampled.push_back(from);
+            }
+            waiting.push_back(call(next));
             next += 1;
         }
-        let Some((from, response)) = waiting.pop_front() else { return };
-        black_box(must(response.await));
-        if let (Some(from), Some(timed)) = (from, timed.as_deref_mut()) {
+        let Some(response) = waiting.front_mut() else { return };
+        if let Err(error) = black_box(&response.await) {
+            fail(error);
+        }
+        waiting.pop_front();
+        if index % SAMPLED == 0
+            && let (Some(from), Some(timed)) = (sampled.pop_front(), timed.as_deref_mut())
+        {
             timed.ended(from);
         }
     }

@@ -92,7 +92,7 @@ pub fn put<B: FrameBuf>(
 }
 
 /// Writes the length of the frame that begins at `start` into its place.
-#[inline]
+#[inline(always)]
 fn close(out: &mut impl FrameBuf, start: usize, limit: usize) -> Result<(), FrameTooLarge> {
     let len = (out.as_mut().len() - start).saturating_sub(LENGTH_SIZE);
     let Some(length) = i32::try_from(len).ok().filter(|_| len <= limit) else {
@@ -124,7 +124,7 @@ pub fn put_record(
 /// # Errors
 ///
 /// As [`put`].
-#[inline]
+#[inline(always)]
 pub fn put_call(
     out: &mut impl FrameBuf,
     limit: usize,
@@ -134,7 +134,7 @@ pub fn put_call(
     put_with_header(out, limit, xid, call.op_code(), call)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn put_with_header(
     out: &mut impl FrameBuf,
     limit: usize,

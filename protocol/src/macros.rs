@@ -127,7 +127,7 @@ macro_rules! record {
     (@shown $field:expr) => { &$field };
     (@decode $name:ident <$life:lifetime> { $($field:ident: $ty:ty = $jute:literal,)* }) => {
         impl<$life> $crate::jute::Decode<$life> for $name<$life> {
-            #[inline]
+            #[inline(always)]
             fn decode(
                 reader: &mut $crate::jute::Reader<$life>,
             ) -> Result<Self, $crate::DecodeError> {
@@ -137,7 +137,7 @@ macro_rules! record {
     };
     (@decode $name:ident { $($field:ident: $ty:ty = $jute:literal,)* }) => {
         impl<'a> $crate::jute::Decode<'a> for $name {
-            #[inline]
+            #[inline(always)]
             fn decode(
                 _reader: &mut $crate::jute::Reader<'a>,
             ) -> Result<Self, $crate::DecodeError> {

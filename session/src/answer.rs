@@ -18,6 +18,7 @@ use bytes::Bytes;
 
 use crate::{
     Error, ErrorKind, Outcome,
+    response::{DecodeFn, Received, Request},
     state::{Answers, Body, Completion, Reply},
 };
 
@@ -43,8 +44,10 @@ struct Told {
     zxid: i64,
     /// A short reply, copied.
     short: Vec<u8>,
-    /// A long one, in the buffer it was read into.
+    /// A longer one, if it can be shared.
     long: Option<Bytes>,
+    /// Of a longer one: what is shorter is copied out of it.
+    copy_below: usize,
     error: Option<Error>,
 }
 
@@ -55,6 +58,16 @@ enum Stage {
     Answered,
     /// Nobody wants the answer.
     Over,
+}
+
+impl Told {
+    fn wait(&mut self, cx: &Context<'_>) {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None if self.stage == Stage::Waiting => self.waker = Some(cx.waker().clone()),
+            None => {}
+        }
+    }
 }
 
 /// Without the reply, which may have data in it.
@@ -71,7 +84,7 @@ impl Slot {
     }
 
     /// Puts the answer there, and says whom to wake.
-    #[inline]
+    #[inline(always)]
     fn tell(&self, told: Result<Reply<'_>, Error>) -> Option<Waker> {
         let mut slot = self.lock();
         if slot.stage != Stage::Waiting {
@@ -81,9 +94,11 @@ impl Slot {
         match told {
             Ok(reply) => {
                 slot.zxid = reply.zxid();
-                match reply.shared() {
-                    None => slot.short.extend_from_slice(reply.bytes()),
-                    long => slot.long = long,
+                if reply.bytes().len() > SHORT && reply.is_shared() {
+                    slot.copy_below = reply.copy_below();
+                    slot.long = reply.shared();
+                } else {
+                    slot.short.extend_from_slice(reply.bytes());
                 }
             }
             Err(error) => slot.error = Some(error),
@@ -111,12 +126,14 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// The two halves of a slot for a request about `path`.
+    #[inline(always)]
     pub(crate) fn take(&mut self, path: &str) -> (Token, Answer) {
         let slot = self.reuse(path).unwrap_or_else(|| new_slot(path));
         (Token(Arc::clone(&slot)), Answer { slot, taken: false })
     }
 
     /// The oldest, unless its caller still has it: then it is left to the caller.
+    #[inline(always)]
     fn reuse(&mut self, path: &str) -> Option<Arc<Slot>> {
         let mut slot = self.used.pop_front()?;
         let Slot { path: old, told } = Arc::get_mut(&mut slot)?;
@@ -129,6 +146,7 @@ impl Slots {
     }
 
     /// Takes a slot back that has its answer.
+    #[inline(always)]
     fn give_back(&mut self, slot: Arc<Slot>) {
         if self.used.len() < KEPT_SLOTS && slot.path.capacity() <= KEPT_PATH {
             self.used.push_back(slot);
@@ -153,10 +171,14 @@ fn new_slot(path: &str) -> Arc<Slot> {
         zxid: 0,
         short: Vec::new(),
         long: None,
+        copy_below: 0,
         error: None,
     };
     Arc::new(Slot { path: path.to_owned(), told: Mutex::new(told) })
 }
+
+/// Replies up to this size stay in their slot: a Stat does.
+const SHORT: usize = 80;
 
 /// How many slots an idle session keeps.
 const IDLE_SLOTS: usize = 2;
@@ -172,13 +194,14 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    #[inline(always)]
     pub(crate) fn take_slot(&mut self, path: &str) -> (Token, Answer) {
         self.slots.take(path)
     }
 }
 
 impl Answers<Token> for Delivery {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, token: Token, told: Result<Reply<'_>, Error>, after_events: bool) {
         if after_events {
             let result = told.map(|reply| reply.to_body());
@@ -252,38 +275,36 @@ impl Answer {
         &self.slot.path
     }
 
-    /// The answer, as `read` reads it where it lies, which is ready at once: it gives a `Poll` so that the answer
-    /// need not be moved into one. An error once it was ready.
-    #[inline]
+    /// The answer, as `decode` reads it where it lies. An error once it was ready.
+    #[inline(always)]
     pub(crate) fn poll_told<R>(
         &mut self,
         cx: &Context<'_>,
-        read: impl FnOnce(Reply<'_>) -> Poll<Result<R, Error>>,
+        decode: DecodeFn<R>,
+        request: &Request,
     ) -> Poll<Result<R, Error>> {
         if self.taken {
             return Poll::Ready(Err(taken_before()));
         }
         let mut told = self.slot.lock();
-        let told = &mut *told;
-        match told.stage {
-            Stage::Answered => {
-                self.taken = true;
-                if let Some(error) = told.error.take() {
-                    Poll::Ready(Err(error))
-                } else if let Some(long) = told.long.take() {
-                    read(Reply::of_frame(told.zxid, &long, &long))
-                } else {
-                    read(Reply::new(told.zxid, &told.short))
-                }
+        if told.stage != Stage::Answered {
+            told.wait(cx);
+            return Poll::Pending;
+        }
+        self.taken = true;
+        let path = &*self.slot.path;
+        let Told { zxid, copy_below, .. } = *told;
+        if let Some(long) = told.long.take() {
+            drop(told);
+            let long = Some(long);
+            return decode(Received { zxid, short: &[], long, copy_below, request, path });
+        }
+        match told.error.take() {
+            Some(error) => Poll::Ready(Err(request.named(error, path))),
+            None => {
+                let short = &told.short;
+                decode(Received { zxid, short, long: None, copy_below, request, path })
             }
-            Stage::Waiting => {
-                match &mut told.waker {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    None => told.waker = Some(cx.waker().clone()),
-                }
-                Poll::Pending
-            }
-            Stage::Over => Poll::Pending,
         }
     }
 }
@@ -342,7 +363,11 @@ mod tests {
     fn poll(answer: &mut Answer, waker: &Arc<Count>) -> Poll<Option<i64>> {
         let waker = Waker::from(Arc::clone(waker));
         answer
-            .poll_told(&Context::from_waker(&waker), |reply| Poll::Ready(Ok(reply.zxid())))
+            .poll_told(
+                &Context::from_waker(&waker),
+                |reply| reply.told(|reply| Ok(reply.zxid)),
+                &Request::nothing(),
+            )
             .map(Result::ok)
     }
 
@@ -383,8 +408,11 @@ mod tests {
         assert_eq!(poll(&mut answer, &waker), Poll::Pending, "not the answer of before");
         deliver(&mut delivery, token, Ok(Reply::new(3, b"new")));
         let context = Waker::from(waker);
-        let told = answer
-            .poll_told(&Context::from_waker(&context), |reply| Poll::Ready(Ok(reply.to_body())));
+        let told = answer.poll_told(
+            &Context::from_waker(&context),
+            |reply| reply.told(|reply| Ok(reply.body())),
+            &Request::nothing(),
+        );
         assert!(matches!(told, Poll::Ready(Ok(body)) if body.bytes == "new"));
     }
 
@@ -392,8 +420,8 @@ mod tests {
     #[test]
     fn an_answer_that_nobody_wants_stays_nowhere() {
         let waker = Arc::new(Count::default());
-        let long = Bytes::from(vec![0; 100]);
-        let told = || Ok(Reply::of_frame(1, &long, &long));
+        let long = Bytes::from(vec![0; SHORT + 1]);
+        let told = || Ok(Reply::new(1, &long).within(&long, 0));
         let mut delivery = Delivery::default();
 
         let (token, answer) = delivery.take_slot("/before");

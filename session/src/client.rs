@@ -8,6 +8,7 @@ use docent_protocol::{
         Call, CheckWatches, Create, Create2, Delete, Exists, GetChildren, GetChildren2, GetData,
         SetData, Sync,
     },
+    frame,
     jute::Reader,
     path,
     reply::{Create2Reply, EmptyReply, ErrorReply, GetDataReply, PathReply, StatReply},
@@ -21,8 +22,10 @@ use crate::{
     answer::{Answer, Delivery},
     chroot::Chroot,
     driver::{self, Shared},
-    response::{DecodeFn, MaybeResponse, MaybeWatchResponse, Told, WatchResponse, nothing, told},
-    state::{Registration, Reply, Session},
+    response::{
+        DecodeFn, MaybeResponse, MaybeWatchResponse, Received, Told, WatchResponse, nothing,
+    },
+    state::{Registration, Session},
     transport::{Tcp, Transport},
     watcher::Notifier,
 };
@@ -320,10 +323,10 @@ impl Client {
         mode: CreateMode,
         acl: &[Acl<'_>],
     ) -> Response<String> {
-        let decode = |reply: Reply<'_>, chroot: &Chroot| {
-            told(|| {
+        let decode = |reply: Received<'_>| {
+            reply.told(|reply| {
                 let path = reply.read::<PathReply<'_>>()?.path.to_str();
-                Ok(chroot.strip(&path).to_owned())
+                Ok(reply.chroot().strip(&path).to_owned())
             })
         };
         let op = Create::new("", None, acl, mode).op_code();
@@ -347,10 +350,11 @@ impl Client {
         mode: CreateMode,
         acl: &[Acl<'_>],
     ) -> Response<(String, Stat)> {
-        let decode = |reply: Reply<'_>, chroot: &Chroot| {
-            told(|| {
-                let reply = reply.read::<Create2Reply<'_>>()?;
-                Ok((chroot.strip(&reply.path.to_str()).to_owned(), reply.stat))
+        let decode = |reply: Received<'_>| {
+            reply.told(|reply| {
+                let created = reply.read::<Create2Reply<'_>>()?;
+                let path = created.path.to_str();
+                Ok((reply.chroot().strip(&path).to_owned(), created.stat))
             })
         };
         let op = Create2::new("", None, acl, mode).op_code();
@@ -606,10 +610,12 @@ impl Client {
     }
 
     /// `path` is the caller's, for the answer's errors.
+    #[inline(always)]
     pub(crate) fn call(&self, path: &str, call: &impl Call) -> Answer {
         self.handle.shared.call(path, call, None)
     }
 
+    #[inline(always)]
     fn path_call<R>(
         &self,
         op: OpCode,
@@ -626,6 +632,7 @@ impl Client {
     }
 
     /// Sends the request, unless the path is none.
+    #[inline(always)]
     fn checked<R>(
         &self,
         op: OpCode,
@@ -717,16 +724,16 @@ pub(crate) fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
     }
 }
 
-fn empty(reply: Reply<'_>, _: &Chroot) -> Told<()> {
-    told(|| {
+fn empty(reply: Received<'_>) -> Told<()> {
+    reply.told(|reply| {
         reply.read::<EmptyReply>()?;
         Ok(())
     })
 }
 
 /// Four bytes of error that say nothing new; servers that leave them out exist.
-fn added(reply: Reply<'_>, _: &Chroot) -> Told<()> {
-    told(|| {
+fn added(reply: Received<'_>) -> Told<()> {
+    reply.told(|reply| {
         if !reply.bytes().is_empty() {
             reply.read::<ErrorReply>()?;
         }
@@ -734,26 +741,31 @@ fn added(reply: Reply<'_>, _: &Chroot) -> Told<()> {
     })
 }
 
-fn stat(reply: Reply<'_>, _: &Chroot) -> Told<Stat> {
-    told(|| Ok(reply.read::<StatReply>()?.stat))
+fn stat(reply: Received<'_>) -> Told<Stat> {
+    reply.told(|reply| Ok(reply.read::<StatReply>()?.stat))
 }
 
-fn node(reply: Reply<'_>, _: &Chroot) -> Told<Node> {
-    told(|| {
-        let node = reply.read::<GetDataReply<'_>>()?;
-        let data = node.data.map(|data| reply.keep(data)).unwrap_or_default();
-        Ok(Node { data, stat: node.stat })
+fn node(reply: Received<'_>) -> Told<Node> {
+    reply.told(|reply| {
+        let GetDataReply { data, stat } = reply.read()?;
+        let len = data.map_or(0, <[u8]>::len);
+        // It comes first, behind its length.
+        let data = reply.take(frame::LENGTH_SIZE..frame::LENGTH_SIZE + len);
+        Ok(Node { data, stat })
     })
 }
 
-fn children(reply: Reply<'_>, _: &Chroot) -> Told<Children> {
-    told(|| Ok(Children::read(&reply, &mut Reader::new(reply.bytes()))?))
+fn children(reply: Received<'_>) -> Told<Children> {
+    reply.told(|reply| {
+        let mut reader = Reader::new(reply.bytes());
+        Ok(Children::read(&mut reader, |list| reply.keep(list))?)
+    })
 }
 
-fn children2(reply: Reply<'_>, _: &Chroot) -> Told<(Children, Stat)> {
-    told(|| {
+fn children2(reply: Received<'_>) -> Told<(Children, Stat)> {
+    reply.told(|reply| {
         let mut reader = Reader::new(reply.bytes());
-        let children = Children::read(&reply, &mut reader)?;
+        let children = Children::read(&mut reader, |list| reply.keep(list))?;
         Ok((children, Stat::decode(&mut reader)?))
     })
 }

@@ -127,6 +127,7 @@ impl Shared {
         self.with_locked(|locked| f(&mut locked.machine))
     }
 
+    #[inline(always)]
     fn with_locked<R>(&self, f: impl FnOnce(&mut Locked) -> R) -> R {
         let mut locked = self.lock();
         let result = f(&mut locked);
@@ -153,6 +154,7 @@ impl Shared {
     }
 
     /// As [`with`](Self::with), for what has an answer; `path` is the caller's, for the answer's errors.
+    #[inline(always)]
     fn ask(&self, path: &str, f: impl FnOnce(&mut Machine, Token)) -> Answer {
         self.with_locked(|locked| {
             let (token, answer) = locked.machine.answers_mut().take_slot(path);
@@ -166,6 +168,7 @@ impl Shared {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline(always)]
     pub(crate) fn call(
         &self,
         path: &str,

@@ -4,11 +4,12 @@ use std::{
     borrow::Cow,
     fmt,
     future::Future,
+    ops::Range,
     pin::Pin,
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use docent_protocol::{
     Decode, DecodeError, OpCode, Stat, Text, frame::LENGTH_SIZE, jute::Reader,
     reply::GetChildrenReply,
@@ -18,7 +19,7 @@ use crate::{
     Error, ErrorKind, Outcome, Watcher,
     answer::{Answer, taken_before},
     chroot::Chroot,
-    state::Reply,
+    state::Body,
 };
 
 /// The answer to a request that was queued by the call which returned this.
@@ -30,25 +31,115 @@ use crate::{
 pub struct Response<R> {
     state: State,
     decode: DecodeFn<R>,
+    request: Request,
+}
+
+/// Reads a reply in the caller's task.
+pub(crate) type DecodeFn<R> = fn(Received<'_>) -> Told<R>;
+
+/// What a caller is told; ready, and a `Poll` so that it need not be moved into one.
+pub(crate) type Told<R> = Poll<Result<R, Error>>;
+
+/// For an answer that says no more than that it is one.
+pub(crate) fn nothing(_: Received<'_>) -> Told<()> {
+    Poll::Ready(Ok(()))
+}
+
+/// A reply on its way to the caller.
+pub(crate) struct Received<'a> {
+    pub(crate) zxid: i64,
+    /// The record, unless it is `long`.
+    pub(crate) short: &'a [u8],
+    /// The record, in memory that can be shared.
+    pub(crate) long: Option<Bytes>,
+    /// What is shorter is copied out of `long`.
+    pub(crate) copy_below: usize,
+    pub(crate) request: &'a Request,
+    /// Of the request, as the caller gave it.
+    pub(crate) path: &'a str,
+}
+
+/// What was asked, for the answer and its errors.
+pub(crate) struct Request {
     op: OpCode,
     chroot: Chroot,
 }
 
-/// Reads a body in the caller's task.
-pub(crate) type DecodeFn<R> = fn(Reply<'_>, &Chroot) -> Told<R>;
+impl Request {
+    #[cfg(test)]
+    pub(crate) fn nothing() -> Self {
+        Self { op: OpCode::Unknown(0), chroot: Chroot::default() }
+    }
 
-/// What a caller is told; ready.
-pub(crate) type Told<R> = Poll<Result<R, Error>>;
-
-/// For an answer that says no more than that it is one.
-pub(crate) const fn nothing(_: Reply<'_>, _: &Chroot) -> Told<()> {
-    Poll::Ready(Ok(()))
+    /// The error of one of several operations is already named.
+    #[cold]
+    pub(crate) fn named(&self, error: Error, path: &str) -> Error {
+        named(error, self.op, path)
+    }
 }
 
-/// Lets a reader of replies use the question mark.
-#[inline]
-pub(crate) fn told<R>(read: impl FnOnce() -> Result<R, Error>) -> Told<R> {
-    Poll::Ready(read())
+impl Received<'_> {
+    /// Lets a reader of replies use the question mark.
+    #[inline(always)]
+    pub(crate) fn told<R>(mut self, read: impl FnOnce(&mut Self) -> Result<R, Error>) -> Told<R> {
+        match read(&mut self) {
+            Ok(value) => Poll::Ready(Ok(value)),
+            Err(error) => Poll::Ready(Err(self.request.named(error, self.path))),
+        }
+    }
+
+    /// The record, not decoded.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.long.as_deref().unwrap_or(self.short)
+    }
+
+    #[inline(always)]
+    pub(crate) fn read<'b, R: Decode<'b>>(&'b self) -> Result<R, DecodeError> {
+        R::decode(&mut Reader::new(self.bytes()))
+    }
+
+    /// What is in front of the paths of the reply.
+    pub(crate) const fn chroot(&self) -> &Chroot {
+        &self.request.chroot
+    }
+
+    /// A part of the record that goes to the caller.
+    pub(crate) fn keep(&self, part: &[u8]) -> Bytes {
+        match &self.long {
+            Some(long) => keep(long, part, self.copy_below),
+            None => Bytes::copy_from_slice(part),
+        }
+    }
+
+    /// The whole record.
+    pub(crate) fn body(&self) -> Body {
+        Body { zxid: self.zxid, bytes: self.keep(self.bytes()) }
+    }
+
+    /// The one part of the record that goes to the caller.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, part: Range<usize>) -> Bytes {
+        match self.long.take() {
+            Some(mut long) if part.len() >= self.copy_below => {
+                long.truncate(part.end);
+                long.advance(part.start.min(long.len()));
+                long
+            }
+            long => copy(long.as_deref().unwrap_or(self.short), part),
+        }
+    }
+}
+
+#[cold]
+fn copy(bytes: &[u8], part: Range<usize>) -> Bytes {
+    Bytes::copy_from_slice(bytes.get(part).unwrap_or_default())
+}
+
+/// A part of a reply that goes to the caller. Copied if it is small: one that is kept for long must not keep what
+/// else was read with it.
+pub(crate) fn keep(memory: &Bytes, part: &[u8], copy_below: usize) -> Bytes {
+    if part.len() < copy_below { Bytes::copy_from_slice(part) } else { memory.slice_ref(part) }
 }
 
 enum State {
@@ -64,12 +155,13 @@ impl<R> Response<R> {
         op: OpCode,
         chroot: Chroot,
     ) -> Self {
-        Self { state: State::Waiting(answer), decode, op, chroot }
+        Self { state: State::Waiting(answer), decode, request: Request { op, chroot } }
     }
 
     pub(crate) fn refused(error: Error, decode: DecodeFn<R>, op: OpCode, path: &str) -> Self {
         let error = named(error, op, path);
-        Self { state: State::Refused(Some(error)), decode, op, chroot: Chroot::default() }
+        let request = Request { op, chroot: Chroot::default() };
+        Self { state: State::Refused(Some(error)), decode, request }
     }
 }
 
@@ -92,18 +184,10 @@ impl<R> Future for Response<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let answer = match &mut this.state {
-            State::Waiting(answer) => answer,
-            State::Refused(error) => {
-                return Poll::Ready(Err(error.take().unwrap_or_else(taken_before)));
-            }
-        };
-        let (decode, chroot) = (this.decode, &this.chroot);
-        let mut told = answer.poll_told(cx, |reply| decode(reply, chroot));
-        if let Poll::Ready(Err(error)) = &mut told {
-            *error = named(error.clone(), this.op, answer.path());
+        match &mut this.state {
+            State::Waiting(answer) => answer.poll_told(cx, this.decode, &this.request),
+            State::Refused(error) => Poll::Ready(Err(error.take().unwrap_or_else(taken_before))),
         }
-        told
     }
 }
 
@@ -114,7 +198,7 @@ impl<R> fmt::Debug for Response<R> {
             State::Refused(error) => error.as_ref().and_then(Error::path),
         };
         f.debug_struct("Response")
-            .field("op", &self.op)
+            .field("op", &self.request.op)
             .field("path", &path)
             .finish_non_exhaustive()
     }
@@ -223,15 +307,15 @@ pub struct Children {
 }
 
 impl Children {
-    /// The names at the front of what is left of `reply`, whose reader `reader` is.
-    pub(crate) fn read<'a>(
-        reply: &Reply<'a>,
-        reader: &mut Reader<'a>,
+    /// The names at the front of what is left in `reader`, and `keep` keeps.
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        keep: impl FnOnce(&[u8]) -> Bytes,
     ) -> Result<Self, DecodeError> {
         let start = reader.rest();
         let len = GetChildrenReply::decode(reader)?.children.len();
         let list = start.get(..start.len() - reader.rest().len()).unwrap_or_default();
-        Ok(Self { body: reply.keep(list), len })
+        Ok(Self { body: keep(list), len })
     }
 
     /// How many.
@@ -331,8 +415,7 @@ mod tests {
         body.extend(b"stat");
         let body = Bytes::from(body);
         let mut reader = Reader::new(&body);
-        let reply = Reply::of_frame(1, &body, &body);
-        let children = Children::read(&reply, &mut reader).unwrap();
+        let children = Children::read(&mut reader, |list| body.slice_ref(list)).unwrap();
         assert_eq!(reader.rest(), b"stat");
         children
     }

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::BytesMut;
 use docent_protocol::{
-    Acl, CreateMode, DecodeError, Encode, ErrorCode, OpCode, Stat, acl,
+    Acl, CreateMode, Decode as _, DecodeError, Encode, ErrorCode, OpCode, Stat, acl,
     call::{Call, Multi, MultiRead, Read, Write},
     jute::Reader,
     multi::{MultiReply, MultiResult},
@@ -21,8 +21,8 @@ use crate::{
     Children, Client, Error, ErrorKind, Node, Outcome, Response,
     chroot::Chroot,
     client::{ANY_VERSION, check, check_new},
-    response::{Told, told},
-    state::{Body, Reply},
+    response::{Received, Told, keep},
+    state::Body,
 };
 
 /// Writes that are made all or none, in order: multi.
@@ -234,8 +234,8 @@ impl Future for TransactionResponse {
 
 impl TransactionResponse {
     fn finish(&self, body: &Body) -> Result<Vec<TransactionResult>, Error> {
-        let reply: MultiReply<'_> =
-            body.as_reply().read().map_err(|error| bad_reply(OpCode::Multi, error))?;
+        let reply: MultiReply<'_> = MultiReply::decode(&mut Reader::new(&body.bytes))
+            .map_err(|error| bad_reply(OpCode::Multi, error))?;
         // Rolled-back operations have the code Ok: the first other one is the cause.
         for (index, result) in reply.iter().enumerate() {
             if let MultiResult::Error(code) = result
@@ -359,14 +359,17 @@ impl Future for MultiReadResponse {
 impl MultiReadResponse {
     fn finish(&self, body: &Body) -> Result<Vec<Result<ReadResult, Error>>, Error> {
         let bad_reply = |error: &dyn fmt::Display| bad_reply(OpCode::MultiRead, error);
-        let reply: MultiReply<'_> = body.as_reply().read().map_err(|error| bad_reply(&error))?;
+        let reply: MultiReply<'_> =
+            MultiReply::decode(&mut Reader::new(&body.bytes)).map_err(|error| bad_reply(&error))?;
         let results: Result<Vec<_>, Error> = reply
             .iter()
             .enumerate()
             .map(|(index, result)| match result {
                 MultiResult::GetData(reply) => {
-                    let data =
-                        reply.data.map(|data| body.as_reply().keep(data)).unwrap_or_default();
+                    let data = reply
+                        .data
+                        .map(|data| keep(&body.bytes, data, COPY_BELOW))
+                        .unwrap_or_default();
                     Ok(Ok(ReadResult::GetData(Node { data, stat: reply.stat })))
                 }
                 MultiResult::GetChildren(reply) => children(reply)
@@ -394,12 +397,15 @@ impl MultiReadResponse {
     }
 }
 
+/// What is shorter is copied out of the reply.
+const COPY_BELOW: usize = 4096;
+
 /// The list by itself, as [`Children`] keeps it.
 fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
     let mut body = BytesMut::new();
     reply.encode(&mut body);
     let body = body.freeze();
-    Children::read(&Reply::of_frame(0, &body, &body), &mut Reader::new(&body))
+    Children::read(&mut Reader::new(&body), |list| body.slice_ref(list))
 }
 
 fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
@@ -407,6 +413,6 @@ fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
 }
 
 /// The body, to be read by who knows the operations.
-fn whole(reply: Reply<'_>, _: &Chroot) -> Told<Body> {
-    told(|| Ok(reply.to_body()))
+fn whole(reply: Received<'_>) -> Told<Body> {
+    reply.told(|reply| Ok(reply.body()))
 }

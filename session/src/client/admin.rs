@@ -15,8 +15,8 @@ use super::{ANY_VERSION, Client, node, stat};
 use crate::{
     Node, Response, WatchResponse,
     chroot::Chroot,
-    response::{Told, told},
-    state::{Body, Reply},
+    response::{Received, Told},
+    state::Body,
 };
 
 /// The ensemble's configuration.
@@ -88,7 +88,7 @@ impl Client {
         self.path_call(
             OpCode::GetAllChildrenNumber,
             path,
-            |reply, _| told(|| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number)),
+            |reply| reply.told(|reply| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number)),
             |at| self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() })),
         )
     }
@@ -172,7 +172,7 @@ impl Client {
     pub fn submit(&self, call: &impl Call) -> Response<Body> {
         Response::waiting(
             self.call("", call),
-            |reply, _| told(|| Ok(Body { zxid: reply.zxid(), bytes: reply.keep(reply.bytes()) })),
+            |reply| reply.told(|reply| Ok(reply.body())),
             call.op_code(),
             Chroot::default(),
         )
@@ -232,17 +232,18 @@ impl std::fmt::Debug for AclEntries {
     }
 }
 
-fn acl_and_stat(reply: Reply<'_>, _: &Chroot) -> Told<(AclEntries, Stat)> {
-    told(|| {
+fn acl_and_stat(reply: Received<'_>) -> Told<(AclEntries, Stat)> {
+    reply.told(|reply| {
         let stat = reply.read::<GetAclReply<'_>>()?.stat;
         Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
     })
 }
 
-fn ephemerals(reply: Reply<'_>, chroot: &Chroot) -> Told<Vec<String>> {
-    told(|| {
-        let reply = reply.read::<GetChildrenReply<'_>>()?;
-        let paths = reply.children.iter().map(|path| path.to_str());
+fn ephemerals(reply: Received<'_>) -> Told<Vec<String>> {
+    reply.told(|reply| {
+        let found = reply.read::<GetChildrenReply<'_>>()?;
+        let chroot = reply.chroot();
+        let paths = found.children.iter().map(|path| path.to_str());
         // The server's prefix is one of text: under the chroot /app it finds /apple too.
         Ok(paths
             .filter(|path| chroot.contains(path))
@@ -251,8 +252,8 @@ fn ephemerals(reply: Reply<'_>, chroot: &Chroot) -> Told<Vec<String>> {
     })
 }
 
-fn client_infos(reply: Reply<'_>, _: &Chroot) -> Told<Vec<ClientInfo>> {
-    told(|| {
+fn client_infos(reply: Received<'_>) -> Told<Vec<ClientInfo>> {
+    reply.told(|reply| {
         let infos: List<'_, _> = reply.read::<WhoAmIReply<'_>>()?.client_info;
         Ok(infos
             .iter()

@@ -3,12 +3,8 @@
 use std::{collections::VecDeque, fmt};
 
 use bytes::Bytes;
-use docent_protocol::{Decode, DecodeError, jute::Reader};
 
 use crate::Error;
-
-/// What is shorter is copied out of a reply: at most 64 times as much stays in memory for what is not.
-const COPY_BELOW: usize = 4096;
 
 /// Where a machine puts its answers: a queue that is polled, or anything that gets them to who waits sooner.
 pub trait Answers<T> {
@@ -47,12 +43,15 @@ impl<T> Answers<T> for VecDeque<Completion<T>> {
     }
 }
 
+/// What is shorter is copied out of a body.
+const COPY_FROM_BODY: usize = 4096;
+
 /// A reply without an error.
 #[derive(Clone)]
 pub struct Body {
     /// The zxid of its header.
     pub zxid: i64,
-    /// The record, not decoded. A long one is a part of the buffer it was read into, which it keeps in memory: copy
+    /// The record, not decoded. It can be a part of what was read with it, which it keeps in memory: copy
     /// what is kept for long.
     pub bytes: Bytes,
 }
@@ -69,7 +68,7 @@ impl fmt::Debug for Body {
 
 impl Body {
     pub(crate) fn as_reply(&self) -> Reply<'_> {
-        Reply::of_frame(self.zxid, &self.bytes, &self.bytes)
+        Reply::new(self.zxid, &self.bytes).within(&self.bytes, COPY_FROM_BODY)
     }
 }
 
@@ -79,7 +78,9 @@ pub struct Reply<'a> {
     zxid: i64,
     bytes: &'a [u8],
     /// What `bytes` is a part of, if it can be shared.
-    frame: Option<&'a Bytes>,
+    memory: Option<&'a Bytes>,
+    /// What is shorter is copied out of it.
+    copy_below: usize,
 }
 
 /// Without the record, which may have data in it.
@@ -94,12 +95,12 @@ impl fmt::Debug for Reply<'_> {
 
 impl<'a> Reply<'a> {
     pub(crate) const fn new(zxid: i64, bytes: &'a [u8]) -> Self {
-        Self { zxid, bytes, frame: None }
+        Self { zxid, bytes, memory: None, copy_below: 0 }
     }
 
-    /// `bytes` is a part of `frame`.
-    pub(crate) const fn of_frame(zxid: i64, bytes: &'a [u8], frame: &'a Bytes) -> Self {
-        Self { zxid, bytes, frame: Some(frame) }
+    /// The bytes are a part of this memory, which can be shared. What is shorter is copied out of it.
+    pub(crate) const fn within(self, memory: &'a Bytes, copy_below: usize) -> Self {
+        Self { memory: Some(memory), copy_below, ..self }
     }
 
     /// An answer that says no more than that it is one.
@@ -119,9 +120,19 @@ impl<'a> Reply<'a> {
         self.bytes
     }
 
-    /// The bytes as a part of the buffer they were read into, if that can be had: long replies only.
+    /// The bytes as a part of the memory they were read into, if that can be had.
     pub(crate) fn shared(&self) -> Option<Bytes> {
-        self.frame.map(|frame| frame.slice_ref(self.bytes))
+        self.memory.map(|memory| memory.slice_ref(self.bytes))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn copy_below(&self) -> usize {
+        self.copy_below
     }
 
     /// The reply without what it borrows.
@@ -129,20 +140,5 @@ impl<'a> Reply<'a> {
     pub fn to_body(&self) -> Body {
         let bytes = self.shared().unwrap_or_else(|| Bytes::copy_from_slice(self.bytes));
         Body { zxid: self.zxid, bytes }
-    }
-
-    /// A part of it that goes to the caller. Copied if it is small: one that is kept for long must not keep what
-    /// else was read with it.
-    #[inline]
-    pub(crate) fn keep(&self, part: &[u8]) -> Bytes {
-        match self.frame {
-            Some(frame) if part.len() >= COPY_BELOW => frame.slice_ref(part),
-            _ => Bytes::copy_from_slice(part),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn read<R: Decode<'a>>(&self) -> Result<R, DecodeError> {
-        R::decode(&mut Reader::new(self.bytes))
     }
 }

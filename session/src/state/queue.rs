@@ -18,6 +18,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     ///
     /// `now` is only asked for while there is no connection, or with a request timeout. A refusal (closed,
     /// too large, too many) comes as a completion too.
+    #[inline(always)]
     pub fn submit<C: Call>(
         &mut self,
         call: &C,
@@ -45,7 +46,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         self.enqueue(&call, Some(token), effect.into(), now);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn enqueue<C: Call>(
         &mut self,
         call: &C,
@@ -112,7 +113,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Notes the request whose frame begins at `start` of `outgoing`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_pending(
         &mut self,
         xid: i32,

@@ -15,7 +15,21 @@ const HEADER_SIZE: usize = 16;
 
 /// Frames from this size on are taken out of the buffer they were read into, so that parts of them can be kept
 /// without a copy; below it, a copy costs less.
-const SHARED_FROM: usize = 1024;
+const LONG: usize = 1024;
+
+/// What is shorter is copied out of a long frame: at most 64 times as much stays in memory for what is not, since not
+/// more is read at once than 64 times this.
+const COPY_FROM_FRAME: usize = 4096;
+
+/// Short frames that were read together are moved into blocks of this size, so that the data in them need not be
+/// allocated one by one.
+const BLOCK: usize = 4096;
+
+/// What is shorter is copied out of a block: at most 64 times as much stays in memory for what is not.
+const COPY_FROM_BLOCK: usize = BLOCK / 64;
+
+/// Memory that replies can share, and what is copied out of it all the same because it is shorter.
+type Memory<'a> = Option<(&'a Bytes, usize)>;
 
 impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Takes all whole frames off the front of what was read.
@@ -56,10 +70,25 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
 
     /// Takes the short frames at the front, as far as they are whole; how many bytes they have.
     fn receive_short_frames(&mut self, now: Instant, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..).filter(|rest| rest.len() >= BLOCK / 2) {
+            let front = rest.get(..BLOCK).unwrap_or(rest);
+            let Ok(Some(_)) = frame::split(front, LONG) else { break };
+            let block = Bytes::copy_from_slice(front);
+            taken += self.receive_frames(now, &block, Some((&block, COPY_FROM_BLOCK)));
+            if !self.receives() {
+                return taken;
+            }
+        }
+        taken + self.receive_frames(now, input.get(taken..).unwrap_or_default(), None)
+    }
+
+    /// Takes the short frames at the front, as far as they are whole; how many bytes they have.
+    fn receive_frames(&mut self, now: Instant, input: &[u8], memory: Memory<'_>) -> usize {
         let mut rest = input;
-        let limit = self.config.max_reply_bytes.min(SHARED_FROM);
+        let limit = self.config.max_reply_bytes.min(LONG);
         while let Ok(Some((payload, tail))) = frame::split(rest, limit) {
-            self.receive_frame(now, payload, None);
+            self.receive_frame(now, payload, memory);
             rest = tail;
             if !self.receives() {
                 break;
@@ -76,7 +105,8 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         let whole = frame::LENGTH_SIZE + payload.len();
         self.metrics.bytes_received += whole as u64;
         let frame = input.split_to(whole).freeze();
-        self.receive_frame(now, frame.get(frame::LENGTH_SIZE..).unwrap_or_default(), Some(&frame));
+        let payload = frame.get(frame::LENGTH_SIZE..).unwrap_or_default();
+        self.receive_frame(now, payload, Some((&frame, COPY_FROM_FRAME)));
         true
     }
 
@@ -113,17 +143,16 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         true
     }
 
-    /// `payload` is a part of `frame`, if that can be shared.
-    fn receive_frame(&mut self, now: Instant, payload: &[u8], frame: Option<&Bytes>) {
+    /// `payload` is a part of `memory`, if that can be shared.
+    #[inline(always)]
+    fn receive_frame(&mut self, now: Instant, payload: &[u8], memory: Memory<'_>) {
         if matches!(self.phase, Phase::Handshaking { .. }) {
             return self.receive_handshake(now, payload);
         }
-        let mut reader = Reader::new(payload);
-        let header = match ReplyHeader::decode(&mut reader) {
-            Ok(header) => header,
-            Err(error) => return self.broken_stream(error),
+        let Some((header, bytes)) = payload.split_first_chunk::<HEADER_SIZE>() else {
+            return self.receive_cut_header(payload);
         };
-        let bytes = reader.rest();
+        let Ok(header) = ReplyHeader::decode(&mut Reader::new(header)) else { return };
         #[cfg(feature = "sasl")]
         if self.is_authenticating() && header.xid != xid::NOTIFICATION {
             return self.receive_sasl(now, header, bytes);
@@ -132,12 +161,21 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             xid::NOTIFICATION => self.receive_event(header, bytes),
             xid::PING | xid::AUTH | xid::SET_WATCHES => self.receive_control(now, header),
             _ => {
-                let reply = match frame {
-                    Some(frame) => Reply::of_frame(header.zxid, bytes, frame),
-                    None => Reply::new(header.zxid, bytes),
+                let reply = Reply::new(header.zxid, bytes);
+                let reply = match memory {
+                    Some((memory, copy_below)) => reply.within(memory, copy_below),
+                    None => reply,
                 };
                 self.receive_reply(now, header, ReplyBody::Whole(reply));
             }
+        }
+    }
+
+    /// Too short to be a reply; the error names the field.
+    #[cold]
+    fn receive_cut_header(&mut self, payload: &[u8]) {
+        if let Err(error) = ReplyHeader::decode(&mut Reader::new(payload)) {
+            self.broken_stream(error);
         }
     }
 
@@ -187,7 +225,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody<'_>) {
         let front = self.pending.front().filter(|_| self.sent > 0);
         let request = if front.is_some_and(|front| front.xid == header.xid) {
@@ -270,6 +308,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Takes note that a request was answered, for [`note_answers`](Self::note_answers).
+    #[inline(always)]
     fn answered(&mut self, now: Instant) {
         let Some(batch) = self.batches.front_mut() else { return };
         batch.unanswered = batch.unanswered.saturating_sub(1);
