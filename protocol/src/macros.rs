@@ -42,7 +42,15 @@ macro_rules! open_enum {
 
             /// The value of a number on the wire.
             #[must_use]
+            #[inline]
             pub const fn from_number(number: i32) -> Self {
+                // The one that nearly all are, where there is one: no call for it.
+                if number == Self::FIRST.number() { Self::FIRST } else { Self::look_up(number) }
+            }
+
+            const FIRST: Self = Self::NAMED[0];
+
+            const fn look_up(number: i32) -> Self {
                 match number {
                     $($number => Self::$variant,)+
                     other => Self::Unknown(other),

@@ -127,10 +127,16 @@ impl Shared {
         self.with_locked(|locked| f(&mut locked.machine))
     }
 
-    #[inline(always)]
     fn with_locked<R>(&self, f: impl FnOnce(&mut Locked) -> R) -> R {
         let mut locked = self.lock();
         let result = f(&mut locked);
+        self.unlock(locked);
+        result
+    }
+
+    /// Wakes the task if there is something for it, and hands out the answers that are there.
+    #[inline]
+    fn unlock(&self, mut locked: MutexGuard<'_, Locked>) {
         let waker = locked.due();
         if locked.machine.has_answers() {
             self.hand_out_now(locked);
@@ -140,7 +146,6 @@ impl Shared {
         if let Some(waker) = waker {
             waker.wake();
         }
-        result
     }
 
     /// Answers that did not need the server: refusals, mostly.
@@ -154,7 +159,6 @@ impl Shared {
     }
 
     /// As [`with`](Self::with), for what has an answer; `path` is the caller's, for the answer's errors.
-    #[inline(always)]
     fn ask(&self, path: &str, f: impl FnOnce(&mut Machine, Token)) -> Answer {
         self.with_locked(|locked| {
             let (token, answer) = locked.machine.answers_mut().take_slot(path);
@@ -175,7 +179,12 @@ impl Shared {
         call: &impl Call,
         watch: Option<Registration<Notifier>>,
     ) -> Answer {
-        self.ask(path, |machine, token| machine.submit(call, token, watch, || self.clock.now()))
+        // As `ask`, without closures: each costs a copy of what it takes along.
+        let mut locked = self.lock();
+        let (token, answer) = locked.machine.answers_mut().take_slot(path);
+        locked.machine.submit(call, token, watch, || self.clock.now());
+        self.unlock(locked);
+        answer
     }
 
     pub(crate) fn add_auth(&self, credential: Credential) -> Answer {

@@ -120,6 +120,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     adding: usize,
     /// When each batch was handed to the socket, and how many requests of it are unanswered.
     batches: VecDeque<Batch>,
+    /// How many were answered by what is being read.
+    answered: usize,
     ping_sent_at: Option<Instant>,
 
     watches: Watches<W>,
@@ -279,8 +281,6 @@ enum WatchEffect<W> {
 struct Batch {
     sent_at: Instant,
     unanswered: usize,
-    /// How many were answered by what is being read.
-    answered: u32,
 }
 
 /// What is told without having been asked.
@@ -364,6 +364,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             resync: false,
             adding: 0,
             batches: VecDeque::new(),
+            answered: 0,
             ping_sent_at: None,
             watches: Watches::default(),
             states: ConnectionStates::default(),
@@ -581,7 +582,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             return;
         }
         self.sent += unanswered;
-        self.batches.push_back(Batch { sent_at: now, unanswered, answered: 0 });
+        self.batches.push_back(Batch { sent_at: now, unanswered });
     }
 
     /// The answers there are.

@@ -55,7 +55,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             self.metrics.bytes_received += short as u64;
             input.advance(short);
             if !self.receives()
-                || !(self.receive_long_frame(now, input) || self.receive_part(now, input))
+                || !(self.receive_long_frame(now, input) || self.receive_part(input))
             {
                 break;
             }
@@ -74,7 +74,8 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         while let Some(rest) = input.get(taken..).filter(|rest| rest.len() >= BLOCK / 2) {
             let front = rest.get(..BLOCK).unwrap_or(rest);
             let Ok(Some(_)) = frame::split(front, LONG) else { break };
-            let block = Bytes::copy_from_slice(front);
+            // Cloned, for the first of the clones is the one that allocates, and the others are made of it.
+            let block = Bytes::copy_from_slice(front).clone();
             taken += self.receive_frames(now, &block, Some((&block, COPY_FROM_BLOCK)));
             if !self.receives() {
                 return taken;
@@ -111,7 +112,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Bytes that do not begin with a whole frame under the limit. Whether they were of use.
-    fn receive_part(&mut self, now: Instant, input: &mut BytesMut) -> bool {
+    fn receive_part(&mut self, input: &mut BytesMut) -> bool {
         let len = match frame::length(input) {
             Ok(Some(len)) if len > self.config.max_reply_bytes => len,
             Ok(_) => return false,
@@ -139,7 +140,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         let header = input.split_to(HEADER_SIZE);
         self.skip = rest;
         self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
-        self.receive_too_large(now, &header, len);
+        self.receive_too_large(&header, len);
         true
     }
 
@@ -166,7 +167,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
                     Some((memory, copy_below)) => reply.within(memory, copy_below),
                     None => reply,
                 };
-                self.receive_reply(now, header, ReplyBody::Whole(reply));
+                self.receive_whole(header, reply);
             }
         }
     }
@@ -226,11 +227,33 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     #[inline(always)]
-    fn receive_reply(&mut self, now: Instant, header: ReplyHeader, body: ReplyBody<'_>) {
+    fn receive_whole(&mut self, header: ReplyHeader, reply: Reply<'_>) {
+        let front = self.pending.front().filter(|_| self.sent > 0 && header.err.is_ok());
+        let is_plain = front.is_some_and(|front| {
+            front.xid == header.xid && matches!(front.effect, Effect::None) && front.token.is_some()
+        });
+        if !is_plain {
+            return self.receive_reply(header, ReplyBody::Whole(reply));
+        }
+        // What follows is what there would be of `receive_reply`, for nearly all replies are plain.
+        let Some(Pending { token: Some(token), size, .. }) = self.pending.pop_front() else {
+            return;
+        };
+        self.answered_in_turn();
+        self.sent -= 1;
+        self.metrics.replies += 1;
+        if header.zxid > 0 {
+            self.last_zxid = header.zxid;
+        }
+        self.settle(&Effect::None, size);
+        self.answers.put(token, Ok(reply), !self.events.is_empty());
+        self.leave_if_answered();
+    }
+
+    fn receive_reply(&mut self, header: ReplyHeader, body: ReplyBody<'_>) {
         let front = self.pending.front().filter(|_| self.sent > 0);
         let request = if front.is_some_and(|front| front.xid == header.xid) {
-            self.answered(now);
-            self.timed_out = self.timed_out.saturating_sub(1);
+            self.answered_in_turn();
             self.pending.pop_front()
         } else {
             self.take_overtaking(header)
@@ -307,27 +330,31 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         self.pending.remove(index)
     }
 
-    /// Takes note that a request was answered, for [`note_answers`](Self::note_answers).
+    /// Takes note that the front was answered, for [`note_answers`](Self::note_answers).
     #[inline(always)]
-    fn answered(&mut self, now: Instant) {
-        let Some(batch) = self.batches.front_mut() else { return };
-        batch.unanswered = batch.unanswered.saturating_sub(1);
-        batch.answered += 1;
-        if batch.unanswered == 0 {
-            self.note_answers(now);
-            self.batches.pop_front();
-        }
+    const fn answered_in_turn(&mut self) {
+        self.answered += 1;
+        self.timed_out = self.timed_out.saturating_sub(1);
     }
 
-    /// Moves the naive bound on to when the requests were sent that were answered; once for all of a batch that
-    /// were read together.
+    /// Moves the naive bound on to when the requests were sent that were answered; once for all that were read
+    /// together.
     fn note_answers(&mut self, now: Instant) {
-        let Some(batch) = self.batches.front_mut().filter(|batch| batch.answered > 0) else {
-            return;
-        };
-        let sent_at = batch.sent_at;
-        self.metrics.latency.record(now.since(sent_at), std::mem::take(&mut batch.answered));
-        self.renew(now, sent_at);
+        let mut answered = std::mem::take(&mut self.answered);
+        while answered > 0
+            && let Some(batch) = self.batches.front_mut()
+        {
+            let (sent_at, count) = (batch.sent_at, answered.min(batch.unanswered));
+            answered -= count;
+            batch.unanswered -= count;
+            if batch.unanswered == 0 {
+                self.batches.pop_front();
+            }
+            self.metrics
+                .latency
+                .record(now.since(sent_at), u32::try_from(count).unwrap_or(u32::MAX));
+            self.renew(now, sent_at);
+        }
     }
 
     fn renew(&self, now: Instant, sent_at: Instant) {
@@ -338,10 +365,10 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     /// The head of a reply over the limit: its request fails, the rest is thrown away, others go on.
-    fn receive_too_large(&mut self, now: Instant, header: &[u8], len: usize) {
+    fn receive_too_large(&mut self, header: &[u8], len: usize) {
         match ReplyHeader::decode(&mut Reader::new(header)) {
             Ok(header) if header.xid > 0 => {
-                self.receive_reply(now, header, ReplyBody::TooLarge(len));
+                self.receive_reply(header, ReplyBody::TooLarge(len));
             }
             Ok(_) => self.give_up(format_args!("an event of {len} bytes")),
             Err(error) => self.broken_stream(error),
