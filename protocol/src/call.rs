@@ -42,7 +42,7 @@ struct NewNode<'a> {
 }
 
 impl Encode for NewNode<'_> {
-    #[inline]
+    #[inline(always)]
     fn encode(&self, out: &mut impl BufMut) {
         crate::Text::new(self.path).put(out);
         self.data.put(out);
@@ -103,14 +103,14 @@ impl<'a> Create2<'a> {
 }
 
 impl Encode for Create<'_> {
-    #[inline]
+    #[inline(always)]
     fn encode(&self, out: &mut impl BufMut) {
         self.0.encode(out);
     }
 }
 
 impl Encode for Create2<'_> {
-    #[inline]
+    #[inline(always)]
     fn encode(&self, out: &mut impl BufMut) {
         self.0.encode(out);
     }
@@ -143,7 +143,7 @@ macro_rules! calls {
             pub struct $name<'a>(pub $record);
 
             impl Encode for $name<'_> {
-                #[inline]
+                #[inline(always)]
                 fn encode(&self, out: &mut impl BufMut) {
                     self.0.encode(out);
                 }
@@ -217,7 +217,7 @@ macro_rules! empty_calls {
             pub struct $name;
 
             impl Encode for $name {
-                #[inline]
+                #[inline(always)]
                 fn encode(&self, _out: &mut impl BufMut) {}
             }
 

@@ -408,7 +408,7 @@ impl<'a> Field<'a> for Option<&'a [u8]> {
         reader.buffer(field)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, out: &mut impl BufMut) {
         match self {
             // A buffer over 2 GiB makes a frame over every limit, so the length does not matter.
@@ -427,7 +427,7 @@ impl<'a> Field<'a> for Text<'a> {
         reader.text(field)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, out: &mut impl BufMut) {
         self.bytes().put(out);
     }
@@ -497,7 +497,7 @@ macro_rules! record_fields {
             }
         })+
         $(impl<'a> Field<'a> for $number {
-            #[inline]
+            #[inline(always)]
             fn take(reader: &mut Reader<'a>, field: &'static str) -> Result<Self, DecodeError> {
                 reader.int(field).map(Into::into)
             }

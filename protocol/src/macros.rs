@@ -101,7 +101,7 @@ macro_rules! record {
         }
 
         impl $(<$life>)? $crate::jute::Encode for $name $(<$life>)? {
-            #[inline]
+            #[inline(always)]
             fn encode(&self, _out: &mut impl bytes::BufMut) {
                 $($crate::jute::Field::put(&self.$field, _out);)*
             }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::{
     Error, ErrorKind, Outcome,
-    response::{DecodeFn, Received, Request},
+    response::{DecodeFn, Received, Record, Request},
     state::{Answers, Body, Completion, Reply},
 };
 
@@ -44,8 +44,10 @@ struct Told {
     zxid: i64,
     /// A short reply, copied.
     short: Vec<u8>,
-    /// A longer one, if it can be shared.
+    /// The memory a longer one is a part of, if that can be shared.
     long: Option<Bytes>,
+    /// Where in `long` it begins, and its length.
+    place: (usize, usize),
     /// Of a longer one: what is shorter is copied out of it.
     copy_below: usize,
     error: Option<Error>,
@@ -94,11 +96,13 @@ impl Slot {
         match told {
             Ok(reply) => {
                 slot.zxid = reply.zxid();
-                if reply.bytes().len() > SHORT && reply.is_shared() {
-                    slot.copy_below = reply.copy_below();
-                    slot.long = reply.shared();
-                } else {
-                    slot.short.extend_from_slice(reply.bytes());
+                match reply.memory() {
+                    Some((memory, start)) if reply.bytes().len() > SHORT => {
+                        slot.copy_below = reply.copy_below();
+                        slot.place = (start, reply.bytes().len());
+                        slot.long = Some(memory.clone());
+                    }
+                    _ => slot.short.extend_from_slice(reply.bytes()),
                 }
             }
             Err(error) => slot.error = Some(error),
@@ -171,6 +175,7 @@ fn new_slot(path: &str) -> Arc<Slot> {
         zxid: 0,
         short: Vec::new(),
         long: None,
+        place: (0, 0),
         copy_below: 0,
         error: None,
     };
@@ -293,17 +298,17 @@ impl Answer {
         }
         self.taken = true;
         let path = &*self.slot.path;
-        let Told { zxid, copy_below, .. } = *told;
-        if let Some(long) = told.long.take() {
+        let Told { zxid, copy_below, place: (start, len), .. } = *told;
+        if let Some(memory) = told.long.take() {
             drop(told);
-            let long = Some(long);
-            return decode(Received { zxid, short: &[], long, copy_below, request, path });
+            let record = Record::Shared { memory, start, len, copy_below };
+            return decode(Received { zxid, record, request, path });
         }
         match told.error.take() {
             Some(error) => Poll::Ready(Err(request.named(error, path))),
             None => {
-                let short = &told.short;
-                decode(Received { zxid, short, long: None, copy_below, request, path })
+                let record = Record::Short(&told.short);
+                decode(Received { zxid, record, request, path })
             }
         }
     }
@@ -315,15 +320,23 @@ pub(crate) fn taken_before() -> Error {
     Error::new(ErrorKind::Closed, Outcome::Unknown).with_detail("the answer was taken before")
 }
 
+impl Answer {
+    #[cold]
+    fn give_up(&self) {
+        // The answer may be large, and the slot may be kept.
+        let mut told = self.slot.lock();
+        told.stage = Stage::Over;
+        let before = (told.waker.take(), told.long.take(), told.error.take());
+        drop(told);
+        drop(before);
+    }
+}
+
 impl Drop for Answer {
+    #[inline]
     fn drop(&mut self) {
         if !self.taken {
-            // The answer may be large, and the slot may be kept.
-            let mut told = self.slot.lock();
-            told.stage = Stage::Over;
-            let before = (told.waker.take(), told.long.take(), told.error.take());
-            drop(told);
-            drop(before);
+            self.give_up();
         }
     }
 }

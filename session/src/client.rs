@@ -750,7 +750,7 @@ fn node(reply: Received<'_>) -> Told<Node> {
         let GetDataReply { data, stat } = reply.read()?;
         let len = data.map_or(0, <[u8]>::len);
         // It comes first, behind its length.
-        let data = reply.take(frame::LENGTH_SIZE..frame::LENGTH_SIZE + len);
+        let data = reply.into_part(frame::LENGTH_SIZE..frame::LENGTH_SIZE + len);
         Ok(Node { data, stat })
     })
 }

@@ -135,7 +135,7 @@ impl Shared {
     }
 
     /// Wakes the task if there is something for it, and hands out the answers that are there.
-    #[inline]
+    #[inline(always)]
     fn unlock(&self, mut locked: MutexGuard<'_, Locked>) {
         let waker = locked.due();
         if locked.machine.has_answers() {

@@ -48,15 +48,22 @@ pub(crate) fn nothing(_: Received<'_>) -> Told<()> {
 /// A reply on its way to the caller.
 pub(crate) struct Received<'a> {
     pub(crate) zxid: i64,
-    /// The record, unless it is `long`.
-    pub(crate) short: &'a [u8],
-    /// The record, in memory that can be shared.
-    pub(crate) long: Option<Bytes>,
-    /// What is shorter is copied out of `long`.
-    pub(crate) copy_below: usize,
+    pub(crate) record: Record<'a>,
     pub(crate) request: &'a Request,
     /// Of the request, as the caller gave it.
     pub(crate) path: &'a str,
+}
+
+/// The record of a reply, not decoded.
+pub(crate) enum Record<'a> {
+    Short(&'a [u8]),
+    /// A part of memory that can be shared; what is shorter than `copy_below` is copied out of it.
+    Shared {
+        memory: Bytes,
+        start: usize,
+        len: usize,
+        copy_below: usize,
+    },
 }
 
 /// What was asked, for the answer and its errors.
@@ -81,17 +88,23 @@ impl Request {
 impl Received<'_> {
     /// Lets a reader of replies use the question mark.
     #[inline(always)]
-    pub(crate) fn told<R>(mut self, read: impl FnOnce(&mut Self) -> Result<R, Error>) -> Told<R> {
-        match read(&mut self) {
+    pub(crate) fn told<R>(self, read: impl FnOnce(Self) -> Result<R, Error>) -> Told<R> {
+        let (request, path) = (self.request, self.path);
+        match read(self) {
             Ok(value) => Poll::Ready(Ok(value)),
-            Err(error) => Poll::Ready(Err(self.request.named(error, self.path))),
+            Err(error) => Poll::Ready(Err(request.named(error, path))),
         }
     }
 
     /// The record, not decoded.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.long.as_deref().unwrap_or(self.short)
+        match &self.record {
+            Record::Short(bytes) => bytes,
+            Record::Shared { memory, start, len, .. } => {
+                memory.get(*start..*start + *len).unwrap_or_default()
+            }
+        }
     }
 
     #[inline(always)]
@@ -106,9 +119,9 @@ impl Received<'_> {
 
     /// A part of the record that goes to the caller.
     pub(crate) fn keep(&self, part: &[u8]) -> Bytes {
-        match &self.long {
-            Some(long) => keep(long, part, self.copy_below),
-            None => Bytes::copy_from_slice(part),
+        match &self.record {
+            Record::Shared { memory, copy_below, .. } => keep(memory, part, *copy_below),
+            Record::Short(_) => Bytes::copy_from_slice(part),
         }
     }
 
@@ -119,21 +132,21 @@ impl Received<'_> {
 
     /// The one part of the record that goes to the caller.
     #[inline(always)]
-    pub(crate) fn take(&mut self, part: Range<usize>) -> Bytes {
-        match self.long.take() {
-            Some(mut long) if part.len() >= self.copy_below => {
-                long.truncate(part.end);
-                long.advance(part.start.min(long.len()));
-                long
+    pub(crate) fn into_part(self, part: Range<usize>) -> Bytes {
+        match self.record {
+            Record::Shared { mut memory, start, copy_below, .. } if part.len() >= copy_below => {
+                memory.truncate(start + part.end);
+                memory.advance((start + part.start).min(memory.len()));
+                memory
             }
-            long => copy(long.as_deref().unwrap_or(self.short), part),
+            _ => self.copy(part),
         }
     }
-}
 
-#[cold]
-fn copy(bytes: &[u8], part: Range<usize>) -> Bytes {
-    Bytes::copy_from_slice(bytes.get(part).unwrap_or_default())
+    #[cold]
+    fn copy(&self, part: Range<usize>) -> Bytes {
+        Bytes::copy_from_slice(self.bytes().get(part).unwrap_or_default())
+    }
 }
 
 /// A part of a reply that goes to the caller. Copied if it is small: one that is kept for long must not keep what

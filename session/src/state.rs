@@ -46,6 +46,7 @@ use crate::{
 };
 
 mod answers;
+mod blocks;
 mod handshake;
 mod metrics;
 mod moves;
@@ -127,6 +128,7 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     watches: Watches<W>,
     states: ConnectionStates,
     answers: A,
+    blocks: blocks::Blocks,
     events: VecDeque<Event<W>>,
 
     last_heard: Instant,
@@ -369,6 +371,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             watches: Watches::default(),
             states: ConnectionStates::default(),
             answers,
+            blocks: blocks::Blocks::default(),
             events: VecDeque::new(),
             last_heard: Instant::ZERO,
             last_sent: Instant::ZERO,
@@ -691,6 +694,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         self.control.shrink_to(KEPT_BYTES);
         self.pending.shrink_to(KEPT_ENTRIES);
         self.answers.shrink_to(KEPT_ENTRIES);
+        self.blocks.clear();
         self.events.shrink_to(KEPT_ENTRIES);
         self.batches.shrink_to(KEPT_ENTRIES);
         self.waiting.shrink_to(KEPT_ENTRIES);

@@ -120,14 +120,12 @@ impl<'a> Reply<'a> {
         self.bytes
     }
 
-    /// The bytes as a part of the memory they were read into, if that can be had.
-    pub(crate) fn shared(&self) -> Option<Bytes> {
-        self.memory.map(|memory| memory.slice_ref(self.bytes))
-    }
-
+    /// The memory the bytes are a part of, and where in it they begin, if it can be shared.
     #[cfg(feature = "tokio")]
-    pub(crate) const fn is_shared(&self) -> bool {
-        self.memory.is_some()
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<(&'a Bytes, usize)> {
+        let memory = self.memory?;
+        Some((memory, self.bytes.as_ptr().addr().saturating_sub(memory.as_ptr().addr())))
     }
 
     #[cfg(feature = "tokio")]
@@ -138,7 +136,10 @@ impl<'a> Reply<'a> {
     /// The reply without what it borrows.
     #[must_use]
     pub fn to_body(&self) -> Body {
-        let bytes = self.shared().unwrap_or_else(|| Bytes::copy_from_slice(self.bytes));
+        let bytes = match self.memory {
+            Some(memory) => memory.slice_ref(self.bytes),
+            None => Bytes::copy_from_slice(self.bytes),
+        };
         Body { zxid: self.zxid, bytes }
     }
 }

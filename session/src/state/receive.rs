@@ -7,7 +7,7 @@ use docent_protocol::{
     Decode, ErrorCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
 };
 
-use super::{Answers, Effect, Event, Pending, Phase, Reply, Session, WatchedEvent};
+use super::{Answers, Effect, Event, Pending, Phase, Reply, Session, WatchedEvent, blocks::BLOCK};
 use crate::{Error, ErrorKind, Outcome, time::Instant};
 
 /// How many bytes a [`ReplyHeader`] has.
@@ -20,10 +20,6 @@ const LONG: usize = 1024;
 /// What is shorter is copied out of a long frame: at most 64 times as much stays in memory for what is not, since not
 /// more is read at once than 64 times this.
 const COPY_FROM_FRAME: usize = 4096;
-
-/// Short frames that were read together are moved into blocks of this size, so that the data in them need not be
-/// allocated one by one.
-const BLOCK: usize = 4096;
 
 /// What is shorter is copied out of a block: at most 64 times as much stays in memory for what is not.
 const COPY_FROM_BLOCK: usize = BLOCK / 64;
@@ -74,8 +70,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         while let Some(rest) = input.get(taken..).filter(|rest| rest.len() >= BLOCK / 2) {
             let front = rest.get(..BLOCK).unwrap_or(rest);
             let Ok(Some(_)) = frame::split(front, LONG) else { break };
-            // Cloned, for the first of the clones is the one that allocates, and the others are made of it.
-            let block = Bytes::copy_from_slice(front).clone();
+            let block = self.blocks.fill(front);
             taken += self.receive_frames(now, &block, Some((&block, COPY_FROM_BLOCK)));
             if !self.receives() {
                 return taken;
