@@ -156,12 +156,12 @@ async fn get_seq(client: &Client, arguments: &Arguments) {
 
 async fn get_pipe(client: &Client, arguments: &Arguments) {
     prepare_node(client).await;
-    pipelined(arguments, |_| client.get_data(NODE)).await;
+    pipelined(arguments, |_| client.get_data(black_box(NODE))).await;
 }
 
 async fn set_pipe(client: &Client, arguments: &Arguments) {
     prepare_node(client).await;
-    pipelined(arguments, |_| client.set_data(NODE, &DATA, None)).await;
+    pipelined(arguments, |_| client.set_data(black_box(NODE), &DATA, None)).await;
 }
 
 /// Keeps a window of requests in flight. They are queued by their calls and answered in order, so a queue is
@@ -182,21 +182,22 @@ async fn run_window<R>(
     let mut waiting = VecDeque::with_capacity(window);
     let mut sampled = VecDeque::with_capacity(window / SAMPLED + 1);
     let mut next = 0;
-    for index in 0..n {
+    loop {
         while next < n && waiting.len() < window {
             if let Some(from) = sample(next) {
-                sampled.push_back(from);
+                sampled.push_back((next, from));
             }
             waiting.push_back(call(next));
             next += 1;
         }
+        let first = next - waiting.len();
         let Some(response) = waiting.front_mut() else { return };
         if let Err(error) = black_box(&response.await) {
             fail(error);
         }
         waiting.pop_front();
-        if index % SAMPLED == 0
-            && let (Some(from), Some(timed)) = (sampled.pop_front(), timed.as_deref_mut())
+        if let Some((_, from)) = sampled.pop_front_if(|(index, _)| *index == first)
+            && let Some(timed) = timed.as_deref_mut()
         {
             timed.ended(from);
         }

@@ -94,15 +94,19 @@ pub fn put<B: FrameBuf>(
 /// Writes the length of the frame that begins at `start` into its place.
 #[inline(always)]
 fn close(out: &mut impl FrameBuf, start: usize, limit: usize) -> Result<(), FrameTooLarge> {
-    let len = (out.as_mut().len() - start).saturating_sub(LENGTH_SIZE);
-    let Some(length) = i32::try_from(len).ok().filter(|_| len <= limit) else {
-        out.cut(start);
-        return Err(FrameTooLarge { len, limit });
-    };
-    if let Some(place) = out.as_mut().get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-        *place = length.to_be_bytes();
+    let frame = out.as_mut().get_mut(start..).unwrap_or_default();
+    let Some((length, payload)) = frame.split_first_chunk_mut() else { return Ok(()) };
+    let len = payload.len();
+    match i32::try_from(len) {
+        Ok(number) if len <= limit => {
+            *length = number.to_be_bytes();
+            Ok(())
+        }
+        _ => {
+            out.cut(start);
+            Err(FrameTooLarge { len, limit })
+        }
     }
-    Ok(())
 }
 
 /// Appends the frame of one record without a header, as the handshake's are.

@@ -17,7 +17,7 @@ impl Chroot {
     }
 
     /// The server's path of a client's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefix<'a>(&self, path: &'a str) -> Cow<'a, str> {
         match &self.0 {
             None => Cow::Borrowed(path),

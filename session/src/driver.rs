@@ -137,7 +137,7 @@ impl Shared {
     /// Wakes the task if there is something for it, and hands out the answers that are there.
     #[inline(always)]
     fn unlock(&self, mut locked: MutexGuard<'_, Locked>) {
-        let waker = locked.due();
+        let waker = if locked.waker.is_some() { locked.due() } else { None };
         if locked.machine.has_answers() {
             self.hand_out_now(locked);
         } else {

@@ -231,7 +231,9 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             return self.receive_reply(header, ReplyBody::Whole(reply));
         }
         // What follows is what there would be of `receive_reply`, for nearly all replies are plain.
-        let Some(Pending { token: Some(token), size, .. }) = self.pending.pop_front() else {
+        let Some(Pending { token: Some(token), effect: Effect::None, size, .. }) =
+            self.pending.pop_front()
+        else {
             return;
         };
         self.answered_in_turn();
@@ -329,7 +331,9 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     #[inline(always)]
     const fn answered_in_turn(&mut self) {
         self.answered += 1;
-        self.timed_out = self.timed_out.saturating_sub(1);
+        if self.timed_out > 0 {
+            self.timed_out -= 1;
+        }
     }
 
     /// Moves the naive bound on to when the requests were sent that were answered; once for all that were read
