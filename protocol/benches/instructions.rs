@@ -37,8 +37,11 @@ fn main() {
         over |= value > limit;
     };
     limit("decode-get beyond its bytes", of("decode-get") as f64 - of("bytes-get") as f64, 60.0);
-    let ratio = of("decode-children-10k") as f64 / of("bytes-children-10k").max(1) as f64;
-    limit("decode-children-10k to walking the lengths", ratio, 1.5);
+    let ratio = |one: &str, other: &str| of(one) as f64 / of(other).max(1) as f64;
+    let checked = ratio("decode-children-10k", "bytes-children-10k");
+    limit("decode-children-10k to walking the lengths", checked, 0.5);
+    let checked = ratio("decode-mixed-10k", "bytes-mixed-10k");
+    limit("decode-mixed-10k to walking the lengths", checked, 1.6);
     if over {
         std::process::exit(1);
     }

@@ -22,6 +22,13 @@ use nom::{IResult, Parser as _};
 
 use crate::{DecodeError, DecodeErrorKind, Stat, Text};
 
+/// How many bytes a length has.
+const LENGTH_SIZE: usize = size_of::<i32>();
+
+/// How many texts are looked at one by one, once two in a row had different lengths, before the next is taken
+/// for the first of many with one length. A wrong guess costs as much as a few of them.
+const MIXED_LENGTHS: usize = 128;
+
 /// A value that can be appended to a buffer.
 pub trait Encode {
     /// Appends the value. Cannot fail; limits are checked where the [frame](crate::frame) is closed.
@@ -40,6 +47,20 @@ pub trait Decode<'a>: Sized {
     /// When the bytes end too early or a length is not valid. The reader is then somewhere inside the
     /// value.
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+
+    /// Takes `count` values off the front, as [`decode`](Self::decode) so many times over would. Tells
+    /// whether all of them are known to be of one size.
+    ///
+    /// # Errors
+    ///
+    /// As `decode`.
+    #[inline]
+    fn skip(reader: &mut Reader<'a>, count: usize) -> Result<bool, DecodeError> {
+        for _ in 0..count {
+            Self::decode(reader)?;
+        }
+        Ok(false)
+    }
 }
 
 /// Bytes that are being read, and how far.
@@ -148,11 +169,33 @@ impl<'a> Reader<'a> {
     pub fn list<T: Decode<'a>>(&mut self, field: &'static str) -> Result<List<'a, T>, DecodeError> {
         let count = self.int(field)?;
         let body = self.rest;
-        for _ in 0..count {
-            T::decode(self)?;
-        }
+        let one_size = T::skip(self, usize::try_from(count).unwrap_or(0))?;
         let body = body.get(..body.len() - self.rest.len()).unwrap_or_default();
-        Ok(List(Repr::Wire { count, body, element: PhantomData }))
+        Ok(List(Repr::Wire { count, one_size, body, element: PhantomData }))
+    }
+
+    /// Takes texts of one length off the front, at most so many, and says how many. Stops in front of all
+    /// that is not wholly there or is null.
+    ///
+    /// The place of each follows from the first one's length, not from the length before it: the processor
+    /// looks at several at once, where a walk from length to length waits for every one of them. Two in a
+    /// step take half the time of one at a time.
+    #[inline]
+    fn skip_texts_of_one_length(&mut self, at_most: usize) -> usize {
+        let Some(len) = self.rest.first_chunk::<LENGTH_SIZE>() else { return 0 };
+        let Ok(size) = usize::try_from(i32::from_be_bytes(*len)) else { return 0 };
+        let size = size.saturating_add(LENGTH_SIZE);
+        // Where not so many fit there are fewer.
+        let texts = self.rest.get(..size.saturating_mul(at_most)).unwrap_or(self.rest);
+        let alike = |text: &[u8]| text.first_chunk() == Some(len);
+        let pairs = texts
+            .chunks_exact(size.saturating_mul(2))
+            .take_while(|pair| alike(pair) && pair.get(size..).is_some_and(alike))
+            .count();
+        let unpaired = texts.get(2 * pairs * size..).unwrap_or_default();
+        let count = 2 * pairs + usize::from(unpaired.get(..size).is_some_and(alike));
+        self.rest = self.rest.get(count * size..).unwrap_or_default();
+        count
     }
 
     #[inline]
@@ -203,6 +246,8 @@ enum Repr<'a, T> {
     /// `body` holds `count` elements that were decoded once without an error; `count` below 1: none.
     Wire {
         count: i32,
+        /// Whether all elements are known to have as many bytes.
+        one_size: bool,
         body: &'a [u8],
         element: PhantomData<fn() -> T>,
     },
@@ -211,7 +256,8 @@ enum Repr<'a, T> {
 
 impl<'a, T> List<'a, T> {
     /// No vector at all: the count -1.
-    pub const NULL: Self = Self(Repr::Wire { count: -1, body: &[], element: PhantomData });
+    pub const NULL: Self =
+        Self(Repr::Wire { count: -1, one_size: false, body: &[], element: PhantomData });
 
     /// These elements.
     #[must_use]
@@ -238,6 +284,16 @@ impl<'a, T> List<'a, T> {
     #[must_use]
     pub const fn is_null(&self) -> bool {
         matches!(self.0, Repr::Wire { count: -1, .. })
+    }
+
+    /// How many bytes each element has, when the list was read from the wire and its elements were seen to have
+    /// as many as each other. Only looked for in texts.
+    #[must_use]
+    pub fn element_size(&self) -> Option<usize> {
+        match self.0 {
+            Repr::Wire { one_size: true, body, .. } => body.len().checked_div(self.len()),
+            _ => None,
+        }
     }
 
     /// The elements, in order.
@@ -472,6 +528,22 @@ impl<'a> Decode<'a> for Text<'a> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         reader.text("element")
+    }
+
+    /// Nearly all long lists are of names like `lock-0000000001`, all of one length.
+    #[inline]
+    fn skip(reader: &mut Reader<'a>, count: usize) -> Result<bool, DecodeError> {
+        let mut left = count - reader.skip_texts_of_one_length(count);
+        let one_size = left == 0;
+        while left > 0 {
+            let one_by_one = left.min(MIXED_LENGTHS);
+            for _ in 0..one_by_one {
+                Self::decode(reader)?;
+            }
+            left -= one_by_one;
+            left -= reader.skip_texts_of_one_length(left);
+        }
+        Ok(one_size)
     }
 }
 

@@ -9,7 +9,8 @@
 use arbitrary::Unstructured;
 use bytes::BytesMut;
 use docent_protocol::{
-    Acl, CreateMode, Decode, Encode, ErrorCode, Id, OpCode, Perms, Stat, Text, Ttl, WatcherEvent,
+    Acl, CreateMode, Decode, DecodeError, Encode, ErrorCode, Id, OpCode, Perms, Stat, Text, Ttl,
+    WatcherEvent,
     call::{self, Call},
     connect::{ConnectRequest, ConnectResponse, HandshakeReply},
     follow::{Direction, Follower},
@@ -85,6 +86,45 @@ fn stat() -> impl Strategy<Value = Stat> {
         num_children: int[4],
         pzxid: long[5],
     })
+}
+
+/// Texts as a listing has them: of one length for a while, now and then null or of another length, with a
+/// count or a length that may lie, and an end that may be missing.
+fn listing() -> impl Strategy<Value = Vec<u8>> {
+    let run = (0..40_usize, 0..70_usize, any::<u8>())
+        .prop_map(|(len, count, byte)| vec![Some(vec![byte; len]); count]);
+    let runs = vec(prop_oneof![3 => run, 1 => texts()], 0..5);
+    let lie = (any::<prop::sample::Index>(), prop_oneof![-3..3_i32, 0..200_i32, any::<i32>()]);
+    let count = option::weighted(0.2, -3..400_i32);
+    let broken = option::weighted(0.4, lie);
+    (runs, count, broken, option::weighted(0.2, any::<prop::sample::Index>())).prop_map(
+        |(runs, count, broken, cut)| {
+            let texts = runs.concat();
+            let mut out = Vec::new();
+            List::new(&as_texts(&texts)).encode(&mut out);
+            if let Some(count) = count {
+                out[..4].copy_from_slice(&count.to_be_bytes());
+            }
+            if let Some((at, lie)) = broken {
+                let lengths = texts.iter().scan(4, |next, text| {
+                    Some(std::mem::replace(next, *next + 4 + text.as_ref().map_or(0, Vec::len)))
+                });
+                if let Some(length) = lengths.clone().nth(at.index(texts.len().max(1))) {
+                    out[length..length + 4].copy_from_slice(&lie.to_be_bytes());
+                }
+            }
+            if let Some(cut) = cut {
+                out.truncate(cut.index(out.len() + 1));
+            }
+            out
+        },
+    )
+}
+
+/// A list of texts, each read after the other.
+fn read_one_by_one<'a>(reader: &mut Reader<'a>) -> Result<Vec<Text<'a>>, DecodeError> {
+    let count = reader.int("children")?;
+    (0..count).map(|_| Text::decode(reader)).collect()
 }
 
 /// Encodes the value, decodes it, and wants it back, from a `Vec` and from a `BytesMut`; every cut of the
@@ -415,6 +455,31 @@ proptest! {
             count += 1;
         }
         prop_assert!(count > 0 && follower.buffered(Direction::ToClient) == 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Texts of one length are read many at a time; nobody can tell.
+    #[test]
+    fn lists_of_texts_are_read_as_one_by_one(bytes in listing(), before in 0..3_usize) {
+        let bytes = [vec![0; before], bytes].concat();
+        let mut slow = Reader::new(&bytes);
+        for _ in 0..before {
+            slow.boolean("before").unwrap();
+        }
+        let mut fast = slow;
+        let expected = read_one_by_one(&mut slow);
+        let list = fast.list::<Text<'_>>("children");
+        prop_assert_eq!(list.map(|list| list.iter().collect::<Vec<_>>()), expected.clone());
+        if let (Ok(list), Ok(expected)) = (list, expected) {
+            prop_assert_eq!((fast.rest(), list.len()), (slow.rest(), expected.len()));
+            let lengths: Vec<_> = expected.iter().map(|text| text.bytes().map(<[u8]>::len)).collect();
+            let length = lengths.first().copied().flatten();
+            let alike = length.filter(|_| lengths.iter().all(|it| *it == length));
+            prop_assert_eq!(list.element_size(), alike.map(|length| 4 + length));
+        }
     }
 }
 

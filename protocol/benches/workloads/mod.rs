@@ -28,6 +28,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "decode-create2", input: create2_reply, run: decode_create2 },
     Workload { name: "bytes-children-10k", input: children_reply, run: walk_lengths },
     Workload { name: "decode-children-10k", input: children_reply, run: decode_children },
+    Workload { name: "bytes-mixed-10k", input: mixed_children_reply, run: walk_lengths },
+    Workload { name: "decode-mixed-10k", input: mixed_children_reply, run: decode_children },
     Workload { name: "read-children-10k", input: children_reply, run: read_children },
     Workload { name: "decode-multi-100", input: multi_reply, run: decode_multi },
     Workload { name: "decode-event", input: event, run: decode_event },
@@ -71,7 +73,16 @@ fn create2_reply() -> Vec<u8> {
 }
 
 fn children_reply() -> Vec<u8> {
-    let names: Vec<_> = (0..10_000).map(|number| format!("lock-{number:010}")).collect();
+    listing(|number| format!("lock-{number:010}"))
+}
+
+/// Hardly two in a row of one length.
+fn mixed_children_reply() -> Vec<u8> {
+    listing(|number| format!("lock-{number:0width$}", width = 5 + number * 7 % 11))
+}
+
+fn listing(name: impl Fn(usize) -> String) -> Vec<u8> {
+    let names: Vec<_> = (0..10_000).map(name).collect();
     let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
     reply(1, &GetChildrenReply { children: List::new(&names) })
 }
