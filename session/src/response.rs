@@ -399,10 +399,12 @@ impl ExactSizeIterator for Names<'_> {}
 impl<'a> Names<'a> {
     #[cold]
     fn next_of_bytes(&mut self) -> Cow<'a, str> {
-        let mut reader = Reader::new(self.rest);
+        // The end of a length and the beginning of its name may make one character, which no text is cut in.
+        let bytes = if self.text.is_empty() { self.rest } else { self.text.as_bytes() };
+        let mut reader = Reader::new(bytes);
         // It was decoded once without an error.
         let name = reader.text("child").map_or(Cow::Borrowed(""), Text::to_str);
-        self.rest = reader.rest();
+        (self.text, self.rest) = ("", reader.rest());
         name
     }
 }
@@ -461,5 +463,17 @@ mod tests {
         let names = names.to_vec();
         assert_eq!((&*names[0], &*names[3]), ("a", "ß"));
         assert!(names[1].contains('\u{FFFD}') && names[2].contains('\u{FFFD}'), "{names:?}");
+    }
+
+    /// The last byte of a length and the first of its name may make a character: then all of it is text, and the name
+    /// is none.
+    #[test]
+    fn a_character_that_begins_in_a_length_is_none() {
+        let odd = [b"\xA9".to_vec(), vec![b'x'; 0xC2]].concat();
+        let mended = format!("\u{FFFD}{}", "x".repeat(0xC2));
+        let names = children(&[Some(b"a"), Some(&odd), Some(b"b")]);
+        assert_eq!(names.to_vec(), ["a", &mended, "b"]);
+        let names = children(&[Some(&odd), Some(&odd)]);
+        assert_eq!(names.to_vec(), [&*mended, &mended]);
     }
 }
