@@ -11,8 +11,7 @@ use std::{
 
 use bytes::{Buf as _, Bytes};
 use docent_protocol::{
-    Decode, DecodeError, OpCode, Stat, Text, frame::LENGTH_SIZE, jute::Reader,
-    reply::GetChildrenReply,
+    Decode, DecodeError, OpCode, Stat, frame::LENGTH_SIZE, jute::Reader, reply::GetChildrenReply,
 };
 
 use crate::{
@@ -317,6 +316,8 @@ pub struct Children {
     /// A [`GetChildrenReply`] that was decoded once without an error, and nothing behind it.
     body: Bytes,
     len: usize,
+    /// How many bytes each name has with its length, when all have as many.
+    name_size: Option<usize>,
 }
 
 impl Children {
@@ -326,9 +327,9 @@ impl Children {
         keep: impl FnOnce(&[u8]) -> Bytes,
     ) -> Result<Self, DecodeError> {
         let start = reader.rest();
-        let len = GetChildrenReply::decode(reader)?.children.len();
+        let names = GetChildrenReply::decode(reader)?.children;
         let list = start.get(..start.len() - reader.rest().len()).unwrap_or_default();
-        Ok(Self { body: keep(list), len })
+        Ok(Self { body: keep(list), len: names.len(), name_size: names.element_size() })
     }
 
     /// How many.
@@ -353,7 +354,7 @@ impl Children {
             Ok(text) => (text, &[][..]),
             Err(_) => ("", names),
         };
-        Names { text, rest, len: self.len }
+        Names { text, rest, len: self.len, name_size: self.name_size }
     }
 
     /// The names, each a string of its own.
@@ -363,11 +364,13 @@ impl Children {
     }
 }
 
-/// The names that are left, as text or, if something in it is none, as bytes; each behind its length.
+/// The names that are left, each behind its length: as text or, if something in it is none, as bytes. One of the two
+/// is empty.
 struct Names<'a> {
     text: &'a str,
     rest: &'a [u8],
     len: usize,
+    name_size: Option<usize>,
 }
 
 impl<'a> Iterator for Names<'a> {
@@ -376,37 +379,83 @@ impl<'a> Iterator for Names<'a> {
     #[inline]
     fn next(&mut self) -> Option<Cow<'a, str>> {
         self.len = self.len.checked_sub(1)?;
-        let split = self.text.split_at_checked(LENGTH_SIZE).and_then(|(len, tail)| {
-            let len = len.as_bytes().first_chunk()?;
-            tail.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)
-        });
+        let split = match self.name_size {
+            Some(size) => first_of_size(self.text, size),
+            None => self.text.split_at_checked(LENGTH_SIZE).and_then(|(len, tail)| {
+                let len = len.as_bytes().first_chunk()?;
+                tail.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)
+            }),
+        };
         Some(match split {
             Some((name, tail)) => {
                 self.text = tail;
                 Cow::Borrowed(name)
             }
-            None => self.next_of_bytes(),
+            None => {
+                let (name, rest) = name_of_bytes(self.text, self.rest);
+                (self.text, self.rest) = ("", rest);
+                match name {
+                    Ok(name) => Cow::Borrowed(name),
+                    Err(mended) => Cow::Owned(mended.into_string()),
+                }
+            }
         })
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.len, Some(self.len))
+    }
+
+    /// Without counting, and knowing that there is more behind, a name costs two thirds of a `next`. The last one,
+    /// and all that are not of one size, are left to that.
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut folded = init;
+        if let Some(size) = self.name_size {
+            let before = self.text.len();
+            while size < self.text.len()
+                && let Some((name, tail)) = first_of_size(self.text, size)
+            {
+                self.text = tail;
+                folded = f(folded, Cow::Borrowed(name));
+            }
+            let taken = (before - self.text.len()).checked_div(size).unwrap_or(0);
+            self.len = self.len.saturating_sub(taken);
+        }
+        for name in self {
+            folded = f(folded, name);
+        }
+        folded
     }
 }
 
 impl ExactSizeIterator for Names<'_> {}
 
-impl<'a> Names<'a> {
-    #[cold]
-    fn next_of_bytes(&mut self) -> Cow<'a, str> {
-        // The end of a length and the beginning of its name may make one character, which no text is cut in.
-        let bytes = if self.text.is_empty() { self.rest } else { self.text.as_bytes() };
-        let mut reader = Reader::new(bytes);
-        // It was decoded once without an error.
-        let name = reader.text("child").map_or(Cow::Borrowed(""), Text::to_str);
-        (self.text, self.rest) = ("", reader.rest());
-        name
-    }
+/// The name at the front, which has so many bytes with its length, and what follows it. Where that begins does not
+/// wait for a length to be read.
+#[inline]
+fn first_of_size(text: &str, size: usize) -> Option<(&str, &str)> {
+    let (name, tail) = text.split_at_checked(size)?;
+    Some((name.get(LENGTH_SIZE..)?, tail))
+}
+
+/// The name at the front, mended if it is no text, and what follows it.
+///
+/// Not a `Cow`, which is returned by way of memory: then every name goes that way, also those that do not come from
+/// here, in two words that are read again as one before they are there, and takes four times as long. And not a
+/// method: then the iterator is in memory as well.
+#[cold]
+#[inline(never)]
+fn name_of_bytes<'a>(text: &'a str, rest: &'a [u8]) -> (Result<&'a str, Box<str>>, &'a [u8]) {
+    // The end of a length and the beginning of its name may make one character, which no text is cut in.
+    let mut reader = Reader::new(if text.is_empty() { rest } else { text.as_bytes() });
+    // It was decoded once without an error.
+    let name = match reader.text("child").unwrap_or_default().to_str() {
+        Cow::Borrowed(name) => Ok(name),
+        Cow::Owned(mended) => Err(mended.into_boxed_str()),
+    };
+    (name, reader.rest())
 }
 
 impl fmt::Debug for Children {
@@ -417,6 +466,9 @@ impl fmt::Debug for Children {
 
 #[cfg(test)]
 mod tests {
+    use docent_protocol::Text;
+    use proptest::{collection::vec, option, prelude::*};
+
     use super::*;
 
     fn children(names: &[Option<&[u8]>]) -> Children {
@@ -475,5 +527,42 @@ mod tests {
         assert_eq!(names.to_vec(), ["a", &mended, "b"]);
         let names = children(&[Some(&odd), Some(&odd)]);
         assert_eq!(names.to_vec(), [&*mended, &mended]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        /// All of one length or not, text or not: names come out as when each is read by itself.
+        #[test]
+        fn names_are_what_each_is_by_itself(
+            lengths in prop_oneof![vec(0..20_usize, 0..40), (0..200_usize, 0..40_usize).prop_map(|(len, count)| vec![len; count])],
+            bytes in prop_oneof![Just("lock-0000000001"), Just("straße/日本語")],
+            odd in option::weighted(0.3, (0..40_usize, option::of(vec(any::<u8>(), 0..20)))),
+        ) {
+            let mut names: Vec<_> = lengths
+                .iter()
+                .map(|len| Some(bytes.bytes().cycle().take(*len).collect::<Vec<u8>>()))
+                .collect();
+            if let Some((at, odd)) = odd
+                && let Some(name) = names.get_mut(at)
+            {
+                *name = odd;
+            }
+            let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+            let children = children(&names);
+            let expected: Vec<_> = names.iter().map(|name| Text::from_bytes(*name).to_str()).collect();
+            prop_assert_eq!(children.iter().collect::<Vec<_>>(), &*expected);
+            let folded = |from: usize| {
+                children.iter().skip(from).fold(Vec::new(), |names, name| [names, Vec::from([name])].concat())
+            };
+            prop_assert_eq!(folded(0), &*expected);
+            prop_assert_eq!(folded(1), expected.iter().skip(1).cloned().collect::<Vec<_>>());
+            let mut left = children.iter();
+            for (index, name) in expected.iter().enumerate() {
+                prop_assert_eq!(left.len(), expected.len() - index);
+                prop_assert_eq!(left.next(), Some(name.clone()));
+            }
+            prop_assert_eq!((left.next(), left.len()), (None, 0));
+        }
     }
 }
