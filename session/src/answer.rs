@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::{
     Error, ErrorKind, Outcome,
-    response::{DecodeFn, Received, Record, Request},
+    response::{Received, Record, Request},
     state::{Answers, Body, Completion, Reply},
 };
 
@@ -280,13 +280,13 @@ impl Answer {
         &self.slot.path
     }
 
-    /// The answer, as `decode` reads it where it lies. An error once it was ready.
+    /// The answer, as `read` reads it where it lies. An error once it was ready.
     #[inline(always)]
-    pub(crate) fn poll_told<R>(
+    pub(crate) fn poll_read<R>(
         &mut self,
         cx: &Context<'_>,
-        decode: DecodeFn<R>,
         request: &Request,
+        read: impl FnOnce(Received<'_>) -> Result<R, Error>,
     ) -> Poll<Result<R, Error>> {
         if self.taken {
             return Poll::Ready(Err(taken_before()));
@@ -297,20 +297,33 @@ impl Answer {
             return Poll::Pending;
         }
         self.taken = true;
-        let path = &*self.slot.path;
+        if told.error.is_some() {
+            return self.failed(told, request);
+        }
         let Told { zxid, copy_below, place: (start, len), .. } = *told;
-        if let Some(memory) = told.long.take() {
-            drop(told);
-            let record = Record::Shared { memory, start, len, copy_below };
-            return decode(Received { zxid, record, request, path });
+        // In one place for both, so that it is not a function.
+        let result = read(Received {
+            zxid,
+            record: match told.long.take() {
+                Some(memory) => Record::Shared { memory, start, len, copy_below },
+                None => Record::Short(&told.short),
+            },
+            request,
+        });
+        match result {
+            Ok(value) => Poll::Ready(Ok(value)),
+            Err(error) => Poll::Ready(Err(request.named(error, self.path()))),
         }
-        match told.error.take() {
-            Some(error) => Poll::Ready(Err(request.named(error, path))),
-            None => {
-                let record = Record::Short(&told.short);
-                decode(Received { zxid, record, request, path })
-            }
-        }
+    }
+
+    #[cold]
+    fn failed<R>(
+        &self,
+        mut told: MutexGuard<'_, Told>,
+        request: &Request,
+    ) -> Poll<Result<R, Error>> {
+        let error = told.error.take().unwrap_or_else(taken_before);
+        Poll::Ready(Err(request.named(error, self.path())))
     }
 }
 
@@ -376,11 +389,7 @@ mod tests {
     fn poll(answer: &mut Answer, waker: &Arc<Count>) -> Poll<Option<i64>> {
         let waker = Waker::from(Arc::clone(waker));
         answer
-            .poll_told(
-                &Context::from_waker(&waker),
-                |reply| reply.told(|reply| Ok(reply.zxid)),
-                &Request::nothing(),
-            )
+            .poll_read(&Context::from_waker(&waker), &Request::nothing(), |reply| Ok(reply.zxid))
             .map(Result::ok)
     }
 
@@ -421,11 +430,9 @@ mod tests {
         assert_eq!(poll(&mut answer, &waker), Poll::Pending, "not the answer of before");
         deliver(&mut delivery, token, Ok(Reply::new(3, b"new")));
         let context = Waker::from(waker);
-        let told = answer.poll_told(
-            &Context::from_waker(&context),
-            |reply| reply.told(|reply| Ok(reply.body())),
-            &Request::nothing(),
-        );
+        let told = answer.poll_read(&Context::from_waker(&context), &Request::nothing(), |reply| {
+            Ok(reply.body())
+        });
         assert!(matches!(told, Poll::Ready(Ok(body)) if body.bytes == "new"));
     }
 

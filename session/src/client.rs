@@ -22,9 +22,7 @@ use crate::{
     answer::{Answer, Delivery},
     chroot::Chroot,
     driver::{self, Shared},
-    response::{
-        DecodeFn, MaybeResponse, MaybeWatchResponse, Received, Told, WatchResponse, nothing,
-    },
+    response::{MaybeResponse, MaybeWatchResponse, PollFn, WatchResponse, nothing, readers},
     state::{Registration, Session},
     transport::{Tcp, Transport},
     watcher::Notifier,
@@ -36,6 +34,7 @@ pub(crate) const ANY_VERSION: i32 = -1;
 mod admin;
 mod session;
 
+pub(crate) use admin::whole;
 pub use admin::{AclEntries, ClientInfo, Reconfig};
 
 /// How long the last drop of a client lets the server take to answer.
@@ -323,14 +322,8 @@ impl Client {
         mode: CreateMode,
         acl: &[Acl<'_>],
     ) -> Response<String> {
-        let decode = |reply: Received<'_>| {
-            reply.told(|reply| {
-                let path = reply.read::<PathReply<'_>>()?.path.to_str();
-                Ok(reply.chroot().strip(&path).to_owned())
-            })
-        };
         let op = Create::new("", None, acl, mode).op_code();
-        self.checked(op, path, check_new(path, mode), decode, || {
+        self.checked(op, path, check_new(path, mode), created, || {
             self.call(path, &Create::new(&self.new_path(path, mode), Some(data), acl, mode))
         })
     }
@@ -350,15 +343,8 @@ impl Client {
         mode: CreateMode,
         acl: &[Acl<'_>],
     ) -> Response<(String, Stat)> {
-        let decode = |reply: Received<'_>| {
-            reply.told(|reply| {
-                let created = reply.read::<Create2Reply<'_>>()?;
-                let path = created.path.to_str();
-                Ok((reply.chroot().strip(&path).to_owned(), created.stat))
-            })
-        };
         let op = Create2::new("", None, acl, mode).op_code();
-        self.checked(op, path, check_new(path, mode), decode, || {
+        self.checked(op, path, check_new(path, mode), created2, || {
             self.call(path, &Create2::new(&self.new_path(path, mode), Some(data), acl, mode))
         })
     }
@@ -620,10 +606,10 @@ impl Client {
         &self,
         op: OpCode,
         path: &str,
-        decode: DecodeFn<R>,
+        poll: PollFn<R>,
         send: impl FnOnce(&str) -> Answer,
     ) -> Response<R> {
-        self.checked(op, path, check(path), decode, || send(&self.chroot.prefix(path)))
+        self.checked(op, path, check(path), poll, || send(&self.chroot.prefix(path)))
     }
 
     /// The server's path of a node to create.
@@ -638,12 +624,12 @@ impl Client {
         op: OpCode,
         path: &str,
         check: Result<(), Error>,
-        decode: DecodeFn<R>,
+        poll: PollFn<R>,
         send: impl FnOnce() -> Answer,
     ) -> Response<R> {
         match check {
-            Ok(()) => Response::waiting(send(), decode, op, self.chroot.clone()),
-            Err(error) => Response::refused(error, decode, op, path),
+            Ok(()) => Response::waiting(send(), poll, op, self.chroot.clone()),
+            Err(error) => Response::refused(error, poll, op, path),
         }
     }
 
@@ -652,13 +638,13 @@ impl Client {
         op: OpCode,
         kind: WatchKind,
         path: &str,
-        decode: DecodeFn<R>,
+        poll: PollFn<R>,
         send: impl FnOnce(&str, Registration<Notifier>) -> Answer,
     ) -> WatchResponse<R> {
         let server_path: Arc<str> = self.chroot.prefix(path).into();
         let watcher = self.watcher(kind, Arc::clone(&server_path));
         let notifier = watcher.notifier().clone();
-        let response = self.path_call(op, path, decode, |_| {
+        let response = self.path_call(op, path, poll, |_| {
             let watch = Registration { kind, path: Arc::clone(&server_path), watcher: notifier };
             send(&server_path, watch)
         });
@@ -724,48 +710,49 @@ pub(crate) fn check_new(path: &str, mode: CreateMode) -> Result<(), Error> {
     }
 }
 
-fn empty(reply: Received<'_>) -> Told<()> {
-    reply.told(|reply| {
+readers! {
+    fn created -> String = |reply| {
+        let path = reply.read::<PathReply<'_>>()?.path.to_str();
+        Ok(reply.chroot().strip(&path).to_owned())
+    };
+
+    fn created2 -> (String, Stat) = |reply| {
+        let created = reply.read::<Create2Reply<'_>>()?;
+        let path = created.path.to_str();
+        Ok((reply.chroot().strip(&path).to_owned(), created.stat))
+    };
+
+    fn empty -> () = |reply| {
         reply.read::<EmptyReply>()?;
         Ok(())
-    })
-}
+    };
 
-/// Four bytes of error that say nothing new; servers that leave them out exist.
-fn added(reply: Received<'_>) -> Told<()> {
-    reply.told(|reply| {
+    /// Four bytes of error that say nothing new; servers that leave them out exist.
+    fn added -> () = |reply| {
         if !reply.bytes().is_empty() {
             reply.read::<ErrorReply>()?;
         }
         Ok(())
-    })
-}
+    };
 
-fn stat(reply: Received<'_>) -> Told<Stat> {
-    reply.told(|reply| Ok(reply.read::<StatReply>()?.stat))
-}
+    fn stat -> Stat = |reply| Ok(reply.read::<StatReply>()?.stat);
 
-fn node(reply: Received<'_>) -> Told<Node> {
-    reply.told(|reply| {
+    fn node -> Node = |reply| {
         let GetDataReply { data, stat } = reply.read()?;
         let len = data.map_or(0, <[u8]>::len);
         // It comes first, behind its length.
         let data = reply.into_part(frame::LENGTH_SIZE..frame::LENGTH_SIZE + len);
         Ok(Node { data, stat })
-    })
-}
+    };
 
-fn children(reply: Received<'_>) -> Told<Children> {
-    reply.told(|reply| {
+    fn children -> Children = |reply| {
         let mut reader = Reader::new(reply.bytes());
         Ok(Children::read(&mut reader, |list| reply.keep(list))?)
-    })
-}
+    };
 
-fn children2(reply: Received<'_>) -> Told<(Children, Stat)> {
-    reply.told(|reply| {
+    fn children2 -> (Children, Stat) = |reply| {
         let mut reader = Reader::new(reply.bytes());
         let children = Children::read(&mut reader, |list| reply.keep(list))?;
         Ok((children, Stat::decode(&mut reader)?))
-    })
+    };
 }

@@ -29,19 +29,32 @@ use crate::{
 #[must_use = "the request is sent anyway; without awaiting this, its failure goes unnoticed"]
 pub struct Response<R> {
     state: State,
-    decode: DecodeFn<R>,
+    poll: PollFn<R>,
     request: Request,
 }
 
-/// Reads a reply in the caller's task.
-pub(crate) type DecodeFn<R> = fn(Received<'_>) -> Told<R>;
+/// Polls for an answer and reads it: by [`Answer::poll_read`], as one function for each kind of reply, since what is
+/// between functions is moved.
+pub(crate) type PollFn<R> = fn(&mut Answer, &Context<'_>, &Request) -> Poll<Result<R, Error>>;
 
-/// What a caller is told; ready, and a `Poll` so that it need not be moved into one.
-pub(crate) type Told<R> = Poll<Result<R, Error>>;
+/// Declares how replies are read, each as a [`PollFn`].
+macro_rules! readers {
+    ($($(#[$meta:meta])* $visibility:vis fn $name:ident -> $value:ty = |$reply:pat_param| $read:expr;)+) => {
+        $($(#[$meta])* $visibility fn $name(
+            answer: &mut $crate::answer::Answer,
+            cx: &std::task::Context<'_>,
+            request: &$crate::response::Request,
+        ) -> std::task::Poll<Result<$value, $crate::Error>> {
+            answer.poll_read(cx, request, |$reply: $crate::response::Received<'_>| $read)
+        })+
+    };
+}
 
-/// For an answer that says no more than that it is one.
-pub(crate) fn nothing(_: Received<'_>) -> Told<()> {
-    Poll::Ready(Ok(()))
+pub(crate) use readers;
+
+readers! {
+    /// For an answer that says no more than that it is one.
+    pub(crate) fn nothing -> () = |_| Ok(());
 }
 
 /// A reply on its way to the caller.
@@ -49,8 +62,6 @@ pub(crate) struct Received<'a> {
     pub(crate) zxid: i64,
     pub(crate) record: Record<'a>,
     pub(crate) request: &'a Request,
-    /// Of the request, as the caller gave it.
-    pub(crate) path: &'a str,
 }
 
 /// The record of a reply, not decoded.
@@ -85,16 +96,6 @@ impl Request {
 }
 
 impl Received<'_> {
-    /// Lets a reader of replies use the question mark.
-    #[inline(always)]
-    pub(crate) fn told<R>(self, read: impl FnOnce(Self) -> Result<R, Error>) -> Told<R> {
-        let (request, path) = (self.request, self.path);
-        match read(self) {
-            Ok(value) => Poll::Ready(Ok(value)),
-            Err(error) => Poll::Ready(Err(request.named(error, path))),
-        }
-    }
-
     /// The record, not decoded.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -163,17 +164,17 @@ enum State {
 impl<R> Response<R> {
     pub(crate) const fn waiting(
         answer: Answer,
-        decode: DecodeFn<R>,
+        poll: PollFn<R>,
         op: OpCode,
         chroot: Chroot,
     ) -> Self {
-        Self { state: State::Waiting(answer), decode, request: Request { op, chroot } }
+        Self { state: State::Waiting(answer), poll, request: Request { op, chroot } }
     }
 
-    pub(crate) fn refused(error: Error, decode: DecodeFn<R>, op: OpCode, path: &str) -> Self {
+    pub(crate) fn refused(error: Error, poll: PollFn<R>, op: OpCode, path: &str) -> Self {
         let error = named(error, op, path);
         let request = Request { op, chroot: Chroot::default() };
-        Self { state: State::Refused(Some(error)), decode, request }
+        Self { state: State::Refused(Some(error)), poll, request }
     }
 }
 
@@ -197,7 +198,7 @@ impl<R> Future for Response<R> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         match &mut this.state {
-            State::Waiting(answer) => answer.poll_told(cx, this.decode, &this.request),
+            State::Waiting(answer) => (this.poll)(answer, cx, &this.request),
             State::Refused(error) => Poll::Ready(Err(error.take().unwrap_or_else(taken_before))),
         }
     }

@@ -20,8 +20,8 @@ use docent_protocol::{
 use crate::{
     Children, Client, Error, ErrorKind, Node, Outcome, Response,
     chroot::Chroot,
-    client::{ANY_VERSION, check, check_new},
-    response::{Received, Told, keep},
+    client::{ANY_VERSION, check, check_new, whole},
+    response::keep,
     state::Body,
 };
 
@@ -410,9 +410,4 @@ fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
 
 fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {
     Error::new(ErrorKind::BadReply, Outcome::Unknown).with_detail(error).with_operation(op, "")
-}
-
-/// The body, to be read by who knows the operations.
-fn whole(reply: Received<'_>) -> Told<Body> {
-    reply.told(|reply| Ok(reply.body()))
 }

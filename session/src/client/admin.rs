@@ -12,12 +12,7 @@ use docent_protocol::{
 };
 
 use super::{ANY_VERSION, Client, node, stat};
-use crate::{
-    Node, Response, WatchResponse,
-    chroot::Chroot,
-    response::{Received, Told},
-    state::Body,
-};
+use crate::{Node, Response, WatchResponse, chroot::Chroot, response::readers, state::Body};
 
 /// The ensemble's configuration.
 ///
@@ -85,12 +80,9 @@ impl Client {
     ///
     /// Source: op 104.
     pub fn get_all_children_number(&self, path: &str) -> Response<i32> {
-        self.path_call(
-            OpCode::GetAllChildrenNumber,
-            path,
-            |reply| reply.told(|reply| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number)),
-            |at| self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() })),
-        )
+        self.path_call(OpCode::GetAllChildrenNumber, path, children_number, |at| {
+            self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() }))
+        })
     }
 
     /// Asks under which ids the server knows this connection. Servers since 3.7.0.
@@ -170,12 +162,7 @@ impl Client {
     ///
     /// The request is queued by the call itself. Dropping the future gives up the answer, not the request.
     pub fn submit(&self, call: &impl Call) -> Response<Body> {
-        Response::waiting(
-            self.call("", call),
-            |reply| reply.told(|reply| Ok(reply.body())),
-            call.op_code(),
-            Chroot::default(),
-        )
+        Response::waiting(self.call("", call), whole, call.op_code(), Chroot::default())
     }
 }
 
@@ -232,15 +219,17 @@ impl std::fmt::Debug for AclEntries {
     }
 }
 
-fn acl_and_stat(reply: Received<'_>) -> Told<(AclEntries, Stat)> {
-    reply.told(|reply| {
+readers! {
+    pub(crate) fn whole -> Body = |reply| Ok(reply.body());
+
+    fn children_number -> i32 = |reply| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number);
+
+    fn acl_and_stat -> (AclEntries, Stat) = |reply| {
         let stat = reply.read::<GetAclReply<'_>>()?.stat;
         Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
-    })
-}
+    };
 
-fn ephemerals(reply: Received<'_>) -> Told<Vec<String>> {
-    reply.told(|reply| {
+    fn ephemerals -> Vec<String> = |reply| {
         let found = reply.read::<GetChildrenReply<'_>>()?;
         let chroot = reply.chroot();
         let paths = found.children.iter().map(|path| path.to_str());
@@ -249,11 +238,9 @@ fn ephemerals(reply: Received<'_>) -> Told<Vec<String>> {
             .filter(|path| chroot.contains(path))
             .map(|path| chroot.strip(&path).to_owned())
             .collect())
-    })
-}
+    };
 
-fn client_infos(reply: Received<'_>) -> Told<Vec<ClientInfo>> {
-    reply.told(|reply| {
+    fn client_infos -> Vec<ClientInfo> = |reply| {
         let infos: List<'_, _> = reply.read::<WhoAmIReply<'_>>()?.client_info;
         Ok(infos
             .iter()
@@ -262,5 +249,5 @@ fn client_infos(reply: Received<'_>) -> Told<Vec<ClientInfo>> {
                 user: info.user.to_str().into_owned(),
             })
             .collect())
-    })
+    };
 }
