@@ -8,7 +8,6 @@
 //! change before it reads it.
 
 use std::{
-    collections::VecDeque,
     fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -122,10 +121,13 @@ pub(crate) struct Answer {
     taken: bool,
 }
 
-/// Slots that were used and can be used again.
+/// Slots that were used and can be used again, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    used: VecDeque<Arc<Slot>>,
+    /// From the back.
+    next: Vec<Arc<Slot>>,
+    /// Those behind them, from the front. Two lists, for a queue takes more than twice as many steps.
+    later: Vec<Arc<Slot>>,
 }
 
 impl Slots {
@@ -139,7 +141,10 @@ impl Slots {
     /// The oldest, unless its caller still has it: then it is left to the caller.
     #[inline(always)]
     fn reuse(&mut self, path: &str) -> Option<Arc<Slot>> {
-        let mut slot = self.used.pop_front()?;
+        if self.next.is_empty() {
+            self.turn();
+        }
+        let mut slot = self.next.pop()?;
         let Slot { path: old, told } = Arc::get_mut(&mut slot)?;
         old.clear();
         old.push_str(path);
@@ -149,19 +154,31 @@ impl Slots {
         Some(slot)
     }
 
+    #[cold]
+    fn turn(&mut self) {
+        mem::swap(&mut self.next, &mut self.later);
+        self.next.reverse();
+    }
+
+    fn len(&self) -> usize {
+        self.next.len() + self.later.len()
+    }
+
     /// Takes a slot back that has its answer.
     #[inline(always)]
     fn give_back(&mut self, slot: Arc<Slot>) {
-        if self.used.len() < KEPT_SLOTS && slot.path.capacity() <= KEPT_PATH {
-            self.used.push_back(slot);
+        if self.len() < KEPT_SLOTS && slot.path.capacity() <= KEPT_PATH {
+            self.later.push(slot);
         }
     }
 
     /// Lets go of all but a few.
     fn shrink_to(&mut self, len: usize) {
-        self.used.truncate(len);
-        self.used.shrink_to(len);
-        for told in self.used.iter_mut().filter_map(Arc::get_mut).map(|slot| slot.told.get_mut()) {
+        self.next.append(&mut self.later);
+        self.later = Vec::new();
+        self.next.truncate(len);
+        self.next.shrink_to(len);
+        for told in self.next.iter_mut().filter_map(Arc::get_mut).map(|slot| slot.told.get_mut()) {
             told.unwrap_or_else(PoisonError::into_inner).short = Vec::new();
         }
     }
@@ -300,12 +317,13 @@ impl Answer {
         if told.error.is_some() {
             return self.failed(told, request);
         }
-        let Told { zxid, copy_below, place: (start, len), .. } = *told;
+        let told = &mut *told;
+        let (start, len) = told.place;
         // In one place for both, so that it is not a function.
         let result = read(Received {
-            zxid,
+            zxid: told.zxid,
             record: match told.long.take() {
-                Some(memory) => Record::Shared { memory, start, len, copy_below },
+                Some(memory) => Record::Shared { memory, start, len, copy_below: told.copy_below },
                 None => Record::Short(&told.short),
             },
             request,
@@ -447,7 +465,7 @@ mod tests {
         let (token, answer) = delivery.take_slot("/before");
         drop(answer);
         deliver(&mut delivery, token, told());
-        assert!(delivery.slots.used.len() == 1 && long.is_unique());
+        assert!(delivery.slots.len() == 1 && long.is_unique());
 
         let (token, answer) = delivery.take_slot("/between");
         let told_there = answer.slot.tell(told());
@@ -506,16 +524,16 @@ mod tests {
                 answer
             })
             .collect();
-        assert_eq!(delivery.slots.used.len(), KEPT_SLOTS);
+        assert_eq!(delivery.slots.len(), KEPT_SLOTS);
         drop(answers);
         delivery.shrink_to(16);
-        assert_eq!(delivery.slots.used.len(), IDLE_SLOTS);
+        assert_eq!(delivery.slots.len(), IDLE_SLOTS);
         let told = |slot: &Arc<Slot>| slot.lock().short.capacity();
-        assert!(delivery.slots.used.iter().all(|slot| told(slot) == 0));
+        assert!(delivery.slots.next.iter().all(|slot| told(slot) == 0));
 
         let long = "/".repeat(KEPT_PATH + 1);
         let (token, _answer) = Delivery::default().take_slot(&long);
         delivery.put(token, reply(1), false);
-        assert_eq!(delivery.slots.used.len(), IDLE_SLOTS);
+        assert_eq!(delivery.slots.len(), IDLE_SLOTS);
     }
 }

@@ -161,7 +161,7 @@ impl Shared {
     /// As [`with`](Self::with), for what has an answer; `path` is the caller's, for the answer's errors.
     fn ask(&self, path: &str, f: impl FnOnce(&mut Machine, Token)) -> Answer {
         self.with_locked(|locked| {
-            let (token, answer) = locked.machine.answers_mut().take_slot(path);
+            let (token, answer) = locked.machine.answers_to_come().take_slot(path);
             f(&mut locked.machine, token);
             answer
         })
@@ -181,9 +181,14 @@ impl Shared {
     ) -> Answer {
         // As `ask`, without closures: each costs a copy of what it takes along.
         let mut locked = self.lock();
-        let (token, answer) = locked.machine.answers_mut().take_slot(path);
+        let (token, answer) = locked.machine.answers_to_come().take_slot(path);
         locked.machine.submit(call, token, watch, || self.clock.now());
-        self.unlock(locked);
+        // If it was refused, nobody waits yet whom to wake.
+        let waker = if locked.waker.is_some() { locked.due() } else { None };
+        drop(locked);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         answer
     }
 

@@ -596,6 +596,13 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         &mut self.answers
     }
 
+    /// Where answers are put, for another reason than to look for some.
+    #[cfg(feature = "tokio")]
+    #[inline]
+    pub(crate) const fn answers_to_come(&mut self) -> &mut A {
+        &mut self.answers
+    }
+
     /// Whether there are answers.
     #[must_use]
     #[inline]

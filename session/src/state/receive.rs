@@ -156,14 +156,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         match header.xid {
             xid::NOTIFICATION => self.receive_event(header, bytes),
             xid::PING | xid::AUTH | xid::SET_WATCHES => self.receive_control(now, header),
-            _ => {
-                let reply = Reply::new(header.zxid, bytes);
-                let reply = match memory {
-                    Some((memory, copy_below)) => reply.within(memory, copy_below),
-                    None => reply,
-                };
-                self.receive_whole(header, reply);
-            }
+            _ => self.receive_whole(header, bytes, memory),
         }
     }
 
@@ -176,6 +169,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Replies to what the machine itself sent, in an order of their own.
+    #[cold]
     fn receive_control(&mut self, now: Instant, header: ReplyHeader) {
         if header.err == ErrorCode::SessionClosedRequireSaslAuth {
             // A server that enforces authentication may say so to a ping.
@@ -222,13 +216,13 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     }
 
     #[inline(always)]
-    fn receive_whole(&mut self, header: ReplyHeader, reply: Reply<'_>) {
+    fn receive_whole(&mut self, header: ReplyHeader, bytes: &[u8], memory: Memory<'_>) {
         let front = self.pending.front().filter(|_| self.sent > 0 && header.err.is_ok());
         let is_plain = front.is_some_and(|front| {
             front.xid == header.xid && matches!(front.effect, Effect::None) && front.token.is_some()
         });
         if !is_plain {
-            return self.receive_reply(header, ReplyBody::Whole(reply));
+            return self.receive_other(header, bytes, memory);
         }
         // What follows is what there would be of `receive_reply`, for nearly all replies are plain.
         let Some(Pending { token: Some(token), effect: Effect::None, size, .. }) =
@@ -243,8 +237,16 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             self.last_zxid = header.zxid;
         }
         self.settle(&Effect::None, size);
+        let reply = reply_of(header, bytes, memory);
         self.answers.put(token, Ok(reply), !self.events.is_empty());
         self.leave_if_answered();
+    }
+
+    /// Cold, so that the compiler knows which way is the usual one.
+    #[cold]
+    #[inline(never)]
+    fn receive_other(&mut self, header: ReplyHeader, bytes: &[u8], memory: Memory<'_>) {
+        self.receive_reply(header, ReplyBody::Whole(reply_of(header, bytes, memory)));
     }
 
     fn receive_reply(&mut self, header: ReplyHeader, body: ReplyBody<'_>) {
@@ -372,6 +374,15 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             Ok(_) => self.give_up(format_args!("an event of {len} bytes")),
             Err(error) => self.broken_stream(error),
         }
+    }
+}
+
+#[inline]
+const fn reply_of<'a>(header: ReplyHeader, bytes: &'a [u8], memory: Memory<'a>) -> Reply<'a> {
+    let reply = Reply::new(header.zxid, bytes);
+    match memory {
+        Some((memory, copy_below)) => reply.within(memory, copy_below),
+        None => reply,
     }
 }
 
