@@ -41,8 +41,8 @@ use docent_protocol::{
 
 use crate::{
     Config, ConnectionState, Error, ErrorKind, Host, Outcome, SessionLease, SessionToken,
-    WatchKind, config::Credential, connection_state::ConnectionStates, hosts::Hosts, time::Instant,
-    timeouts::Timeouts, watches::Watches,
+    WatchKind, WhenFull, config::Credential, connection_state::ConnectionStates, hosts::Hosts,
+    time::Instant, timeouts::Timeouts, watches::Watches,
 };
 
 mod answers;
@@ -106,6 +106,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     sent: usize,
     /// How many of those have failed for want of an answer, and need not be looked at again.
     timed_out: usize,
+    /// From how many on another one is looked at before it is taken; 0 when no more are.
+    most_pending: usize,
     /// The size of all in `pending`.
     pending_bytes: usize,
     /// Who waits for room in the queue.
@@ -343,6 +345,10 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             session.and_then(SessionToken::session_timeout).unwrap_or(config.session_timeout);
         let timeouts = Timeouts::new(asked, hosts.len(), config.session_expiration_percent);
         let identity = session.map(|session| Identity::handed_in(session, asked));
+        let most_pending = match config.when_full {
+            WhenFull::Fail => config.max_requests,
+            WhenFull::Wait => usize::MAX,
+        };
         let last_zxid = config.session.as_ref().map_or(0, |session| session.last_zxid);
         Self {
             config,
@@ -358,6 +364,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             pending: VecDeque::new(),
             sent: 0,
             timed_out: 0,
+            most_pending,
             pending_bytes: 0,
             waiting: VecDeque::new(),
             last_xid: 0,
@@ -538,6 +545,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
             return self.complete(token, Err(self.refusal()));
         }
         self.closing = Closing::Requested { token, until };
+        self.most_pending = 0;
         // There is nothing to move for any more.
         self.moving = false;
         if self.is_connected() || self.is_authenticating() {
@@ -774,6 +782,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         self.end_watches(docent_protocol::KeeperState::Closed);
         self.control.clear();
         self.phase = Phase::Ended;
+        self.most_pending = 0;
         self.ended = Some(kind);
         if kind != ErrorKind::Closed {
             self.push_state(ConnectionStates::expired);

@@ -55,24 +55,23 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         now: impl FnOnce() -> Instant,
     ) {
         let start = self.outgoing.len();
-        // The machine's own about its watches are never too many: there are no more of them than watches.
-        let limited =
-            self.config.when_full == WhenFull::Fail && !matches!(effect, Effect::Internal);
         let xid = xid::next(self.last_xid);
-        if self.is_ended()
-            || !matches!(self.closing, Closing::No)
-            || (limited && self.pending.len() >= self.config.max_requests)
+        if self.pending.len() >= self.most_pending
+            && let Some(error) = self.refusal_of_more(&effect)
         {
-            return self.refuse(token, self.refusal_of_more());
+            return self.refuse(token, error);
         }
         let put = frame::put_call(&mut self.outgoing, self.config.max_request_bytes, xid, call);
         if let Err(error) = put {
             return self.refuse(token, too_large(error));
         }
         let bytes = self.pending_bytes + (self.outgoing.len() - start);
-        if limited && bytes > self.config.max_pending_bytes && !self.pending.is_empty() {
+        if bytes > self.config.max_pending_bytes
+            && !self.pending.is_empty()
+            && let Some(error) = self.refusal_of_more(&effect)
+        {
             self.outgoing.truncate(start);
-            return self.refuse(token, self.refusal_of_more());
+            return self.refuse(token, error);
         }
         self.last_xid = xid;
         // Nobody waits for the machine's own.
@@ -102,14 +101,17 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         self.complete(token, Err(error));
     }
 
-    /// Why no more requests are taken.
+    /// Why no more requests like this are taken, if so: nothing more can happen, or there are too many, where
+    /// that is refused. The machine's own about its watches are never too many: there are no more of them than
+    /// watches.
     #[cold]
-    fn refusal_of_more(&self) -> Error {
+    fn refusal_of_more(&self, effect: &Effect<W>) -> Option<Error> {
         if self.is_ended() || !matches!(self.closing, Closing::No) {
-            self.refusal()
-        } else {
-            Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied)
+            return Some(self.refusal());
         }
+        let limited = self.config.when_full == WhenFull::Fail;
+        (limited && !matches!(effect, Effect::Internal))
+            .then(|| Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied))
     }
 
     /// Notes the request whose frame begins at `start` of `outgoing`.
