@@ -18,7 +18,7 @@ use bytes::Bytes;
 use crate::{
     Error, ErrorKind, Outcome,
     response::{Received, Record, Request},
-    state::{Answers, Body, Completion, Reply},
+    state::{Answers, Reply},
 };
 
 /// Paths that take more are not kept with their slot.
@@ -55,6 +55,8 @@ struct Told {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
+    /// There is an answer, but it is not told yet.
+    Held,
     /// By `error`, `long` or `short`, the first that is there.
     Answered,
     /// Nobody wants the answer.
@@ -65,8 +67,8 @@ impl Told {
     fn wait(&mut self, cx: &Context<'_>) {
         match &mut self.waker {
             Some(waker) => waker.clone_from(cx.waker()),
-            None if self.stage == Stage::Waiting => self.waker = Some(cx.waker().clone()),
-            None => {}
+            None if self.stage == Stage::Over => {}
+            None => self.waker = Some(cx.waker().clone()),
         }
     }
 }
@@ -84,14 +86,14 @@ impl Slot {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the answer there, and says whom to wake.
+    /// Puts the answer there, and says whom to wake; nobody if it is held back.
     #[inline(always)]
-    fn tell(&self, told: Result<Reply<'_>, Error>) -> Option<Waker> {
+    fn tell(&self, told: Result<Reply<'_>, Error>, held: bool) -> Option<Waker> {
         let mut slot = self.lock();
         if slot.stage != Stage::Waiting {
             return None;
         }
-        slot.stage = Stage::Answered;
+        slot.stage = if held { Stage::Held } else { Stage::Answered };
         match told {
             Ok(reply) => {
                 slot.zxid = reply.zxid();
@@ -106,6 +108,16 @@ impl Slot {
             }
             Err(error) => slot.error = Some(error),
         }
+        if held { None } else { slot.waker.take() }
+    }
+
+    /// Tells an answer that was held back, and says whom to wake.
+    fn release(&self) -> Option<Waker> {
+        let mut slot = self.lock();
+        if slot.stage != Stage::Held {
+            return None;
+        }
+        slot.stage = Stage::Answered;
         slot.waker.take()
     }
 }
@@ -211,11 +223,17 @@ pub(crate) struct Delivery {
     slots: Slots,
     /// Whom to wake behind the lock.
     wakers: Vec<Waker>,
-    /// Answers behind events that were not told yet.
-    held: Vec<Completion<Token>>,
+    /// Whose answers are behind events that were not told yet.
+    held: Vec<Arc<Slot>>,
 }
 
 impl Delivery {
+    #[cold]
+    fn hold(&mut self, slot: &Arc<Slot>, told: Result<Reply<'_>, Error>) {
+        slot.tell(told, true);
+        self.held.push(Arc::clone(slot));
+    }
+
     #[inline(always)]
     pub(crate) fn take_slot(&mut self, path: &str) -> (Token, Answer) {
         self.slots.take(path)
@@ -225,16 +243,14 @@ impl Delivery {
 impl Answers<Token> for Delivery {
     #[inline(always)]
     fn put(&mut self, token: Token, told: Result<Reply<'_>, Error>, after_events: bool) {
-        if after_events {
-            let result = told.map(|reply| reply.to_body());
-            return self.held.push(Completion { token, result });
-        }
         let Token(slot) = token;
         // If nobody else has it, the caller has gone, and nobody keeps the answer in memory.
-        if Arc::strong_count(&slot) > 1
-            && let Some(waker) = slot.tell(told)
-        {
-            self.wakers.push(waker);
+        if Arc::strong_count(&slot) > 1 {
+            if after_events {
+                self.hold(&slot, told);
+            } else if let Some(waker) = slot.tell(told, false) {
+                self.wakers.push(waker);
+            }
         }
         self.slots.give_back(slot);
     }
@@ -254,7 +270,7 @@ impl Answers<Token> for Delivery {
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     wakers: Vec<Waker>,
-    held: Vec<Completion<Token>>,
+    held: Vec<Arc<Slot>>,
 }
 
 impl Delivered {
@@ -277,9 +293,8 @@ impl Delivered {
 
     /// Gives the answers that were held back, once the events in front of them are told.
     pub(crate) fn release(&mut self) {
-        for Completion { token: Token(slot), result } in self.held.drain(..) {
-            let told = result.as_ref().map(Body::as_reply).map_err(Clone::clone);
-            if let Some(waker) = slot.tell(told) {
+        for slot in self.held.drain(..) {
+            if let Some(waker) = slot.release() {
                 waker.wake();
             }
         }
@@ -468,7 +483,7 @@ mod tests {
         assert!(delivery.slots.len() == 1 && long.is_unique());
 
         let (token, answer) = delivery.take_slot("/between");
-        let told_there = answer.slot.tell(told());
+        let told_there = answer.slot.tell(told(), false);
         assert!(told_there.is_none() && !long.is_unique());
         drop(answer);
         assert!(long.is_unique());

@@ -43,9 +43,6 @@ impl<T> Answers<T> for VecDeque<Completion<T>> {
     }
 }
 
-/// What is shorter is copied out of a body.
-const COPY_FROM_BODY: usize = 4096;
-
 /// A reply without an error.
 #[derive(Clone)]
 pub struct Body {
@@ -63,12 +60,6 @@ impl fmt::Debug for Body {
             .field("zxid", &format_args!("{:#x}", self.zxid))
             .field("len", &self.bytes.len())
             .finish()
-    }
-}
-
-impl Body {
-    pub(crate) fn as_reply(&self) -> Reply<'_> {
-        Reply::new(self.zxid, &self.bytes).within(&self.bytes, COPY_FROM_BODY)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn all(address: &str, peers: &[Peer], quick: bool, report: &mut Repor
             Some((of(many)? - of(few)?) / (many - few) as f64)
         };
         report.kept("idle-sessions", kept("idle-sessions", 50, 200));
-        report.kept("idle-watches", kept("idle-watches", 1_000, 4_000));
+        report.kept("idle-watches", kept("idle-watches", 4_000, 16_000));
     }
     Ok(())
 }
