@@ -48,7 +48,10 @@ macro_rules! open_enum {
                 if number == Self::FIRST.number() { Self::FIRST } else { Self::look_up(number) }
             }
 
-            const FIRST: Self = Self::NAMED[0];
+            const FIRST: Self = match Self::NAMED {
+                [first, ..] => *first,
+                [] => Self::Unknown(0),
+            };
 
             const fn look_up(number: i32) -> Self {
                 match number {

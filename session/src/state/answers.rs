@@ -112,15 +112,17 @@ impl<'a> Reply<'a> {
     }
 
     /// The memory the bytes are a part of, and where in it they begin, if it can be shared.
-    #[cfg(feature = "tokio")]
+    #[must_use]
     #[inline]
-    pub(crate) fn memory(&self) -> Option<(&'a Bytes, usize)> {
+    pub fn memory(&self) -> Option<(&'a Bytes, usize)> {
         let memory = self.memory?;
         Some((memory, self.bytes.as_ptr().addr().saturating_sub(memory.as_ptr().addr())))
     }
 
-    #[cfg(feature = "tokio")]
-    pub(crate) const fn copy_below(&self) -> usize {
+    /// How many bytes a part of it should have at least to be kept with that memory: what is shorter keeps less as a
+    /// copy. At most 64 times as much is kept for a part that is not copied.
+    #[must_use]
+    pub const fn copy_below(&self) -> usize {
         self.copy_below
     }
 
