@@ -64,12 +64,19 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
         self.broken.is_none() && !self.is_ended()
     }
 
+    /// How long a short frame may be.
+    fn short_limit(&self) -> usize {
+        self.config.max_reply_bytes.min(LONG)
+    }
+
     /// Takes the short frames at the front, as far as they are whole; how many bytes they have.
     fn receive_short_frames(&mut self, now: Instant, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| rest.len() >= BLOCK / 2) {
             let front = rest.get(..BLOCK).unwrap_or(rest);
-            let Ok(Some(_)) = frame::split(front, LONG) else { break };
+            if !matches!(frame::split(front, self.short_limit()), Ok(Some(_))) {
+                break;
+            }
             let block = self.blocks.fill(front);
             taken += self.receive_frames(now, &block, Some((&block, COPY_FROM_BLOCK)));
             if !self.receives() {
@@ -82,7 +89,7 @@ impl<T, W: Clone + PartialEq, A: Answers<T>> Session<T, W, A> {
     /// Takes the short frames at the front, as far as they are whole; how many bytes they have.
     fn receive_frames(&mut self, now: Instant, input: &[u8], memory: Memory<'_>) -> usize {
         let mut rest = input;
-        let limit = self.config.max_reply_bytes.min(LONG);
+        let limit = self.short_limit();
         while let Ok(Some((payload, tail))) = frame::split(rest, limit) {
             self.receive_frame(now, payload, memory);
             rest = tail;

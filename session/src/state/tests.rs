@@ -17,6 +17,7 @@ use docent_protocol::{
 use super::*;
 use crate::WatchKind;
 
+mod replies;
 mod room;
 #[cfg(feature = "sasl")]
 mod sasl;
