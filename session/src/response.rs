@@ -303,7 +303,9 @@ impl<R> Future for MaybeWatchResponse<R> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Node {
-    /// The data; empty when the node has none.
+    /// The data; empty when the node has none. From 64 bytes on it may be a part of what was read with it, which then
+    /// stays in memory as long as it does: at most 64 times its size. `Bytes::copy_from_slice` makes one that keeps
+    /// nothing else.
     pub data: Bytes,
     /// The facts about the node.
     pub stat: Stat,

@@ -17,7 +17,8 @@ Written by `cargo xtask bench`. Every program has the command line of `examples/
 in `benches/peers`. On the *null* server, `examples/null_server`, which answers at once with canned bytes, what a
 client costs shows; *real* is ZooKeeper on the same machine, and shares its processors with the clients. Counted
 figures are differences of two runs, by callgrind, dhat and strace. `raw` is no client: a blocking socket, one
-buffer each way, and a copy of what a caller would get.";
+buffer each way, and a copy of what a caller would get. All are release builds, those in Rust linked as a whole (`lto =
+\"fat\"`, one codegen unit); nothing else runs but loops of the lowest priority, which keep the processors awake.";
 
 /// How many bytes the paths of `idle-watches` have.
 const WATCHED_PATH: f64 = 27.0;
@@ -97,10 +98,9 @@ impl Report {
         vec![
             budget("getData, 1,000 in flight: instructions (aim 700)", pipe.instructions, 1000.0),
             budget(
-                "getData, 1,000 in flight: allocations besides the value (aim 0)",
-                // The value is one.
-                pipe.allocations.map(|all| all - 1.0),
-                1.0,
+                "getData, 1,000 in flight: allocations, those of the values among them (aim 1)",
+                pipe.allocations,
+                2.0,
             ),
             budget("getData, 1,000 in flight: system calls", pipe.syscalls, 0.05),
             budget("getData, one at a time: system calls", one.syscalls, 5.0),
