@@ -1,12 +1,12 @@
-//! Why a lock is not enough, and what is: two clients that both believe in the lock, and a storage that knows
-//! better, because it looks at their fencing tokens.
+//! Fencing tokens: two clients that both believe that they hold the lock, and a storage that refuses the stale one
+//! by its token.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use docent::{Client, recipes::locks::InterProcessMutex};
+use docent::{Client, InterProcessMutex};
 use docent_testing::TestingServer;
 
-/// What the lock protects: a file server, a database, anything that can remember one number.
+/// The protected resource: a file server, a database, anything that can store one number.
 #[derive(Default)]
 struct Storage {
     highest_token: i64,
@@ -36,8 +36,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let alices = InterProcessMutex::new(&alice, "/examples/fencing")?.acquire().await?;
     let alices_token = alices.fencing_token().await?;
 
-    // What the server does when Alice's session ends and she cannot hear of it, for she is paused, or cut off. A
-    // third hand does it here, so that there is nothing to wait for.
+    // The server does this when Alice's session ends while she is paused or cut off. Here Bob's client does it, so
+    // that there is nothing to wait for.
     bob.delete(alices.lock_path(), None).await?;
 
     let bobs = InterProcessMutex::new(&bob, "/examples/fencing")?.acquire().await?;

@@ -7,7 +7,7 @@ use docent::{Client, CreateMode, Watcher};
 use docent_testing::TestingServer;
 use std::{env, error::Error, fmt::Write, fs};
 
-/// So many clients wait, the lock is released once: how many of them are woken?
+/// The number of clients that one release wakes, of `waiters` waiting ones.
 async fn woken(server: &str, waiters: usize, naive: bool) -> Result<usize, Box<dyn Error>> {
     let holder = Client::connect(server).await?;
     let base = format!("/herd-{waiters}-{naive}");
@@ -23,7 +23,7 @@ async fn woken(server: &str, waiters: usize, naive: bool) -> Result<usize, Box<d
     }
     holder.delete(&first, None).await?;
     for client in &clients {
-        // An event comes before the reply of what was asked behind it.
+        // An event arrives before the replies to later requests.
         client.exists("/").await?;
     }
     Ok(watchers.iter_mut().filter_map(Watcher::try_changed).count())

@@ -1,14 +1,14 @@
-//! The classic demonstration: five clients, one lock, and a resource that no two may use at once.
+//! Five clients, one lock, and a resource that only one of them may use at a time.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::{process::exit, sync::Arc, time::Duration};
 
-use docent::{Client, recipes::locks::InterProcessMutex};
+use docent::{Client, InterProcessMutex};
 use docent_testing::TestingServer;
 
-/// What the lock protects. It cannot stand two users, and says so.
+/// The protected resource: it counts overlapping uses.
 #[derive(Default)]
 struct LimitedResource {
     in_use: AtomicBool,
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 resource.work().await;
                 guard.release().await?;
             }
-            Ok::<_, docent::recipes::Error>(client.close().await?)
+            client.close().await
         });
     }
     clients.join_all().await.into_iter().collect::<Result<(), _>>()?;

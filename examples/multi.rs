@@ -4,10 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use docent::{
-    Client,
-    recipes::locks::{InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreMutex},
-};
+use docent::{Client, InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreMutex};
 use docent_testing::TestingServer;
 
 #[tokio::main]
@@ -18,8 +15,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect(&connect_string).await?;
     let printer = InterProcessMutex::new(&client, "/examples/multi/printer")?;
     let paper = InterProcessSemaphoreMutex::new(&client, "/examples/multi/paper")?;
-    // Acquired in this order, and released in the opposite one. Whoever shares them keeps the order too.
-    let both = InterProcessMultiLock::of(vec![Arc::new(printer.clone()), Arc::new(paper.clone())]);
+    // Acquired in this order, released in reverse. All users of these locks must use the same order.
+    let both =
+        InterProcessMultiLock::from_locks(vec![Arc::new(printer.clone()), Arc::new(paper.clone())]);
     let soon = Duration::from_millis(100);
 
     let guard = both.acquire().await?;
@@ -28,11 +26,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("the paper alone: {}", paper.acquire_timeout(soon).await?.is_some());
     guard.release().await?;
 
-    // Somebody has the second: then the first is given back at once.
+    // The second lock is held elsewhere, so the first one is released again.
     let paper_only = paper.acquire().await?;
     println!("both without the paper: {}", both.acquire_timeout(soon).await?.is_some());
     let printer_only = printer.acquire().await?;
-    println!("the printer was given back: {}", printer_only.is_held());
+    println!("the printer was released again: {}", printer_only.is_held());
     printer_only.release().await?;
     paper_only.release().await?;
     Ok(client.close().await?)

@@ -1,13 +1,10 @@
-//! Readers share, a writer is alone: two tasks write a book, three read it, and never is it torn.
+//! Readers share the lock, a writer excludes all others: two tasks write a book, three read it, and no read is torn.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use docent::{
-    Client,
-    recipes::{Error, locks::InterProcessReadWriteLock},
-};
+use docent::{Client, Error, InterProcessReadWriteLock};
 use docent_testing::TestingServer;
 use tokio::task::{JoinSet, yield_now};
 
@@ -19,7 +16,7 @@ async fn write(lock: InterProcessReadWriteLock) -> Result<(), Error> {
         let guard = lock.write_lock().acquire().await?;
         for page in &PAGES {
             page.fetch_add(1, SeqCst);
-            yield_now().await; // Whoever may, looks now.
+            yield_now().await; // Other tasks run here.
         }
         guard.release().await?;
     }

@@ -1,42 +1,36 @@
-//! A re-entrant mutex between two clients: a method that needs the lock may call another that needs it too, and
-//! the other client gets in when the last of them has left.
+//! A re-entrant mutex between two clients: a method that needs the lock may call another that needs it too.
+//! The other client acquires the lock after the last release.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::time::Duration;
 
-use docent::{
-    Client,
-    recipes::{
-        Error,
-        locks::{InterProcessMutex, Owner},
-    },
-};
+use docent::{Client, Error, InterProcessMutex, Owner};
 use docent_testing::TestingServer;
 
-/// Moves money between accounts. Each step needs the lock, and takes it.
+/// Moves money between accounts. Each step acquires the lock.
 async fn transfer(mutex: &InterProcessMutex, owner: &Owner, bobs: &Bob) -> Result<(), Error> {
     let guard = mutex.acquire_as(owner).await?;
     println!("Alice transfers; {}", bobs.turn().await?);
     for step in ["withdraws", "deposits"] {
-        // Entered again: nothing is sent, and nobody waits for himself.
+        // The same owner: nothing is sent, and the acquire does not wait.
         let inner = mutex.acquire_as(owner).await?;
         println!("Alice {step}, by the same lock node: {}", inner.lock_path() == guard.lock_path());
         inner.release().await?;
     }
-    println!("Alice has left the inner rooms; {}", bobs.turn().await?);
+    println!("Alice has released the inner holds; {}", bobs.turn().await?);
     guard.release().await
 }
 
-/// The other client, who looks in now and then.
+/// The other client, which tries to acquire the lock now and then.
 struct Bob(InterProcessMutex);
 
 impl Bob {
     async fn turn(&self) -> Result<&'static str, Error> {
-        // No time at all: a free lock is got all the same.
+        // A zero timeout still acquires a free lock.
         match self.0.acquire_timeout(Duration::ZERO).await? {
-            Some(guard) => guard.release().await.map(|()| "Bob gets in"),
-            None => Ok("Bob is kept out"),
+            Some(guard) => guard.release().await.map(|()| "Bob acquires it"),
+            None => Ok("Bob does not acquire it"),
         }
     }
 }
@@ -51,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mutex = InterProcessMutex::new(&alice, "/examples/reentrant")?;
     let bobs = Bob(InterProcessMutex::new(&bob, "/examples/reentrant")?);
 
-    // What may be entered again has an owner: Curator's thread, but said aloud and never guessed.
+    // A re-entrant hold has an owner: in Curator the thread, here a value that the caller passes.
     transfer(&mutex, &Owner::new(), &bobs).await?;
     println!("Alice is done; {}", bobs.turn().await?);
     alice.close().await?;

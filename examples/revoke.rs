@@ -1,14 +1,10 @@
-//! A holder that can be asked to give way: a long night's work makes room for something urgent.
+//! A revocable hold: a long task releases the lock at the request of an urgent one.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::{sync::Arc, time::Duration};
 
-use docent::{
-    Client,
-    recipes::locks::{InterProcessMutex, Revoker},
-    session::retry::RetryOneTime,
-};
+use docent::{Client, InterProcessMutex, Revoker, retry::RetryOneTime};
 use docent_testing::TestingServer;
 use tokio::sync::Notify;
 
@@ -20,17 +16,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (night, urgent) =
         (Client::connect(&connect_string).await?, Client::connect(&connect_string).await?);
 
-    // Before each acquire: it lasts for one hold.
+    // Called before each acquire: it applies to one hold.
     let mutex = InterProcessMutex::new(&night, "/examples/revoke")?;
-    let asked = Arc::new(Notify::new());
-    let tell = Arc::clone(&asked);
-    mutex.make_revocable(move || tell.notify_one());
+    let revoked = Arc::new(Notify::new());
+    let notify = Arc::clone(&revoked);
+    mutex.make_revocable(move || notify.notify_one());
     let guard = mutex.acquire().await?;
-    println!("the night's work has begun");
+    println!("the night's work has started");
     let work = tokio::spawn(async move {
-        asked.notified().await;
-        // A request, not a command: the holder finishes what cannot be left halfway.
-        println!("the night's work was asked to give way; held: {}", guard.is_held());
+        revoked.notified().await;
+        // A request, not a command: the holder may finish its current step first.
+        println!("the release of the lock was requested; held: {}", guard.is_held());
         guard.release().await
     });
 

@@ -1,10 +1,10 @@
-//! A semaphore of six leases, taken one, one, two and two; whoever comes then waits until one is returned.
+//! A semaphore of six leases, acquired one, one, two and two at a time. The next acquire waits until one is returned.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::time::Duration;
 
-use docent::{Client, recipes::locks::InterProcessSemaphoreV2};
+use docent::{Client, InterProcessSemaphoreV2};
 use docent_testing::TestingServer;
 
 #[tokio::main]

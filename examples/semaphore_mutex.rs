@@ -1,10 +1,10 @@
-//! A mutex that nobody enters twice, not even its holder, and that anybody may release who has the guard.
+//! A mutex that is not re-entrant, and that any task with the guard may release.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::time::Duration;
 
-use docent::{Client, recipes::locks::InterProcessSemaphoreMutex};
+use docent::{Client, InterProcessSemaphoreMutex};
 use docent_testing::TestingServer;
 
 #[tokio::main]

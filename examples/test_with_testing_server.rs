@@ -1,14 +1,14 @@
-//! Your own tests without a ZooKeeper: start one in the test, use it, and make it misbehave.
+//! Tests without a ZooKeeper: start a server in the test, use it, and make it misbehave.
 //!
 //! In `Cargo.toml`: `[dev-dependencies] docent = { version = "0.1", features = ["testing"] }`; then it is
 //! `docent::testing::TestingServer`.
 
 use std::time::Duration;
 
-use docent::{Client, ConnectionState, recipes::Error, recipes::locks::InterProcessMutex};
+use docent::{Client, ConnectionState, Error, InterProcessMutex};
 use docent_testing::TestingServer;
 
-/// What is tested: a job that only one process at a time may run, and that tells whether it did.
+/// The code under test: a job that only one process at a time may run. Returns whether the lock was held throughout.
 async fn run_once(client: &Client, job: impl Future<Output = ()>) -> Result<bool, Error> {
     let mutex = InterProcessMutex::new(client, "/jobs/nightly")?;
     let Some(guard) = mutex.acquire_timeout(Duration::from_millis(200)).await? else {
@@ -23,7 +23,7 @@ async fn run_once(client: &Client, job: impl Future<Output = ()>) -> Result<bool
 // `#[tokio::test]` in your tests.
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // On a free loopback port, in memory; gone when it is dropped.
+    // On a free loopback port, in memory, until it is dropped.
     let server = TestingServer::start().await?;
     let one = Client::connect(&server.connect_string()).await?;
     let other = Client::connect(&server.connect_string()).await?;

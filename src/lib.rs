@@ -1,54 +1,139 @@
 //! A ZooKeeper client and Apache Curator's lock recipes, written from scratch.
 //!
-//! A docent shows visitors round a zoo: this one guides between ZooKeeper and Curator. The crate is a
-//! facade over its layers:
-//!
-//! * [`protocol`]: the wire protocol, without IO.
-//! * [`session`]: the session machine, and the [`Client`] on it.
-//! * [`recipes`] (feature, on by default): Curator's locks, frame for frame, without their defects.
-//! * `testing` (feature): an embedded server and a recording proxy, for your own tests.
-//! * `tls` (feature): connections by rustls.
-//! * `sasl` (feature): authentication by SASL's DIGEST-MD5, [`Config::with_sasl`](session::Config).
+//! A docent shows visitors round a zoo: this one guides between ZooKeeper and Curator.
 //!
 //! # Example
 //!
 //! ```
-//! use docent::{Client, recipes::locks::InterProcessMutex};
+//! use docent::{Client, Error, InterProcessMutex};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let server = docent_testing::TestingServer::start().await?;
 //! # let connect_string = server.connect_string();
+//! // Several servers and a chroot: "zk1:2181,zk2:2181,zk3:2181/app".
 //! let client = Client::connect(&connect_string).await?;
-//! let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
-//!
-//! let guard = mutex.acquire().await?;
-//! println!("held, fencing token {}", guard.fencing_token().await?);
-//! guard.release().await?;
-//!
-//! client.close().await?;
+//! // Closes the session at the end, also after an error.
+//! client.run(print).await?;
 //! # Ok(())
 //! # }
+//!
+//! async fn print(client: Client) -> Result<(), Error> {
+//!     let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
+//!     let guard = mutex.acquire().await?;
+//!     println!("held, fencing token {}", guard.fencing_token().await?);
+//!     guard.release().await
+//! }
 //! ```
 //!
-//! # What a lock is worth
+//! # Where to begin
 //!
-//! A holder can lose its lock without being able to notice in time: read
-//! [`LockGuard`](recipes::locks::LockGuard) before relying on one.
+//! | task | |
+//! |---|---|
+//! | connect, read, write, watch | [`Client`]; settings: [`Config`] |
+//! | several writes at once | [`Transaction`] |
+//! | one holder at a time | [`InterProcessMutex`]; not re-entrant: [`InterProcessSemaphoreMutex`] |
+//! | many readers or one writer | [`InterProcessReadWriteLock`] |
+//! | a limited number of holders | [`InterProcessSemaphoreV2`] |
+//! | several locks: all or none | [`InterProcessMultiLock`] |
+//! | hold a lock, know when it is lost | [`LockGuard`] |
+//! | ask a holder to release its lock | [`Revoker`] |
+//! | create a node once, although a reply is lost | [`create_protected`] |
+//! | a value that processes share | [`SharedValue`], [`SharedCount`] |
+//! | connection states | [`ConnectionState`], [`Client::states`] |
+//! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
+//! | retries | [`retry`] |
+//! | a server for tests | [`TestingServer`](https://docs.rs/docent-testing) (feature `testing`) |
+//!
+//! # What a lock guarantees
+//!
+//! A holder can lose its lock before it can notice the loss: read [`LockGuard`] before relying on a lock.
+//!
+//! # Features
+//!
+//! | feature | |
+//! |---|---|
+//! | `recipes` (default) | Curator's recipes |
+//! | `tls` | TLS connections by rustls |
+//! | `sasl` | SASL authentication by DIGEST-MD5 |
+//! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
+//! | `testing` | an embedded server and a recording proxy, for tests of programs that use docent |
+//!
+//! # Layers
+//!
+//! Everything that an application needs is at the root. The layers are modules, for programs that need one alone:
+//!
+//! * [`protocol`]: the wire protocol, without I/O.
+//! * [`session`]: the session state machine without I/O, and the [`Client`] that drives it.
+//! * [`recipes`]: Curator's recipes, frame for frame, without Curator's defects.
+//! * `testing`: the embedded server.
+#![cfg_attr(
+    not(feature = "recipes"),
+    doc = "
 
+[`InterProcessMultiLock`]: https://docs.rs/docent-recipes
+[`InterProcessMutex`]: https://docs.rs/docent-recipes
+[`InterProcessReadWriteLock`]: https://docs.rs/docent-recipes
+[`InterProcessSemaphoreMutex`]: https://docs.rs/docent-recipes
+[`InterProcessSemaphoreV2`]: https://docs.rs/docent-recipes
+[`LockGuard`]: https://docs.rs/docent-recipes
+[`Revoker`]: https://docs.rs/docent-recipes
+[`SharedCount`]: https://docs.rs/docent-recipes
+[`SharedValue`]: https://docs.rs/docent-recipes
+[`create_protected`]: https://docs.rs/docent-recipes
+[`recipes`]: https://docs.rs/docent-recipes"
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[doc(no_inline)]
 pub use docent_protocol as protocol;
 #[cfg(feature = "recipes")]
+#[doc(no_inline)]
 pub use docent_recipes as recipes;
+#[doc(no_inline)]
 pub use docent_session as session;
 #[cfg(feature = "testing")]
+#[doc(no_inline)]
 pub use docent_testing as testing;
 
-pub use docent_protocol::{Acl, CreateMode, EventType, KeeperState, Perms, Stat, Ttl, WatcherType};
-pub use docent_session::{
-    Client, Config, ConnectionState, Error, ErrorKind, Outcome, WatchedEvent, Watcher,
+#[doc(inline)]
+pub use docent_protocol::{
+    Acl, AddWatchMode, CreateMode, DecodeError, EventType, Id, KeeperState, OpCode, PathError,
+    Perms, Stat, Ttl, WatcherType, acl, sequence_number,
 };
+#[cfg(feature = "recipes")]
+#[doc(inline)]
+pub use docent_recipes::{
+    AclProvider, DefaultAclProvider, Held, HeldFuture, create_protected, create_protected_with,
+    leader::{
+        CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
+        Leadership, LeadershipChange, LeadershipChanges, Participant, Term,
+    },
+    locks::{
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
+        Owner, Revoker,
+    },
+    nodes::{GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode, PersistentTtlNode},
+    shared::{SharedCount, SharedValue, VersionedValue},
+};
+#[cfg(feature = "sasl")]
+#[doc(inline)]
+pub use docent_session::SaslCredential;
+#[doc(inline)]
+pub use docent_session::{
+    AclEntries, AddWatchResponse, Allow, Backoff, ByteStream, Children, Client, ClientInfo, Clock,
+    Config, ConnectString, Connecting, ConnectionState, Credential, Error, ErrorKind, Host,
+    Instant, InvalidConnectString, Latency, LocalAddress, Metrics, MultiReadResponse, Node, OnDrop,
+    Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim, SessionLease, SessionToken,
+    States, Task, Tcp, Timer, Transaction, TransactionResponse, TransactionResult, Transport,
+    WatchKind, WatchResponse, WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
+};
+#[cfg(feature = "tls")]
+#[doc(inline)]
+pub use docent_session::{Tls, TlsOptions};
 
-/// The README's examples compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

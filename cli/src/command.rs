@@ -1,4 +1,4 @@
-//! What all commands have in common that talk to a server.
+//! The shared part of the commands that connect to a server.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -6,35 +6,34 @@ use docent::Client;
 
 use crate::{
     connect::ServerArgs,
-    ended,
-    exit::{Ended, Failure},
-    no_runtime, runtime,
+    exit::{CommandResult, Failure},
+    finish, no_runtime, runtime,
 };
 
-/// A command that talks to a server.
+/// A command that connects to a server.
 pub(crate) trait Command {
-    /// Which server.
+    /// The connection options.
     fn server(&self) -> &ServerArgs;
 
-    /// Looks at everything that can be wrong without a server, before anything is done.
+    /// Validates the arguments and reads the input, before the command connects.
     fn prepare(&mut self) -> Result<(), Failure>;
 
-    /// Does it.
-    async fn run(&self, client: &Client) -> Ended;
+    /// Runs the command.
+    async fn run(&self, client: &Client) -> CommandResult;
 }
 
-/// How long the server may take to hear that the session is over: it ends by itself, too.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long a command waits until the server has closed the session; after that, the session expires.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a command and says in one line why it failed.
+/// Connects, runs a command, and prints its error in one line.
 pub(crate) fn run(name: &str, mut command: impl Command) -> ExitCode {
     let run = async {
         command.prepare()?;
         let client = command.server().connect().await?;
-        let ended = command.run(&client).await;
-        // The outcome is known; a session that is not closed is only untidy.
-        let _ = tokio::time::timeout(GOODBYE, client.close()).await;
-        ended
+        let result = command.run(&client).await;
+        // A failed close does not change the result; the session expires.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.close()).await;
+        result
     };
-    ended(name, runtime().map_err(no_runtime).and_then(|runtime| runtime.block_on(run)))
+    finish(name, runtime().map_err(no_runtime).and_then(|runtime| runtime.block_on(run)))
 }

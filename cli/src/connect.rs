@@ -1,4 +1,4 @@
-//! Which servers, for how long, as whom: from options, the environment, a file, in that order.
+//! Connection settings, from options, environment variables and the configuration file, in this order.
 
 use std::{
     fs,
@@ -18,18 +18,17 @@ use crate::{
     exit::{self, Failure},
 };
 
-/// The servers, when nobody names them.
 const DEFAULT_CONNECT: &str = "127.0.0.1:2181";
-/// Short: a holder that dies keeps others waiting for as long.
+/// Short: after the death of a lock holder, the waiters wait this long.
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(15);
-/// Somebody may be watching.
+/// Short, because commands are often run by hand.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which server, and as whom. In each case the option comes first, then the variable, then the file.
+/// The connection options. An option overrides its variable, which overrides the file.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ServerArgs {
-    /// HOST:PORT,HOST:PORT/CHROOT [default: 127.0.0.1:2181]
+    /// Servers and chroot: HOST:PORT,HOST:PORT/CHROOT [default: 127.0.0.1:2181]
     #[arg(
         long,
         visible_alias = "server",
@@ -38,30 +37,30 @@ pub(crate) struct ServerArgs {
         hide_env_values = true
     )]
     connect: Option<String>,
-    /// How long the session outlives its connection, if servers agree [default: 15s]
+    /// Session timeout to request from the servers [default: 15s]
     #[arg(long, value_name = "TIME", env = "DOCENT_SESSION_TIMEOUT", hide_env_values = true,
-        value_parser = duration::positive)]
+        value_parser = duration::parse_positive)]
     session_timeout: Option<Duration>,
-    /// How long to look for a server [default: 5s]
+    /// Longest time to wait for a connection [default: 5s]
     #[arg(long, value_name = "TIME", env = "DOCENT_CONNECT_TIMEOUT", hide_env_values = true,
-        value_parser = duration::positive)]
+        value_parser = duration::parse_positive)]
     connect_timeout: Option<Duration>,
-    /// SCHEME:CREDENTIALS, as digest:USER:PASSWORD; better in the variable or the file
+    /// Credentials as SCHEME:CREDENTIALS, such as digest:USER:PASSWORD; safer in the variable or the file
     #[arg(long, value_name = "AUTH", env = "DOCENT_AUTH", hide_env_values = true)]
     auth: Vec<String>,
-    /// Connect by TLS, and trust the certificates in this PEM file
+    /// Connect with TLS and trust the certificates in this PEM file
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_CA", hide_env_values = true)]
     tls_ca: Option<PathBuf>,
-    /// The certificate to show, PEM
+    /// PEM file with the client certificate
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_CERT", hide_env_values = true)]
     tls_cert: Option<PathBuf>,
-    /// Its key, PEM
+    /// PEM file with the private key of the client certificate
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_KEY", hide_env_values = true)]
     tls_key: Option<PathBuf>,
-    /// The name that servers' certificates are for, if not their own
+    /// Name to verify in the certificates of the servers, instead of their host names
     #[arg(long, value_name = "NAME", env = "DOCENT_TLS_SERVER_NAME", hide_env_values = true)]
     tls_server_name: Option<String>,
-    /// The configuration file [default: ~/.config/docent/config.toml]
+    /// Configuration file [default: ~/.config/docent/config.toml]
     #[arg(long, value_name = "FILE", env = "DOCENT_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
 }
@@ -87,38 +86,41 @@ struct Tls {
 }
 
 impl ServerArgs {
-    /// Everything but the connection itself: what is wrong is said before anything is done.
+    /// Validates the settings, without connecting.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let file = self.file()?;
         let from_file = |name: &str, text: Option<String>| {
-            text.map(|text| duration::positive(&text)).transpose().map_err(|why| {
-                Failure::new(exit::CONFIG, format_args!("the configuration's {name} {why}"))
+            text.map(|text| duration::parse_positive(&text)).transpose().map_err(|reason| {
+                Failure::new(exit::CONFIG, format_args!("configuration: {name} {reason}"))
             })
         };
         let connect = non_empty(self.connect.clone()).or(file.connect);
         let connect = connect.unwrap_or_else(|| DEFAULT_CONNECT.to_owned());
         let mut config = Config::new(&connect).map_err(|error| {
-            let why = error.detail().unwrap_or_default();
+            let reason = error.detail().unwrap_or_default();
             Failure::usage(format_args!(
-                "{why}; --connect (or DOCENT_CONNECT) wants HOST:PORT,HOST:PORT/CHROOT"
+                "{reason}; --connect (or DOCENT_CONNECT) must be HOST:PORT,HOST:PORT/CHROOT"
             ))
         })?;
-        config.session_timeout = self
+        let session_timeout = self
             .session_timeout
             .or(from_file("session-timeout", file.session_timeout)?)
             .unwrap_or(DEFAULT_SESSION_TIMEOUT);
-        config.connection_timeout = self
+        let connection_timeout = self
             .connect_timeout
             .or(from_file("connect-timeout", file.connect_timeout)?)
             .unwrap_or(DEFAULT_CONNECT_TIMEOUT);
-        config.backoff = Backoff { first: Duration::from_millis(20), max: Duration::from_secs(1) };
+        config = config
+            .with_session_timeout(session_timeout)
+            .with_connection_timeout(connection_timeout)
+            .with_backoff(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
         let given: Vec<_> = self.auth.iter().filter(|auth| !auth.is_empty()).cloned().collect();
         for auth in if given.is_empty() { file.auth } else { given } {
-            // What is wrong with it is not shown: it may be a password.
-            let (scheme, proof) = auth.split_once(':').ok_or_else(|| {
-                Failure::usage("--auth (or DOCENT_AUTH) is not SCHEME:CREDENTIALS, such as digest:USER:PASSWORD")
+            // The message does not show the value, which may be a password.
+            let (scheme, credentials) = auth.split_once(':').ok_or_else(|| {
+                Failure::usage("--auth (or DOCENT_AUTH) must be SCHEME:CREDENTIALS, such as digest:USER:PASSWORD")
             })?;
-            config = config.with_auth(scheme, proof.as_bytes());
+            config = config.with_auth(scheme, credentials.as_bytes());
         }
         let tls = tls(&Tls {
             ca: self.tls_ca.clone().or(file.tls.ca),
@@ -126,7 +128,10 @@ impl ServerArgs {
             key: self.tls_key.clone().or(file.tls.key),
             server_name: self.tls_server_name.clone().or(file.tls.server_name),
         })?;
-        Ok(Settings { config, tls, connect })
+        if let Some(tls) = tls {
+            config = config.with_transport(tls);
+        }
+        Ok(Settings { config, connect })
     }
 
     /// Connects.
@@ -135,7 +140,7 @@ impl ServerArgs {
     }
 
     fn file(&self) -> Result<File, Failure> {
-        let (path, asked_for) =
+        let (path, is_explicit) =
             match self.config.clone().filter(|path| !path.as_os_str().is_empty()) {
                 Some(path) => (path, true),
                 None => match default_file() {
@@ -145,11 +150,12 @@ impl ServerArgs {
             };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !asked_for => {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_explicit => {
                 return Ok(File::default());
             }
             Err(error) => {
-                let text = format!("cannot read the configuration {}: {error}", path.display());
+                let text =
+                    format!("cannot read the configuration file {}: {error}", path.display());
                 return Err(Failure::new(exit::CONFIG, text));
             }
         };
@@ -163,13 +169,14 @@ impl ServerArgs {
 }
 
 fn default_file() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let directory =
-        set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    let variable =
+        |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let directory = variable("XDG_CONFIG_HOME")
+        .or_else(|| variable("HOME").map(|home| home.join(".config")))?;
     Some(directory.join("docent").join("config.toml"))
 }
 
-/// A variable that is set to nothing is not set.
+/// Treats an empty variable as unset.
 fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -179,7 +186,7 @@ fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
         return match tls {
             Tls { cert: None, key: None, server_name: None, .. } => Ok(None),
             _ => Err(Failure::usage(
-                "TLS needs to know whom to trust: --tls-ca FILE (or DOCENT_TLS_CA)",
+                "TLS requires trusted certificates: --tls-ca FILE (or DOCENT_TLS_CA)",
             )),
         };
     };
@@ -189,7 +196,7 @@ fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
             options = options.with_client_certificate(&pem(cert)?, &pem(key)?);
         }
         (None, None) => {}
-        _ => return Err(Failure::usage("--tls-cert and --tls-key belong together")),
+        _ => return Err(Failure::usage("--tls-cert and --tls-key must be given together")),
     }
     if let Some(name) = &tls.server_name {
         options = options.with_server_name(name);
@@ -203,20 +210,16 @@ fn pem(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// All that is needed to connect.
+/// Validated connection settings.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    tls: Option<docent::session::Tls>,
-    /// The connect string as it was given.
+    /// The connect string as given by the user.
     pub(crate) connect: String,
 }
 
 impl Settings {
     /// Connects.
     pub(crate) async fn connect(self) -> Result<Client, Failure> {
-        Ok(match self.tls {
-            Some(tls) => Client::connect_by(self.config, tls).await?,
-            None => Client::connect_with(self.config).await?,
-        })
+        Ok(self.config.connect().await?)
     }
 }

@@ -1,30 +1,33 @@
-//! The data of nodes, for people and for programs.
+//! The data of nodes as text and as JSON.
 
 use serde_json::{Map, Value};
 
-/// As text on one line: what is no text, or would move the cursor, is escaped.
-pub(crate) fn shown(data: &[u8]) -> String {
+/// Returns the data as text on one line: control characters are escaped, bytes that are not UTF-8 are replaced.
+pub(crate) fn escape(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(data);
-    let escape = |char: char| char.is_control();
-    if !text.contains(escape) {
+    if !text.contains(char::is_control) {
         return text.into_owned();
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
-        if escape(char) { shown.extend(char.escape_default()) } else { shown.push(char) }
+        if char.is_control() {
+            escaped.extend(char.escape_default());
+        } else {
+            escaped.push(char);
+        }
     }
-    shown
+    escaped
 }
 
-/// For JSON: the member `data` with text, or `data_base64` with anything else.
-pub(crate) fn put(object: &mut Map<String, Value>, data: &[u8]) {
+/// Adds the data to a JSON object: as `data` if it is UTF-8, else as `data_base64`.
+pub(crate) fn insert(object: &mut Map<String, Value>, data: &[u8]) {
     match std::str::from_utf8(data) {
         Ok(text) => object.insert("data".to_owned(), text.into()),
         Err(_) => object.insert("data_base64".to_owned(), base64(data).into()),
     };
 }
 
-/// RFC 4648, with padding.
+/// Encodes as in RFC 4648, with padding.
 fn base64(data: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -46,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_the_standard() {
+    fn base64_matches_rfc_4648() {
         for (data, text) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
@@ -56,8 +59,8 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_is_escaped() {
-        assert_eq!(shown("aé\u{1b}[2J\n".as_bytes()), "aé\\u{1b}[2J\\n");
-        assert_eq!(shown(b"\xff"), "\u{fffd}");
+    fn control_characters_are_escaped() {
+        assert_eq!(escape("aé\u{1b}[2J\n".as_bytes()), "aé\\u{1b}[2J\\n");
+        assert_eq!(escape(b"\xff"), "\u{fffd}");
     }
 }

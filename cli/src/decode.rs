@@ -1,4 +1,4 @@
-//! `docent decode`: captured bytes in, a line for each frame out.
+//! `docent decode`: prints the frames of captured traffic.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,70 +10,70 @@ use std::{
 };
 
 use clap::Args;
-use docent_protocol::follow::{DEFAULT_FRAME_LIMIT, Direction, Follower, Frame};
+use docent_protocol::dissect::{DEFAULT_FRAME_LIMIT, Direction, Dissector, Frame};
 
-/// Tell what captured ZooKeeper frames say, a line for each
+/// Decode captured ZooKeeper traffic, one line per frame
 ///
-/// Credentials, passwords and SASL tokens are never shown, nor is the data of nodes (--json shows it).
+/// Credentials, passwords and SASL tokens are never shown. The data of nodes is shown with --json only.
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Decode {
-    /// Where to read; - is the standard input, as is nothing
+    /// Input files; - is standard input, which is the default
     files: Vec<PathBuf>,
-    /// One JSON object a line, with the field names of zookeeper.jute
+    /// Print one JSON object per line, with the field names of zookeeper.jute
     #[arg(long)]
     json: bool,
-    /// Also encode again what was decoded: exit code 1 where the bytes differ or some are left over
+    /// Encode each decoded frame again; exit code 1 if the bytes differ or bytes are left over
     #[arg(long)]
     check: bool,
-    /// Lines are pieces of a stream, cut anywhere, not whole frames; also what tshark prints
+    /// Input lines are arbitrary parts of a stream instead of whole frames; accepts the output of tshark
     #[arg(long)]
     stream: bool,
-    /// The server's port, to tell the directions in what tshark prints (more than one: repeat it)
+    /// Port of the server, which gives the direction of tshark's segments; may be repeated
     #[arg(long, default_value = "2181", requires = "stream")]
     port: Vec<u16>,
-    /// Connections begin some time after their handshake
+    /// The input of each connection begins after its handshake
     #[arg(long)]
     established: bool,
 }
 
 const HELP: &str = "\
 Input:
-  c2s HEX           a frame from client to server, its four bytes of length included
+  c2s HEX           a frame from client to server, with its length prefix of four bytes
   s2c HEX           a frame from server to client
-  conn              a new connection begins
-  conn established  a new connection, but its handshake is not in the input
-  # ...             a comment; empty lines are passed over too
-  Digits may be separated by colons or spaces. The order is that of the connection: a reply can only be
-  read by who has seen its request.
+  conn              a new connection
+  conn established  a new connection, whose handshake is not in the input
+  # ...             a comment; empty lines are ignored too
+  Digits may be separated by colons or spaces. The lines must be in the order of the connection: a reply can only be
+  decoded after its request.
 
 With --stream:
-  c2s HEX, s2c HEX  the next bytes of that direction, cut anywhere
+  c2s HEX, s2c HEX  the next bytes of that direction, split anywhere
   STREAM SOURCE-PORT DESTINATION-PORT HEX
                     a segment of connection number STREAM, as printed by
                       tshark -r FILE -Y 'tcp.len > 0 && !tcp.analysis.retransmission' -T fields \\
                         -e tcp.stream -e tcp.srcport -e tcp.dstport -e tcp.payload
-                    (columns separated by tabs; lines of other ports are passed over). The number stands
-                    in front of each line of the output, and in the member `stream` with --json.
-                    Without that column all is one connection.
+                    (columns separated by tabs; lines of other ports are ignored). The number precedes each
+                    line of the output, and is the member `stream` with --json.
+                    Without the column STREAM, all segments belong to one connection.
 
-With --json, the members are: direction, kind (connect, request, reply, event, word, text, undecodable), and what
-that kind has: op and error by ZooKeeper's names, header and body with jute's, event, xid, leftOver (a number of
-bytes). Buffers are hexadecimal digits; credentials and what cannot be read are only their size.
+With --json, the members are: direction, kind (connect, request, reply, event, word, text, undecodable), and those
+of the kind: op and error with ZooKeeper's names, header and body with jute's names, event, xid, leftOver (a number
+of bytes). Buffers are hexadecimal digits; of credentials and undecodable bytes only the size is shown.
 
 Exit codes:
-  0  everything was read
-  1  --check found a frame that is not the same when it is encoded again, or cannot be decoded, or is cut off
-  2  the input is not as above, or cannot be read
+  0  all input was decoded
+  1  --check found a frame that differs when encoded again, cannot be decoded, or is truncated
+  2  the input has another format, or cannot be read
 
 Example:
   printf 'conn established\\nc2s 0000000f3900000100000067000000032f7a7a\\n' | docent decode";
 
-/// The longest line that is read, in bytes: the longest frame, with separators between the digits.
-const LONGEST_LINE: u64 = 3 * (DEFAULT_FRAME_LIMIT as u64 + 4) + 64;
+/// The maximum length of an input line in bytes: the longest frame, with a separator after each byte.
+const MAX_LINE_LENGTH: u64 = 3 * (DEFAULT_FRAME_LIMIT as u64 + 4) + 64;
 
-/// How many of tshark's streams are followed at a time; the one that began first is given up for another.
-const MOST_STREAMS: usize = 1024;
+/// The maximum number of concurrent tshark streams; a new one replaces the oldest.
+const MAX_STREAMS: usize = 1024;
 
 impl Decode {
     pub(crate) fn run(&self) -> ExitCode {
@@ -81,7 +81,7 @@ impl Decode {
         match self.decode(&mut BufWriter::new(output), &mut io::stderr()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(1),
-            // Whoever reads us has seen enough.
+            // The reader has closed the output.
             Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 ExitCode::SUCCESS
             }
@@ -92,45 +92,42 @@ impl Decode {
         }
     }
 
-    /// Whether all was as it should be.
-    fn decode(&self, output: &mut dyn Write, complaints: &mut dyn Write) -> Result<bool, Failure> {
+    /// Decodes all files. Returns whether every frame passed `--check`.
+    fn decode(&self, output: &mut dyn Write, diagnostics: &mut dyn Write) -> Result<bool, Failure> {
         let standard_input = [PathBuf::from("-")];
         let files = if self.files.is_empty() { &standard_input[..] } else { &self.files };
-        let mut session = Session {
+        let mut decoder = Decoder {
             options: self,
             output,
-            complaints,
-            connection: self.new_follower(),
+            diagnostics,
+            connection: self.new_dissector(),
             streams: BTreeMap::new(),
             order: VecDeque::new(),
-            is_good: true,
+            passed: true,
         };
         for file in files {
-            // What was told of the lines before a bad one is not lost.
-            let result = session.read_file(file);
-            session.output.flush().map_err(Failure::Output)?;
+            // The frames before an invalid line are printed too.
+            let result = decoder.read_file(file);
+            decoder.output.flush().map_err(Failure::Output)?;
             result?;
         }
-        session.finish()?;
-        session.output.flush().map_err(Failure::Output)?;
-        Ok(session.is_good)
+        decoder.finish()?;
+        decoder.output.flush().map_err(Failure::Output)?;
+        Ok(decoder.passed)
     }
 
-    fn new_follower(&self) -> Follower {
-        if self.established { Follower::established() } else { Follower::new() }
+    fn new_dissector(&self) -> Dissector {
+        if self.established { Dissector::established() } else { Dissector::new() }
     }
 }
 
-/// Why there is no answer.
+/// An error that ends the command with code 2.
 enum Failure {
-    /// A file that cannot be read.
+    /// A file cannot be read.
     Input(PathBuf, io::Error),
-    /// A line that is none of the kinds there are.
-    Line {
-        file: PathBuf,
-        line: usize,
-        what: String,
-    },
+    /// An input line is invalid.
+    Line { file: PathBuf, line: usize, reason: String },
+    /// The output cannot be written.
     Output(io::Error),
 }
 
@@ -138,33 +135,40 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(file, error) => write!(f, "{}: {error}", file.display()),
-            Self::Line { file, line, what } => write!(f, "{}:{line}: {what}", file.display()),
-            Self::Output(error) => write!(f, "cannot write: {error}"),
+            Self::Line { file, line, reason } => write!(f, "{}:{line}: {reason}", file.display()),
+            Self::Output(error) => write!(f, "cannot write the output: {error}"),
         }
     }
 }
 
-/// Everything between the first line and the last.
-struct Session<'a> {
+/// The state of a run over all input files.
+struct Decoder<'a> {
     options: &'a Decode,
     output: &'a mut dyn Write,
-    complaints: &'a mut dyn Write,
-    /// The connection of lines without a stream's number.
-    connection: Follower,
-    /// The connections of tshark's streams, and in which order they began.
-    streams: BTreeMap<u64, Follower>,
+    diagnostics: &'a mut dyn Write,
+    /// The connection of lines without a stream number.
+    connection: Dissector,
+    /// The connections of tshark's streams, and the order in which they began.
+    streams: BTreeMap<u64, Dissector>,
     order: VecDeque<u64>,
-    is_good: bool,
+    passed: bool,
 }
 
 /// One line of the input.
 enum Line {
-    Nothing,
-    Connection { is_established: bool },
-    Bytes { stream: Option<u64>, direction: Direction, bytes: Vec<u8> },
+    /// A comment, an empty line, or a segment of another port.
+    Ignored,
+    Connection {
+        is_established: bool,
+    },
+    Bytes {
+        stream: Option<u64>,
+        direction: Direction,
+        bytes: Vec<u8>,
+    },
 }
 
-impl Session<'_> {
+impl Decoder<'_> {
     fn read_file(&mut self, file: &Path) -> Result<(), Failure> {
         let name =
             || if file == Path::new("-") { "standard input".into() } else { file.to_owned() };
@@ -177,39 +181,39 @@ impl Session<'_> {
         let mut text = Vec::new();
         for line in 1.. {
             text.clear();
-            let read = io::Read::take(&mut input, LONGEST_LINE).read_until(b'\n', &mut text);
+            let read = io::Read::take(&mut input, MAX_LINE_LENGTH).read_until(b'\n', &mut text);
             if read.map_err(failed)? == 0 {
                 break;
             }
-            let bad = |what| Failure::Line { file: name(), line, what };
-            if text.last() != Some(&b'\n') && text.len() as u64 == LONGEST_LINE {
-                return Err(bad("the line is too long".to_owned()));
+            let invalid = |reason| Failure::Line { file: name(), line, reason };
+            if text.last() != Some(&b'\n') && text.len() as u64 == MAX_LINE_LENGTH {
+                return Err(invalid("the line is too long".to_owned()));
             }
-            let parsed = self.options.parse(&String::from_utf8_lossy(&text)).map_err(bad)?;
-            self.take(parsed, line)?.map_or(Ok(()), |what| Err(bad(what)))?;
+            let parsed = self.options.parse(&String::from_utf8_lossy(&text)).map_err(invalid)?;
+            self.process(parsed, line)?.map_or(Ok(()), |reason| Err(invalid(reason)))?;
         }
         Ok(())
     }
 
-    /// Reads a line; gives back what is wrong with it.
-    fn take(&mut self, line: Line, number: usize) -> Result<Option<String>, Failure> {
+    /// Processes a line. Returns the reason if it is invalid.
+    fn process(&mut self, line: Line, number: usize) -> Result<Option<String>, Failure> {
         match line {
-            Line::Nothing => Ok(None),
+            Line::Ignored => Ok(None),
             Line::Connection { is_established } => {
                 self.connection = if is_established {
-                    Follower::established()
+                    Dissector::established()
                 } else {
-                    self.options.new_follower()
+                    self.options.new_dissector()
                 };
                 Ok(None)
             }
             Line::Bytes { stream, direction, bytes } => {
-                self.bytes(stream, direction, &bytes, number).map_err(Failure::Output)
+                self.feed(stream, direction, &bytes, number).map_err(Failure::Output)
             }
         }
     }
 
-    fn bytes(
+    fn feed(
         &mut self,
         stream: Option<u64>,
         direction: Direction,
@@ -217,56 +221,56 @@ impl Session<'_> {
         number: usize,
     ) -> io::Result<Option<String>> {
         let options = self.options;
-        let follower = match stream {
+        let dissector = match stream {
             None => &mut self.connection,
             Some(stream) => {
                 if !self.streams.contains_key(&stream) {
                     self.order.push_back(stream);
                 }
-                if self.order.len() > MOST_STREAMS
+                if self.order.len() > MAX_STREAMS
                     && let Some(oldest) = self.order.pop_front()
                 {
                     self.streams.remove(&oldest);
                 }
-                self.streams.entry(stream).or_insert_with(|| options.new_follower())
+                self.streams.entry(stream).or_insert_with(|| options.new_dissector())
             }
         };
-        while let Some(frame) = follower.feed(direction, &mut bytes) {
-            options.tell(&mut self.output, stream, &frame)?;
+        while let Some(frame) = dissector.feed(direction, &mut bytes) {
+            options.print_frame(&mut self.output, stream, &frame)?;
             if options.check
-                && let Some(what) = difference(&frame)
+                && let Some(reason) = difference(&frame)
             {
-                self.is_good = false;
-                writeln!(self.complaints, "docent decode: line {number}: {what}: {frame}")?;
+                self.passed = false;
+                writeln!(self.diagnostics, "docent decode: line {number}: {reason}: {frame}")?;
             }
         }
-        let unfinished = follower.buffered(direction);
+        let unfinished = dissector.buffered(direction);
         if options.stream || unfinished == 0 {
             return Ok(None);
         }
-        follower.discard(direction);
+        dissector.discard(direction);
         Ok(Some(format!(
-            "the frame is cut off: {unfinished} bytes of it are there (pieces of frames need --stream)"
+            "the frame is truncated to {unfinished} bytes (use --stream for parts of frames)"
         )))
     }
 
-    /// Looks for frames that never ended.
+    /// Reports incomplete frames at the end of the input.
     fn finish(&mut self) -> Result<(), Failure> {
         if !self.options.check {
             return Ok(());
         }
         let unfinished = std::iter::once((None, &self.connection))
-            .chain(self.streams.iter().map(|(number, follower)| (Some(*number), follower)))
-            .flat_map(|(stream, follower)| {
+            .chain(self.streams.iter().map(|(number, dissector)| (Some(*number), dissector)))
+            .flat_map(|(stream, dissector)| {
                 [Direction::ToServer, Direction::ToClient]
-                    .map(|direction| (stream, direction, follower.buffered(direction)))
+                    .map(|direction| (stream, direction, dissector.buffered(direction)))
             });
         for (stream, direction, count) in unfinished.filter(|(.., count)| *count > 0) {
-            self.is_good = false;
+            self.passed = false;
             let stream = stream.map_or_else(String::new, |stream| format!(" of stream {stream}"));
             let result = writeln!(
-                self.complaints,
-                "docent decode: the last frame {direction}{stream} is cut off: {count} bytes of it are there"
+                self.diagnostics,
+                "docent decode: the last frame {direction}{stream} is truncated to {count} bytes"
             );
             result.map_err(Failure::Output)?;
         }
@@ -274,20 +278,22 @@ impl Session<'_> {
     }
 }
 
-/// Why a frame is not the same when it is encoded again.
+/// Returns why a frame differs when it is encoded again, or `None` if it does not.
 fn difference(frame: &Frame<'_>) -> Option<String> {
     if frame.is_exact() {
         return None;
     }
     Some(match (&frame.message, frame.left_over.len()) {
-        (docent_protocol::follow::Message::Undecodable { .. }, _) => "cannot be decoded".to_owned(),
+        (docent_protocol::dissect::Message::Undecodable { .. }, _) => {
+            "cannot be decoded".to_owned()
+        }
         (_, 0) => "encodes to other bytes".to_owned(),
         (_, count) => format!("{count} bytes are left over"),
     })
 }
 
 impl Decode {
-    fn tell(
+    fn print_frame(
         &self,
         output: &mut dyn Write,
         stream: Option<u64>,
@@ -309,7 +315,7 @@ impl Decode {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         if word.is_empty() || word.starts_with('#') {
-            return Ok(Line::Nothing);
+            return Ok(Line::Ignored);
         }
         if let Some(direction) = Direction::from_name(word) {
             return Ok(Line::Bytes { stream: None, direction, bytes: unhex(rest)? });
@@ -322,7 +328,7 @@ impl Decode {
         }
     }
 
-    /// What tshark prints: stream, ports, payload.
+    /// Parses a line of tshark: stream, ports, payload.
     fn parse_columns(&self, line: &str) -> Result<Line, String> {
         let columns: Vec<_> = line.split('\t').map(str::trim).collect();
         let (stream, ports, hex) = match columns[..] {
@@ -335,7 +341,7 @@ impl Decode {
         let ports = (ports[0].parse::<u16>(), ports[1].parse::<u16>());
         let (Ok(stream), (Ok(source), Ok(destination))) = (stream.transpose(), ports) else {
             return Err(format!(
-                "expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX between tabs, not {}",
+                "expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX separated by tabs, not {}",
                 quoted(line)
             ));
         };
@@ -344,13 +350,13 @@ impl Decode {
         } else if self.port.contains(&source) {
             Direction::ToClient
         } else {
-            return Ok(Line::Nothing);
+            return Ok(Line::Ignored);
         };
         Ok(Line::Bytes { stream, direction, bytes: unhex(hex)? })
     }
 }
 
-/// The beginning of a line, fit to be shown.
+/// Quotes the first 40 characters of a line.
 fn quoted(line: &str) -> String {
     let short: String = line.chars().take(40).collect();
     format!("{short:?}{}", if short.len() < line.len() { "..." } else { "" })
@@ -361,7 +367,7 @@ fn unhex(text: &str) -> Result<Vec<u8>, String> {
     let mut high = None;
     for character in text.chars().filter(|character| !matches!(character, ':' | ' ' | '\t')) {
         let Some(digit) = character.to_digit(16).and_then(|digit| u8::try_from(digit).ok()) else {
-            return Err(format!("{character:?} is no hexadecimal digit"));
+            return Err(format!("{character:?} is not a hexadecimal digit"));
         };
         match high.take() {
             None => high = Some(digit),

@@ -1,8 +1,9 @@
-//! Times on the command line: `10s`, `500ms`, `2m`, `1h`; a bare number is seconds, as flock(1) and sleep(1).
+//! Durations on the command line: `10s`, `500ms`, `2m`, `1h`. A number without a unit is seconds, as in flock(1) and
+//! sleep(1).
 
 use std::time::Duration;
 
-/// For clap and the configuration file.
+/// Parses a duration.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (number, unit) = units
@@ -13,19 +14,19 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let seconds = number.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * unit);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "is no time such as 10s, 500ms, 2m or 1h".to_owned())
+        .ok_or_else(|| "is not a duration such as 10s, 500ms, 2m or 1h".to_owned())
 }
 
-/// As [`parse`], but not nothing.
-pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+/// Parses a duration other than zero.
+pub(crate) fn parse_positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
-        Duration::ZERO => Err("must be more than nothing".to_owned()),
+        Duration::ZERO => Err("must be greater than zero".to_owned()),
         duration => Ok(duration),
     }
 }
 
-/// For people: `3s`, `4m 10s`, `2h 5m`, `3d 4h`.
-pub(crate) fn show(duration: Duration) -> String {
+/// Formats a duration with one or two units: `3s`, `4m 10s`, `2h 5m`, `3d 4h`.
+pub(crate) fn format(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let pair = |large: u64, name, small: u64, other| match small {
         0 => format!("{large}{name}"),
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units_and_bare_numbers_are_seconds() {
+    fn a_number_without_a_unit_is_seconds() {
         for (text, millis) in [
             ("10s", 10_000),
             ("500ms", 500),
@@ -58,11 +59,11 @@ mod tests {
         for text in ["", "s", "-1s", "1d", "nan", "inf", "1e9999", "+3", "ten"] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert!(positive("0").is_err());
+        assert!(parse_positive("0").is_err());
     }
 
     #[test]
-    fn ages_are_short() {
+    fn durations_are_formatted_with_at_most_two_units() {
         for (seconds, text) in [
             (0, "0s"),
             (59, "59s"),
@@ -71,7 +72,7 @@ mod tests {
             (7500, "2h 5m"),
             (90_000, "1d 1h"),
         ] {
-            assert_eq!(show(Duration::from_secs(seconds)), text);
+            assert_eq!(format(Duration::from_secs(seconds)), text);
         }
     }
 }

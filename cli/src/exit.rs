@@ -1,67 +1,67 @@
-//! What commands end with: an exit code, and a line that says why.
-#![cfg_attr(not(unix), allow(dead_code, reason = "docent lock uses them"))]
+//! Exit codes and error messages of the commands.
+#![cfg_attr(not(unix), allow(dead_code, reason = "docent lock uses the rest"))]
 
 use std::fmt;
 
-use docent::{ErrorKind, recipes};
+use docent::ErrorKind;
 
-/// There is no such node.
+/// The node does not exist.
 pub(crate) const NO_NODE: u8 = 1;
-/// The command line, a path or an address is wrong: nothing was done. `EX_USAGE`, as flock(1).
+/// An option, a path or an address is invalid, and nothing was done. `EX_USAGE`, as in flock(1).
 pub(crate) const USAGE: u8 = 64;
-/// The server refused it: a version, a node that exists, children, a quota. `EX_DATAERR`.
+/// The server rejected the operation: version mismatch, existing node, children, quota. `EX_DATAERR`.
 pub(crate) const REFUSED: u8 = 65;
-/// No server, or no session. `EX_UNAVAILABLE`.
+/// No server is reachable, or the session was lost. `EX_UNAVAILABLE`.
 pub(crate) const NO_SERVER: u8 = 69;
-/// Something that should not happen. `EX_SOFTWARE`.
+/// An unexpected error. `EX_SOFTWARE`.
 pub(crate) const SOFTWARE: u8 = 70;
-/// The operating system refused something. `EX_OSERR`, as flock(1).
+/// A system call failed. `EX_OSERR`, as in flock(1).
 pub(crate) const OS: u8 = 71;
-/// A file, or the output. `EX_IOERR`.
+/// A file or the output cannot be read or written. `EX_IOERR`.
 pub(crate) const IO: u8 = 74;
-/// Not allowed. `EX_NOPERM`.
+/// Not allowed by an ACL, or the credentials were rejected. `EX_NOPERM`.
 pub(crate) const NO_PERMISSION: u8 = 77;
-/// The configuration file is wrong. `EX_CONFIG`.
+/// The configuration file is invalid. `EX_CONFIG`.
 pub(crate) const CONFIG: u8 = 78;
-/// The lock was not got: as timeout(1) when the time is up.
+/// The lock was not acquired, or the time of `docent watch` is up; timeout(1) uses this code for a timeout.
 pub(crate) const NOT_ACQUIRED: u8 = 124;
-/// The lock was lost, or asked back, while the command ran.
+/// The lock was lost or revoked while the command ran.
 pub(crate) const LOST: u8 = 125;
-/// The command cannot be executed, as in a shell.
+/// The command cannot be executed; the code of shells.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command, as in a shell.
+/// The command was not found; the code of shells.
 pub(crate) const NOT_FOUND: u8 = 127;
-/// Added to the number of a signal, as in a shell.
+/// Added to the number of a signal, as shells do.
 pub(crate) const SIGNAL: u8 = 128;
 
-/// 128 and a signal's number.
-pub(crate) fn of_signal(signal: i32) -> u8 {
+/// Returns 128 plus the number of a signal.
+pub(crate) fn from_signal(signal: i32) -> u8 {
     SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// The table for the help of commands on nodes.
-pub(crate) const TABLE: &str = "\
+/// The exit codes in the help of commands that read and write nodes.
+pub(crate) const HELP: &str = "\
 Exit codes:
   0   done
   1   no such node
   64  wrong usage: an option, a path or an address; nothing was done
-  65  refused: the version differs, the node exists or has children, a quota
+  65  rejected: the version differs, the node exists or has children, a quota
   69  no server, or the session was lost
-  74  a file or the output could not be read or written
-  77  not allowed by the ACL, or the credentials were refused
-  78  the configuration file is wrong
-  70, 71  anything else: of the server, of the operating system
+  74  a file or the output cannot be read or written
+  77  not allowed by the ACL, or the credentials were rejected
+  78  the configuration file is invalid
+  70, 71  other errors: of the server, of the operating system
   128+N  ended by signal N";
 
-/// Why a command did not do what it was asked.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     text: String,
 }
 
-/// What a command comes to: its exit code, or why not.
-pub(crate) type Ended = Result<u8, Failure>;
+/// The exit code of a command, or its error.
+pub(crate) type CommandResult = Result<u8, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: u8, text: impl fmt::Display) -> Self {
@@ -72,18 +72,18 @@ impl Failure {
         Self::new(USAGE, text)
     }
 
-    /// What the operating system did not let us do.
+    /// A failed system call.
     pub(crate) fn os(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(OS, format_args!("{what}: {error}"))
     }
 
-    /// Whether it is only that nobody reads the output any more.
+    /// Whether no message is printed, because the reader of the output has closed it.
     pub(crate) const fn is_silent(&self) -> bool {
         self.text.is_empty()
     }
 }
 
-/// One line, whatever is in it.
+/// Always one line: line breaks become spaces, control characters are escaped.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         one_line(&self.text, f)
@@ -91,11 +91,11 @@ impl fmt::Display for Failure {
 }
 
 fn one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (index, word) in text.split(['\n', '\r']).map(str::trim).enumerate() {
-        if index > 0 && !word.is_empty() {
+    for (index, line) in text.split(['\n', '\r']).map(str::trim).enumerate() {
+        if index > 0 && !line.is_empty() {
             f.write_str(" ")?;
         }
-        for char in word.chars() {
+        for char in line.chars() {
             if char.is_control() {
                 write!(f, "{}", char.escape_default())?
             } else {
@@ -134,20 +134,20 @@ const fn code(kind: ErrorKind) -> u8 {
     }
 }
 
-/// What to do about it.
+/// Suggests what the user can do about an error.
 const fn advice(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::NoAuth => "; show who you are with --auth digest:USER:PASSWORD (or DOCENT_AUTH)",
+        ErrorKind::NoAuth => "; authenticate with --auth digest:USER:PASSWORD (or DOCENT_AUTH)",
         ErrorKind::AuthFailed => "; check --auth (or DOCENT_AUTH): SCHEME:CREDENTIALS",
         ErrorKind::InvalidPath => "; a path looks like /a/b",
         ErrorKind::InvalidConfig => "",
         ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout => {
-            "; does a server listen there? (--connect, DOCENT_CONNECT)"
+            "; check that a server listens there (--connect, DOCENT_CONNECT)"
         }
-        ErrorKind::NotEmpty => "; -r deletes them too",
-        ErrorKind::BadVersion => "; `docent stat` tells it",
-        ErrorKind::NotReadOnly => "; the server has lost its quorum, try again later",
-        ErrorKind::Unimplemented => "; it needs a newer server",
+        ErrorKind::NotEmpty => "; -r deletes the children too",
+        ErrorKind::BadVersion => "; `docent stat` shows the version",
+        ErrorKind::NotReadOnly => "; the server has lost its quorum, retry later",
+        ErrorKind::Unimplemented => "; the operation requires a newer server",
         _ => "",
     }
 }
@@ -159,19 +159,7 @@ impl From<docent::Error> for Failure {
     }
 }
 
-impl From<recipes::Error> for Failure {
-    fn from(error: recipes::Error) -> Self {
-        match error {
-            recipes::Error::Session(error) => error.into(),
-            recipes::Error::InvalidPath(_) => {
-                Self::usage(format_args!("{error}; a lock's path looks like /locks/name"))
-            }
-            error => Self::new(SOFTWARE, error),
-        }
-    }
-}
-
-/// What cannot be printed: a reader that has gone is no reason to complain.
+/// An error of the output. A closed output ends the command without a message.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -186,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_one_line_whatever_is_in_it() {
+    fn a_failure_is_always_one_line() {
         let failure = Failure::usage("one\n  two\r\n\nthree\u{7}");
         assert_eq!(failure.to_string(), "one two three\\u{7}");
     }

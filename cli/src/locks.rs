@@ -1,4 +1,4 @@
-//! `docent locks`: who holds a lock and who waits; `docent revoke`: asking for it.
+//! `docent locks`: the holders and waiters of a lock; `docent revoke`: asks the holders to release it.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,7 @@ use clap::Args;
 use docent::{
     Client, ErrorKind,
     recipes::locks::Revoker,
-    session::{Watcher, retry::RetryNTimes},
+    session::{Children, Watcher, retry::RetryNTimes},
 };
 use serde_json::{Value, json};
 
@@ -18,53 +18,54 @@ use crate::{
     command::Command,
     connect::ServerArgs,
     duration,
-    exit::{self, Ended, Failure},
+    exit::{self, CommandResult, Failure},
     queue::{Queue, SEMAPHORE, join, read_or_empty},
 };
 
-/// Show who holds a lock and who waits for it
+/// Show the holders and waiters of a lock
 ///
-/// Any lock of docent's or Curator's: a mutex, a read/write lock, a semaphore.
+/// Works on the locks of docent and Curator: mutex, read/write lock, semaphore.
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
   docent locks /locks/backup
-  docent locks --watch /locks/backup     kept current: a screen on a terminal,
+  docent locks --watch /locks/backup     updated: a screen on a terminal,
                                          else a table for each change
   docent locks --json /locks/backup | jq -r 'select(.state == \"held\").owner'
 
 Columns:
-  state    held, or the place among those who wait
+  state    held, or the position among the waiters
   kind     mutex, read, write, or lease (of a semaphore)
-  token    the fencing token: the node's czxid
-  session  the session that the node goes with
-  age      since its node was made, by the server's clock and this one
-  owner    what the node says; docent lock says who and what, Curator the
-           address of the host. (revocable): the node is empty, as those are
-           that listen to docent revoke
+  token    the fencing token: the czxid of the node
+  session  the session that owns the node
+  age      time since the node was created, by the clocks of the server and of
+           this machine
+  owner    data of the node: docent lock writes user, host, process and command,
+           Curator the address of the host. (revocable): the node is empty, as
+           the nodes of revocable locks are
 
-With --json, one object a line: position, state (held, waiting), kind, path,
-session, token, age_ms, owner, revocable; with --watch one array a line for each
-change.
+With --json, one object per line: position, state (held, waiting), kind, path,
+session, token, age_ms, owner, revocable; with --watch, one array per line for
+each change.
 
-A lock that nobody uses prints nothing, and is no failure.
+Prints nothing for a lock without holders and waiters; the exit code is 0.
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Locks {
-    /// Keep the view current, until a signal
+    /// Show changes until a signal arrives
     #[arg(short, long)]
     watch: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The lock
+    /// Path of the lock
     path: String,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// A change rarely comes alone: those of so long make one view.
-const GATHER: Duration = Duration::from_millis(20);
+/// Changes within this time after the first one are shown together.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 
 impl Command for Locks {
     fn server(&self) -> &ServerArgs {
@@ -72,37 +73,37 @@ impl Command for Locks {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         if !self.watch {
             let queue = read_or_empty(client, &self.path).await?;
-            self.show(&queue)?;
+            self.print(&queue)?;
             return Ok(0);
         }
         let mut shown: Option<Vec<_>> = None;
         loop {
-            // The watches are set before what they are about is read.
-            let watchers = watches(client, &self.path).await?;
+            // Watches first: a change after the read must not be missed.
+            let watchers = set_watches(client, &self.path).await?;
             let queue = read_or_empty(client, &self.path).await?;
             let now: Vec<_> = queue
                 .entries
                 .iter()
-                .map(|entry| (entry.path.clone(), entry.holds, entry.data.clone()))
+                .map(|entry| (entry.path.clone(), entry.is_holder, entry.data.clone()))
                 .collect();
             if shown.as_ref() != Some(&now) {
-                self.show(&queue)?;
+                self.print(&queue)?;
                 shown = Some(now);
             }
-            any(watchers).await?;
-            tokio::time::sleep(GATHER).await;
+            first_event(watchers).await?;
+            tokio::time::sleep(BATCH_DELAY).await;
         }
     }
 }
 
 impl Locks {
-    fn show(&self, queue: &Queue) -> Result<(), Failure> {
+    fn print(&self, queue: &Queue) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let objects = queue.entries.iter().enumerate().map(|(at, entry)| entry.json(at));
         if self.json && self.watch {
@@ -113,11 +114,11 @@ impl Locks {
             }
         } else {
             if self.watch && out.is_terminal() {
-                // From the upper left corner of an empty screen.
+                // Cursor to the upper left corner, erase the screen.
                 out.write_all(b"\x1b[H\x1b[2J")?;
             }
             let text = match table(queue) {
-                text if text.is_empty() && self.watch => "nobody holds it\n".to_owned(),
+                text if text.is_empty() && self.watch => "no holder\n".to_owned(),
                 text => text,
             };
             out.write_all(text.as_bytes())?;
@@ -129,11 +130,12 @@ impl Locks {
     }
 }
 
+/// Formats the queue with aligned columns.
 fn table(queue: &Queue) -> String {
     let mut rows = Vec::new();
     let mut waiting = 0;
     for entry in &queue.entries {
-        let state = if entry.holds {
+        let state = if entry.is_holder {
             "held".to_owned()
         } else {
             waiting += 1;
@@ -144,7 +146,7 @@ fn table(queue: &Queue) -> String {
             entry.kind.name().to_owned(),
             entry.token.to_string(),
             format!("{:#x}", entry.session),
-            duration::show(entry.age),
+            duration::format(entry.age),
             entry.owner(),
         ]);
     }
@@ -167,33 +169,38 @@ fn table(queue: &Queue) -> String {
     text
 }
 
-/// Watches for anything that changes the queue: its nodes, what they say, and where they would be.
-async fn watches(client: &Client, path: &str) -> Result<Vec<Watcher>, Failure> {
-    let mut all = Vec::new();
+/// Sets watches on everything that changes the queue: its nodes, their data, and missing directories.
+async fn set_watches(client: &Client, path: &str) -> Result<Vec<Watcher>, Failure> {
+    let mut watchers = Vec::new();
     let [locks, leases] = SEMAPHORE.map(|name| join(path, name));
     for directory in [path, &locks, &leases] {
-        match client.get_children_and_watch(directory).await {
-            Ok((children, watcher)) => {
-                all.push(watcher);
-                for name in children.iter().filter(|name| !SEMAPHORE.contains(&&**name)) {
-                    match client.get_data_and_watch(&join(directory, &name)).await {
-                        Ok((_, watcher)) => all.push(watcher),
-                        Err(error) if error.kind() == ErrorKind::NoNode => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::NoNode => {
-                all.push(client.exists_and_watch(directory).await?.1);
-            }
-            Err(error) => return Err(error.into()),
+        let (children, watcher) = children_and_watch(client, directory).await?;
+        watchers.push(watcher);
+        for name in children.iter().filter(|name| !SEMAPHORE.contains(name)) {
+            let read = client.get_data_and_watch(&join(directory, name));
+            watchers.extend(read.allow(ErrorKind::NoNode).await?.map(|(_, watcher)| watcher));
         }
     }
-    Ok(all)
+    Ok(watchers)
 }
 
-/// Waits for the first event of any.
-async fn any(mut watchers: Vec<Watcher>) -> Result<(), Failure> {
+/// Returns the children of a node and a watcher for them. For a missing node, returns no children and a watcher for its
+/// creation.
+async fn children_and_watch(client: &Client, path: &str) -> Result<(Children, Watcher), Failure> {
+    loop {
+        if let Some(read) = client.get_children_and_watch(path).allow(ErrorKind::NoNode).await? {
+            return Ok(read);
+        }
+        let (stat, watcher) = client.exists_and_watch(path).await?;
+        // A node created between the two requests has children that are not watched yet.
+        if stat.is_none() {
+            return Ok((Children::default(), watcher));
+        }
+    }
+}
+
+/// Waits for the first event of any watcher.
+async fn first_event(mut watchers: Vec<Watcher>) -> Result<(), Failure> {
     let event = std::future::poll_fn(|cx| {
         for watcher in &mut watchers {
             if let std::task::Poll::Ready(event) = watcher.poll_changed(cx) {
@@ -204,35 +211,35 @@ async fn any(mut watchers: Vec<Watcher>) -> Result<(), Failure> {
     })
     .await;
     if event.is_end() {
-        let text = "the session was lost, and the watches with it; start again";
+        let text = "session lost, and the watches with it; restart the command";
         return Err(Failure::new(exit::NO_SERVER, text));
     }
     Ok(())
 }
 
-/// Ask for a lock: its holder gives it up, if it listens
+/// Ask the holder of a revocable lock to release it
 ///
-/// Writes `__REVOKE__` into the holder's node, as Curator's Revoker does. It is a
-/// request: `docent lock --revocable` ends its command and gives the lock up;
-/// what others do is up to them.
+/// Writes `__REVOKE__` to the holder's node, as Curator's Revoker does. This is a
+/// request: `docent lock --revocable` ends its command and releases the lock;
+/// other programs may ignore it.
 #[derive(Args)]
 #[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
-  docent revoke /locks/backup             all who hold it: one, or several readers
+  docent revoke /locks/backup             every holder: one, or several readers
   docent revoke /locks/backup/_c_f1...-lock-0000000007
-  docent revoke --force /locks/backup     also those who do not listen
+  docent revoke --force /locks/backup     non-revocable holders too
 
-Prints the path of each node it has written to. Semaphores cannot be revoked.
+Prints the path of each node it has written. Semaphores cannot be revoked.
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Revoke {
-    /// Write also to nodes whose owners do not listen; what the nodes say is lost
+    /// Write to the nodes of non-revocable locks too, which overwrites their data
     #[arg(short, long)]
     force: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The lock, or one node of it
+    /// Path of the lock, or of one lock node
     path: String,
     #[command(flatten)]
     server: ServerArgs,
@@ -244,19 +251,19 @@ impl Command for Revoke {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
-        let nodes = self.nodes(client).await?;
+    async fn run(&self, client: &Client) -> CommandResult {
+        let nodes = self.target_nodes(client).await?;
         if nodes.is_empty() {
-            let text = format!("nobody holds {}", self.path);
+            let text = format!("{} has no holder", self.path);
             return Err(Failure::new(exit::NO_NODE, text));
         }
-        let deaf = nodes.iter().find(|(_, listens)| !listens);
-        if let Some((path, _)) = deaf.filter(|_| !self.force) {
+        let not_revocable = nodes.iter().find(|(_, is_revocable)| !is_revocable);
+        if let Some((path, _)) = not_revocable.filter(|_| !self.force) {
             let text = format!(
-                "the owner of {path} does not listen (docent lock --revocable does); --force writes anyway"
+                "{path} is not revocable (docent lock --revocable creates revocable locks); --force writes to it anyway"
             );
             return Err(Failure::new(exit::REFUSED, text));
         }
@@ -275,8 +282,8 @@ impl Command for Revoke {
 }
 
 impl Revoke {
-    /// The nodes of those who hold it, or the one that was named; and whether their owners listen.
-    async fn nodes(&self, client: &Client) -> Result<Vec<(String, bool)>, Failure> {
+    /// Returns the nodes of all holders, or the given lock node, each with whether it is revocable.
+    async fn target_nodes(&self, client: &Client) -> Result<Vec<(String, bool)>, Failure> {
         let path = &self.path;
         let name = path.rsplit('/').next().unwrap_or_default();
         if ["-lock-", "-__READ__", "-__WRIT__"].iter().any(|kind| name.contains(kind)) {
@@ -294,7 +301,7 @@ impl Revoke {
     }
 }
 
-fn check(path: &str) -> Result<(), Failure> {
+fn validate_path(path: &str) -> Result<(), Failure> {
     docent_protocol::path::validate(path)
         .map_err(|error| Failure::usage(format_args!("{path:?}: {error}; a path looks like /a/b")))
 }

@@ -1,11 +1,11 @@
-//! The command line of docent: one file for each command.
+//! The command line of docent. Each command has a module of its name.
 
 use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-mod about;
 mod command;
+mod completions;
 mod connect;
 mod data;
 mod decode;
@@ -14,15 +14,16 @@ mod exit;
 #[cfg(unix)]
 mod lock;
 mod locks;
+mod man;
 mod nodes;
 mod queue;
 mod serve;
 mod tap;
 mod usage;
 
-use exit::{Ended, Failure};
+use exit::{CommandResult, Failure};
 
-/// A ZooKeeper client, Curator's locks, and tools for the wire.
+/// A ZooKeeper client with Curator's locks, and tools for the ZooKeeper protocol.
 #[derive(Parser)]
 #[command(name = "docent", version, arg_required_else_help = true)]
 struct Cli {
@@ -37,7 +38,7 @@ enum Command {
     /// Run a command only while a lock is held (on Unix only)
     #[cfg(not(unix))]
     Lock {
-        /// What it would be told there.
+        /// The arguments of `docent lock` on Unix
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
@@ -55,26 +56,26 @@ enum Command {
     Decode(decode::Decode),
     Serve(serve::Serve),
     Tap(tap::TapCommand),
-    Completions(about::Completions),
-    Man(about::Man),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 fn main() -> ExitCode {
     #[cfg(unix)]
-    if let Some(code) = hidden() {
+    if let Some(code) = run_hidden_command() {
         return ExitCode::from(code);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage::told(&error),
+        Err(error) => return usage::report(&error),
     };
     match cli.command {
         #[cfg(unix)]
-        Command::Lock(command) => ended("lock", command.run()),
+        Command::Lock(command) => finish("lock", command.run()),
         #[cfg(not(unix))]
         Command::Lock { .. } => {
-            let text = "needs Unix: process groups, and signals; a program can take the lock with the crate docent";
-            ended("lock", Err(Failure::usage(text)))
+            let text = "requires Unix (process groups, signals); use the crate docent to acquire the lock in a program";
+            finish("lock", Err(Failure::usage(text)))
         }
         Command::Locks(command) => command::run("locks", command),
         Command::Revoke(command) => command::run("revoke", command),
@@ -87,32 +88,32 @@ fn main() -> ExitCode {
         Command::Watch(command) => command::run("watch", command),
         Command::Sync(command) => command::run("sync", command),
         Command::Multi(command) => command::run("multi", command),
-        Command::Completions(command) => ended("completions", command.run()),
-        Command::Man(command) => ended("man", command.run()),
+        Command::Completions(command) => finish("completions", command.run()),
+        Command::Man(command) => finish("man", command.run()),
         Command::Decode(command) => command.run(),
         Command::Serve(command) => command.run(),
         Command::Tap(command) => command.run(),
     }
 }
 
-/// The processes that `docent lock` starts.
+/// Runs the hidden commands, which are the processes that `docent lock` starts.
 #[cfg(unix)]
-fn hidden() -> Option<u8> {
+fn run_hidden_command() -> Option<u8> {
     let mut arguments = std::env::args_os().skip(1);
     let name = arguments.next()?;
     let rest: Vec<_> = arguments.collect();
-    if name == lock::WATCHDOG {
+    if name == lock::WATCHDOG_COMMAND {
         Some(lock::run_watchdog(&rest))
-    } else if name == lock::STAGE {
-        Some(lock::become_command(&rest))
+    } else if name == lock::EXEC_COMMAND {
+        Some(lock::exec_command(&rest))
     } else {
         None
     }
 }
 
-/// Says in one line why a command failed.
-fn ended(command: &str, ended: Ended) -> ExitCode {
-    let code = ended.unwrap_or_else(|failure| {
+/// Prints an error in one line and returns the exit code.
+fn finish(command: &str, result: CommandResult) -> ExitCode {
+    let code = result.unwrap_or_else(|failure| {
         if !failure.is_silent() {
             eprintln!("docent {command}: {failure}");
         }
@@ -121,12 +122,11 @@ fn ended(command: &str, ended: Ended) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What commands run in that wait for sockets.
+/// Creates the runtime of the commands that use sockets.
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// A runtime that cannot be had.
 fn no_runtime(error: io::Error) -> Failure {
-    Failure::os("cannot wait for sockets", error)
+    Failure::os("cannot create the I/O runtime", error)
 }

@@ -1,4 +1,4 @@
-//! Who holds a lock and who waits for it, of whatever kind it is: read from its children, as the recipes do.
+//! The holders and waiters of a lock of any kind, read from the children of its path as the recipes do.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{data, exit::Failure};
 
-/// What a node in the queue is after.
+/// The kind of lock that a contender acquires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mutex,
@@ -33,33 +33,33 @@ impl Kind {
     }
 }
 
-/// One who holds the lock or waits for it.
+/// A holder or waiter.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) kind: Kind,
-    pub(crate) holds: bool,
-    /// The session that the node belongs to.
+    pub(crate) is_holder: bool,
+    /// The session that owns the node.
     pub(crate) session: i64,
     /// The node's `czxid`.
     pub(crate) token: i64,
-    /// Since the node was made, by the servers' clock and ours.
+    /// The time since the node was created, by the clocks of the server and of this machine.
     pub(crate) age: Duration,
     pub(crate) data: Vec<u8>,
 }
 
 impl Entry {
-    /// What it says about itself.
+    /// Returns the node's data as text, or its state as a revocable lock.
     pub(crate) fn owner(&self) -> String {
         match self.data.as_slice() {
             b"" => "(revocable)".to_owned(),
-            REVOKE_MESSAGE => "(asked to give it up)".to_owned(),
-            data => data::shown(data),
+            REVOKE_MESSAGE => "(revoked)".to_owned(),
+            data => data::escape(data),
         }
     }
 
-    /// Whether it listens to who asks for the lock: such nodes are empty, with docent and with Curator, until
-    /// somebody does.
+    /// Whether the contender accepts revocation. The nodes of docent's and Curator's revocable locks are empty until
+    /// the revocation is written.
     pub(crate) fn is_revocable(&self) -> bool {
         self.data.is_empty() || self.data == REVOKE_MESSAGE
     }
@@ -67,7 +67,7 @@ impl Entry {
     pub(crate) fn json(&self, position: usize) -> Value {
         json!({
             "position": position,
-            "state": if self.holds { "held" } else { "waiting" },
+            "state": if self.is_holder { "held" } else { "waiting" },
             "kind": self.kind.name(),
             "path": self.path,
             "session": format!("{:#x}", self.session),
@@ -79,123 +79,116 @@ impl Entry {
     }
 }
 
-/// All of them, holders first, then first come first.
+/// All contenders: holders first, then waiters, each in the order of their nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Where a semaphore has its queue, and its leases.
+/// The children of a semaphore's path: the mutex that orders its waiters, and its leases.
 ///
 /// Source: `InterProcessSemaphoreV2`.
 pub(crate) const SEMAPHORE: [&str; 2] = ["locks", "leases"];
 const LEASE_NAME: &str = "lease-";
 
 impl Queue {
-    /// Reads it. `NoNode` when nobody has ever used the lock, or the server has removed its empty path.
+    /// Reads the queue. Fails with `NoNode` if the lock was never used, or the server has deleted its empty container.
     pub(crate) async fn read(client: &Client, path: &str) -> Result<Self, docent::Error> {
-        let names = client.get_children(path).await?.to_vec();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut wanted = Vec::new();
-        for (at, contender) in
+        let children = client.get_children(path).await?;
+        let names: Vec<&str> = children.iter().collect();
+        let mut nodes = Vec::new();
+        for (index, contender) in
             sorted_contenders(names.iter().copied(), LOCK_NAME).iter().enumerate()
         {
-            wanted.push((join(path, contender.name), Kind::Mutex, at == 0));
+            nodes.push((join(path, contender.name), Kind::Mutex, index == 0));
         }
         let mut writer = None;
-        for (at, contender) in sorted_readers_and_writers(&names).iter().enumerate() {
+        for (index, contender) in sorted_readers_and_writers(&names).iter().enumerate() {
             let kind = if contender.name.contains("__WRIT__") { Kind::Write } else { Kind::Read };
-            // A writer that reads has two nodes of one number.
-            let free = writer.is_none_or(|number| number == contender.sequence);
-            let holds = at == 0 || (kind == Kind::Read && free);
+            // A writer that also holds the read lock has two nodes with the same number.
+            let is_unblocked = writer.is_none_or(|number| number == contender.sequence);
+            let is_holder = index == 0 || (kind == Kind::Read && is_unblocked);
             if kind == Kind::Write && writer.is_none() {
                 writer = Some(contender.sequence);
             }
-            wanted.push((join(path, contender.name), kind, holds));
+            nodes.push((join(path, contender.name), kind, is_holder));
         }
-        let mut queue = Self { entries: entries(client, wanted).await? };
-        if SEMAPHORE.iter().any(|name| names.contains(name)) {
-            queue.entries.append(&mut semaphore(client, path).await?);
+        let mut queue = Self { entries: read_entries(client, nodes).await? };
+        if SEMAPHORE.iter().any(|name| children.contains(name)) {
+            queue.entries.append(&mut read_semaphore(client, path).await?);
         }
-        queue.entries.sort_by_key(|entry| (!entry.holds, entry.token));
+        queue.entries.sort_by_key(|entry| (!entry.is_holder, entry.token));
         Ok(queue)
     }
 
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.holds)
+        self.entries.iter().filter(|entry| entry.is_holder)
     }
 
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| !entry.holds)
+        self.entries.iter().filter(|entry| !entry.is_holder)
     }
 }
 
-/// The leases that are out, and who queues for one. The first of the queue has put its lease down already, and
-/// counts: that one is not out.
-async fn semaphore(client: &Client, path: &str) -> Result<Vec<Entry>, docent::Error> {
+/// Reads the held leases and the waiters of a semaphore. The first waiter has created its lease node already and waits
+/// until there are few enough of them, so that node is not a held lease.
+async fn read_semaphore(client: &Client, path: &str) -> Result<Vec<Entry>, docent::Error> {
     let [locks, leases] = SEMAPHORE.map(|name| join(path, name));
-    let of = async |directory: &str, name: &str, holds: bool| {
-        let children = match client.get_children(directory).await {
-            Ok(children) => children.to_vec(),
-            Err(error) if error.kind() == ErrorKind::NoNode => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let nodes = sorted_contenders(children.iter().map(String::as_str), name);
-        let nodes = nodes.iter().map(|one| (join(directory, one.name), Kind::Lease, holds));
-        entries(client, nodes.collect()).await
+    let read = async |directory: &str, name: &str, is_holder: bool| {
+        let children = client.get_children(directory).allow(ErrorKind::NoNode).await?;
+        let children = children.unwrap_or_default();
+        let nodes = sorted_contenders(&children, name);
+        let nodes = nodes.iter().map(|node| (join(directory, node.name), Kind::Lease, is_holder));
+        read_entries(client, nodes.collect()).await
     };
-    let queue = of(&locks, LOCK_NAME, false).await?;
-    let mut out = of(&leases, LEASE_NAME, true).await?;
-    if let Some(next) = queue.first() {
-        let put_down = |lease: &Entry| lease.session == next.session && lease.token > next.token;
-        if let Some(at) = out.iter().rposition(put_down) {
-            out.remove(at);
+    let waiters = read(&locks, LOCK_NAME, false).await?;
+    let mut entries = read(&leases, LEASE_NAME, true).await?;
+    if let Some(next) = waiters.first() {
+        let is_pending = |lease: &Entry| lease.session == next.session && lease.token > next.token;
+        if let Some(index) = entries.iter().rposition(is_pending) {
+            entries.remove(index);
         }
     }
-    out.extend(queue);
-    Ok(out)
+    entries.extend(waiters);
+    Ok(entries)
 }
 
-/// Reads the nodes, all at once; those that are gone by now are left out.
-async fn entries(
+/// Reads the nodes with pipelined requests. Leaves out nodes that were deleted meanwhile.
+async fn read_entries(
     client: &Client,
-    wanted: Vec<(String, Kind, bool)>,
+    nodes: Vec<(String, Kind, bool)>,
 ) -> Result<Vec<Entry>, docent::Error> {
-    let asked: Vec<_> = wanted
+    let replies: Vec<_> = nodes
         .into_iter()
-        .map(|(path, kind, holds)| {
-            let answer = client.get_data(&path);
-            (path, kind, holds, answer)
+        .map(|(path, kind, is_holder)| {
+            let reply = client.get_data(&path).allow(ErrorKind::NoNode);
+            (path, kind, is_holder, reply)
         })
         .collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut entries = Vec::with_capacity(asked.len());
-    for (path, kind, holds, answer) in asked {
-        match answer.await {
-            Ok(node) => entries.push(Entry {
-                path,
-                kind,
-                holds,
-                session: node.stat.ephemeral_owner,
-                token: node.stat.czxid,
-                age: now.saturating_sub(Duration::from_millis(
-                    u64::try_from(node.stat.ctime).unwrap_or(0),
-                )),
-                data: node.data.to_vec(),
-            }),
-            Err(error) if error.kind() == ErrorKind::NoNode => {}
-            Err(error) => return Err(error),
-        }
+    let mut entries = Vec::with_capacity(replies.len());
+    for (path, kind, is_holder, reply) in replies {
+        let Some(node) = reply.await? else { continue };
+        entries.push(Entry {
+            path,
+            kind,
+            is_holder,
+            session: node.stat.ephemeral_owner,
+            token: node.stat.czxid,
+            age: now
+                .saturating_sub(Duration::from_millis(u64::try_from(node.stat.ctime).unwrap_or(0))),
+            data: node.data.to_vec(),
+        });
     }
     Ok(entries)
 }
 
-/// A child's path.
+/// Returns the path of a child.
 pub(crate) fn join(parent: &str, name: &str) -> String {
     format!("{}/{name}", parent.trim_end_matches('/'))
 }
 
-/// Reads a queue; a lock that nobody uses has none.
+/// Reads a queue; it is empty if the lock does not exist.
 pub(crate) async fn read_or_empty(client: &Client, path: &str) -> Result<Queue, Failure> {
     match Queue::read(client, path).await {
         Err(error) if error.kind() == ErrorKind::NoNode => Ok(Queue::default()),

@@ -1,4 +1,4 @@
-//! `docent serve`: the embedded server from the command line.
+//! `docent serve`: runs the embedded server.
 
 use std::{io, net::SocketAddr, process::ExitCode, time::Duration};
 
@@ -8,33 +8,33 @@ use docent_testing::{
     server::{Config, Version},
 };
 
-/// Serve ZooKeeper's protocol from memory, for tests: nothing is kept on disk, nothing is replicated
+/// Run an in-memory ZooKeeper server for tests, without persistence and replication
 ///
-/// The first line of the output is `listening on ADDR`. Serves until it is ended.
+/// The first line of the output is `listening on ADDR`. Runs until it is killed.
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// Where to listen; port 0 is a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:2181")]
     listen: SocketAddr,
-    /// Serve reads only, as a member of an ensemble without a quorum does
+    /// Serve reads only, as a server without a quorum does
     #[arg(long)]
     read_only: bool,
-    /// Which ZooKeeper to imitate: 3.4, 3.6, 3.8 or 3.9
+    /// ZooKeeper version to emulate: 3.4, 3.6, 3.8 or 3.9
     #[arg(long, default_value = "3.9", value_parser = version)]
     version: Version,
     /// Shortest and longest session timeout, in milliseconds: MIN..MAX
     #[arg(long, default_value = "1000..60000", value_parser = timeouts)]
     session_timeout: (Duration, Duration),
-    /// What session ids follow from
+    /// Seed of the session IDs
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The digest of who may do everything: USER:BASE64, as zookeeper.DigestAuthenticationProvider.superDigest
+    /// Digest of the superuser: USER:BASE64, as in zookeeper.DigestAuthenticationProvider.superDigest
     #[arg(long)]
     super_digest: Option<String>,
 }
 
 fn version(text: &str) -> Result<Version, String> {
-    Version::from_number(text).ok_or_else(|| "is none of 3.4, 3.6, 3.8, 3.9".to_owned())
+    Version::from_number(text).ok_or_else(|| "is not one of 3.4, 3.6, 3.8, 3.9".to_owned())
 }
 
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
@@ -42,7 +42,7 @@ fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
     let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
     let (min, max) = parse(min).zip(parse(max)).ok_or("is not two numbers of milliseconds")?;
     if min.is_zero() || min > max {
-        return Err("must begin with a number from 1 to the second one".to_owned());
+        return Err("must have a MIN from 1 to MAX".to_owned());
     }
     Ok((min, max))
 }
@@ -64,7 +64,7 @@ impl Serve {
             version: self.version,
             min_session_timeout: Some(min),
             max_session_timeout: max,
-            // A session ends at most half its shortest timeout late.
+            // A session expires at most half of the shortest timeout late.
             tick_time: (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2)),
             read_only: self.read_only,
             super_digest: self.super_digest.clone(),
@@ -75,7 +75,7 @@ impl Serve {
             let server = TestingServer::listen(self.listen, config).await?;
             println!("listening on {}", server.addr());
             eprintln!(
-                "a test double of ZooKeeper {}: nothing is kept on disk, nothing is replicated",
+                "emulating ZooKeeper {} for tests: no persistence, no replication",
                 self.version
             );
             std::future::pending().await

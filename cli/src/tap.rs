@@ -1,4 +1,4 @@
-//! `docent tap`: the recording proxy from the command line.
+//! `docent tap`: runs the recording proxy.
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -15,25 +15,25 @@ use docent_testing::{
 };
 use tokio::sync::mpsc;
 
-/// Record what passes between ZooKeeper clients and a server, a line for each frame
+/// Record the frames between ZooKeeper clients and a server, one line each
 ///
-/// The first line of the output is `listening on ADDR`. Runs until it is ended.
+/// The first line of the output is `listening on ADDR`. Runs until it is killed.
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct TapCommand {
-    /// Where to listen; port 0 is a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The server, host:port
+    /// Address of the server, HOST:PORT
     #[arg(long)]
     upstream: String,
-    /// One JSON object a line, with everything; nothing is masked
+    /// Print one JSON object per line, with all fields and without masking
     #[arg(long)]
     json: bool,
-    /// Show GUIDs and session ids as they are
+    /// Do not mask GUIDs and session IDs
     #[arg(long)]
     unmasked: bool,
-    /// Show pings and the ends of connections too
+    /// Show pings and closed connections too
     #[arg(long)]
     all: bool,
 }
@@ -43,23 +43,23 @@ Lines of text:
   A -> create2(15) /l/_c_G1-lock- data=\"x\" acl=31:world:anyone flags=3
   A <- create2 OK path=/l/_c_G1-lock-0000000000 +stat
   B <- EVENT NodeDeleted /l/_c_G1-lock-0000000000
-  Clients are named by letters, a new one for each session. G1, G2... are GUIDs in order of appearance.
+  Clients are named by letters, one per session. G1, G2... are GUIDs in order of appearance.
 
-Commands on the standard input, for all connections:
-  cut                     cut them now
-  cut-after c2s|s2c N     cut when N more bytes have passed
-  hold, resume            let nothing pass; let it pass again
+Commands on standard input, for all connections:
+  cut                     close them now
+  cut-after c2s|s2c N     close after N more bytes in this direction
+  stall, resume           stop forwarding; forward again
   refuse, accept          close the port; open it again
-  split on|off            send each byte by itself
-  drop-before OP [K]      swallow the K-th such request from now (1) and cut
-  drop-reply OP [K]       let it take effect, and cut instead of answering
-  lose-reply OP [K]       let it take effect, and swallow the reply
-  delay-reply OP MS [K]   answer that much later
-  kill CLIENT             end that client's session, as Curator's KillSession does
-  note TEXT               write a line of your own";
+  split on|off            send each byte separately
+  drop-before OP [K]      drop the K-th request of this type from now (default 1) and close
+  drop-reply OP [K]       forward the request, and close instead of forwarding the reply
+  lose-reply OP [K]       forward the request, and drop the reply
+  delay-reply OP MS [K]   delay the reply by MS milliseconds
+  kill CLIENT             end the session of this client, as Curator's KillSession does
+  note TEXT               write TEXT to the output";
 
-/// How many records wait at most to be printed.
-const KEPT: usize = 100_000;
+/// The maximum number of buffered records.
+const MAX_BUFFERED_RECORDS: usize = 100_000;
 
 impl TapCommand {
     pub(crate) fn run(self) -> ExitCode {
@@ -76,9 +76,9 @@ impl TapCommand {
         crate::runtime()?.block_on(async {
             let tap = Tap::listen(self.listen, &self.upstream).await?;
             println!("listening on {}", tap.addr());
-            tap.keep(KEPT);
+            tap.keep(MAX_BUFFERED_RECORDS);
             let (send, mut commands) = mpsc::unbounded_channel();
-            // A thread of its own: reading the standard input cannot be given up.
+            // In its own thread, because a read of standard input cannot be cancelled.
             std::thread::spawn(move || {
                 for line in io::stdin().lock().lines().map_while(Result::ok) {
                     if send.send(line).is_err() {
@@ -86,16 +86,16 @@ impl TapCommand {
                     }
                 }
             });
-            let mut follow = tap.follow_from(0);
+            let mut records = tap.subscribe_from(0);
             let mut printer = self.printer();
             loop {
                 tokio::select! {
-                    record = follow.next(Duration::MAX) => {
+                    record = records.next(Duration::MAX) => {
                         let Ok(record) = record else { return Ok(()) };
                         printer(&record)?;
                     }
                     Some(command) = commands.recv() => {
-                        if let Err(error) = obey(&tap, &command).await {
+                        if let Err(error) = execute(&tap, &command).await {
                             eprintln!("{command}: {error}");
                         }
                     }
@@ -121,22 +121,23 @@ impl TapCommand {
     }
 }
 
-async fn obey(tap: &Tap, command: &str) -> Result<(), String> {
+async fn execute(tap: &Tap, command: &str) -> Result<(), String> {
     let words: Vec<&str> = command.split_whitespace().collect();
-    let everyone = tap.everyone();
+    let all_clients = tap.all_clients();
     let io = |result: io::Result<()>| result.map_err(|error| error.to_string());
     match words.as_slice() {
         [] => {}
-        ["cut"] => everyone.cut(),
+        ["cut"] => all_clients.cut(),
         ["cut-after", direction, bytes] => {
-            let direction = Direction::from_name(direction).ok_or("c2s or s2c")?;
-            everyone.cut_after(direction, number(bytes)?);
+            let direction =
+                Direction::from_name(direction).ok_or("the direction must be c2s or s2c")?;
+            all_clients.cut_after(direction, number(bytes)?);
         }
-        ["hold"] => everyone.hold(),
-        ["resume"] => everyone.resume(),
-        ["refuse"] => io(everyone.refuse().await)?,
-        ["accept"] => io(everyone.accept().await)?,
-        ["split", on] => everyone.split_writes(*on == "on"),
+        ["stall"] => all_clients.stall(),
+        ["resume"] => all_clients.resume(),
+        ["refuse"] => io(all_clients.refuse().await)?,
+        ["accept"] => io(all_clients.accept().await)?,
+        ["split", on] => all_clients.split_writes(*on == "on"),
         ["drop-before", op, k @ ..] => inject(tap, Fault::drop_before(op_code(op)?), k)?,
         ["drop-reply", op, k @ ..] => inject(tap, Fault::drop_reply(op_code(op)?), k)?,
         ["lose-reply", op, k @ ..] => inject(tap, Fault::lose_reply(op_code(op)?), k)?,
@@ -146,7 +147,7 @@ async fn obey(tap: &Tap, command: &str) -> Result<(), String> {
         }
         ["kill", client] => io(tap.kill_session(client, Duration::from_secs(10)).await)?,
         ["note", ..] => tap.note(command.trim_start().trim_start_matches("note").trim()),
-        _ => return Err("no such command; see docent tap --help".to_owned()),
+        _ => return Err("unknown command; see docent tap --help".to_owned()),
     }
     Ok(())
 }
@@ -158,10 +159,10 @@ fn inject(tap: &Tap, fault: Fault, k: &[&str]) -> Result<(), String> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
+    text.parse().map_err(|_| format!("{text} is not a number"))
 }
 
 fn op_code(name: &str) -> Result<OpCode, String> {
     let named = OpCode::NAMED.iter().find(|op| op.name() == Some(name));
-    named.copied().ok_or_else(|| format!("{name} is no operation"))
+    named.copied().ok_or_else(|| format!("{name} is not an operation"))
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a command line, in one line.
+//! Errors in the command line, printed in one line.
 
 use std::process::ExitCode;
 
@@ -6,41 +6,41 @@ use clap::error::ErrorKind;
 
 use crate::exit;
 
-/// Commands that are older than the exit code for wrong usage, and keep clap's.
-const WITH_CODE_2: [&str; 3] = ["decode", "serve", "tap"];
+/// The commands that predate exit code 64 for wrong usage and keep clap's code 2.
+const CODE_2_COMMANDS: [&str; 3] = ["decode", "serve", "tap"];
 
-/// Help and versions are printed; of an error, one line.
-pub(crate) fn told(error: &clap::Error) -> ExitCode {
+/// Prints help and version as clap does, and an error in one line.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        let is_asked_for = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        // A reader that has gone is no failure.
+        let is_requested = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        // A closed output is not an error.
         let _ = error.print();
-        return ExitCode::from(if is_asked_for { 0 } else { exit::USAGE });
+        return ExitCode::from(if is_requested { 0 } else { exit::USAGE });
     }
     let name = std::env::args().nth(1).filter(|name| !name.starts_with('-')).unwrap_or_default();
-    if WITH_CODE_2.contains(&name.as_str()) {
+    if CODE_2_COMMANDS.contains(&name.as_str()) {
         let _ = error.print();
         return ExitCode::from(2);
     }
     let is_command = error.kind() != ErrorKind::InvalidSubcommand && !name.is_empty();
     let command = if is_command { format!("docent {name}") } else { "docent".to_owned() };
-    eprintln!("{command}: {}; see `{command} --help`", line(&error.to_string()));
+    eprintln!("{command}: {}; see `{command} --help`", one_line(&error.to_string()));
     ExitCode::from(exit::USAGE)
 }
 
-/// The first paragraph and the tips of clap's text.
-fn line(text: &str) -> String {
+/// Returns the first paragraph and the tips of clap's text.
+fn one_line(text: &str) -> String {
     let mut parts = Vec::new();
     for paragraph in text.split("\n\n") {
-        let words: Vec<_> = paragraph.lines().map(str::trim).collect();
-        let paragraph = words.join(" ");
-        if let Some(what) = paragraph.strip_prefix("error: ") {
-            parts.push(what.trim_end_matches(':').to_owned());
+        let lines: Vec<_> = paragraph.lines().map(str::trim).collect();
+        let paragraph = lines.join(" ");
+        if let Some(message) = paragraph.strip_prefix("error: ") {
+            parts.push(message.trim_end_matches(':').to_owned());
         } else if let Some(tip) = paragraph.strip_prefix("tip: ") {
             parts.push(tip.replace(" tip: ", "; "));
         }
@@ -53,15 +53,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_and_the_tips_are_one_line() {
+    fn the_error_and_its_tips_are_one_line() {
         let text = "error: unexpected argument '--tiemout' found\n\n  tip: a similar argument exists: '--timeout'\n\n\
                     Usage: docent lock [OPTIONS] <PATH>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            line(text),
+            one_line(text),
             "unexpected argument '--tiemout' found; a similar argument exists: '--timeout'"
         );
         let text =
             "error: the following required arguments were not provided:\n  <PATH>\n\nUsage: x\n";
-        assert_eq!(line(text), "the following required arguments were not provided: <PATH>");
+        assert_eq!(one_line(text), "the following required arguments were not provided: <PATH>");
     }
 }

@@ -1,9 +1,9 @@
-//! `docent lock` under everything that can happen to it, while its command writes a file with its token: the
-//! tokens in the file never go backwards, so no two commands overlap, and nothing is left running.
+//! `docent lock` under faults, while the processes of its command write their fencing token to a file: the tokens in
+//! the file never decrease, so no two commands overlap, and no process is left.
 //!
-//! A few rounds each by default. `DOCENT_CHAOS=1` does fifty, and a minute of shells; `DOCENT_SEED=n` chooses
-//! other moments. On the server of `DOCENT_TEST_CONNECT`, or an embedded one; the server that is killed is an
-//! embedded one, and with Java a real one too.
+//! Two rounds of each test by default. `DOCENT_CHAOS=1` runs fifty, and the shells for a minute; `DOCENT_SEED=n`
+//! selects other times. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one. The server that is killed
+//! is an embedded one, and with Java also a real one.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -29,28 +29,27 @@ use support::{
 };
 use tokio::process::Child;
 
-/// Long enough for a busy machine to keep alive, short enough to wait for its end.
+/// Long enough that a busy machine keeps the session alive, short enough to wait for its expiry.
 const SESSION: &str = "2s";
 
-fn at_length() -> bool {
+fn is_long_run() -> bool {
     std::env::var_os("DOCENT_CHAOS").is_some()
 }
 
 fn rounds() -> u32 {
-    if at_length() { 50 } else { 2 }
+    if is_long_run() { 50 } else { 2 }
 }
 
-/// Numbers that look random, the same for each seed.
-struct Numbers(u64);
+/// Pseudo-random numbers (xorshift64), reproducible by the seed.
+struct Random(u64);
 
-impl Numbers {
+impl Random {
     fn new(stream: u64) -> Self {
         let seed = std::env::var("DOCENT_SEED").ok().and_then(|text| text.parse().ok());
         Self(seed.unwrap_or(1u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (stream << 32 | 0x5eed))
     }
 
     fn below(&mut self, limit: u64) -> u64 {
-        // xorshift64
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -58,7 +57,7 @@ impl Numbers {
     }
 }
 
-/// What the commands write: a line for each thing that any of their processes does.
+/// The file that the commands write: each line has the token and the name of a process.
 struct Journal(PathBuf);
 
 impl Drop for Journal {
@@ -75,56 +74,58 @@ impl Journal {
 
     fn lines(&self) -> Vec<(i64, String)> {
         let text = fs::read_to_string(&self.0).unwrap_or_default();
-        let line = |line: &str| {
-            let (token, what) = line.split_once(' ').unwrap();
-            (token.parse().unwrap(), what.to_owned())
+        let parse = |line: &str| {
+            let (token, name) = line.split_once(' ').unwrap();
+            (token.parse().unwrap(), name.to_owned())
         };
-        text.lines().map(line).collect()
+        text.lines().map(parse).collect()
     }
 
-    /// Waits for somebody's line, which tells the token.
-    async fn until(&self, wanted: &str) -> i64 {
-        eventually(&format!("{wanted:?} in the journal"), async || {
+    /// Waits for the first line of a process and returns its token.
+    async fn wait_for(&self, process: &str) -> i64 {
+        eventually(&format!("{process:?} in the journal"), async || {
             let lines = self.lines();
-            lines.into_iter().find(|(_, what)| what == wanted).map(|(token, _)| token)
+            lines.into_iter().find(|(_, name)| name == process).map(|(token, _)| token)
         })
         .await
     }
 
-    /// Waits for so many more lines.
-    async fn goes_on(&self, by: usize) {
+    /// Waits for `count` more lines.
+    async fn wait_for_more(&self, count: usize) {
         let before = self.lines().len();
-        eventually("more lines", async || (self.lines().len() >= before + by).then_some(())).await;
+        eventually("more lines", async || (self.lines().len() >= before + count).then_some(()))
+            .await;
     }
 
+    /// Asserts that tokens never decrease.
     #[track_caller]
     fn check(&self) {
         let lines = self.lines();
         for pair in lines.windows(2) {
             let [(before, one), (token, other)] = pair else { unreachable!() };
-            assert!(token >= before, "{other} with {token} behind {one} with {before}: {lines:?}");
+            assert!(token >= before, "{other} with {token} after {one} with {before}: {lines:?}");
         }
     }
 }
 
-/// Runs until it is ended, in three processes: a shell, its child, and a grandchild in a session of its own. None
-/// of them listens to TERM.
-const FOR_EVER: &str = "exec 2>/dev/null; trap '' TERM
+/// Runs until it is killed, in three processes: a shell, its child, and a child in a new session (setsid). All of
+/// them ignore TERM.
+const ENDLESS: &str = "exec 2>/dev/null; trap '' TERM
     work() { while :; do echo $DOCENT_FENCING_TOKEN $1 >> $0; sleep 0.01; done; }
-    echo $DOCENT_FENCING_TOKEN $NAME-begins >> $0
+    echo $DOCENT_FENCING_TOKEN $NAME-starts >> $0
     work $NAME-child &
     setsid sh -c 'trap \"\" TERM; while :; do echo $DOCENT_FENCING_TOKEN $NAME-stray >> $0; sleep 0.01; done' $0 &
     work $NAME";
 
-/// The same, for a moment.
-const FOR_A_MOMENT: &str = "
+/// The same, for about 50 ms.
+const SHORT: &str = "
     work() { for i in 1 2 3 4 5; do echo $DOCENT_FENCING_TOKEN $1 >> $0; sleep 0.01; done; }
-    echo $DOCENT_FENCING_TOKEN $NAME-begins >> $0
+    echo $DOCENT_FENCING_TOKEN $NAME-starts >> $0
     work $NAME-child &
     work $NAME; wait";
 
-/// A lock that two contenders want: A, to whom everything happens, and B.
-struct Scene {
+/// A lock with two contenders: A, which gets the faults, and B.
+struct Fixture {
     server: String,
     tap: Tap,
     a: TapClient,
@@ -133,7 +134,7 @@ struct Scene {
     journal: Journal,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(server: &str) -> Self {
         let tap = Tap::start(server).await.unwrap();
         let a = tap.client("A").await.unwrap();
@@ -154,28 +155,29 @@ impl Scene {
         docent(connect, &arguments).env("NAME", name).env("MARK", &self.mark).spawn().unwrap()
     }
 
-    /// A holds the lock, and its processes write.
-    async fn a_holds(&self) -> Child {
-        let a = self.start("a", &self.a.connect_string(), FOR_EVER);
-        for who in ["a", "a-child", "a-stray"] {
-            self.journal.until(who).await;
+    /// Starts A, which acquires the lock; its processes write.
+    async fn start_holder(&self) -> Child {
+        let a = self.start("a", &self.a.connect_string(), ENDLESS);
+        for process in ["a", "a-child", "a-stray"] {
+            self.journal.wait_for(process).await;
         }
         a
     }
 
-    /// B waits behind A.
-    async fn b_waits(&self) -> Child {
-        let b = self.start("b", &self.server, FOR_A_MOMENT);
+    /// Starts B, which waits for A.
+    async fn start_waiter(&self) -> Child {
+        let b = self.start("b", &self.server, SHORT);
         until_children(&client(&self.server).await, &self.path, 2).await;
         b
     }
 
-    /// B is served, nothing of A runs beside or after it, and nothing is left.
-    async fn b_is_served(self, b: Child) {
+    /// Asserts that B acquired the lock and exited, that no process of A ran beside or after it, and that no process is
+    /// left.
+    async fn finish(self, b: Child) {
         let ran = ended(b).await;
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
         let (first, second) =
-            (self.journal.until("a-begins").await, self.journal.until("b-begins").await);
+            (self.journal.wait_for("a-starts").await, self.journal.wait_for("b-starts").await);
         assert!(first < second, "{first}, {second}");
         eventually("the end of all processes", async || {
             processes_with(&self.mark).is_empty().then_some(())
@@ -187,98 +189,98 @@ impl Scene {
     }
 }
 
-/// How long B had to wait after what happened to A.
-fn report(what: &str, times: &[Duration]) {
+/// Prints the times from the fault of A to the start of B's command.
+fn report(fault: &str, times: &[Duration]) {
     let (min, max) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     let mean = times.iter().sum::<Duration>() / u32::try_from(times.len()).unwrap();
     println!(
-        "{what}: {} rounds, B began after {min:.2?} to {max:.2?}, mean {mean:.2?}",
+        "{fault}: {} rounds, B started after {min:.2?} to {max:.2?}, mean {mean:.2?}",
         times.len()
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed() {
+async fn docent_lock_is_killed() {
     let mut times = Vec::new();
     for _ in 0..rounds() {
-        let scene = Scene::new(&server()).await;
-        let (mut a, b) = (scene.a_holds().await, scene.b_waits().await);
-        let began = Instant::now();
+        let fixture = Fixture::new(&server()).await;
+        let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
+        let start = Instant::now();
         kill("-9", a.id().unwrap()).await;
         a.wait().await.unwrap();
-        scene.journal.until("b-begins").await;
-        times.push(began.elapsed());
-        scene.b_is_served(b).await;
+        fixture.journal.wait_for("b-starts").await;
+        times.push(start.elapsed());
+        fixture.finish(b).await;
     }
     report("killed -9", &times);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopped_past_its_session_and_continued() {
+async fn docent_lock_is_stopped_past_its_session_and_continued() {
     let mut times = Vec::new();
     for _ in 0..rounds() {
-        let scene = Scene::new(&server()).await;
-        let (a, b) = (scene.a_holds().await, scene.b_waits().await);
-        let began = Instant::now();
+        let fixture = Fixture::new(&server()).await;
+        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
+        let start = Instant::now();
         let pid = a.id().unwrap();
         kill("-STOP", pid).await;
-        scene.journal.until("b-begins").await;
-        times.push(began.elapsed());
+        fixture.journal.wait_for("b-starts").await;
+        times.push(start.elapsed());
         kill("-CONT", pid).await;
         ended(a).await.failed(125, "the command was ended");
-        scene.b_is_served(b).await;
+        fixture.finish(b).await;
     }
     report("stopped", &times);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_connection_swallows_everything() {
+async fn the_connection_drops_everything() {
     let mut times = Vec::new();
     for _ in 0..rounds() {
-        let scene = Scene::new(&server()).await;
-        let (a, b) = (scene.a_holds().await, scene.b_waits().await);
-        let began = Instant::now();
-        scene.a.hold();
+        let fixture = Fixture::new(&server()).await;
+        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
+        let start = Instant::now();
+        fixture.a.stall();
         ended(a).await.failed(125, "the command was ended");
-        scene.journal.until("b-begins").await;
-        times.push(began.elapsed());
-        scene.b_is_served(b).await;
+        fixture.journal.wait_for("b-starts").await;
+        times.push(start.elapsed());
+        fixture.finish(b).await;
     }
     report("black-holed", &times);
 }
 
-/// The servers give the lock away before they tell its holder: what keeps B's command from beginning beside A's is the
-/// moment that it waits.
+/// Servers delete the lock node before they notify the holder: only the delay of B's command keeps it from running
+/// beside A's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_session_is_killed() {
+async fn the_session_is_killed() {
     let mut times = Vec::new();
     for _ in 0..rounds() {
-        let scene = Scene::new(&server()).await;
-        let (a, b) = (scene.a_holds().await, scene.b_waits().await);
-        let began = Instant::now();
-        // Whoever kills a session takes it over first, and A takes it back, if it is fast.
+        let fixture = Fixture::new(&server()).await;
+        let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
+        let start = Instant::now();
+        // The killer takes the session over first, and A may take it back before it is closed.
         eventually("the end of the session", async || {
-            let killed = scene.a.kill_session(DEADLINE).await.is_ok();
-            let lines = scene.journal.lines();
-            (killed || lines.iter().any(|(_, what)| what == "b-begins")).then_some(())
+            let killed = fixture.a.kill_session(DEADLINE).await.is_ok();
+            let lines = fixture.journal.lines();
+            (killed || lines.iter().any(|(_, name)| name == "b-starts")).then_some(())
         })
         .await;
-        scene.journal.until("b-begins").await;
-        times.push(began.elapsed());
+        fixture.journal.wait_for("b-starts").await;
+        times.push(start.elapsed());
         ended(a).await.failed(125, "the command was ended");
-        scene.b_is_served(b).await;
+        fixture.finish(b).await;
     }
     report("session killed", &times);
 }
 
-/// A server that can go away and come back.
-trait Mortal {
+/// A server that can be killed and restarted.
+trait Restartable {
     fn connect(&self) -> String;
     async fn kill(&mut self);
     async fn start_again(&mut self);
 }
 
-impl Mortal for TestingServer {
+impl Restartable for TestingServer {
     fn connect(&self) -> String {
         self.connect_string()
     }
@@ -292,7 +294,7 @@ impl Mortal for TestingServer {
     }
 }
 
-impl Mortal for RealServer {
+impl Restartable for RealServer {
     fn connect(&self) -> String {
         Self::connect(self)
     }
@@ -306,89 +308,89 @@ impl Mortal for RealServer {
     }
 }
 
-async fn its_server_is_killed(server: &mut impl Mortal) {
-    let (mut times, mut survived) = (Vec::new(), 0);
+async fn kill_server(server: &mut impl Restartable) {
+    let (mut times, mut continued) = (Vec::new(), 0);
     for round in 0..rounds() {
-        let scene = Scene::new(&server.connect()).await;
-        let (mut a, b) = (scene.a_holds().await, scene.b_waits().await);
+        let fixture = Fixture::new(&server.connect()).await;
+        let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         server.kill().await;
         if round % 2 == 0 {
-            // It comes back soon: the command has stood still, and goes on, unless that took too long.
+            // The server restarts soon: the stopped command continues, unless the restart took too long.
             server.start_again().await;
-            let mut a_has_ended = false;
-            let before = scene.journal.lines().len();
-            eventually("A goes on, or has ended", async || {
-                a_has_ended = a.try_wait().unwrap().is_some();
-                (a_has_ended || scene.journal.lines().len() > before + 3).then_some(())
+            let mut a_has_exited = false;
+            let before = fixture.journal.lines().len();
+            eventually("A continues or exits", async || {
+                a_has_exited = a.try_wait().unwrap().is_some();
+                (a_has_exited || fixture.journal.lines().len() > before + 3).then_some(())
             })
             .await;
-            if !a_has_ended {
-                survived += 1;
-                scene.journal.goes_on(3).await;
+            if !a_has_exited {
+                continued += 1;
+                fixture.journal.wait_for_more(3).await;
                 kill("-9", a.id().unwrap()).await;
             }
             a.wait().await.unwrap();
-            let began = Instant::now();
-            scene.journal.until("b-begins").await;
-            times.push(began.elapsed());
+            let start = Instant::now();
+            fixture.journal.wait_for("b-starts").await;
+            times.push(start.elapsed());
         } else {
-            // It stays away for longer than the lock can be believed in.
+            // The server stays down until the lease of the lock ends.
             ended(a).await.failed(125, "the command was ended");
             server.start_again().await;
-            scene.journal.until("b-begins").await;
+            fixture.journal.wait_for("b-starts").await;
         }
-        scene.b_is_served(b).await;
+        fixture.finish(b).await;
     }
     report("server killed", &times);
-    println!("server killed: in {survived} of {} rounds the command went on", times.len());
+    println!("server killed: the command continued in {continued} of {} rounds", times.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_embedded_server_is_killed() {
+async fn the_embedded_server_is_killed() {
     let mut server = TestingServer::start_with(Config::default()).await.unwrap();
-    its_server_is_killed(&mut server).await;
+    kill_server(&mut server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_real_server_is_killed() {
+async fn the_real_server_is_killed() {
     let Some(mut server) = RealServer::start().await else { return };
-    if !at_length() && std::env::var_os("DOCENT_TEST_CONNECT").is_none() {
-        return skip("the embedded server stands for it");
+    if !is_long_run() && std::env::var_os("DOCENT_TEST_CONNECT").is_none() {
+        return skip("short run: only the embedded server is killed");
     }
-    its_server_is_killed(&mut server).await;
+    kill_server(&mut server).await;
 }
 
-/// Twenty shells in a loop on one path, some of them killed.
+/// Twenty shells acquire one lock in a loop; some are killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_shells_in_a_loop() {
     const SHELLS: u64 = 20;
-    let time = Duration::from_secs(if at_length() { 60 } else { 6 });
+    let time = Duration::from_secs(if is_long_run() { 60 } else { 6 });
     let (server, path, mark) = (server(), unique_path("chaos"), unique_path("mark"));
     let journal = Arc::new(Journal::new());
     let counts = Arc::new(Mutex::new([0_u32; 4]));
     let script = "echo $DOCENT_FENCING_TOKEN begin >> $0; sleep 0.00$1; echo $DOCENT_FENCING_TOKEN end >> $0";
-    let began = Instant::now();
+    let start = Instant::now();
     let shells = (0..SHELLS).map(|number| {
         let (server, path, mark) = (server.clone(), path.clone(), mark.clone());
         let (journal, counts) = (Arc::clone(&journal), Arc::clone(&counts));
         tokio::spawn(async move {
-            let mut numbers = Numbers::new(number);
-            while began.elapsed() < time {
-                let pause = numbers.below(10).to_string();
+            let mut random = Random::new(number);
+            while start.elapsed() < time {
+                let pause = random.below(10).to_string();
                 let file = journal.0.to_str().unwrap();
                 let options = ["lock", "--session-timeout", SESSION, "--timeout", "20s"];
                 let rest = [&path, "--", "sh", "-c", script, file, &pause];
                 let arguments: Vec<_> = options.iter().chain(&rest).collect();
                 let shell = docent(&server, &arguments).env("MARK", &mark).spawn().unwrap();
-                // One of ten is killed, one of ten asked to end, some time within its life.
-                let fate = numbers.below(10);
-                let after = Duration::from_millis(numbers.below(300));
+                // One of ten gets KILL and one of ten gets TERM, after up to 300 ms.
+                let choice = random.below(10);
+                let after = Duration::from_millis(random.below(300));
                 let pid = shell.id().unwrap();
                 let waiting = tokio::spawn(ended(shell));
-                if fate < 2 {
+                if choice < 2 {
                     tokio::time::sleep(after).await;
                     if !waiting.is_finished() {
-                        let signal = if fate == 0 { "-KILL" } else { "-TERM" };
+                        let signal = if choice == 0 { "-KILL" } else { "-TERM" };
                         let _ = tokio::process::Command::new("kill")
                             .args([signal, &pid.to_string()])
                             .stderr(std::process::Stdio::null())
@@ -397,45 +399,45 @@ async fn twenty_shells_in_a_loop() {
                     }
                 }
                 let ran = waiting.await.unwrap();
-                let which = match (ran.code, fate) {
+                let index = match (ran.code, choice) {
                     (Some(0), _) => 0,
                     (Some(124), _) => 1,
                     (None | Some(143), 0 | 1) => 2,
-                    // The lock was lost on a machine that is too busy for its session.
+                    // The lock was lost because the machine was too busy to keep the session alive.
                     (Some(125), _) => 3,
-                    _ => panic!("{fate}: {ran:?}"),
+                    _ => panic!("{choice}: {ran:?}"),
                 };
-                *counts.lock().unwrap().get_mut(which).unwrap() += 1;
+                *counts.lock().unwrap().get_mut(index).unwrap() += 1;
             }
         })
     });
     for shell in shells.collect::<Vec<_>>() {
-        within_deadline_of(time, shell).await.unwrap();
+        within_deadline_plus(time, shell).await.unwrap();
     }
-    let [served, out_of_time, killed, lost] = *counts.lock().unwrap();
+    let [completed, timed_out, killed, lost] = *counts.lock().unwrap();
     println!(
-        "{SHELLS} shells, {time:?}: {served} served, {out_of_time} out of time, {killed} killed, {lost} lost"
+        "{SHELLS} shells, {time:?}: {completed} completed, {timed_out} timed out, {killed} killed, {lost} lost"
     );
     eventually("the end of all processes", async || processes_with(&mark).is_empty().then_some(()))
         .await;
     journal.check();
-    // Each hold by itself: nobody begins between another's begin and end.
+    // Holds do not overlap: no other token between the begin and the end of one.
     let (mut holder, mut holds) = (None, 0);
-    for (token, what) in journal.lines() {
-        if what == "begin" {
+    for (token, event) in journal.lines() {
+        if event == "begin" {
             assert!(Some(token) > holder, "{token} began after {holder:?}");
             holder = Some(token);
             holds += 1;
         } else {
-            assert_eq!(Some(token), holder, "ended while another held");
+            assert_eq!(Some(token), holder, "{token} ended during the hold of {holder:?}");
         }
     }
-    assert!(holds >= served && served > 0, "{holds} holds, {served} served");
+    assert!(holds >= completed && completed > 0, "{holds} holds, {completed} completed");
     until_children(&client(&server).await, &path, 0).await;
 }
 
-async fn within_deadline_of<F: Future>(more: Duration, future: F) -> F::Output {
-    match tokio::time::timeout(DEADLINE + more, future).await {
+async fn within_deadline_plus<F: Future>(extra: Duration, future: F) -> F::Output {
+    match tokio::time::timeout(DEADLINE + extra, future).await {
         Ok(result) => result,
         Err(_) => within_deadline("the shells", std::future::pending()).await,
     }

@@ -1,4 +1,4 @@
-//! `docent decode` as it is run: lines in, lines and an exit code out.
+//! `docent decode`: input lines, output lines and exit codes.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 struct Outcome {
     code: i32,
     lines: Vec<String>,
-    complaints: Vec<String>,
+    diagnostics: Vec<String>,
 }
 
 fn decode(arguments: &[&str], input: &str) -> Outcome {
@@ -28,7 +28,7 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // In a thread of its own: neither pipe holds it all. It may not want to read to the end.
+    // In its own thread, because neither pipe buffers everything. The program may exit before it has read all input.
     let writer = thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -37,7 +37,7 @@ fn decode(arguments: &[&str], input: &str) -> Outcome {
     Outcome {
         code: output.status.code().unwrap(),
         lines: lines(output.stdout),
-        complaints: lines(output.stderr),
+        diagnostics: lines(output.stderr),
     }
 }
 
@@ -45,7 +45,7 @@ const HELLO: &str = "0000002d000000000000000000000000000027100000000000000000000
 const GET_EPHEMERALS: &str = "0000000f3900000100000067000000032f7a7a";
 
 #[test]
-fn a_line_for_each_frame() {
+fn each_frame_is_one_line() {
     let input = format!("# a comment\n\nconn\nc2s {HELLO}\nc2s {GET_EPHEMERALS}\n");
     let outcome = decode(&[], &input);
     assert_eq!(outcome.code, 0);
@@ -59,12 +59,12 @@ fn a_line_for_each_frame() {
 }
 
 #[test]
-fn json_has_the_names_of_jute_and_no_passwords() {
+fn json_uses_the_names_of_jute_and_hides_passwords() {
     let input = format!(
         "c2s {HELLO}\nc2s 0000001d0000002500000005000000042f672f6100000005776f726c6400000000\n"
     );
     let outcome = decode(&["--json", "--check"], &input);
-    assert_eq!((outcome.code, outcome.complaints.len()), (0, 0));
+    assert_eq!((outcome.code, outcome.diagnostics.len()), (0, 0));
     let frames: Vec<Value> =
         outcome.lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(frames[0]["body"]["passwd"], "16 bytes");
@@ -80,30 +80,27 @@ fn json_has_the_names_of_jute_and_no_passwords() {
 }
 
 #[test]
-fn check_names_the_frame_that_has_too_much() {
+fn check_reports_a_frame_with_bytes_left_over() {
     let outcome = decode(&["--established", "--check"], "c2s 00:00:00:09 00000001 0000006b 07\n");
     assert_eq!(outcome.code, 1);
     assert_eq!(outcome.lines, ["c2s 1 whoAmI (1 bytes left over)"]);
     assert_eq!(
-        outcome.complaints,
+        outcome.diagnostics,
         ["docent decode: line 1: 1 bytes are left over: c2s 1 whoAmI (1 bytes left over)"]
     );
 }
 
 #[test]
-fn check_tells_a_stream_that_ends_inside_a_frame() {
+fn check_reports_a_stream_that_ends_inside_a_frame() {
     let outcome = decode(&["--stream", "--check"], "c2s 0000002d00\n");
     assert_eq!((outcome.code, outcome.lines.len()), (1, 0));
-    assert_eq!(
-        outcome.complaints,
-        ["docent decode: the last frame c2s is cut off: 5 bytes of it are there"]
-    );
+    assert_eq!(outcome.diagnostics, ["docent decode: the last frame c2s is truncated to 5 bytes"]);
 }
 
 #[test]
-fn what_is_no_input_is_told_in_one_line() {
+fn invalid_input_is_reported_in_one_line() {
     for (arguments, input, expected) in [
-        (&[][..], "c2s 00zz\n", "standard input:1: 'z' is no hexadecimal digit"),
+        (&[][..], "c2s 00zz\n", "standard input:1: 'z' is not a hexadecimal digit"),
         (&[], "c2s 000\n", "standard input:1: an odd number of hexadecimal digits"),
         (
             &[],
@@ -113,24 +110,24 @@ fn what_is_no_input_is_told_in_one_line() {
         (
             &["--stream"],
             "1\t2\n",
-            "standard input:1: expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX between tabs, not \"1\\t2\"",
+            "standard input:1: expected `c2s HEX`, `s2c HEX`, `conn`, or stream, two ports and HEX separated by tabs, not \"1\\t2\"",
         ),
         (
             &[],
             "c2s 0000002d00\n",
-            "standard input:1: the frame is cut off: 5 bytes of it are there (pieces of frames need --stream)",
+            "standard input:1: the frame is truncated to 5 bytes (use --stream for parts of frames)",
         ),
         (&["/nonexistent/file"], "", "/nonexistent/file: No such file or directory (os error 2)"),
     ] {
         let outcome = decode(arguments, input);
         assert_eq!(outcome.code, 2, "{expected}");
-        assert_eq!(outcome.complaints, [format!("docent decode: {expected}")]);
+        assert_eq!(outcome.diagnostics, [format!("docent decode: {expected}")]);
     }
 }
 
-/// Two streams of one capture, mixed, one of them on a port of its own; a third one is not ZooKeeper's.
+/// Two interleaved streams of one capture on different ports; a third one is not ZooKeeper's.
 #[test]
-fn what_tshark_prints_is_followed_stream_by_stream() {
+fn the_streams_of_tshark_are_decoded_separately() {
     let (first, second) = HELLO.split_at(30);
     let input = format!(
         "0\t50000\t2181\t{first}\n1\t50001\t2182\t{HELLO}\n2\t50002\t80\t00\n0\t50000\t2181\t{second}\n\
@@ -147,14 +144,14 @@ fn what_tshark_prints_is_followed_stream_by_stream() {
 }
 
 #[test]
-fn without_the_column_of_streams_there_is_one_connection() {
+fn without_stream_numbers_there_is_one_connection() {
     let input = format!("50000\t2181\t{HELLO}\n50000\t2181\t{GET_EPHEMERALS}\n80\t443\t00\n");
     let outcome = decode(&["--stream", "--check"], &input);
     assert_eq!((outcome.code, outcome.lines.len()), (0, 2));
     assert_eq!(outcome.lines[1], "c2s 956301313 getEphemerals /zz");
 }
 
-/// The golden recordings as input: each connection a `conn` and its frames.
+/// Returns the golden recordings as input, each connection as a `conn` line and its frames, and the number of frames.
 fn golden() -> (String, usize) {
     let mut connections = BTreeMap::<String, Vec<Value>>::new();
     for text in [
@@ -162,7 +159,7 @@ fn golden() -> (String, usize) {
         include_str!("../../protocol/tests/data/golden-versions.json"),
     ] {
         for entry in serde_json::from_str::<Vec<Value>>(text).unwrap() {
-            // A length alone is no frame, and nothing is the end of a connection.
+            // Leaves out entries that are a length only, and the empty entry at the end of a connection.
             if entry["op"] != "frame" && entry["hex"] != "" {
                 let name = format!("{} {}", entry["server"], entry["conn"]);
                 connections.entry(name).or_default().push(entry);
@@ -184,26 +181,26 @@ fn golden() -> (String, usize) {
     (input, count)
 }
 
-/// The exceptions are those of protocol/tests/golden.rs, all sent broken on purpose.
+/// The exceptions are those of protocol/tests/golden.rs, which were sent malformed on purpose.
 #[test]
-fn golden_frames_are_the_same_when_encoded_again_but_for_the_known_exceptions() {
+fn golden_frames_are_identical_when_encoded_again_except_known_ones() {
     let (input, count) = golden();
     for form in [&["--check"][..], &["--check", "--json"]] {
         let outcome = decode(form, &input);
-        assert_eq!((outcome.code, outcome.lines.len(), outcome.complaints.len()), (1, count, 45));
-        assert!(outcome.complaints.iter().all(|line| line.contains(": c2s ")));
+        assert_eq!((outcome.code, outcome.lines.len(), outcome.diagnostics.len()), (1, count, 45));
+        assert!(outcome.diagnostics.iter().all(|line| line.contains(": c2s ")));
     }
-    let complaints = decode(&["--check"], &input).complaints;
-    let broken: Vec<usize> = complaints
+    let diagnostics = decode(&["--check"], &input).diagnostics;
+    let malformed: Vec<usize> = diagnostics
         .iter()
         .map(|line| line.split(' ').nth(3).unwrap().trim_end_matches(':').parse().unwrap())
         .collect();
-    let good: Vec<&str> = input
+    let valid: Vec<&str> = input
         .lines()
         .enumerate()
-        .filter(|(index, _)| !broken.contains(&(index + 1)))
+        .filter(|(index, _)| !malformed.contains(&(index + 1)))
         .map(|(_, line)| line)
         .collect();
-    let outcome = decode(&["--check"], &good.join("\n"));
-    assert_eq!((outcome.code, outcome.complaints.len()), (0, 0));
+    let outcome = decode(&["--check"], &valid.join("\n"));
+    assert_eq!((outcome.code, outcome.diagnostics.len()), (0, 0));
 }

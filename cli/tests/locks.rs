@@ -1,22 +1,29 @@
-//! `docent locks` and `docent revoke`. On the server of `DOCENT_TEST_CONNECT`, or an embedded one.
+//! `docent locks` and `docent revoke`. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod support;
 
+use std::time::Duration;
+
 use docent::{
-    Client,
+    Client, CreateMode,
+    protocol::OpCode,
     recipes::locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
 };
+use docent_testing::{fault::Fault, tap::Tap};
 use serde_json::Value;
-use support::{client, docent, ended, eventually, kill, run, server, unique_path, until_children};
+use support::{
+    DEADLINE, client, docent, ended, eventually, kill, run, server, unique_path, until_children,
+    within_deadline,
+};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Child,
 };
 
-/// Starts a `docent lock` that runs until it is ended, and waits until its node is the last of so many.
+/// Starts a `docent lock` that runs until it is ended, and waits until its node is the `count`th.
 async fn contender(server: &str, options: &[&str], path: &str, count: usize) -> Child {
     let rest = [path, "--", "sleep", "1000"];
     let arguments: Vec<_> = ["lock"].iter().chain(options).chain(&rest).collect();
@@ -30,23 +37,26 @@ async fn end(child: Child) {
     ended(child).await;
 }
 
-async fn view(server: &str, path: &str) -> Vec<Value> {
+async fn queue(server: &str, path: &str) -> Vec<Value> {
     let out = run(server, &["locks", "--json", path]).await.ok();
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn states(view: &[Value]) -> Vec<(&str, &str)> {
-    view.iter().map(|one| (one["state"].as_str().unwrap(), one["kind"].as_str().unwrap())).collect()
+fn states(queue: &[Value]) -> Vec<(&str, &str)> {
+    queue
+        .iter()
+        .map(|one| (one["state"].as_str().unwrap(), one["kind"].as_str().unwrap()))
+        .collect()
 }
 
 #[tokio::test]
-async fn a_mutex_shows_its_holder_and_its_queue_in_order() {
+async fn a_mutex_shows_its_holder_and_its_waiters_in_order() {
     let (server, path) = (server(), unique_path("lock"));
     assert_eq!(run(&server, &["locks", &path]).await.ok(), "");
     let one = contender(&server, &["--data", "the first"], &path, 1).await;
     let two = contender(&server, &["--data", "the\tsecond"], &path, 2).await;
     let three = contender(&server, &[], &path, 3).await;
-    let seen = view(&server, &path).await;
+    let seen = queue(&server, &path).await;
     assert_eq!(states(&seen), [("held", "mutex"), ("waiting", "mutex"), ("waiting", "mutex")]);
     assert_eq!(
         (&seen[0]["owner"], &seen[1]["owner"]),
@@ -57,7 +67,7 @@ async fn a_mutex_shows_its_holder_and_its_queue_in_order() {
     assert!(by_default.contains('@') && by_default.ends_with(&pid), "{by_default}");
     let tokens: Vec<_> = seen.iter().map(|one| one["token"].as_i64().unwrap()).collect();
     assert!(tokens.is_sorted() && tokens[0] > 0, "{tokens:?}");
-    // The node is there, with that session and that token.
+    // The node exists, with this session and this token.
     let stat =
         client(&server).await.exists(seen[0]["path"].as_str().unwrap()).await.unwrap().unwrap();
     assert_eq!(stat.czxid, tokens[0]);
@@ -78,13 +88,13 @@ async fn a_mutex_shows_its_holder_and_its_queue_in_order() {
 }
 
 #[tokio::test]
-async fn readers_and_writers_show_who_holds() {
+async fn a_read_write_lock_shows_its_holders_and_waiters() {
     let (server, path) = (server(), unique_path("lock"));
     let mut all = Vec::new();
     for (count, kind) in (1..).zip(["--read", "--read", "--write", "--read"]) {
         all.push(contender(&server, &[kind], &path, count).await);
     }
-    let seen = view(&server, &path).await;
+    let seen = queue(&server, &path).await;
     assert_eq!(
         states(&seen),
         [("held", "read"), ("held", "read"), ("waiting", "write"), ("waiting", "read")]
@@ -93,7 +103,7 @@ async fn readers_and_writers_show_who_holds() {
         end(child).await;
     }
     eventually("the writer holds", async || {
-        (states(&view(&server, &path).await) == [("held", "write"), ("waiting", "read")])
+        (states(&queue(&server, &path).await) == [("held", "write"), ("waiting", "read")])
             .then_some(())
     })
     .await;
@@ -103,12 +113,12 @@ async fn readers_and_writers_show_who_holds() {
 }
 
 #[tokio::test]
-async fn a_semaphore_shows_leases_and_who_waits_for_one() {
+async fn a_semaphore_shows_its_leases_and_waiters() {
     let (server, path) = (server(), unique_path("lock"));
     let leases = format!("{path}/leases");
-    let of_two = |owner| ["--semaphore", "2", "--data", owner];
+    let two_leases = |owner| ["--semaphore", "2", "--data", owner];
     let start = async |owner| {
-        let options = of_two(owner);
+        let options = two_leases(owner);
         let rest = [path.as_str(), "--", "sleep", "1000"];
         let arguments: Vec<_> = ["lock"].iter().chain(&options).chain(&rest).collect();
         docent(&server, &arguments).spawn().unwrap()
@@ -118,12 +128,12 @@ async fn a_semaphore_shows_leases_and_who_waits_for_one() {
     until_children(&watcher, &leases, 1).await;
     let two = start("two").await;
     until_children(&watcher, &leases, 2).await;
-    // The next one puts a lease down, and waits with it.
+    // The next waiter creates its lease node and waits with it.
     let three = start("three").await;
     until_children(&watcher, &leases, 3).await;
     let four = start("four").await;
     until_children(&watcher, &format!("{path}/locks"), 2).await;
-    let seen = view(&server, &path).await;
+    let seen = queue(&server, &path).await;
     assert_eq!(
         states(&seen),
         [("held", "lease"), ("held", "lease"), ("waiting", "lease"), ("waiting", "lease")]
@@ -135,9 +145,9 @@ async fn a_semaphore_shows_leases_and_who_waits_for_one() {
     }
 }
 
-/// What others make of a lock: another program with the library, as with Curator.
+/// Locks that another program acquired with the library, which are those of Curator.
 #[tokio::test]
-async fn locks_of_other_programs_are_shown_too() {
+async fn locks_of_other_programs_are_shown() {
     let (server, path) = (server(), unique_path("lock"));
     let other = Client::connect(&server).await.unwrap();
     let options = LockOptions::default().with_data(&b"\xff\x1b[2J"[..]);
@@ -145,20 +155,20 @@ async fn locks_of_other_programs_are_shown_too() {
     let guard = mutex.acquire().await.unwrap();
     let semaphore = InterProcessSemaphoreV2::new(&other, &format!("{path}-s"), 3).unwrap();
     let leases = semaphore.acquire_many(2).await.unwrap();
-    // What stands in a node cannot move the cursor.
+    // Control characters in a node are escaped.
     let table = run(&server, &["locks", &path]).await.ok();
     assert!(table.ends_with("\u{fffd}\\u{1b}[2J\n"), "{table:?}");
-    assert_eq!(states(&view(&server, &format!("{path}-s")).await), [("held", "lease"); 2]);
+    assert_eq!(states(&queue(&server, &format!("{path}-s")).await), [("held", "lease"); 2]);
     drop(leases);
     guard.release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_watched_view_is_kept_current() {
+async fn a_watched_queue_is_updated() {
     let (server, path) = (server(), unique_path("lock"));
     let mut watching = docent(&server, &["locks", "--watch", "--json", &path]).spawn().unwrap();
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-    let mut until = async |wanted: &[&str]| {
+    let mut wait_for = async |wanted: &[&str]| {
         eventually(&format!("{wanted:?}"), async || {
             let line = lines.next_line().await.unwrap().unwrap();
             let seen: Vec<Value> = serde_json::from_str(&line).unwrap();
@@ -167,38 +177,61 @@ async fn a_watched_view_is_kept_current() {
         })
         .await;
     };
-    // From before there is such a lock, to after.
-    until(&[]).await;
+    // From before the lock exists until after its last release.
+    wait_for(&[]).await;
     let one = contender(&server, &[], &path, 1).await;
-    until(&["held"]).await;
+    wait_for(&["held"]).await;
     let two = contender(&server, &[], &path, 2).await;
-    until(&["held", "waiting"]).await;
+    wait_for(&["held", "waiting"]).await;
     end(one).await;
-    until(&["held"]).await;
+    wait_for(&["held"]).await;
     end(two).await;
-    until(&[]).await;
+    wait_for(&[]).await;
     watching.kill().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_holder_that_listens_is_asked_and_others_are_left_alone() {
+async fn a_lock_created_while_its_watch_is_set_is_shown() {
     let (server, path) = (server(), unique_path("lock"));
-    run(&server, &["revoke", &path]).await.failed(1, "nobody holds");
-    let deaf = contender(&server, &[], &path, 1).await;
-    run(&server, &["revoke", &path]).await.failed(65, "does not listen");
-    let before = view(&server, &path).await;
+    let tap = Tap::start(&server).await.unwrap();
+    tap.inject(Fault::delay_request(OpCode::Exists, Duration::from_secs(1)).below(&path));
+    let arguments = ["locks", "--watch", "--json", &path];
+    let mut watching = docent(&tap.connect_string(), &arguments).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    tap.wait_for(DEADLINE, |record| record.is_request(OpCode::Exists)).await.unwrap();
+    let other = client(&server).await;
+    let (parent, _) = path.rsplit_once('/').unwrap();
+    for path in [parent, &path] {
+        other.create(path, b"", CreateMode::Persistent).await.unwrap();
+    }
+    let line = within_deadline("an empty queue", lines.next_line()).await.unwrap();
+    assert_eq!(line.unwrap(), "[]");
+    let holder = contender(&server, &[], &path, 1).await;
+    let line = within_deadline("a queue", lines.next_line()).await.unwrap().unwrap();
+    assert_eq!(states(&serde_json::from_str::<Vec<_>>(&line).unwrap()), [("held", "mutex")]);
+    end(holder).await;
+    watching.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_a_revocable_holder_is_revoked_unless_forced() {
+    let (server, path) = (server(), unique_path("lock"));
+    run(&server, &["revoke", &path]).await.failed(1, "has no holder");
+    let not_revocable = contender(&server, &[], &path, 1).await;
+    run(&server, &["revoke", &path]).await.failed(65, "is not revocable");
+    let before = queue(&server, &path).await;
     assert_ne!(before[0]["owner"], "__REVOKE__");
     let forced = run(&server, &["revoke", "--force", &path]).await.ok();
     assert_eq!(forced.trim(), before[0]["path"].as_str().unwrap());
-    assert_eq!(view(&server, &path).await[0]["owner"], "__REVOKE__");
-    end(deaf).await;
-    let listens = contender(&server, &["--revocable"], &path, 1).await;
+    assert_eq!(queue(&server, &path).await[0]["owner"], "__REVOKE__");
+    end(not_revocable).await;
+    let revocable = contender(&server, &["--revocable"], &path, 1).await;
     let next = contender(&server, &[], &path, 2).await;
-    assert_eq!(view(&server, &path).await[0]["revocable"], true);
-    let node = view(&server, &path).await[0]["path"].as_str().unwrap().to_owned();
-    let asked = run(&server, &["revoke", "--json", &node]).await.ok();
-    assert_eq!(serde_json::from_str::<Value>(&asked).unwrap()["path"], node);
-    ended(listens).await.failed(125, "somebody asked");
+    assert_eq!(queue(&server, &path).await[0]["revocable"], true);
+    let node = queue(&server, &path).await[0]["path"].as_str().unwrap().to_owned();
+    let printed = run(&server, &["revoke", "--json", &node]).await.ok();
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["path"], node);
+    ended(revocable).await.failed(125, "the lock was revoked");
     end(next).await;
-    run(&server, &["revoke", &node]).await.failed(1, "nobody holds");
+    run(&server, &["revoke", &node]).await.failed(1, "has no holder");
 }

@@ -1,5 +1,5 @@
-//! The small shell over the client: each command, each exit code, each wrong word. On the server of
-//! `DOCENT_TEST_CONNECT`, or an embedded one.
+//! The commands for nodes: each command, exit code and invalid argument. Runs on the server of
+//! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,15 +14,15 @@ use tokio::{
     process::Child,
 };
 
-/// A connect string with a chroot of the test's own, which is there.
-async fn place() -> String {
+/// Returns a connect string with a new chroot, which exists.
+async fn new_chroot() -> String {
     let (server, path) = (server(), unique_path("nodes"));
     run(&server, &["create", "-p", &path]).await.ok();
     format!("{server}{path}")
 }
 
-/// Runs it with something on its standard input.
-async fn fed(connect: &str, arguments: &[&str], input: &[u8]) -> Ran {
+/// Runs the program with `input` on standard input.
+async fn run_with_input(connect: &str, arguments: &[&str], input: &[u8]) -> Ran {
     let mut child = docent(connect, arguments).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input).await.unwrap();
@@ -35,136 +35,142 @@ fn json(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn data_are_written_and_read_byte_for_byte() {
-    let place = place().await;
-    assert_eq!(run(&place, &["create", "/a", "one"]).await.ok(), "/a\n");
-    assert_eq!(run(&place, &["get", "/a"]).await.ok(), "one");
-    run(&place, &["set", "/a", "two\n"]).await.ok();
-    assert_eq!(run(&place, &["get", "/a"]).await.ok(), "two\n");
-    run(&place, &["set", "/a", "-1"]).await.ok();
-    run(&place, &["set", "/a", "--", "--json"]).await.ok();
-    assert_eq!(run(&place, &["get", "/a"]).await.ok(), "--json");
+async fn data_is_written_and_read_byte_for_byte() {
+    let chroot = new_chroot().await;
+    assert_eq!(run(&chroot, &["create", "/a", "one"]).await.ok(), "/a\n");
+    assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "one");
+    run(&chroot, &["set", "/a", "two\n"]).await.ok();
+    assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "two\n");
+    run(&chroot, &["set", "/a", "-1"]).await.ok();
+    run(&chroot, &["set", "/a", "--", "--json"]).await.ok();
+    assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "--json");
     let bytes = [0, 255, 254, 10, 0];
-    fed(&place, &["set", "/a", "-"], &bytes).await.ok();
-    let read = client(&place).await.get_data("/a").await.unwrap();
+    run_with_input(&chroot, &["set", "/a", "-"], &bytes).await.ok();
+    let read = client(&chroot).await.get_data("/a").await.unwrap();
     assert_eq!(read.data, &bytes[..]);
-    let output = docent(&place, &["get", "/a"]).output().await.unwrap();
+    let output = docent(&chroot, &["get", "/a"]).output().await.unwrap();
     assert_eq!(output.stdout, bytes);
-    let object = json(&run(&place, &["get", "--json", "/a"]).await.ok());
+    let object = json(&run(&chroot, &["get", "--json", "/a"]).await.ok());
     assert_eq!(object["data_base64"], "AP/+CgA=");
     assert_eq!(object["stat"]["version"], 4);
-    fed(&place, &["create", "/b", "-"], b"piped").await.ok();
-    assert_eq!(run(&place, &["get", "/b"]).await.ok(), "piped");
+    run_with_input(&chroot, &["create", "/b", "-"], b"piped").await.ok();
+    assert_eq!(run(&chroot, &["get", "/b"]).await.ok(), "piped");
 }
 
 #[tokio::test]
-async fn nodes_of_all_kinds_are_created() {
-    let place = place().await;
-    run(&place, &["create", "/a/b/c"]).await.failed(1, "-p creates it");
-    assert_eq!(run(&place, &["create", "-p", "/a/b/c", "x"]).await.ok(), "/a/b/c\n");
-    run(&place, &["create", "-p", "/a/b/c"]).await.failed(65, "exists");
-    assert_eq!(run(&place, &["create", "-s", "/s/"]).await.code, Some(1));
-    assert_eq!(run(&place, &["create", "-p", "-s", "/s/"]).await.ok(), "/s/0000000000\n");
-    let object = json(&run(&place, &["create", "-s", "--json", "/s/n-"]).await.ok());
+async fn nodes_of_every_create_mode_are_created() {
+    let chroot = new_chroot().await;
+    run(&chroot, &["create", "/a/b/c"]).await.failed(1, "-p creates it");
+    assert_eq!(run(&chroot, &["create", "-p", "/a/b/c", "x"]).await.ok(), "/a/b/c\n");
+    run(&chroot, &["create", "-p", "/a/b/c"]).await.failed(65, "exists");
+    assert_eq!(run(&chroot, &["create", "-s", "/s/"]).await.code, Some(1));
+    assert_eq!(run(&chroot, &["create", "-p", "-s", "/s/"]).await.ok(), "/s/0000000000\n");
+    let object = json(&run(&chroot, &["create", "-s", "--json", "/s/n-"]).await.ok());
     assert_eq!(object["path"], "/s/n-0000000001");
     assert_eq!(object["stat"]["ephemeralOwner"], 0);
-    run(&place, &["create", "-c", "/container"]).await.ok();
-    run(&place, &["create", "--ttl", "1h", "/ttl"]).await.ok();
-    run(&place, &["create", "--ttl", "1h", "-s", "/ttl-"]).await.ok();
+    run(&chroot, &["create", "-c", "/container"]).await.ok();
+    run(&chroot, &["create", "--ttl", "1h", "/ttl"]).await.ok();
+    run(&chroot, &["create", "--ttl", "1h", "-s", "/ttl-"]).await.ok();
 }
 
 #[tokio::test]
 async fn a_tree_is_listed_read_and_deleted() {
-    let place = place().await;
+    let chroot = new_chroot().await;
     for path in ["/t/b/1", "/t/a", "/t/b-x", "/t/b/2"] {
-        run(&place, &["create", "-p", path, "d"]).await.ok();
+        run(&chroot, &["create", "-p", path, "d"]).await.ok();
     }
-    assert_eq!(run(&place, &["ls", "/t"]).await.ok(), "a\nb\nb-x\n");
+    assert_eq!(run(&chroot, &["ls", "/t"]).await.ok(), "a\nb\nb-x\n");
     let all = "/t\n/t/a\n/t/b\n/t/b/1\n/t/b/2\n/t/b-x\n";
-    assert_eq!(run(&place, &["ls", "-r", "/t"]).await.ok(), all);
-    let long = run(&place, &["ls", "-l", "/t"]).await.ok();
+    assert_eq!(run(&chroot, &["ls", "-r", "/t"]).await.ok(), all);
+    let long = run(&chroot, &["ls", "-l", "/t"]).await.ok();
     assert!(long.lines().nth(1).unwrap().ends_with("2 children                  -  b"), "{long}");
-    let objects = run(&place, &["ls", "-l", "--json", "/t"]).await.ok();
+    let objects = run(&chroot, &["ls", "-l", "--json", "/t"]).await.ok();
     let first = json(objects.lines().next().unwrap());
     assert_eq!((&first["path"], &first["stat"]["dataLength"]), (&"/t/a".into(), &1.into()));
-    let data = run(&place, &["get", "-r", "/t"]).await.ok();
+    let data = run(&chroot, &["get", "-r", "/t"]).await.ok();
     assert_eq!(data, "/t\t\n/t/a\td\n/t/b\t\n/t/b/1\td\n/t/b/2\td\n/t/b-x\td\n");
-    run(&place, &["delete", "/t"]).await.failed(65, "-r deletes them too");
-    run(&place, &["delete", "-r", "/t"]).await.ok();
-    run(&place, &["delete", "-r", "/t"]).await.failed(1, "no such node");
-    run(&place, &["delete", "-r", "-f", "/t"]).await.ok();
-    run(&place, &["delete", "/t"]).await.failed(1, "no such node");
-    run(&place, &["delete", "-f", "/t"]).await.ok();
-    run(&place, &["delete", "-r", "/"]).await.failed(64, "cannot be deleted");
+    run(&chroot, &["delete", "/t"]).await.failed(65, "-r deletes the children too");
+    run(&chroot, &["delete", "-r", "/t"]).await.ok();
+    run(&chroot, &["delete", "-r", "/t"]).await.failed(1, "no such node");
+    run(&chroot, &["delete", "-r", "-f", "/t"]).await.ok();
+    run(&chroot, &["delete", "/t"]).await.failed(1, "no such node");
+    run(&chroot, &["delete", "-f", "/t"]).await.ok();
+    run(&chroot, &["delete", "-r", "/"]).await.failed(64, "cannot be deleted");
 }
 
-/// More than one transaction takes.
+/// A tree that needs more than one transaction.
 #[tokio::test]
-async fn a_large_tree_is_deleted_too() {
-    let place = place().await;
-    let client = client(&place).await;
+async fn a_large_tree_is_deleted_in_several_transactions() {
+    let chroot = new_chroot().await;
+    let client = client(&chroot).await;
     client.create("/t", b"", docent::CreateMode::Persistent).await.unwrap();
     let name = "n".repeat(150);
     let created: Vec<_> = (0..4000)
         .map(|n| client.create(&format!("/t/{name}{n}"), b"", docent::CreateMode::Persistent))
         .collect();
-    for answer in created {
-        answer.await.unwrap();
+    for reply in created {
+        reply.await.unwrap();
     }
-    run(&place, &["delete", "-r", "/t"]).await.ok();
+    run(&chroot, &["delete", "-r", "/t"]).await.ok();
     assert_eq!(client.exists("/t").await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_stat_is_told_or_that_there_is_no_node() {
-    let place = place().await;
-    run(&place, &["create", "/a", "12345"]).await.ok();
-    let text = run(&place, &["stat", "/a"]).await.ok();
+async fn stat_prints_the_fields_or_that_there_is_no_node() {
+    let chroot = new_chroot().await;
+    run(&chroot, &["create", "/a", "12345"]).await.ok();
+    let text = run(&chroot, &["stat", "/a"]).await.ok();
     assert!(text.contains("dataLength = 5\n") && text.contains("ephemeralOwner = 0x0\n"), "{text}");
     assert_eq!(text.lines().count(), 11);
-    let object = json(&run(&place, &["stat", "--json", "/a"]).await.ok());
+    let object = json(&run(&chroot, &["stat", "--json", "/a"]).await.ok());
     assert_eq!(object["dataLength"], 5);
     let czxid = object["czxid"].as_i64().unwrap();
     assert!(text.starts_with(&format!("czxid = {czxid:#x}\n")), "{text}");
-    run(&place, &["stat", "/nope"]).await.failed(1, "/nope: no such node");
-    run(&place, &["sync", "/a"]).await.ok();
-    run(&place, &["sync"]).await.ok();
+    run(&chroot, &["stat", "/nope"]).await.failed(1, "/nope: no such node");
+    run(&chroot, &["sync", "/a"]).await.ok();
+    run(&chroot, &["sync"]).await.ok();
 }
 
 #[tokio::test]
-async fn versions_guard_writes() {
-    let place = place().await;
-    run(&place, &["create", "/a", "0"]).await.ok();
-    let stat = json(&run(&place, &["set", "--json", "--version", "0", "/a", "1"]).await.ok());
+async fn a_version_mismatch_rejects_a_write() {
+    let chroot = new_chroot().await;
+    run(&chroot, &["create", "/a", "0"]).await.ok();
+    let stat = json(&run(&chroot, &["set", "--json", "--version", "0", "/a", "1"]).await.ok());
     assert_eq!(stat["version"], 1);
-    run(&place, &["set", "--version", "0", "/a", "2"]).await.failed(65, "version does not match");
-    run(&place, &["delete", "--version", "0", "/a"]).await.failed(65, "version does not match");
-    assert_eq!(run(&place, &["get", "/a"]).await.ok(), "1");
-    run(&place, &["delete", "--version", "1", "/a"]).await.ok();
+    run(&chroot, &["set", "--version", "0", "/a", "2"]).await.failed(65, "version does not match");
+    run(&chroot, &["delete", "--version", "0", "/a"]).await.failed(65, "version does not match");
+    assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "1");
+    run(&chroot, &["delete", "--version", "1", "/a"]).await.ok();
 }
 
 #[tokio::test]
-async fn several_writes_are_all_made_or_none() {
-    let place = place().await;
-    run(&place, &["create", "/a", "0"]).await.ok();
+async fn several_writes_are_applied_all_or_none() {
+    let chroot = new_chroot().await;
+    run(&chroot, &["create", "/a", "0"]).await.ok();
     let operations = ["multi", "check -v 0 /a", "set /a 'a b'", "create -s /a/n- x", "create /b"];
-    let out = run(&place, &operations).await.ok();
+    let out = run(&chroot, &operations).await.ok();
     assert_eq!(out, "checked /a\nset /a version 1\ncreated /a/n-0000000000\ncreated /b\n");
-    assert_eq!(run(&place, &["get", "/a"]).await.ok(), "a b");
-    run(&place, &["multi", "delete /b", "check -v 0 /a"]).await.failed(65, "operation 1: check /a");
-    run(&place, &["multi", "delete /b", "check /nope"]).await.failed(1, "operation 1: check /nope");
-    run(&place, &["stat", "/b"]).await.ok();
+    assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "a b");
+    run(&chroot, &["multi", "delete /b", "check -v 0 /a"])
+        .await
+        .failed(65, "operation 1: check /a");
+    run(&chroot, &["multi", "delete /b", "check /nope"])
+        .await
+        .failed(1, "operation 1: check /nope");
+    run(&chroot, &["stat", "/b"]).await.ok();
     let lines = b"# comment\n\ndelete /b\nset -v 1 /a \"\"\n";
-    let out = fed(&place, &["multi", "--json"], lines).await.ok();
+    let out = run_with_input(&chroot, &["multi", "--json"], lines).await.ok();
     let out: Vec<_> = out.lines().map(json).collect();
     assert_eq!((&out[0]["op"], &out[1]["op"]), (&"deleted".into(), &"set".into()));
     assert_eq!(out[1]["version"], 2);
-    fed(&place, &["multi"], b"delete /a/n-0000000000\nfrobnicate /a\n").await.failed(64, "line 2");
-    run(&place, &["stat", "/a/n-0000000000"]).await.ok();
-    fed(&place, &["multi"], b"\n").await.failed(64, "no operation");
+    run_with_input(&chroot, &["multi"], b"delete /a/n-0000000000\nfrobnicate /a\n")
+        .await
+        .failed(64, "line 2");
+    run(&chroot, &["stat", "/a/n-0000000000"]).await.ok();
+    run_with_input(&chroot, &["multi"], b"\n").await.failed(64, "no operation");
 }
 
-/// A running watch, and what it prints.
+/// A running `docent watch` and its output.
 struct Watching {
     child: Child,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
@@ -186,14 +192,14 @@ impl Watching {
 }
 
 #[tokio::test]
-async fn events_are_told_as_they_come() {
-    let place = place().await;
-    let mut one = Watching::start(&place, &["watch", "--count", "4", "/w"]).await;
-    let mut all = Watching::start(&place, &["watch", "-r", "--json", "/w"]).await;
-    run(&place, &["create", "/w"]).await.ok();
-    run(&place, &["create", "/w/c"]).await.ok();
-    run(&place, &["set", "/w", "x"]).await.ok();
-    run(&place, &["delete", "-r", "/w"]).await.ok();
+async fn events_are_printed_as_they_arrive() {
+    let chroot = new_chroot().await;
+    let mut one = Watching::start(&chroot, &["watch", "--count", "4", "/w"]).await;
+    let mut all = Watching::start(&chroot, &["watch", "-r", "--json", "/w"]).await;
+    run(&chroot, &["create", "/w"]).await.ok();
+    run(&chroot, &["create", "/w/c"]).await.ok();
+    run(&chroot, &["set", "/w", "x"]).await.ok();
+    run(&chroot, &["delete", "-r", "/w"]).await.ok();
     for event in ["NodeCreated", "NodeChildrenChanged", "NodeDataChanged", "NodeChildrenChanged"] {
         assert_eq!(one.line().await, format!("{event} /w"));
     }
@@ -209,33 +215,33 @@ async fn events_are_told_as_they_come() {
         assert_eq!((&object["event"], &object["path"]), (&event.into(), &path.into()));
     }
     all.child.kill().await.unwrap();
-    let ran = run(&place, &["watch", "--timeout", "50ms", "/w"]).await;
+    let ran = run(&chroot, &["watch", "--timeout", "50ms", "/w"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(124), "watching /w\n"));
 }
 
 #[tokio::test]
-async fn what_the_acl_forbids_is_said_with_what_to_do() {
-    let place = place().await;
+async fn an_acl_error_suggests_credentials() {
+    let chroot = new_chroot().await;
     let auth = ["--auth", "digest:me:secret"];
     let create = ["create", "--acl", "auth::cdrwa", auth[0], auth[1], "/mine", "x"];
-    run(&place, &create).await.ok();
-    run(&place, &["get", "/mine"]).await.failed(77, "--auth digest:USER:PASSWORD");
-    run(&place, &["set", "/mine", "y"]).await.failed(77, "not allowed");
-    assert_eq!(run(&place, &["get", auth[0], auth[1], "/mine"]).await.ok(), "x");
-    let by_variable = docent(&place, &["get", "/mine"]).env("DOCENT_AUTH", auth[1]).output().await;
+    run(&chroot, &create).await.ok();
+    run(&chroot, &["get", "/mine"]).await.failed(77, "--auth digest:USER:PASSWORD");
+    run(&chroot, &["set", "/mine", "y"]).await.failed(77, "not allowed");
+    assert_eq!(run(&chroot, &["get", auth[0], auth[1], "/mine"]).await.ok(), "x");
+    let by_variable = docent(&chroot, &["get", "/mine"]).env("DOCENT_AUTH", auth[1]).output().await;
     assert_eq!(by_variable.unwrap().stdout, b"x");
-    run(&place, &["create", "--acl", "world:anyone:r,auth::cdrwa", auth[0], auth[1], "/read"])
+    run(&chroot, &["create", "--acl", "world:anyone:r,auth::cdrwa", auth[0], auth[1], "/read"])
         .await
         .ok();
-    run(&place, &["get", "/read"]).await.ok();
-    run(&place, &["get", "--auth", "nosuchscheme:x", "/read"])
+    run(&chroot, &["get", "/read"]).await.ok();
+    run(&chroot, &["get", "--auth", "nosuchscheme:x", "/read"])
         .await
         .failed(77, "SCHEME:CREDENTIALS");
 }
 
 #[tokio::test]
 async fn settings_come_from_options_then_variables_then_the_file() {
-    let (place, nowhere) = (place().await, "127.0.0.1:1");
+    let (chroot, nowhere) = (new_chroot().await, "127.0.0.1:1");
     let directory =
         std::env::temp_dir().join(format!("docent{}", unique_path("x").replace('/', "-")));
     std::fs::create_dir_all(directory.join("docent")).unwrap();
@@ -246,31 +252,31 @@ async fn settings_come_from_options_then_variables_then_the_file() {
         output.await.unwrap().into()
     };
     let fast = "connect-timeout = '100ms'\n";
-    by_file(&format!("connect = '{place}'"), &["stat", "/"], "").await;
-    let good = format!("connect = '{place}'\nsession-timeout = '4s'\n");
+    by_file(&format!("connect = '{chroot}'"), &["stat", "/"], "").await;
+    let good = format!("connect = '{chroot}'\nsession-timeout = '4s'\n");
     assert_eq!(by_file(&good, &["stat", "/"], "").await.code, Some(0));
     let wrong = format!("connect = '{nowhere}'\n{fast}");
     by_file(&wrong, &["stat", "/"], "").await.failed(69, nowhere);
-    assert_eq!(by_file(&wrong, &["stat", "/"], &place).await.code, Some(0));
+    assert_eq!(by_file(&wrong, &["stat", "/"], &chroot).await.code, Some(0));
     assert_eq!(
-        by_file(&wrong, &["stat", "--connect", &place, "/"], "127.0.0.1:2").await.code,
+        by_file(&wrong, &["stat", "--connect", &chroot, "/"], "127.0.0.1:2").await.code,
         Some(0)
     );
-    // What is wrong with it is told with its line.
+    // An error in the file has its line number.
     for (text, part) in [
         ("\nconect = 'x'\n", "config.toml:2: unknown field `conect`"),
-        ("session-timeout = 'soon'", "session-timeout is no time"),
+        ("session-timeout = 'soon'", "session-timeout is not a duration"),
         ("connect = ", "config.toml:1:"),
         ("[tls]\ncertificate = 'x'", "unknown field `certificate`"),
     ] {
-        by_file(text, &["stat", "/"], &place).await.failed(78, part);
+        by_file(text, &["stat", "/"], &chroot).await.failed(78, part);
     }
-    by_file("auth = ['secret']", &["stat", "/"], &place).await.failed(64, "SCHEME:CREDENTIALS");
+    by_file("auth = ['secret']", &["stat", "/"], &chroot).await.failed(64, "SCHEME:CREDENTIALS");
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_in_one_line() {
+async fn invalid_arguments_are_rejected_in_one_line() {
     let server = server();
     for (arguments, code, text) in [
         (&["frob"][..], 64, "unrecognized subcommand 'frob'; see `docent --help`"),
@@ -280,7 +286,7 @@ async fn nonsense_is_refused_in_one_line() {
         (&["get", "/a/"], 64, "/a/"),
         (&["get", "/a", "/b"], 64, "'/b'"),
         (&["get", "--jsn", "/a"], 64, "--json"),
-        (&["get", "--session-timeout", "0", "/a"], 64, "more than nothing"),
+        (&["get", "--session-timeout", "0", "/a"], 64, "greater than zero"),
         (&["get", "--connect", "host:99999", "/a"], 64, "host:99999"),
         (&["get", "--connect", "h:1/x/", "/a"], 64, "chroot"),
         (&["set", "/a"], 64, "<DATA>"),
@@ -290,9 +296,12 @@ async fn nonsense_is_refused_in_one_line() {
         (&["create", "--ttl", "999999h", "/a"], 64, "must be from 1ms"),
         (&["create", "-e", "/a"], 64, "'-e'"),
         (&["create", "-s", "-c", "/a"], 64, "--container"),
+        (&["create", "/a/"], 64, "must not end with a slash"),
+        (&["create", "-s", "//"], 64, "empty node name"),
+        (&["multi", "create -s /a//"], 64, "operation 1: \"/a//\""),
         (&["delete", "-r", "--version", "1", "/a"], 64, "--version"),
-        (&["multi", "get /a"], 64, "operation 1: \"get\" is none of"),
-        (&["multi", "set /a"], 64, "set wants PATH DATA"),
+        (&["multi", "get /a"], 64, "operation 1: \"get\" is not one of"),
+        (&["multi", "set /a"], 64, "set requires PATH DATA"),
         (&["multi", "set a x"], 64, "operation 1: \"a\""),
         (&["watch", "--count", "0", "/a"], 64, "--count"),
         (&["locks", "x"], 64, "a path looks like /a/b"),
@@ -311,17 +320,13 @@ async fn nonsense_is_refused_in_one_line() {
 
 #[tokio::test]
 async fn commands_leave_no_session_behind() {
-    let Some(server) = embedded().await else { return };
+    let server = docent_testing::TestingServer::start().await.unwrap();
     run(&server.connect_string(), &["create", "/a"]).await.ok();
     run(&server.connect_string(), &["get", "/nope"]).await.failed(1, "no such node");
     eventually("no session", async || server.session_ids().is_empty().then_some(())).await;
 }
 
-async fn embedded() -> Option<docent_testing::TestingServer> {
-    docent_testing::TestingServer::start().await.ok()
-}
-
-// What is said about all of them.
+// Help, manual pages and completions of all commands.
 
 const COMMANDS: [&str; 17] = [
     "lock",
@@ -344,7 +349,7 @@ const COMMANDS: [&str; 17] = [
 ];
 
 #[tokio::test]
-async fn every_command_has_help_a_page_and_completions() {
+async fn every_command_has_help_a_manual_page_and_completions() {
     let directory =
         std::env::temp_dir().join(format!("docent{}", unique_path("m").replace('/', "-")));
     run("", &["man", directory.to_str().unwrap()]).await.ok();
@@ -356,8 +361,8 @@ async fn every_command_has_help_a_page_and_completions() {
     for command in COMMANDS {
         assert!(all.contains(&format!("\n  {command} ")), "{command} in {all}");
         let help = run("", &[command, "--help"]).await.ok();
-        let is_old = ["decode", "serve", "tap"].contains(&command);
-        assert!(is_old || help.contains("Examples:\n  docent "), "{help}");
+        let has_no_examples = ["decode", "serve", "tap"].contains(&command);
+        assert!(has_no_examples || help.contains("Examples:\n  docent "), "{help}");
         let page = std::fs::read_to_string(directory.join(format!("docent-{command}.1"))).unwrap();
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{page}");
         for shell in &shells {
@@ -368,9 +373,9 @@ async fn every_command_has_help_a_page_and_completions() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// The scripts are read by the shells that are here.
+/// The installed shells parse the scripts.
 #[tokio::test]
-async fn completions_are_scripts_of_their_shells() {
+async fn completion_scripts_are_valid() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run("", &["completions", shell]).await.ok();
         let check = tokio::process::Command::new(shell)
@@ -379,9 +384,9 @@ async fn completions_are_scripts_of_their_shells() {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut check) = check else {
-            // Not everybody has all shells; by its beginning, at least, it is meant for this one.
-            let begins = if shell == "zsh" { "#compdef docent\n" } else { "# Print an optspec" };
-            assert!(script.starts_with(begins), "{script}");
+            // The shell is not installed: check how the script begins.
+            let beginning = if shell == "zsh" { "#compdef docent\n" } else { "# Print an optspec" };
+            assert!(script.starts_with(beginning), "{script}");
             continue;
         };
         check.stdin.take().unwrap().write_all(script.as_bytes()).await.unwrap();

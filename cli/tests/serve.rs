@@ -1,4 +1,4 @@
-//! `docent serve` and `docent tap`, as other programs use them.
+//! `docent serve` and `docent tap` as other programs use them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-/// A running command, ended with the test.
+/// A running command, killed on drop.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -46,31 +46,34 @@ impl Drop for Running {
     }
 }
 
-fn word(addr: &str, word: &str) -> String {
+fn four_letter_word(addr: &str, word: &str) -> String {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.write_all(word.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
 }
 
 #[test]
-fn serve_says_where_and_is_what_it_was_told_to_be() {
+fn serve_prints_its_address_and_follows_its_options() {
     let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0", "--version", "3.6"]);
     let addr = server.address();
-    assert_eq!((word(&addr, "ruok"), word(&addr, "isro")), ("imok".into(), "rw".into()));
-    assert!(word(&addr, "srvr").starts_with("Zookeeper version: 3.6."));
+    assert_eq!(
+        (four_letter_word(&addr, "ruok"), four_letter_word(&addr, "isro")),
+        ("imok".into(), "rw".into())
+    );
+    assert!(four_letter_word(&addr, "srvr").starts_with("Zookeeper version: 3.6."));
     let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0", "--read-only"]);
-    assert_eq!(word(&server.address(), "isro"), "ro");
+    assert_eq!(four_letter_word(&server.address(), "isro"), "ro");
 }
 
 #[test]
-fn tap_tells_what_passes_and_obeys() {
+fn tap_prints_frames_and_executes_commands() {
     let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);
     let upstream = server.address();
     let mut tap = Running::start(&["tap", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
     let addr = tap.address();
-    assert_eq!(word(&addr, "ruok"), "imok");
+    assert_eq!(four_letter_word(&addr, "ruok"), "imok");
     assert_eq!(tap.line(), " -> RAW 4 bytes \"ruok\"");
     assert_eq!(tap.line(), " <- RAW 4 bytes \"imok\"");
     let stdin = tap.child.stdin.as_mut().unwrap();
@@ -79,7 +82,7 @@ fn tap_tells_what_passes_and_obeys() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_served() {
+fn invalid_arguments_are_rejected_before_the_start() {
     for arguments in [
         &["serve", "--version", "2.0"][..],
         &["serve", "--session-timeout", "5000"],

@@ -1,4 +1,4 @@
-//! `docent lock` in a terminal: made by script(1), which is on every Linux.
+//! `docent lock` in a terminal, which script(1) provides.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -19,7 +19,7 @@ use tokio::{
     process::{Child, ChildStdin},
 };
 
-/// A program in a terminal of its own.
+/// A program in a new terminal.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -27,7 +27,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a line of shell there; `None` where there is no script(1).
+    /// Runs a shell command in it. Returns `None` and records a skip without script(1).
     #[track_caller]
     fn run(connect: &str, line: &str) -> Option<Self> {
         let spawned = program("script")
@@ -46,12 +46,12 @@ impl Terminal {
         };
         let (keys, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let screen = Arc::new(Mutex::new(String::new()));
-        let seen = Arc::clone(&screen);
+        let output = Arc::clone(&screen);
         tokio::spawn(async move {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = out.read(&mut buffer).await {
                 let text = String::from_utf8_lossy(buffer.get(..count).unwrap()).into_owned();
-                seen.lock().unwrap().push_str(&text);
+                output.lock().unwrap().push_str(&text);
             }
         });
         Some(Self { child, keys, screen })
@@ -62,28 +62,28 @@ impl Terminal {
         self.keys.flush().await.unwrap();
     }
 
-    async fn until(&self, part: &str) {
+    async fn wait_for(&self, part: &str) {
         eventually(&format!("{part:?} on the screen"), async || {
             self.screen.lock().unwrap().contains(part).then_some(())
         })
         .await;
     }
 
-    /// Its exit code.
-    async fn end(mut self) -> Option<i32> {
-        within_deadline("the end of it", self.child.wait()).await.unwrap().code()
+    /// Waits for the exit and returns the exit code.
+    async fn exit_code(mut self) -> Option<i32> {
+        within_deadline("the exit", self.child.wait()).await.unwrap().code()
     }
 }
 
 #[tokio::test]
-async fn the_command_has_the_terminal() {
+async fn the_command_gets_the_terminal() {
     let (server, path) = (server(), unique_path("lock"));
     let line = format!("$DOCENT lock {path} -- sh -c 'echo ready; read x; echo got $x; exit 3'");
     let Some(mut terminal) = Terminal::run(&server, &line) else { return };
-    terminal.until("ready").await;
+    terminal.wait_for("ready").await;
     terminal.press("hello\n").await;
-    terminal.until("got hello").await;
-    assert_eq!(terminal.end().await, Some(3));
+    terminal.wait_for("got hello").await;
+    assert_eq!(terminal.exit_code().await, Some(3));
 }
 
 #[tokio::test]
@@ -91,14 +91,14 @@ async fn ctrl_c_ends_the_command() {
     let (server, path) = (server(), unique_path("lock"));
     let line = format!("$DOCENT lock {path} -- sh -c 'echo ready; exec sleep 1000'");
     let Some(mut terminal) = Terminal::run(&server, &line) else { return };
-    terminal.until("ready").await;
+    terminal.wait_for("ready").await;
     terminal.press("\u{3}").await;
-    assert_eq!(terminal.end().await, Some(130));
+    assert_eq!(terminal.exit_code().await, Some(130));
     until_children(&client(&server).await, &path, 0).await;
 }
 
 #[tokio::test]
-async fn who_waits_is_told_the_place_in_the_queue_and_leaves_it_with_ctrl_c() {
+async fn a_waiter_shows_its_position_and_leaves_the_queue_on_ctrl_c() {
     let (server, path) = (server(), unique_path("lock"));
     let arguments = ["lock", "--data", "somebody", &path, "--", "sleep", "1000"];
     let holder = docent(&server, &arguments).spawn().unwrap();
@@ -106,19 +106,19 @@ async fn who_waits_is_told_the_place_in_the_queue_and_leaves_it_with_ctrl_c() {
     until_children(&watcher, &path, 1).await;
     let line = format!("$DOCENT lock {path} -- true");
     let Some(mut terminal) = Terminal::run(&server, &line) else { return };
-    terminal.until(&format!("docent lock: waiting for {path}: next, behind somebody")).await;
+    terminal.wait_for(&format!("docent lock: waiting for {path}: next, behind somebody")).await;
     terminal.press("\u{3}").await;
-    assert_eq!(terminal.end().await, Some(130));
+    assert_eq!(terminal.exit_code().await, Some(130));
     until_children(&watcher, &path, 1).await;
     kill("-TERM", holder.id().unwrap()).await;
     ended(holder).await;
 }
 
-/// Stopped and continued in time, it goes on; too late, it was ended.
+/// If it is continued in time, the command continues; if it is too late, the command was ended.
 ///
-/// The command reads, for a shell that is just starting a program (vfork) stops only when that has begun.
+/// The command reads, because a shell that is starting a program (vfork) stops only after the start.
 #[tokio::test]
-async fn ctrl_z_stops_it_and_the_shell_goes_on() {
+async fn ctrl_z_stops_it_and_returns_to_the_shell() {
     let (server, path) = (server(), unique_path("lock"));
     let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
     let script = "echo rea''dy; read x; echo g''ot $x";
@@ -128,16 +128,16 @@ async fn ctrl_z_stops_it_and_the_shell_goes_on() {
             script.replace('\'', "\"")
         ))
         .await;
-    terminal.until("ready").await;
+    terminal.wait_for("ready").await;
     terminal.press("\u{1a}").await;
-    terminal.until("Stopped").await;
-    // Stopped, and held.
+    terminal.wait_for("Stopped").await;
+    // The lock is held while the command is stopped.
     assert_eq!(support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
     terminal.press("hello\n").await;
-    terminal.until("got hello").await;
+    terminal.wait_for("got hello").await;
     terminal.press("echo co\"\"de $?\n").await;
-    terminal.until("code 0").await;
+    terminal.wait_for("code 0").await;
 
     let path = unique_path("lock");
     terminal
@@ -145,20 +145,20 @@ async fn ctrl_z_stops_it_and_the_shell_goes_on() {
             "$DOCENT lock --session-timeout 1s {path} -- sh -c 'echo ag\"\"ain; read x'\n"
         ))
         .await;
-    terminal.until("again").await;
+    terminal.wait_for("again").await;
     terminal.press("\u{1a}").await;
     until_children(&client(&server).await, &path, 0).await;
     terminal.press("fg\n").await;
-    terminal.until("the command was ended").await;
+    terminal.wait_for("the command was ended").await;
     terminal.press("echo co\"\"de $?\n").await;
-    terminal.until("code 125").await;
+    terminal.wait_for("code 125").await;
     terminal.press("exit\n").await;
-    terminal.end().await;
+    terminal.exit_code().await;
 }
 
-/// Else it would take the terminal from the shell.
+/// It must not take the terminal from the shell.
 #[tokio::test]
-async fn in_the_background_it_leaves_the_terminal_alone() {
+async fn in_the_background_it_does_not_take_the_terminal() {
     let (server, path) = (server(), unique_path("lock"));
     let Some(mut terminal) = Terminal::run(&server, "bash --norc --noediting -i") else { return };
     terminal
@@ -166,34 +166,34 @@ async fn in_the_background_it_leaves_the_terminal_alone() {
             "$DOCENT lock {path} -- sh -c 'echo rea\"\"dy; read x; echo g\"\"ot $x' &\n"
         ))
         .await;
-    terminal.until("ready").await;
-    // It reads, and is stopped for that.
+    terminal.wait_for("ready").await;
+    // The command reads from the terminal and is stopped.
     terminal
         .press("until jobs | grep -q Stopped; do sleep 0.05; done; echo still m\"\"ine\n")
         .await;
-    terminal.until("still mine").await;
+    terminal.wait_for("still mine").await;
     terminal.press("fg\n").await;
     terminal.press("hello\n").await;
-    terminal.until("got hello").await;
+    terminal.wait_for("got hello").await;
     terminal.press("exit\n").await;
-    terminal.end().await;
+    terminal.exit_code().await;
 }
 
-/// The terminal is the pager's, unless the command needs it.
+/// The pager has the terminal until the command reads from it.
 #[tokio::test]
-async fn in_a_pipeline_it_has_the_terminal_when_it_asks_for_it() {
+async fn in_a_pipeline_the_command_gets_the_terminal_when_it_reads() {
     let (server, path) = (server(), unique_path("lock"));
     let line = format!(
         "$DOCENT lock {path} -- sh -c 'echo ready; read x </dev/tty; echo got $x; exec sleep 1000' | cat; \
          echo over"
     );
     let Some(mut terminal) = Terminal::run(&server, &line) else { return };
-    terminal.until("ready").await;
+    terminal.wait_for("ready").await;
     terminal.press("hello\n").await;
-    terminal.until("got hello").await;
+    terminal.wait_for("got hello").await;
     terminal.press("\u{3}").await;
-    terminal.until("over").await;
-    terminal.end().await;
+    terminal.wait_for("over").await;
+    terminal.exit_code().await;
     until_children(&client(&server).await, &path, 0).await;
 }
 
@@ -204,14 +204,14 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     let script =
         "trap \"echo h\"\"eard >/dev/tty; exit 7\" INT; echo rea\"\"dy; while :; do :; done";
     terminal.press(&format!("$DOCENT lock {path} -- sh -c '{script}' | cat\n")).await;
-    terminal.until("ready").await;
+    terminal.wait_for("ready").await;
     terminal.press("\u{1a}").await;
-    terminal.until("Stopped").await;
+    terminal.wait_for("Stopped").await;
     assert_eq!(support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
-    // The third time that the line is on the screen, it is in front again. The shell does not say when it has
-    // handed the terminal over; at its prompt, the key does no harm.
-    eventually("the line again", async || {
+    // The shell prints the command line for the third time when it is in the foreground again. It does not show when it
+    // has handed over the terminal, so Ctrl-C is repeated; at the prompt it has no effect.
+    eventually("the command line again", async || {
         (terminal.screen.lock().unwrap().matches("| cat").count() >= 3).then_some(())
     })
     .await;

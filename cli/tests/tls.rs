@@ -1,4 +1,4 @@
-//! TLS from the command line, with a real server that wants to see certificates.
+//! TLS from the command line, with a real server that requires client certificates.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -10,15 +10,15 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use support::{Ran, docent, real::RealServer, run, within_deadline};
 use xtask::{Settings, TemporaryDirectory};
 
-/// A server, and files with what it takes to speak to it.
-struct Secure {
+/// A TLS server, with the certificates and keys to connect to it.
+struct TlsServer {
     _server: RealServer,
     files: TemporaryDirectory,
     connect: String,
 }
 
-impl Secure {
-    /// `None` if there is no server, which is then told.
+impl TlsServer {
+    /// Starts the server. Returns `None` and records a skip if there is no ZooKeeper.
     #[track_caller]
     fn start() -> impl Future<Output = Option<Self>> {
         let files = TemporaryDirectory::new("tls").unwrap();
@@ -69,9 +69,9 @@ impl Secure {
 
 #[tokio::test]
 async fn certificates_come_from_options_variables_or_the_file() {
-    let Some(secure) = Secure::start().await else { return };
+    let Some(server) = TlsServer::start().await else { return };
     let (ca, cert, key) =
-        (secure.file("ca.pem"), secure.file("client.pem"), secure.file("client.key"));
+        (server.file("ca.pem"), server.file("client.pem"), server.file("client.key"));
     let options = [
         "--tls-ca",
         &ca,
@@ -86,10 +86,10 @@ async fn certificates_come_from_options_variables_or_the_file() {
         let all = head.iter().chain(&options).chain(tail);
         all.map(|word| (*word).to_owned()).collect()
     };
-    run(&secure.connect, &with(&["create"], &["/a", "x"])).await.ok();
-    let locked = run(&secure.connect, &with(&["lock"], &["/l", "--", "sh", "-c", "exit 3"])).await;
+    run(&server.connect, &with(&["create"], &["/a", "x"])).await.ok();
+    let locked = run(&server.connect, &with(&["lock"], &["/l", "--", "sh", "-c", "exit 3"])).await;
     assert_eq!((locked.code, locked.err.as_str()), (Some(3), ""));
-    let by_variables = docent(&secure.connect, &["get", "/a"])
+    let by_variables = docent(&server.connect, &["get", "/a"])
         .env("DOCENT_TLS_CA", &ca)
         .env("DOCENT_TLS_CERT", &cert)
         .env("DOCENT_TLS_KEY", &key)
@@ -97,20 +97,20 @@ async fn certificates_come_from_options_variables_or_the_file() {
         .output();
     let by_variables: Ran = within_deadline("get", by_variables).await.unwrap().into();
     assert_eq!(by_variables.ok(), "x");
-    let config = secure.file("config.toml");
+    let config = server.file("config.toml");
     let text = format!(
         "connect = {:?}\n[tls]\nca = {ca:?}\ncert = {cert:?}\nkey = {key:?}\nserver-name = 'zk.example'\n",
-        secure.connect
+        server.connect
     );
     fs::write(&config, text).unwrap();
     assert_eq!(run("", &["get", "--config", &config, "/a"]).await.ok(), "x");
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_tls_is_one_line() {
-    let Some(secure) = Secure::start().await else { return };
+async fn tls_errors_are_one_line() {
+    let Some(server) = TlsServer::start().await else { return };
     let (ca, cert, key) =
-        (secure.file("ca.pem"), secure.file("client.pem"), secure.file("client.key"));
+        (server.file("ca.pem"), server.file("client.pem"), server.file("client.key"));
     let get = async |options: &[&str]| {
         let all: Vec<_> = ["get", "--connect-timeout", "4s"]
             .iter()
@@ -118,15 +118,15 @@ async fn what_is_wrong_with_tls_is_one_line() {
             .chain(&["/"])
             .copied()
             .collect();
-        run(&secure.connect, &all).await
+        run(&server.connect, &all).await
     };
-    // Nothing to show, or the wrong name.
-    get(&["--tls-ca", &ca, "--tls-server-name", "zk.example"]).await.failed(69, &secure.connect);
-    let shown = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
-    get(&shown).await.failed(69, "not valid for name");
-    // Files that are not what they should be.
+    // No client certificate, or the wrong server name.
+    get(&["--tls-ca", &ca, "--tls-server-name", "zk.example"]).await.failed(69, &server.connect);
+    let trusted = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+    get(&trusted).await.failed(69, "not valid for name");
+    // Invalid files.
     get(&["--tls-ca", &key]).await.failed(64, "no certificate in the PEM text");
-    get(&["--tls-ca", &ca, "--tls-cert", &cert]).await.failed(64, "belong together");
+    get(&["--tls-ca", &ca, "--tls-cert", &cert]).await.failed(64, "must be given together");
     get(&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &ca]).await.failed(64, "private key");
     get(&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", "/no/such"])
         .await

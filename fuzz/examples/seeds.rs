@@ -1,19 +1,19 @@
-//! Writes the seed corpus and the dictionary, cut from the golden frames of real servers:
+//! Writes the seed corpus and the dictionary from the golden frames of real servers:
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`.
 //!
-//! One seed for each kind of frame (target, operation, error, what it holds), the shortest one; and whole
-//! connections for `follower`. Files are named `seed-…`; what a fuzzer adds is not committed.
+//! The seed of each kind of frame (target, operation, error, content) is the shortest such frame. The seeds of
+//! `dissector` are whole connections. Files are named `seed-…`; inputs that a fuzzer adds are not committed.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use docent_protocol::{
     EventType, OpCode,
-    follow::{Direction, Follower, Frame, Message},
+    dissect::{Direction, Dissector, Frame, Message},
 };
 use serde_json::Value;
 
-/// Seeds of whole connections are not longer, in bytes.
-const LONGEST_CONNECTION: usize = 6000;
+/// Maximum size of the seed of a connection, in bytes.
+const MAX_CONNECTION_SIZE: usize = 6000;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -29,27 +29,27 @@ fn main() {
         let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
         for (kind, connection) in connections(&entries) {
             let begins = kind.starts_with("connect") || kind.starts_with("4lw");
-            let mut follower = if begins { Follower::new() } else { Follower::established() };
-            let (mut all, mut said) = (Vec::new(), kind);
+            let mut dissector = if begins { Dissector::new() } else { Dissector::established() };
+            let (mut all, mut kinds) = (Vec::new(), kind);
             for (direction, bytes) in &connection {
                 let mut input = &bytes[..];
-                let Some(frame) = follower.feed(*direction, &mut input) else { continue };
-                if let Some((target, name, seed)) = cut(&frame) {
+                let Some(frame) = dissector.feed(*direction, &mut input) else { continue };
+                if let Some((target, name, seed)) = seed_of(&frame) {
                     add(target, name, &seed);
                 }
                 add("frames", frame.op().map_or_else(|| "other".into(), name_of), bytes);
-                // Connections that hold the same kinds of frames need one seed.
-                let word =
+                // Connections with the same kinds of frames share one seed.
+                let kind =
                     format!("{}-{}", direction.name(), frame.op().map_or("x".into(), name_of));
-                if !said.contains(&word) {
-                    said.push_str(&word);
+                if !kinds.contains(&kind) {
+                    kinds.push_str(&kind);
                 }
                 all.push(*direction as u8);
                 all.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
                 all.extend(bytes.iter().take(u16::MAX.into()));
             }
-            if all.len() <= LONGEST_CONNECTION && begins {
-                add("follower", format!("{:08x}", checksum(said.as_bytes())), &all);
+            if all.len() <= MAX_CONNECTION_SIZE && begins {
+                add("dissector", format!("{:08x}", checksum(kinds.as_bytes())), &all);
             }
         }
     }
@@ -100,7 +100,7 @@ fn main() {
     {
         add("connect_string", format!("{number:02}"), text.as_bytes());
     }
-    // Bytes of a generator: their meaning is its own, so any will do.
+    // Any bytes serve as a seed of the generator.
     for (number, step) in [1_u32, 3, 7, 31, 127].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..600_u32).map(|at| (at * at * step % 251) as u8).collect();
         add("conversation", number.to_string(), &bytes);
@@ -116,7 +116,7 @@ fn main() {
     println!("{} seeds, {total} bytes", seeds.len());
 }
 
-/// The recording's connections: how each begins, and its frames.
+/// The recording's connections: the operation of the first frame, and all frames.
 fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
     let mut connections = BTreeMap::<String, Vec<&Value>>::new();
     for entry in entries {
@@ -142,8 +142,8 @@ fn connections(entries: &[Value]) -> Vec<(String, Vec<(Direction, Vec<u8>)>)> {
         .collect()
 }
 
-/// What the targets for single messages make of a frame: target, kind, bytes.
-fn cut(frame: &Frame<'_>) -> Option<(&'static str, String, Vec<u8>)> {
+/// The seed of a frame for the target of its kind: target, name, bytes.
+fn seed_of(frame: &Frame<'_>) -> Option<(&'static str, String, Vec<u8>)> {
     let payload = frame.payload.to_vec();
     Some(match &frame.message {
         Message::ConnectRequest(_) => ("handshake", format!("c2s-{}", payload.len()), payload),
@@ -152,7 +152,7 @@ fn cut(frame: &Frame<'_>) -> Option<(&'static str, String, Vec<u8>)> {
             if header.op == OpCode::Multi || header.op == OpCode::MultiRead =>
         {
             let body = payload.get(8..)?.to_vec();
-            ("multi", format!("c2s-{}", kinds(&serde_json::to_value(frame).ok()?)), body)
+            ("multi", format!("c2s-{}", operations(&serde_json::to_value(frame).ok()?)), body)
         }
         Message::Request { header, .. } => ("requests", name_of(header.op), payload),
         Message::Reply { header, op: Some(op), .. } => {
@@ -160,7 +160,7 @@ fn cut(frame: &Frame<'_>) -> Option<(&'static str, String, Vec<u8>)> {
                 let body = payload.get(16..)?.to_vec();
                 return Some((
                     "multi",
-                    format!("s2c-{}", kinds(&serde_json::to_value(frame).ok()?)),
+                    format!("s2c-{}", operations(&serde_json::to_value(frame).ok()?)),
                     body,
                 ));
             }
@@ -179,8 +179,8 @@ fn name_of(op: OpCode) -> String {
     op.name().map_or_else(|| op.number().to_string(), str::to_owned)
 }
 
-/// The operations inside a multi, joined.
-fn kinds(frame: &Value) -> String {
+/// The names of the operations inside a multi, joined.
+fn operations(frame: &Value) -> String {
     let items = frame["body"].as_array().cloned().unwrap_or_default();
     let names =
         items.iter().map(|item| item["op"].as_str().or(item["error"].as_str()).unwrap_or("x"));
@@ -193,12 +193,12 @@ fn unhex(hex: &str) -> Vec<u8> {
     (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
 
-/// FNV-1a: a short name that stays the same.
+/// FNV-1a: gives each connection a short, stable name.
 fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// What a mutation should try: numbers with a meaning, in wire order, and words.
+/// The fuzzer's dictionary: numbers with a meaning, big-endian, and words.
 fn dictionary() -> String {
     let mut text = String::from("# Written by examples/seeds.rs.\n");
     let mut number = |name: &str, bytes: &[u8]| {

@@ -1,15 +1,15 @@
-//! Writes the seed corpus of the target `server`, cut from the golden frames of real servers:
+//! Writes the seed corpus of the target `server` from the golden frames of real servers:
 //! `cargo run --manifest-path fuzz/Cargo.toml --example server_seeds`.
 //!
-//! What clients sent, in the target's form (see `src/testing.rs`): one seed for each operation and
-//! version, and one for each whole connection that is short enough.
+//! The seeds are frames of clients in the target's format (see `src/testing.rs`): one seed per operation, and
+//! one per connection that is short enough.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::Value;
 
-/// Seeds of whole connections are not longer, in bytes.
-const LONGEST: usize = 1500;
+/// Maximum size of a seed, in bytes.
+const MAX_SIZE: usize = 1500;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -20,17 +20,17 @@ fn main() {
     for entry in entries.iter().filter(|entry| entry["direction"] == "c2s") {
         let bytes = unhex(entry["hex"].as_str().unwrap());
         let op = entry["op"].as_str().unwrap();
-        // Whole connections greet by themselves; single frames go to the one that was greeted.
-        let greeted = u8::from(op != "connect");
+        // A whole connection contains its handshake; single frames go to the connection that has one.
+        let connection = u8::from(op != "connect");
         let seed = seeds.entry(format!("op-{op}")).or_insert_with(|| vec![3]);
-        if seed.len() + bytes.len() < LONGEST {
-            push(seed, greeted, &bytes);
+        if seed.len() + bytes.len() < MAX_SIZE {
+            push(seed, connection, &bytes);
         }
         let name = entry["conn"].as_str().unwrap();
         push(connections.entry(name).or_insert_with(|| vec![2]), 0, &bytes);
     }
     for (name, seed) in connections {
-        if seed.len() < LONGEST {
+        if seed.len() < MAX_SIZE {
             seeds.insert(format!("conn-{name}"), seed);
         }
     }

@@ -1,15 +1,15 @@
-//! docent-protocol under any bytes: what holds whatever a peer sends.
+//! The targets of docent-protocol: properties that hold for any bytes a peer may send.
 //!
-//! Each function is one target. It panics when a promise is broken; that bytes are refused is none.
+//! Each function is one target. It panics if its property is violated; bytes that do not decode pass.
 //! `protocol/tests/corpus.rs` includes this file and replays `corpus/` with it.
 
 use arbitrary::Unstructured;
 use docent_protocol::{
     Decode, Encode, OpCode, WatcherEvent,
+    arbitrary::Generator,
     connect::{ConnectRequest, HandshakeReply},
-    follow::{Direction, Follower, Frame, Message, ReplyBody},
+    dissect::{Direction, Dissector, Frame, Message, ReplyBody},
     frame,
-    generate::Generator,
     jute::Reader,
     multi::{MultiReply, MultiRequest},
     path::{self, PathError},
@@ -18,10 +18,10 @@ use docent_protocol::{
     request::{Request, RequestHeader},
 };
 
-/// Something that holds for any bytes.
+/// Checks a property for some bytes.
 pub type Check = fn(&[u8]);
 
-/// The table: a corpus directory's name and its check.
+/// The targets: the name of each, which is also its corpus directory's, and its check.
 pub const TARGETS: &[(&str, Check)] = &[
     ("frames", frames),
     ("handshake", handshake),
@@ -30,11 +30,11 @@ pub const TARGETS: &[(&str, Check)] = &[
     ("events", events),
     ("multi", multi),
     ("path", path),
-    ("follower", follower),
+    ("dissector", dissector),
     ("conversation", conversation),
 ];
 
-/// Bytes as a sequence of frames.
+/// A stream of frames: split frames encode to the same bytes, and no payload exceeds the limit.
 pub fn frames(data: &[u8]) {
     for limit in [0, 64, frame::DEFAULT_LIMIT, usize::MAX] {
         let mut rest = data;
@@ -49,8 +49,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// A record is read: encoded and read again, it must be the same.
-fn there_and_back<'a, T>(data: &'a [u8], out: &'a mut Vec<u8>)
+/// Checks that a record which decodes also round-trips.
+fn round_trip<'a, T>(data: &'a [u8], out: &'a mut Vec<u8>)
 where
     T: Decode<'a> + Encode + PartialEq + std::fmt::Debug,
 {
@@ -58,17 +58,17 @@ where
     let Ok(value) = T::decode(&mut reader) else { return };
     assert_eq!(reader.offset() + reader.rest().len(), data.len());
     value.encode(out);
-    // Booleans become 0 or 1; nothing becomes longer.
+    // Encoding writes booleans as 0 or 1, and never more bytes than were decoded.
     assert!(out.len() <= reader.offset());
     let mut reader = Reader::new(out);
-    let again = T::decode(&mut reader).expect("what was encoded decodes");
+    let again = T::decode(&mut reader).expect("an encoded value decodes");
     assert!(reader.is_empty());
     assert_eq!(again, value);
 }
 
-/// Both handshakes.
+/// The handshake of either direction.
 pub fn handshake(data: &[u8]) {
-    there_and_back_of_connect_request(data);
+    round_trip_connect_request(data);
     let mut reader = Reader::new(data);
     let Ok(reply) = HandshakeReply::decode(&mut reader) else { return };
     let mut out = Vec::new();
@@ -77,7 +77,7 @@ pub fn handshake(data: &[u8]) {
     let _ = format!("{reply:?}");
 }
 
-fn there_and_back_of_connect_request(data: &[u8]) {
+fn round_trip_connect_request(data: &[u8]) {
     let Ok(request) = ConnectRequest::decode(&mut Reader::new(data)) else { return };
     let mut out = Vec::new();
     request.encode(&mut out);
@@ -85,7 +85,7 @@ fn there_and_back_of_connect_request(data: &[u8]) {
     let _ = format!("{request} {request:?}");
 }
 
-/// A request, header first.
+/// A request with its header.
 pub fn requests(data: &[u8]) {
     let mut reader = Reader::new(data);
     let Ok(header) = RequestHeader::decode(&mut reader) else { return };
@@ -99,7 +99,7 @@ pub fn requests(data: &[u8]) {
     assert_eq!(Request::decode(header.op, &mut reader), Ok(request));
     assert!(reader.is_empty());
     let _ = (request.path(), raw::is_harmful(&request), format!("{request:?}"));
-    told(&Frame {
+    format_frame(&Frame {
         direction: Direction::ToServer,
         payload: data,
         message: Message::Request { header, request },
@@ -107,7 +107,7 @@ pub fn requests(data: &[u8]) {
     });
 }
 
-/// A reply: the operation it answers, its header, its body.
+/// A reply: the operation of its request, its header and its body.
 pub fn replies(data: &[u8]) {
     let mut reader = Reader::new(data);
     let Ok(op) = reader.int("op").map(OpCode::from_number) else { return };
@@ -119,7 +119,7 @@ pub fn replies(data: &[u8]) {
     assert_eq!(Reply::decode(op, &mut reader), Ok(reply));
     assert!(reader.is_empty());
     let _ = format!("{reply:?}");
-    told(&Frame {
+    format_frame(&Frame {
         direction: Direction::ToClient,
         payload: data,
         message: Message::Reply { header, op: Some(op), body: ReplyBody::Record(reply) },
@@ -129,16 +129,16 @@ pub fn replies(data: &[u8]) {
 
 /// The body of a watch event.
 pub fn events(data: &[u8]) {
-    there_and_back::<WatcherEvent<'_>>(data, &mut Vec::new());
+    round_trip::<WatcherEvent<'_>>(data, &mut Vec::new());
 }
 
-/// The bodies of multi and multiRead, both ways.
+/// The bodies of multi and multiRead, of requests and replies.
 pub fn multi(data: &[u8]) {
-    there_and_back::<MultiRequest<'_>>(data, &mut Vec::new());
-    there_and_back::<MultiReply<'_>>(data, &mut Vec::new());
+    round_trip::<MultiRequest<'_>>(data, &mut Vec::new());
+    round_trip::<MultiReply<'_>>(data, &mut Vec::new());
 }
 
-/// The rules of paths against the same rules written down once more, slowly.
+/// `path::validate` against a second, simple implementation of its rules.
 pub fn path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let is_good_name = |name: &str| {
@@ -166,13 +166,13 @@ pub fn path(data: &[u8]) {
         assert!(parent.is_none_or(|parent| path::validate(parent).is_ok()));
     }
     if let Some(number) = path::sequence_number(text) {
-        // A negative number may have one zero more than Java would write.
+        // A negative number may have one leading zero more than Java writes.
         assert_eq!(text.parse::<i32>(), Ok(number));
         assert!(format!("{number:010}").len() <= text.len());
     }
 }
 
-/// Pieces of a connection: a byte of direction, two of length, and that many.
+/// The pieces of a connection. Each is encoded as one byte of direction, two bytes of length, and the content.
 fn pieces(mut data: &[u8]) -> Vec<(Direction, &[u8])> {
     let mut pieces = Vec::new();
     while let Some((&[direction, high, low], rest)) = data.split_first_chunk() {
@@ -185,8 +185,8 @@ fn pieces(mut data: &[u8]) -> Vec<(Direction, &[u8])> {
     pieces
 }
 
-/// A frame told in every way there is.
-fn told(frame: &Frame<'_>) -> String {
+/// Formats a frame in every form, checks the forms, and returns its line.
+fn format_frame(frame: &Frame<'_>) -> String {
     let line = frame.to_string();
     assert!(!line.contains(['\n', '\r', '\x1b']), "{line:?}");
     let _ = format!("{frame:?}");
@@ -197,11 +197,11 @@ fn told(frame: &Frame<'_>) -> String {
 
 const SMALL_LIMIT: usize = 4096;
 
-/// Both directions of a connection, in pieces: the pieces make no difference, memory is bounded, all can be
-/// told.
-pub fn follower(data: &[u8]) {
-    let mut whole = Follower::with_limit(SMALL_LIMIT);
-    let mut slow = Follower::with_limit(SMALL_LIMIT);
+/// Both directions of a connection, in pieces: the frames do not depend on the split, memory is bounded, and
+/// every frame can be formatted.
+pub fn dissector(data: &[u8]) {
+    let mut whole = Dissector::with_limit(SMALL_LIMIT);
+    let mut slow = Dissector::with_limit(SMALL_LIMIT);
     for (direction, piece) in pieces(data) {
         let mut input = piece;
         let mut lines = Vec::new();
@@ -213,7 +213,7 @@ pub fn follower(data: &[u8]) {
             lines.push(if is_text {
                 frame.payload.iter().map(|b| format!("{b}")).collect()
             } else {
-                told(&frame)
+                format_frame(&frame)
             });
         }
         assert!(input.is_empty());
@@ -222,7 +222,7 @@ pub fn follower(data: &[u8]) {
         for byte in piece {
             let mut input = std::slice::from_ref(byte);
             while let Some(frame) = slow.feed(direction, &mut input) {
-                // Text has no frames: it comes as it is fed.
+                // Text has no frames: it is returned in the pieces that were fed.
                 if matches!(frame.message, Message::Text(_)) {
                     text.extend(frame.payload.iter().map(|b| format!("{b}")));
                 } else {
@@ -240,32 +240,32 @@ pub fn follower(data: &[u8]) {
     }
 }
 
-/// A generated connection: one without mistakes is read to the last byte; one with them does no harm, here
-/// or to a server.
+/// A generated connection: every frame of one that is not mutated decodes completely, and its requests are
+/// harmless; a mutated one causes no panic.
 pub fn conversation(data: &[u8]) {
     let mut u = Unstructured::new(data);
-    let mistakes = u.arbitrary().unwrap_or_default();
-    let generator = Generator { mistakes, harmful: false };
+    let mutate = u.arbitrary().unwrap_or_default();
+    let generator = Generator { mutate, harmful: false };
     let Ok(conversation) = generator.conversation(&mut u) else { return };
-    let mut follower = Follower::new();
+    let mut dissector = Dissector::new();
     for (direction, bytes) in &conversation.0 {
         let mut input = &bytes[..];
         let mut count = 0;
-        while let Some(frame) = follower.feed(*direction, &mut input) {
+        while let Some(frame) = dissector.feed(*direction, &mut input) {
             count += 1;
-            let line = told(&frame);
+            let line = format_frame(&frame);
             if let Message::Request { request, .. } = &frame.message {
-                assert!(mistakes || !raw::is_harmful(request), "{line}");
+                assert!(mutate || !raw::is_harmful(request), "{line}");
             }
-            if !mistakes {
+            if !mutate {
                 assert!(frame.is_exact(), "{line}");
                 if let Message::Reply { header, body, .. } = &frame.message {
-                    let is_read = matches!(body, ReplyBody::Record(_));
-                    assert_eq!(is_read, header.err.is_ok(), "{line}");
+                    let is_record = matches!(body, ReplyBody::Record(_));
+                    assert_eq!(is_record, header.err.is_ok(), "{line}");
                 }
             }
         }
-        assert!(mistakes || count == 1);
+        assert!(mutate || count == 1);
     }
-    assert!(mistakes || follower.pending() == 0);
+    assert!(mutate || dissector.pending() == 0);
 }

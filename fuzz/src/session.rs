@@ -7,10 +7,10 @@ use std::{collections::VecDeque, time::Duration};
 use bytes::BytesMut;
 use docent_protocol::{
     AddWatchMode, Encode, ErrorCode, EventType, KeeperState, WatcherEvent, WatcherType,
-    call::{Exists, GetChildren, GetData},
     connect::ConnectResponse,
     frame,
     jute::{Decode, Reader},
+    operation::{Exists, GetChildren, GetData},
     path,
     reply::ReplyHeader,
     request::{ReadRequest, RequestHeader},
@@ -19,7 +19,7 @@ use docent_protocol::{
 use docent_session::{
     Config, ConnectString, Credential, Error, ErrorKind, Host, Instant, Outcome, SessionToken,
     WatchKind,
-    state::{Connect, Registration, Session},
+    machine::{Connect, Registration, Session},
 };
 
 /// Something that holds for any bytes.
@@ -46,7 +46,7 @@ pub fn connect_string(data: &[u8]) {
         assert!(!host.name.contains([',', '/', '[', ']']) && host.name.trim() == host.name);
     }
     assert!(parsed.chroot().is_none_or(|chroot| chroot != "/" && path::validate(chroot).is_ok()));
-    let again: ConnectString = parsed.to_string().parse().expect("what was written down is taken");
+    let again: ConnectString = parsed.to_string().parse().expect("the displayed text parses");
     assert_eq!(again, parsed);
 }
 
@@ -56,26 +56,30 @@ pub fn connect_string(data: &[u8]) {
 /// The first byte is the configuration; then come steps of two bytes, some of which take more.
 pub fn machine(data: &[u8]) {
     let Some((&flags, mut rest)) = data.split_first() else { return };
-    let mut story = Story::new(flags);
+    let mut scenario = Scenario::new(flags);
     while let Some((&[step, argument], tail)) = rest.split_first_chunk::<2>() {
         rest = tail;
-        let taken = story.step(step, argument, rest);
+        let taken = scenario.step(step, argument, rest);
         rest = rest.get(taken..).unwrap_or_default();
-        story.settle();
+        scenario.settle();
     }
-    story.session.abandon();
-    story.settle();
-    story.answered.sort_unstable();
-    assert_eq!(story.answered, (1..=story.given).collect::<Vec<_>>(), "each token exactly once");
-    assert_eq!(story.session.metrics().pending_bytes, 0);
+    scenario.session.abandon();
+    scenario.settle();
+    scenario.answered.sort_unstable();
+    assert_eq!(
+        scenario.answered,
+        (1..=scenario.given).collect::<Vec<_>>(),
+        "each token exactly once"
+    );
+    assert_eq!(scenario.session.metrics().pending_bytes, 0);
 }
 
-struct Story {
+struct Scenario {
     session: Session<u32, u32>,
     now: Instant,
     given: u32,
     answered: Vec<u32>,
-    /// The xids of requests that were handed out on this connection and not answered.
+    /// The xids of requests that were sent on this connection and have no reply.
     sent: VecDeque<i32>,
     input: BytesMut,
     connected_to: Option<Host>,
@@ -83,21 +87,20 @@ struct Story {
 
 const PATHS: [&str; 4] = ["/", "/a", "/a/b", "/c"];
 
-impl Story {
+impl Scenario {
     fn new(flags: u8) -> Self {
-        let mut config = Config::new("one:1,two:2").expect("a connect string");
-        config.max_reply_bytes = 200;
-        config.read_only = flags & 1 != 0;
-        config.request_timeout = (flags & 2 != 0).then_some(Duration::from_millis(700));
-        config.session = (flags & 4 != 0).then(|| SessionToken::new(7, &[1; 16], 5));
-        if flags & 8 != 0 {
-            config.max_requests = 3;
-        }
-        if flags & 16 != 0 {
-            config.max_pending_bytes = 100;
-        }
+        let mut config = Config::new("one:1,two:2")
+            .and_then(|config| config.with_max_reply_bytes(200))
+            .and_then(|config| config.with_max_requests(if flags & 8 != 0 { 3 } else { 1_000_000 }))
+            .and_then(|config| {
+                config.with_max_pending_bytes(if flags & 16 != 0 { 100 } else { 64 << 20 })
+            })
+            .expect("valid settings")
+            .with_read_only(flags & 1 != 0)
+            .with_request_timeout((flags & 2 != 0).then_some(Duration::from_millis(700)))
+            .with_session((flags & 4 != 0).then(|| SessionToken::new(7, &[1; 16], 5)));
         if flags & 32 != 0 {
-            config.credentials.push(Credential::new("digest", b"user:password"));
+            config = config.with_auth("digest", b"user:password");
         }
         Self {
             session: Session::new(config, u64::from(flags)),
@@ -161,7 +164,7 @@ impl Story {
             }
             7 => {
                 let token = self.token();
-                self.session.wait_for_room(token);
+                self.session.wait_for_capacity(token);
             }
             8 if argument > 200 => {
                 let token = self.token();

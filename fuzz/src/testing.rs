@@ -1,4 +1,4 @@
-//! What the target of the embedded server checks.
+//! The target of docent-testing: properties of the embedded server for any bytes.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -15,19 +15,19 @@ use docent_protocol::{
 };
 use docent_testing::server::{Config, ConnectionId, Ensemble, Version};
 
-/// Data that only their owner may ever be sent.
+/// Data that only its owner may receive.
 const SECRET: &[u8] = b"the data of somebody else";
 
 const LIMIT: usize = 1 << 24;
 
-/// How many connections the input speaks on.
+/// Number of connections that the input uses.
 const CONNECTIONS: u8 = 3;
 
-/// Any bytes on several connections: nothing panics, all that is sent are whole frames, nobody gets
-/// somebody else's data, what waits to be sent is bounded by what was asked, and others are served.
+/// Any bytes on several connections: nothing panics, only complete frames are sent, no client receives
+/// another's private data, the output is bounded by the input, and other clients are still served.
 ///
-/// The first byte is the version; then come pieces: a byte for the connection (over the last one: time
-/// passes), two for the length, and so many bytes.
+/// The first byte chooses the version. Pieces follow, each of one byte for the connection (above the last one:
+/// time passes), two bytes of length, and the content.
 pub fn server(data: &[u8]) {
     let Some((&version, mut rest)) = data.split_first() else { return };
     let version = Version::ALL[usize::from(version) % Version::ALL.len()];
@@ -37,9 +37,9 @@ pub fn server(data: &[u8]) {
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let others: Vec<ConnectionId> =
         (0..CONNECTIONS).filter_map(|_| machine.handle_connect(now, 0, peer)).collect();
-    // The second one need not find out how to greet.
-    greet(&mut machine, others[1]);
-    let mut asked = 0;
+    // One connection has its handshake, so that the fuzzer need not discover it.
+    handshake(&mut machine, others[1]);
+    let mut received = 0;
     while let Some((&[which, high, low], tail)) = rest.split_first_chunk::<3>() {
         let len = usize::from(u16::from_be_bytes([high, low])).min(tail.len());
         let (bytes, tail) = tail.split_at(len);
@@ -49,29 +49,33 @@ pub fn server(data: &[u8]) {
             None => {
                 now += Duration::from_millis(u64::from(high) * 16);
                 machine.handle_timeout(now);
-                // The owner goes on living.
+                // The owner keeps its session alive.
                 call(&mut machine, now, owner, -2, OpCode::Ping, &Nothing);
             }
         }
-        asked += 1 + bytes.len();
+        received += 1 + bytes.len();
         for id in &others {
             let sent = machine.poll_transmit(*id).unwrap_or_default();
-            assert!(!contains(&sent, SECRET), "somebody else's data");
-            // A reply may be larger than its request by what the tree holds, and that was asked for too.
-            assert!(sent.len() <= 4096 + asked * asked * 64, "{} bytes for {asked}", sent.len());
+            assert!(!contains(&sent, SECRET), "another client's data");
+            // A reply may be larger than its request by data of the tree, which earlier input created.
+            assert!(
+                sent.len() <= 4096 + received * received * 64,
+                "{} bytes for {received}",
+                sent.len()
+            );
             check_frames(&sent);
         }
     }
     let read = ReadRequest { path: "/secret".into(), watch: false };
-    let answer = call(&mut machine, now, owner, 9, OpCode::GetData, &read);
-    assert!(contains(&answer, SECRET), "the owner is no longer served");
+    let reply = call(&mut machine, now, owner, 9, OpCode::GetData, &read);
+    assert!(contains(&reply, SECRET), "the owner is no longer served");
 }
 
-/// Somebody with a node that nobody else may read.
+/// A client with a node that only it may read.
 fn owner(machine: &mut Ensemble) -> ConnectionId {
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let id = machine.handle_connect(Duration::ZERO, 0, peer).unwrap();
-    greet(machine, id);
+    handshake(machine, id);
     let auth = AuthRequest { auth_type: 0, scheme: "digest".into(), auth: Some(b"owner:pw") };
     call(machine, Duration::ZERO, id, -4, OpCode::Auth, &auth);
     for (path, acl) in [("/secret", CREATOR_ALL_ACL), ("/open", OPEN_ACL_UNSAFE)] {
@@ -82,7 +86,7 @@ fn owner(machine: &mut Ensemble) -> ConnectionId {
     id
 }
 
-fn greet(machine: &mut Ensemble, id: ConnectionId) {
+fn handshake(machine: &mut Ensemble, id: ConnectionId) {
     let mut out = Vec::new();
     let request = ConnectRequest {
         protocol_version: 0,
@@ -108,10 +112,10 @@ fn call(
     let mut out = Vec::new();
     put_request_parts(&mut out, LIMIT, xid, op, body).unwrap();
     machine.handle_input(now, id, &out);
-    let answer = machine.poll_transmit(id).unwrap_or_default().to_vec();
-    let err = answer.get(16..20).map(|err| i32::from_be_bytes(err.try_into().unwrap()));
+    let reply = machine.poll_transmit(id).unwrap_or_default().to_vec();
+    let err = reply.get(16..20).map(|err| i32::from_be_bytes(err.try_into().unwrap()));
     assert!(err.is_none_or(|err| err == ErrorCode::Ok.number()), "{op} of the owner: {err:?}");
-    answer
+    reply
 }
 
 struct Nothing;
@@ -124,7 +128,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Whole frames, or the answer to a four-letter word.
+/// Checks that the bytes are complete frames or the reply to a four-letter word.
 fn check_frames(sent: &[u8]) {
     if sent.first().is_some_and(|byte| *byte != 0) {
         assert!(std::str::from_utf8(sent).is_ok(), "neither frames nor text");
@@ -134,5 +138,5 @@ fn check_frames(sent: &[u8]) {
     while let Some((_, tail)) = frame::split(rest, LIMIT).unwrap() {
         rest = tail;
     }
-    assert!(rest.is_empty(), "half a frame");
+    assert!(rest.is_empty(), "an incomplete frame");
 }

@@ -1,4 +1,4 @@
-//! Encode and decode by the clock: `cargo bench -p docent-protocol --bench codec`.
+//! The time of encoding and decoding: `cargo bench -p docent-protocol --bench codec`.
 
 #![allow(clippy::indexing_slicing, missing_docs, reason = "a benchmark")]
 

@@ -1,8 +1,8 @@
-//! Encode and decode by instructions executed, which are the same on every run and under any load:
-//! `cargo bench -p docent-protocol --bench instructions`. Needs valgrind.
+//! The instructions of encoding and decoding: `cargo bench -p docent-protocol --bench instructions`. Needs
+//! valgrind. Unlike times, they are the same on every run and under any load.
 //!
-//! The program runs itself under callgrind, each workload with two numbers of repetitions; the difference
-//! is the workload's. Exit code 1 when one is over its limit.
+//! The program runs itself under callgrind, each workload with two numbers of repetitions, and computes the
+//! instructions of one repetition from the difference. The exit code is 1 if a workload exceeds its limit.
 
 #![allow(clippy::indexing_slicing, clippy::panic, missing_docs, reason = "a benchmark")]
 
@@ -13,7 +13,7 @@ mod workloads;
 
 use workloads::{WORKLOADS, Workload};
 
-/// Repetitions: enough for the difference to be exact, few enough for callgrind.
+/// Repetitions: enough for an exact difference, few enough to be fast under callgrind.
 const FEW: u64 = 10;
 const MANY: u64 = 110;
 
@@ -24,17 +24,17 @@ fn main() {
         let count = count.and_then(|count| count.parse().ok()).unwrap_or(0);
         return run(&name, count);
     }
-    let counted: Vec<_> =
+    let counts: Vec<_> =
         WORKLOADS.iter().map(|workload| (workload.name, instructions(workload))).collect();
-    let of = |name: &str| counted.iter().find(|(which, _)| *which == name).map_or(0, |it| it.1);
+    let of = |name: &str| counts.iter().find(|(which, _)| *which == name).map_or(0, |it| it.1);
     println!("{:<22} {:>12}", "workload", "instructions");
-    for (name, count) in &counted {
+    for (name, count) in &counts {
         println!("{name:<22} {:>12}", count - of("nothing"));
     }
-    let mut over = false;
+    let mut exceeded = false;
     let mut limit = |what: &str, value: f64, limit: f64| {
         println!("{what}: {value:.2}, limit {limit}");
-        over |= value > limit;
+        exceeded |= value > limit;
     };
     limit("decode-get beyond its bytes", of("decode-get") as f64 - of("bytes-get") as f64, 60.0);
     let ratio = |one: &str, other: &str| of(one) as f64 / of(other).max(1) as f64;
@@ -42,7 +42,7 @@ fn main() {
     limit("decode-children-10k to walking the lengths", checked, 0.5);
     let checked = ratio("decode-mixed-10k", "bytes-mixed-10k");
     limit("decode-mixed-10k to walking the lengths", checked, 1.6);
-    if over {
+    if exceeded {
         std::process::exit(1);
     }
 }
@@ -59,23 +59,24 @@ fn run(name: &str, count: u64) {
     }
 }
 
-/// Of one repetition.
+/// The instructions of one repetition.
 fn instructions(workload: &Workload) -> u64 {
     (total(workload.name, MANY) - total(workload.name, FEW)) / (MANY - FEW)
 }
 
-/// Of a whole process, as callgrind tells it at the end.
+/// The instructions of a whole process, as counted by callgrind.
 fn total(name: &str, count: u64) -> u64 {
-    let program = env::current_exe().unwrap_or_else(|error| panic!("who am I: {error}"));
+    let program =
+        env::current_exe().unwrap_or_else(|error| panic!("path of this program: {error}"));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
         .args(["run", name, &count.to_string()])
         .output()
         .unwrap_or_else(|error| panic!("valgrind: {error}"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    let collected = told.lines().find_map(|line| line.split_once("Collected : ")).map(|it| it.1);
+    let report = String::from_utf8_lossy(&output.stderr);
+    let collected = report.lines().find_map(|line| line.split_once("Collected : ")).map(|it| it.1);
     collected
         .and_then(|count| count.trim().parse().ok())
-        .unwrap_or_else(|| panic!("callgrind told no count:\n{told}"))
+        .unwrap_or_else(|| panic!("callgrind reported no count:\n{report}"))
 }

@@ -1,4 +1,4 @@
-//! Who may do what with a node.
+//! Access control lists.
 
 use core::{fmt, ops::BitOr};
 
@@ -10,39 +10,41 @@ use crate::{
     macros::record,
 };
 
-/// What an [`Acl`] allows, as bits.
+pub use crate::digest::digest_id;
+
+/// The permissions of an [`Acl`], as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Perms(i32);
 
 impl Perms {
-    /// Nothing.
+    /// No permission.
     pub const NONE: Self = Self(0);
     /// getData, getChildren.
     pub const READ: Self = Self(1);
     /// setData.
     pub const WRITE: Self = Self(2);
-    /// create, of children.
+    /// create, for children.
     pub const CREATE: Self = Self(4);
-    /// delete, of children.
+    /// delete, for children.
     pub const DELETE: Self = Self(8);
     /// setACL.
     pub const ADMIN: Self = Self(16);
-    /// All five.
+    /// All five permissions.
     pub const ALL: Self = Self(31);
 
-    /// The bits on the wire. Servers keep any number.
+    /// The number on the wire. Servers store any number.
     #[must_use]
     pub const fn number(self) -> i32 {
         self.0
     }
 
-    /// These bits, whatever they are.
+    /// The permissions of a number on the wire. Unknown bits are kept.
     #[must_use]
     pub const fn from_number(number: i32) -> Self {
         Self(number)
     }
 
-    /// Whether all of `other` are in it.
+    /// Whether these permissions include all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -63,7 +65,7 @@ impl BitOr for Perms {
     }
 }
 
-/// As zkCli writes them: `cdrwa`, in that order; the number when there are other bits.
+/// zkCli's notation: `cdrwa`, in that order; the number if it has unknown bits.
 impl fmt::Display for Perms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 & !Self::ALL.0 != 0 {
@@ -90,14 +92,15 @@ impl fmt::Debug for Perms {
     }
 }
 
-/// Somebody: `world:anyone`, `digest:user:hash`, `ip:10.0.0.0/8`, `sasl:name`, `x509:DN`.
+/// An identity: `world:anyone`, `digest:user:hash`, `ip:10.0.0.0/8`, `sasl:name`, `x509:DN`.
 ///
-/// A record, but declared by hand: its serialized form leaves out what stands behind the user's name.
+/// This record is not declared by `record!`, because its serialized form redacts the part after the user's
+/// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id<'a> {
-    /// How it is proved.
+    /// The authentication scheme.
     pub scheme: Text<'a>,
-    /// Who, in the scheme's own form.
+    /// The identity, in the scheme's format.
     pub id: Text<'a>,
 }
 
@@ -117,40 +120,40 @@ impl<'a> Decode<'a> for Id<'a> {
 }
 
 record! {
-    /// What somebody may do with a node.
+    /// One entry of an access control list: permissions and the id that has them.
     #[derive(Hash)]
     pub struct Acl<'a> {
-        /// What.
+        /// The permissions granted.
         pub perms: Perms = "perms",
-        /// Who.
+        /// The id that they are granted to.
         pub id: Id<'a> = "id",
     }
 }
 
 impl<'a> Acl<'a> {
-    /// `scheme:id` may do `perms`.
+    /// Grants `perms` to `scheme:id`.
     #[must_use]
     pub const fn new(perms: Perms, scheme: &'a str, id: &'a str) -> Self {
         Self { perms, id: Id { scheme: Text::new(scheme), id: Text::new(id) } }
     }
 }
 
-/// Everybody may do everything.
+/// Grants everyone all permissions.
 ///
 /// Source: `ZooDefs.Ids.OPEN_ACL_UNSAFE`.
 pub const OPEN_ACL_UNSAFE: &[Acl<'static>] = &[Acl::new(Perms::ALL, "world", "anyone")];
 
-/// Everybody may read.
+/// Grants everyone the permission to read.
 ///
 /// Source: `ZooDefs.Ids.READ_ACL_UNSAFE`.
 pub const READ_ACL_UNSAFE: &[Acl<'static>] = &[Acl::new(Perms::READ, "world", "anyone")];
 
-/// All ids of the creator's connection may do everything.
+/// Grants all ids of the creator's connection all permissions.
 ///
 /// Source: `ZooDefs.Ids.CREATOR_ALL_ACL`.
 pub const CREATOR_ALL_ACL: &[Acl<'static>] = &[Acl::new(Perms::ALL, "auth", "")];
 
-/// The ACL of a node, on the wire.
+/// The access control list of a node.
 pub type AclList<'a> = List<'a, Acl<'a>>;
 
 #[cfg(test)]
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_read_as_zkcli_writes_them() {
+    fn permissions_display_in_zkcli_notation() {
         assert_eq!(alloc::format!("{}", Perms::ALL), "cdrwa");
         assert_eq!(alloc::format!("{}", Perms::READ | Perms::ADMIN), "ra");
         assert_eq!(alloc::format!("{}", Perms::from_number(255)), "255");

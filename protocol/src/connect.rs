@@ -1,7 +1,7 @@
-//! The handshake: the first frame each way, without a header.
+//! The handshake: the first frame of each direction, without a header.
 //!
-//! A server of 3.7 or later that is read-only answers a client that wants a new session with a
-//! 16-byte [`ReplyHeader`] instead (`NotReadOnly`); [`HandshakeReply`] tells the two apart.
+//! A read-only server since 3.7 rejects a client that asks for a new session with a 16-byte [`ReplyHeader`]
+//! (`NotReadOnly`) instead of a [`ConnectResponse`]. [`HandshakeReply`] decodes either.
 //!
 //! Source: `ConnectRequest`, `ConnectResponse` in zookeeper.jute; `ZooKeeperServer.processConnectRequest`,
 //! `finishSessionInit`.
@@ -16,23 +16,23 @@ use crate::{
     reply::ReplyHeader,
 };
 
-/// How many bytes a session's password has.
+/// Size of a session's password, in bytes.
 pub const PASSWORD_SIZE: usize = 16;
 
 /// The first frame of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConnectRequest<'a> {
-    /// Always 0; servers do not look at it.
+    /// Always 0; servers ignore it.
     pub protocol_version: i32,
-    /// The last zxid the client has seen. A server that is behind it closes the connection.
+    /// The last zxid the client has seen. A server whose last zxid is lower closes the connection.
     pub last_zxid_seen: i64,
-    /// The session timeout asked for, in milliseconds.
+    /// The requested session timeout, in milliseconds.
     pub time_out: i32,
-    /// The session to go on with; 0 for a new one.
+    /// The session to resume; 0 for a new one.
     pub session_id: i64,
-    /// Its password; sixteen zeros for a new one.
+    /// The session's password; sixteen zeros for a new session.
     pub passwd: Option<&'a [u8]>,
-    /// Whether a read-only server will do. Absent in clients before 3.4.
+    /// Whether the client accepts a read-only server. Absent in clients before 3.4.
     pub read_only: Option<bool>,
 }
 
@@ -41,34 +41,34 @@ pub struct ConnectRequest<'a> {
 pub struct ConnectResponse<'a> {
     /// Always 0.
     pub protocol_version: i32,
-    /// The session timeout granted, in milliseconds; 0 or less when the session is refused.
+    /// The negotiated session timeout, in milliseconds; 0 or less if the session is refused.
     pub time_out: i32,
-    /// The session; 0 when it is refused.
+    /// The session; 0 if it is refused.
     pub session_id: i64,
-    /// Its password.
+    /// The session's password.
     pub passwd: Option<&'a [u8]>,
-    /// Whether the server is read-only. Absent when the request had none.
+    /// Whether the server is read-only. Absent if the request's field was.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse<'_> {
-    /// Whether the server said that the session asked for has ended, or was never its own.
+    /// Whether the server refused the requested session: it has ended, or the ensemble does not know it.
     #[must_use]
     pub const fn is_refused(&self) -> bool {
         self.time_out <= 0 || self.session_id == 0
     }
 }
 
-/// What a server may answer to a [`ConnectRequest`].
+/// A server's reply to a [`ConnectRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeReply<'a> {
-    /// The usual one.
+    /// The usual reply.
     Response(ConnectResponse<'a>),
-    /// A reply header: a read-only server that grants no session says `NotReadOnly` this way.
+    /// A reply header: a read-only server rejects a new session with `NotReadOnly`.
     Refused(ReplyHeader),
 }
 
-/// The size of a [`ReplyHeader`], far below that of any [`ConnectResponse`].
+/// Size of a [`ReplyHeader`], in bytes. Every [`ConnectResponse`] is longer.
 const REPLY_HEADER_SIZE: usize = 16;
 
 impl<'a> Decode<'a> for HandshakeReply<'a> {
@@ -140,12 +140,12 @@ impl Encode for ConnectResponse<'_> {
     }
 }
 
-/// The optional last byte of both records.
+/// Decodes the optional last byte of both records.
 fn read_only(reader: &mut Reader<'_>) -> Result<Option<bool>, DecodeError> {
     if reader.is_empty() { Ok(None) } else { reader.boolean("readOnly").map(Some) }
 }
 
-// By hand, so that a password never reaches a log.
+// Not derived: a password must never reach a log.
 
 impl fmt::Debug for ConnectRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

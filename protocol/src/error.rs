@@ -1,11 +1,11 @@
-//! What can be wrong with bytes.
+//! Errors of decoding and encoding.
 
 use core::fmt;
 
-/// Bytes that are not the message they should be.
+/// Bytes that do not decode as the expected message.
 ///
-/// Says what was wrong, in which field (jute's name) and at which offset of the payload. `Copy`, so
-/// that one broken frame can be told to many.
+/// Names the kind of error, the field (jute's name) and its offset in the payload. The type is `Copy`, so that
+/// one malformed frame can be reported to several callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
     kind: DecodeErrorKind,
@@ -13,45 +13,45 @@ pub struct DecodeError {
     offset: usize,
 }
 
-/// What was wrong.
+/// The kind of a [`DecodeError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The bytes end inside the field, or a length points past the end.
+    /// The bytes end inside the field, or its length exceeds them.
     UnexpectedEnd,
     /// A length below -1 (-1 is null), or a frame length below 0.
     InvalidLength(i32),
-    /// A frame longer than the limit, in bytes.
+    /// A frame's payload longer than the limit.
     FrameTooLarge {
-        /// The length the frame says it has.
+        /// The frame's length field, in bytes.
         len: usize,
-        /// What was allowed.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// A number that has no meaning in this place, where no value can carry it on.
+    /// A number without a meaning in this field, which no value can represent.
     InvalidValue(i32),
 }
 
 impl DecodeError {
-    /// `field` is jute's name for it, `offset` counts bytes from the start of the payload.
+    /// An error in `field` (jute's name), which begins `offset` bytes after the start of the payload.
     #[must_use]
     pub const fn new(kind: DecodeErrorKind, field: &'static str, offset: usize) -> Self {
         Self { kind, field, offset }
     }
 
-    /// What was wrong.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> DecodeErrorKind {
         self.kind
     }
 
-    /// The field it was wrong in, by jute's name.
+    /// The field that does not decode, by jute's name.
     #[must_use]
     pub const fn field(&self) -> &'static str {
         self.field
     }
 
-    /// Where the field begins, in bytes from the start of the payload.
+    /// The offset of the field, in bytes from the start of the payload.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
@@ -78,12 +78,12 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// A frame that would be longer than the limit; nothing of it was kept.
+/// A frame whose payload would exceed the limit. Nothing of it is left in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameTooLarge {
-    /// The length the payload would have, in bytes.
+    /// The length of the payload, in bytes.
     pub len: usize,
-    /// What was allowed, in bytes.
+    /// The limit, in bytes.
     pub limit: usize,
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_what_and_where() {
+    fn errors_name_the_field_and_its_offset() {
         for (kind, text) in [
             (DecodeErrorKind::UnexpectedEnd, "path at byte 8 is cut off"),
             (DecodeErrorKind::InvalidLength(-2), "path at byte 8 has the length -2"),

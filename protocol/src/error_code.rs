@@ -5,37 +5,36 @@ use crate::macros::open_enum;
 open_enum! {
     /// The `err` of a reply header, and of a result inside a multi.
     ///
-    /// The set is open: a code without a name is kept as [`Unknown`](Self::Unknown). Names are those of
-    /// `KeeperException`'s subclasses; [`name`](Self::name) gives `KeeperException.Code`'s.
+    /// The set is open: a code without a name is kept as [`Unknown`](Self::Unknown). Variants are named after
+    /// `KeeperException`'s subclasses; [`name`](Self::name) returns the name in `KeeperException.Code`.
     ///
-    /// Source: `KeeperException.Code`; the codes above -10 only the C client knows are in
-    /// `zookeeper.h`.
+    /// Source: `KeeperException.Code`; `zookeeper.h` for the codes that only the C client knows.
     pub enum ErrorCode {
-        /// No error. Inside a failed multi also: this operation was rolled back.
+        /// No error. Inside a failed multi: this operation was rolled back.
         Ok = 0 => "OK",
         /// A marker of the range of system errors; no server sends it.
         SystemError = -1 => "SYSTEMERROR",
-        /// In a failed multi: an operation behind the failing one, not tried.
+        /// Inside a failed multi: an operation after the failing one, which was not executed.
         RuntimeInconsistency = -2 => "RUNTIMEINCONSISTENCY",
         /// The server found its data inconsistent.
         DataInconsistency = -3 => "DATAINCONSISTENCY",
-        /// Made by clients: the connection died, the outcome of a write is unknown.
+        /// Made by clients: the connection was lost, and the outcome of a write is unknown.
         ConnectionLoss = -4 => "CONNECTIONLOSS",
-        /// The server could not decode the request; the connection stays.
+        /// The server could not decode the request; the connection stays open.
         MarshallingError = -5 => "MARSHALLINGERROR",
-        /// An operation the server does not know (it then closes) or has switched off.
+        /// The server does not know the operation (it then closes the connection) or has disabled it.
         Unimplemented = -6 => "UNIMPLEMENTED",
-        /// Made by clients: no answer in time.
+        /// Made by clients: no reply in time.
         OperationTimeout = -7 => "OPERATIONTIMEOUT",
-        /// A path, flag, TTL or server string that is not valid.
+        /// An invalid path, flag, TTL or server string.
         BadArguments = -8 => "BADARGUMENTS",
         /// Made by the C client.
         InvalidState = -9 => "INVALIDSTATE",
         /// The server does not track this session.
         UnknownSession = -12 => "UNKNOWNSESSION",
-        /// reconfig: the new quorum is not connected and synced.
+        /// A quorum of reconfig's new configuration is not connected and synced.
         NewConfigNoQuorum = -13 => "NEWCONFIGNOQUORUM",
-        /// reconfig: another one is running.
+        /// Another reconfig is in progress.
         ReconfigInProgress = -14 => "RECONFIGINPROGRESS",
         /// Made by the C client.
         SslConnectionError = -15 => "SSLCONNECTIONERROR",
@@ -43,11 +42,11 @@ open_enum! {
         ApiError = -100 => "APIERROR",
         /// The node, or the parent of a node to create, does not exist.
         NoNode = -101 => "NONODE",
-        /// The ACL does not allow it.
+        /// The ACL does not permit the operation.
         NoAuth = -102 => "NOAUTH",
         /// The version does not match.
         BadVersion = -103 => "BADVERSION",
-        /// Ephemeral nodes have no children.
+        /// An ephemeral node cannot have children.
         NoChildrenForEphemerals = -108 => "NOCHILDRENFOREPHEMERALS",
         /// The node exists already.
         NodeExists = -110 => "NODEEXISTS",
@@ -57,9 +56,9 @@ open_enum! {
         SessionExpired = -112 => "SESSIONEXPIRED",
         /// Made by clients.
         InvalidCallback = -113 => "INVALIDCALLBACK",
-        /// The ACL is empty, or names an id that is not valid.
+        /// The ACL is empty or contains an invalid id.
         InvalidAcl = -114 => "INVALIDACL",
-        /// Authentication was refused; the server closes the connection.
+        /// Authentication failed; the server closes the connection.
         AuthFailed = -115 => "AUTHFAILED",
         /// Made by the C client.
         Closing = -116 => "CLOSING",
@@ -69,19 +68,20 @@ open_enum! {
         SessionMoved = -118 => "SESSIONMOVED",
         /// A write, or a sync, on a read-only server.
         NotReadOnly = -119 => "NOTREADONLY",
-        /// An ephemeral node on a session that is local to its server.
+        /// An ephemeral node cannot be created in a local session.
         EphemeralOnLocalSession = -120 => "EPHEMERALONLOCALSESSION",
-        /// No such watch.
+        /// The watch does not exist.
         NoWatcher = -121 => "NOWATCHER",
-        /// Made by clients: no answer in time.
+        /// Made by clients: no reply in time.
         RequestTimeout = -122 => "REQUESTTIMEOUT",
-        /// reconfig is switched off.
+        /// reconfig is disabled on the server.
         ReconfigDisabled = -123 => "RECONFIGDISABLED",
-        /// The server requires authentication; it closes the connection. May answer a ping.
+        /// The server requires authentication; it closes the connection. Even a ping may be answered with this
+        /// code.
         SessionClosedRequireSaslAuth = -124 => "SESSIONCLOSEDREQUIRESASLAUTH",
-        /// A hard quota is used up.
+        /// A hard quota is exceeded.
         QuotaExceeded = -125 => "QUOTAEXCEEDED",
-        /// The server is overloaded and did not execute it.
+        /// The server is overloaded and did not execute the request.
         ThrottledOp = -127 => "THROTTLEDOP",
     }
 }

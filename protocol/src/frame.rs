@@ -1,7 +1,7 @@
-//! Frames: four bytes of length, and that many of payload.
+//! Frames: a length of four bytes, then the payload.
 //!
-//! The length does not count itself. There is no other delimiter, no checksum and no compression, on
-//! any connection, encrypted or not. Only four-letter words come without a frame.
+//! The length does not include itself. There is no other delimiter, no checksum and no compression, on plain
+//! and on TLS connections. Only four-letter words have no frame.
 //!
 //! Source: `ClientCnxnSocketNIO`, `NIOServerCnxn.readLength`.
 
@@ -9,23 +9,23 @@ use alloc::vec::Vec;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::{DecodeError, DecodeErrorKind, Encode, FrameTooLarge, OpCode, call::Call};
+use crate::{DecodeError, DecodeErrorKind, Encode, FrameTooLarge, OpCode, operation::Operation};
 
-/// The largest payload a server reads unless it is told otherwise (`jute.maxbuffer`), in bytes. It
-/// closes the connection on a longer one.
+/// A server's default limit of a payload (`jute.maxbuffer`), in bytes. It closes the connection on a longer
+/// one.
 pub const DEFAULT_LIMIT: usize = 0xF_FFFF;
 
-/// How many bytes the length takes.
+/// Size of the length field, in bytes.
 pub const LENGTH_SIZE: usize = 4;
 
-/// The length and the [`RequestHeader`](crate::request::RequestHeader).
+/// Size of the length field and the [`RequestHeader`](crate::request::RequestHeader), in bytes.
 const HEADER_SIZE: usize = LENGTH_SIZE + 8;
 
-/// The length a frame says it has, once its four bytes are there.
+/// Decodes a frame's length field; `None` while its four bytes are incomplete.
 ///
 /// # Errors
 ///
-/// `InvalidLength` for a negative one. There is no limit here; see [`split`].
+/// `InvalidLength` for a negative length. This function checks no limit; [`split`] does.
 #[inline]
 pub fn length(input: &[u8]) -> Result<Option<usize>, DecodeError> {
     let Some(&bytes) = input.first_chunk::<LENGTH_SIZE>() else { return Ok(None) };
@@ -35,16 +35,16 @@ pub fn length(input: &[u8]) -> Result<Option<usize>, DecodeError> {
         .map_err(|_| DecodeError::new(DecodeErrorKind::InvalidLength(len), "frame", 0))
 }
 
-/// A payload and what follows its frame; `None` while the frame is not all there.
+/// A payload and the bytes after its frame; `None` while the frame is incomplete.
 pub type Split<'a> = Option<(&'a [u8], &'a [u8])>;
 
-/// Splits the first frame off the front: its payload, and what follows. `None` when it is not all
-/// there yet.
+/// Splits the first frame off `input`. Returns its payload and the bytes after it; `None` while the frame is
+/// incomplete.
 ///
 /// # Errors
 ///
-/// `InvalidLength` for a negative length, `FrameTooLarge` for one over `limit` bytes. The bytes behind
-/// it cannot be trusted; give the connection up.
+/// `InvalidLength` for a negative length, `FrameTooLarge` for one over `limit` bytes. The start of the next
+/// frame is then unknown; close the connection.
 #[inline]
 pub fn split(input: &[u8], limit: usize) -> Result<Split<'_>, DecodeError> {
     let Some(len) = length(input)? else { return Ok(None) };
@@ -54,31 +54,31 @@ pub fn split(input: &[u8], limit: usize) -> Result<Split<'_>, DecodeError> {
     Ok(input.get(LENGTH_SIZE..).and_then(|payload| payload.split_at_checked(len)))
 }
 
-/// A buffer that frames can be built in: it grows, and gives back what did not fit.
+/// A growing buffer that frames are appended to and a frame over the limit is removed from.
 pub trait FrameBuf: BufMut + AsMut<[u8]> {
-    /// Cuts the buffer to its first `len` bytes.
-    fn cut(&mut self, len: usize);
+    /// Truncates the buffer to its first `len` bytes.
+    fn truncate(&mut self, len: usize);
 }
 
 impl FrameBuf for Vec<u8> {
     #[inline]
-    fn cut(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) {
         self.truncate(len);
     }
 }
 
 impl FrameBuf for BytesMut {
     #[inline]
-    fn cut(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) {
         self.truncate(len);
     }
 }
 
-/// Appends one frame whose payload `fill` appends.
+/// Appends one frame, whose payload `fill` appends.
 ///
 /// # Errors
 ///
-/// [`FrameTooLarge`] when the payload is over `limit` bytes; the buffer is then as it was.
+/// [`FrameTooLarge`] if the payload exceeds `limit` bytes; the buffer is then unchanged.
 #[inline]
 pub fn put<B: FrameBuf>(
     out: &mut B,
@@ -91,8 +91,8 @@ pub fn put<B: FrameBuf>(
     close(out, start, limit)
 }
 
-/// Writes the length of the frame that begins at `start` into its place.
-#[inline(always)]
+/// Sets the length field of the frame that begins at `start`.
+#[inline]
 fn close(out: &mut impl FrameBuf, start: usize, limit: usize) -> Result<(), FrameTooLarge> {
     let frame = out.as_mut().get_mut(start..).unwrap_or_default();
     let Some((length, payload)) = frame.split_first_chunk_mut() else { return Ok(()) };
@@ -103,13 +103,13 @@ fn close(out: &mut impl FrameBuf, start: usize, limit: usize) -> Result<(), Fram
             Ok(())
         }
         _ => {
-            out.cut(start);
+            out.truncate(start);
             Err(FrameTooLarge { len, limit })
         }
     }
 }
 
-/// Appends the frame of one record without a header, as the handshake's are.
+/// Appends a frame of one record without a header, such as a handshake.
 ///
 /// # Errors
 ///
@@ -128,17 +128,17 @@ pub fn put_record(
 /// # Errors
 ///
 /// As [`put`].
-#[inline(always)]
-pub fn put_call(
+#[inline]
+pub fn put_operation(
     out: &mut impl FrameBuf,
     limit: usize,
     xid: i32,
-    call: &impl Call,
+    operation: &impl Operation,
 ) -> Result<(), FrameTooLarge> {
-    put_with_header(out, limit, xid, call.op_code(), call)
+    put_with_header(out, limit, xid, operation.op_code(), operation)
 }
 
-#[inline(always)]
+#[inline(always)] // 985 instructions a getData; 1,007 without the four of encoding.
 pub(crate) fn put_with_header(
     out: &mut impl FrameBuf,
     limit: usize,
@@ -147,7 +147,8 @@ pub(crate) fn put_with_header(
     body: &impl Encode,
 ) -> Result<(), FrameTooLarge> {
     let start = out.as_mut().len();
-    // The length, for now 0, and a `RequestHeader` in one piece: each piece costs a look at the room there is.
+    // The length (0 for now) and the `RequestHeader` in one call, because each call checks the buffer's
+    // capacity.
     let header = u64::from(xid.cast_unsigned()) << 32 | u64::from(i32::from(op).cast_unsigned());
     if let Some(header) = u128::from(header).to_be_bytes().last_chunk::<HEADER_SIZE>() {
         out.put_slice(header);
@@ -162,14 +163,14 @@ mod tests {
     use crate::request::RequestHeader;
 
     #[test]
-    fn a_frame_over_the_limit_leaves_the_buffer_as_it_was() {
+    fn a_frame_over_the_limit_leaves_the_buffer_unchanged() {
         let mut out = alloc::vec![1, 2, 3];
         let error = put(&mut out, 4, |out| out.put_slice(b"12345")).unwrap_err();
         assert_eq!((error, out), (FrameTooLarge { len: 5, limit: 4 }, alloc::vec![1, 2, 3]));
     }
 
     #[test]
-    fn frames_come_off_one_by_one_and_only_whole() {
+    fn split_returns_complete_frames_one_by_one() {
         let mut out = BytesMut::new();
         put(&mut out, 4, |out| out.put_slice(b"abcd")).unwrap();
         put(&mut out, 4, |_| ()).unwrap();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lengths_are_told_as_soon_as_they_are_there() {
+    fn invalid_lengths_are_reported_before_the_payload_arrives() {
         let kind = |bytes: &[u8]| split(bytes, 10).unwrap_err().kind();
         assert_eq!(kind(&[0xFF; 4]), DecodeErrorKind::InvalidLength(-1));
         assert_eq!(kind(&[0, 0, 0, 11]), DecodeErrorKind::FrameTooLarge { len: 11, limit: 10 });
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn both_buffers_give_back_what_did_not_fit() {
+    fn both_buffers_are_truncated_after_a_frame_over_the_limit() {
         let mut out = BytesMut::from(&b"abc"[..]);
         assert!(put(&mut out, 1, |out| out.put_slice(b"12")).is_err());
         assert_eq!(out, b"abc"[..]);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_may_be_a_frame_by_itself() {
+    fn a_record_without_a_header_is_a_frame() {
         let mut out = Vec::new();
         put_record(&mut out, 8, &RequestHeader { xid: 1, op: OpCode::Ping }).unwrap();
         assert_eq!(out, [0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 11]);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_known_when_its_four_bytes_are_there() {
+    fn a_length_needs_its_four_bytes() {
         assert_eq!(length(&[0, 0, 1]), Ok(None));
         assert_eq!(length(&[0, 0, 1, 0]), Ok(Some(256)));
         assert_eq!(length(&[0x7F, 0xFF, 0xFF, 0xFF, 9]), Ok(Some(i32::MAX as usize)));

@@ -1,27 +1,26 @@
 //! ZooKeeper's wire protocol: every message, in both directions, without IO.
 //!
-//! Bytes in, values out, and back. The crate has no sockets, no clock, no async and no unsafe; it
-//! depends on `bytes` and `nom`, and works without `std` (`default-features = false`).
+//! The crate decodes bytes into values and encodes values into bytes. It has no sockets, no clock, no async and
+//! no unsafe code; it depends on `bytes` and `nom`, and works without `std` (`default-features = false`).
 //!
-//! * [`frame`]: the four-byte length in front of everything.
-//! * [`jute`]: the primitives (int, long, buffer, ustring, vector) and the two traits
-//!   [`Encode`] and [`Decode`].
-//! * [`connect`], [`request`], [`reply`], [`multi`], [`watch`]: the records, as they are on the wire.
-//!   They borrow from the frame they were read from; nothing is copied.
-//! * [`call`]: what a client may send. Requests that would destroy a server cannot be said in it.
-//! * [`follow`]: reads both directions of a connection and tells what each frame says.
-//! * [`raw`]: everything, for fuzzers and tools. Read its warning.
+//! * [`frame`]: the four-byte length in front of every message.
+//! * [`jute`]: the primitives (int, long, buffer, ustring, vector) and the traits [`Encode`] and [`Decode`].
+//! * [`connect`], [`request`], [`reply`], [`multi`], [`watch`]: the records, field by field as on the wire. A
+//!   decoded record borrows from its frame; nothing is copied.
+//! * [`operation`]: the requests a client may send. It cannot express a request that harms a server.
+//! * [`dissect`]: decodes both directions of a connection, frame by frame.
+//! * [`raw`]: encodes any request, for fuzzers and tools. Read its warning.
 //!
 //! # Example
 //!
-//! A `getData` reply as a 3.8.0 server sent it:
+//! Decodes a `getData` reply of a 3.8.0 server:
 //!
 //! ```
 //! use docent_protocol::{Decode, ErrorCode, frame, jute::Reader, reply::{GetDataReply, ReplyHeader}};
 //!
 //! let captured = [&[0, 0, 0, 0x5d, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 2, 0x77, 0, 0, 0, 0,
 //!                   0, 0, 0, 5][..], b"hello", &[0; 68]].concat();
-//! let (payload, rest) = frame::split(&captured, frame::DEFAULT_LIMIT)?.expect("a whole frame");
+//! let (payload, rest) = frame::split(&captured, frame::DEFAULT_LIMIT)?.expect("a complete frame");
 //! assert!(rest.is_empty());
 //!
 //! let mut reader = Reader::new(payload);
@@ -31,10 +30,11 @@
 //! # Ok::<(), docent_protocol::DecodeError>(())
 //! ```
 //!
-//! Source: `zookeeper.jute`, `ZooDefs`, `KeeperException` and `BinaryInputArchive` of ZooKeeper 3.4 to
-//! 3.10; each fact was checked against frames of real servers (`tests/golden.rs`).
+//! Source: `zookeeper.jute`, `ZooDefs`, `KeeperException` and `BinaryInputArchive` of ZooKeeper 3.4 to 3.10.
+//! Every fact was checked against frames of real servers (`tests/golden.rs`).
 
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc;
 #[cfg(feature = "std")]
@@ -43,32 +43,33 @@ extern crate std;
 mod macros;
 
 pub mod acl;
-pub mod call;
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod connect;
+mod digest;
+mod display;
+pub mod dissect;
 mod error;
 mod error_code;
-pub mod follow;
 pub mod frame;
-#[cfg(feature = "arbitrary")]
-pub mod generate;
 pub mod jute;
 pub mod multi;
 mod op;
+pub mod operation;
 pub mod path;
 pub mod raw;
 pub mod reply;
 pub mod request;
 #[cfg(feature = "serde")]
-mod serial;
-mod show;
+mod serde;
 mod stat;
 mod text;
 pub mod watch;
 
 pub use acl::{Acl, Id, Perms};
+pub use dissect::{Direction, Dissector};
 pub use error::{DecodeError, DecodeErrorKind, FrameTooLarge};
 pub use error_code::ErrorCode;
-pub use follow::{Direction, Follower};
 pub use jute::{Decode, Encode, List};
 pub use op::{AddWatchMode, CreateMode, OpCode, Ttl, WatcherType, xid};
 pub use path::{PathError, sequence_number};

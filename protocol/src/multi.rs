@@ -1,13 +1,13 @@
 //! multi and multiRead: several operations in one frame.
 //!
-//! Both ways it is a sequence of [`MultiHeader`] and record, closed by a header that says `done`. The
-//! error of a result and the closing header have the same type, -1: `done` is looked at first.
+//! Request and reply are sequences of a [`MultiHeader`] and a record each. A header with `done` set ends the
+//! sequence. An error result and the ending header both have the type -1, so `done` is checked first.
 //!
-//! A multi that failed has no error in its *reply* header. None of its operations was applied; each
-//! result is an error: `Ok` for those before the failing one, its own code for that one, and
-//! `RuntimeInconsistency` for those behind it.
+//! A failed multi has no error in its *reply* header. None of its operations was applied, and each result is an
+//! error: `Ok` for the operations before the failing one, its code for the failing one, and
+//! `RuntimeInconsistency` for those after it.
 //!
-//! Results say by themselves what they are, and not always what was asked: servers up to 3.8.1 answer a
+//! A result names its own type, which is not always that of the operation: servers up to 3.8.1 reply to a
 //! create2 with the result of a plain create (ZOOKEEPER-4026).
 //!
 //! Source: `MultiOperationRecord`, `MultiResponse`.
@@ -28,27 +28,27 @@ use crate::{
 };
 
 record! {
-    /// In front of each operation and each result. 9 bytes.
+    /// Precedes each operation and each result. 9 bytes.
     pub struct MultiHeader {
-        /// What follows; -1 for an error, and for nothing.
+        /// The type of the record that follows; -1 for an error and at the end of the sequence.
         pub op: OpCode = "type",
-        /// Whether this closes the sequence.
+        /// Whether this header ends the sequence.
         pub done: bool = "done",
         /// The error of a result; -1 in requests.
         pub err: ErrorCode = "err",
     }
 }
 
-/// The type of an error result and of the closing header.
+/// The type of an error result and of the header that ends a sequence.
 const ERROR_TYPE: OpCode = OpCode::Unknown(-1);
 
-/// The `err` of headers that have none to tell.
-const NO_ERROR_YET: ErrorCode = ErrorCode::SystemError;
+/// The `err` of requests' headers and of the header that ends a sequence: -1, without a meaning.
+const UNSET_ERROR: ErrorCode = ErrorCode::SystemError;
 
-/// The header that closes a sequence.
-const DONE: MultiHeader = MultiHeader { op: ERROR_TYPE, done: true, err: NO_ERROR_YET };
+/// The header that ends a sequence.
+const DONE: MultiHeader = MultiHeader { op: ERROR_TYPE, done: true, err: UNSET_ERROR };
 
-/// One operation of a multi or multiRead, as it is on the wire.
+/// One operation of a multi or multiRead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant is the operation of its name, with its record")]
@@ -86,7 +86,7 @@ impl MultiOp<'_> {
 
 impl Encode for MultiOp<'_> {
     fn encode(&self, out: &mut impl BufMut) {
-        MultiHeader { op: self.op_code(), done: false, err: NO_ERROR_YET }.encode(out);
+        MultiHeader { op: self.op_code(), done: false, err: UNSET_ERROR }.encode(out);
         match self {
             Self::Create(record) | Self::Create2(record) | Self::CreateContainer(record) => {
                 record.encode(out);
@@ -117,7 +117,7 @@ impl<'a> Item<'a> for MultiOp<'a> {
     }
 }
 
-/// One result of a multi or multiRead, as it is on the wire.
+/// One result of a multi or multiRead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant is the result of the operation of its name")]
@@ -126,11 +126,11 @@ pub enum MultiResult<'a> {
     Delete,
     SetData(StatReply),
     Check,
-    /// Of create2, createContainer and createTTL.
+    /// The result of create2, createContainer and createTTL.
     Create2(Create2Reply<'a>),
     GetData(GetDataReply<'a>),
     GetChildren(GetChildrenReply<'a>),
-    /// In a multi: nothing was applied, whatever the code. In a multiRead: this read failed.
+    /// In a multi: no operation was applied, whatever the code. In a multiRead: this read failed.
     Error(ErrorCode),
 }
 
@@ -188,13 +188,13 @@ fn unknown_type(op: OpCode, reader: &Reader<'_>) -> DecodeError {
     DecodeError::new(DecodeErrorKind::InvalidValue(op.number()), "type", reader.offset())
 }
 
-/// What a [`Sequence`] is made of.
+/// An element of a [`Sequence`]: an operation or a result.
 pub trait Item<'a>: Encode + Copy {
-    /// Reads what follows a header that is not the closing one.
+    /// Decodes the record after a header that does not end the sequence.
     ///
     /// # Errors
     ///
-    /// When it is not what the header says.
+    /// If the header's type is unknown or the bytes are not its record.
     fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 }
 
@@ -204,11 +204,11 @@ pub type MultiRequest<'a> = Sequence<'a, MultiOp<'a>>;
 /// The body of the reply to a multi or multiRead.
 pub type MultiReply<'a> = Sequence<'a, MultiResult<'a>>;
 
-/// Operations or results, decoded when they are looked at, or a slice to be encoded.
+/// Operations or results: on the wire, decoded on iteration, or a slice to be encoded.
 pub struct Sequence<'a, T>(Repr<'a, T>);
 
 enum Repr<'a, T> {
-    /// Was decoded once without an error, closing header left out.
+    /// Headers and records without the header that ends the sequence, checked by decoding them once.
     Wire {
         body: &'a [u8],
         item: PhantomData<fn() -> T>,
@@ -217,7 +217,7 @@ enum Repr<'a, T> {
 }
 
 impl<'a, T> Sequence<'a, T> {
-    /// These, in order.
+    /// A sequence of these items.
     #[must_use]
     pub const fn new(items: &'a [T]) -> Self {
         Self(Repr::Items(items))
@@ -311,7 +311,7 @@ impl<'a, T: Item<'a>> Iterator for SequenceIter<'a, T> {
     fn next(&mut self) -> Option<T> {
         match &mut self.0 {
             IterRepr::Wire(reader) => {
-                // The end of the body: no header is there.
+                // `body` excludes the header that ends the sequence, so its end is the end of the items.
                 let header = MultiHeader::decode(reader).ok()?;
                 T::decode_body(header, reader).ok()
             }
@@ -330,9 +330,9 @@ mod tests {
         MultiOp::Delete(DeleteRequest { path: path.into(), version: -1 })
     }
 
-    /// Both have type -1; only `done` tells them apart.
+    /// Both have type -1; only `done` distinguishes them.
     #[test]
-    fn an_error_is_not_the_end() {
+    fn an_error_result_does_not_end_the_sequence() {
         let results = [MultiResult::Error(ErrorCode::NoNode), MultiResult::Delete];
         let mut out = Vec::new();
         MultiReply::new(&results).encode(&mut out);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_end_is_left_alone() {
+    fn bytes_after_the_end_stay_in_the_reader() {
         let mut out = Vec::new();
         MultiRequest::new(&[]).encode(&mut out);
         assert_eq!(out, [0xFF, 0xFF, 0xFF, 0xFF, 1, 0xFF, 0xFF, 0xFF, 0xFF]);
@@ -354,19 +354,19 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_no_multi_may_hold_is_told_with_its_place() {
+    fn an_operation_not_allowed_in_a_multi_is_an_error_with_its_offset() {
         let mut out = Vec::new();
         delete("/a").encode(&mut out);
-        let place = out.len() + 9;
-        MultiHeader { op: OpCode::SetAcl, done: false, err: NO_ERROR_YET }.encode(&mut out);
+        let offset = out.len() + 9;
+        MultiHeader { op: OpCode::SetAcl, done: false, err: UNSET_ERROR }.encode(&mut out);
         let error = MultiRequest::decode(&mut Reader::new(&out)).unwrap_err();
-        assert_eq!((error.kind(), error.offset()), (DecodeErrorKind::InvalidValue(7), place));
-        let error = MultiReply::decode(&mut Reader::new(&out[place - 9..])).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (DecodeErrorKind::InvalidValue(7), offset));
+        let error = MultiReply::decode(&mut Reader::new(&out[offset - 9..])).unwrap_err();
         assert_eq!((error.kind(), error.field()), (DecodeErrorKind::InvalidValue(7), "type"));
     }
 
     #[test]
-    fn sequences_from_the_wire_and_from_a_slice_are_the_same() {
+    fn a_decoded_sequence_equals_the_encoded_slice() {
         let ops = [delete("/a"), delete("/b")];
         let mut out = Vec::new();
         MultiRequest::new(&ops).encode(&mut out);
@@ -384,9 +384,9 @@ mod tests {
         }
     }
 
-    /// Results are what they say, not what was asked: a create2 may be answered as a create.
+    /// A create2 may have the result of a create (ZOOKEEPER-4026).
     #[test]
-    fn results_say_what_they_are() {
+    fn a_result_has_its_own_type() {
         let results = [
             MultiResult::Create(PathReply { path: "/a".into() }),
             MultiResult::Create2(Create2Reply { path: "/a".into(), stat: crate::Stat::default() }),
@@ -398,7 +398,7 @@ mod tests {
         assert!(reply.iter().eq(results));
     }
 
-    /// `Copy` types are seldom cloned, but generic code does.
+    /// Generic code clones `Copy` types.
     #[test]
     fn clones_are_copies() {
         fn cloned<T: Clone>(value: &T) -> T {

@@ -1,4 +1,4 @@
-//! The numbers that say what a request is: operation codes, reserved xids, modes.
+//! The numbers of requests: operation codes, reserved xids, modes.
 
 use core::{fmt, time::Duration};
 
@@ -13,7 +13,7 @@ open_enum! {
         Create = 1 => "create",
         /// Deletes a node.
         Delete = 2 => "delete",
-        /// Asks for a node's Stat.
+        /// Reads a node's Stat.
         Exists = 3 => "exists",
         /// Reads data and Stat.
         GetData = 4 => "getData",
@@ -31,21 +31,21 @@ open_enum! {
         Ping = 11 => "ping",
         /// Lists children, with the Stat.
         GetChildren2 = 12 => "getChildren2",
-        /// Checks a version; only inside a multi.
+        /// Checks a version; valid only inside a multi.
         Check = 13 => "check",
-        /// Several writes, all or none.
+        /// Several writes, executed atomically.
         Multi = 14 => "multi",
         /// Creates a node; the reply is its path and Stat. Since 3.5.0.
         Create2 = 15 => "create2",
         /// Changes the ensemble. Since 3.5.0.
         Reconfig = 16 => "reconfig",
-        /// Asks whether a watch is there. Since 3.5.0.
+        /// Checks whether a watch is set. Since 3.5.0.
         CheckWatches = 17 => "checkWatches",
         /// Removes watches. Since 3.5.0.
         RemoveWatches = 18 => "removeWatches",
         /// Creates a container. Since 3.5.1.
         CreateContainer = 19 => "createContainer",
-        /// Internal to servers; a 3.9 server lets any client delete with it, without an ACL check.
+        /// Internal to servers, but a 3.9 server executes it for any client, without an ACL check.
         DeleteContainer = 20 => "deleteContainer",
         /// Creates a node with a time to live. Since 3.5.3.
         CreateTtl = 21 => "createTTL",
@@ -61,11 +61,11 @@ open_enum! {
         GetEphemerals = 103 => "getEphemerals",
         /// Counts all descendants. Since 3.6.0.
         GetAllChildrenNumber = 104 => "getAllChildrenNumber",
-        /// As setWatches, with persistent ones. Since 3.6.0.
+        /// As setWatches, with persistent watches. Since 3.6.0.
         SetWatches2 = 105 => "setWatches2",
         /// Adds a persistent watch. Since 3.6.0.
         AddWatch = 106 => "addWatch",
-        /// Tells under which ids the connection is known. Since 3.7.0.
+        /// Lists the ids of the connection. Since 3.7.0.
         WhoAmI = 107 => "whoAmI",
         /// Internal to servers.
         CreateSession = -10 => "createSession",
@@ -97,19 +97,19 @@ impl OpCode {
     }
 }
 
-/// The xids with a meaning of their own. Requests are numbered `1..=i32::MAX` and then from 1 again.
+/// Reserved xids. Other requests are numbered `1..=i32::MAX`, then from 1 again.
 pub mod xid {
-    /// Server to client: a watch event.
+    /// A watch event, from server to client.
     pub const NOTIFICATION: i32 = -1;
     /// A ping, and its reply.
     pub const PING: i32 = -2;
     /// An auth packet, and its reply.
     pub const AUTH: i32 = -4;
-    /// setWatches as the C client sends it; Java uses an ordinary number.
+    /// The C client's setWatches; the Java client uses an ordinary number.
     pub const SET_WATCHES: i32 = -8;
 
-    /// The number after `xid`: wraps from `i32::MAX` to 1, for 0 and negative ones have a meaning of
-    /// their own (ZOOKEEPER-3253).
+    /// The xid after `xid`. Wraps from `i32::MAX` to 1, because 0 and negative xids are reserved
+    /// (ZOOKEEPER-3253).
     #[must_use]
     pub const fn next(xid: i32) -> i32 {
         if xid < 0 || xid == i32::MAX { 1 } else { xid + 1 }
@@ -118,53 +118,53 @@ pub mod xid {
 
 /// A time to live that a server accepts: 1 to 2^40-1 milliseconds.
 ///
-/// A number outside that range, sent with the wrong flags, stops a server for good; so it cannot be
-/// built.
+/// A negative one, sent with the wrong flags, stops a server permanently, so the type cannot represent values
+/// outside the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ttl(i64);
 
 impl Ttl {
-    /// The longest one, about 34.8 years.
+    /// The longest TTL, about 34.8 years.
     pub const MAX: Self = Self((1 << 40) - 1);
 
-    /// `None` outside `1..=2^40-1`.
+    /// A TTL in milliseconds; `None` outside `1..=2^40-1`.
     #[must_use]
     pub const fn from_millis(millis: i64) -> Option<Self> {
         if 1 <= millis && millis <= Self::MAX.0 { Some(Self(millis)) } else { None }
     }
 
-    /// `None` below one millisecond or above [`MAX`](Self::MAX); parts of a millisecond are cut off.
+    /// A TTL rounded down to milliseconds; `None` below one millisecond or above [`MAX`](Self::MAX).
     #[must_use]
     pub fn from_duration(ttl: Duration) -> Option<Self> {
         i64::try_from(ttl.as_millis()).ok().and_then(Self::from_millis)
     }
 
-    /// In milliseconds.
+    /// The TTL in milliseconds.
     #[must_use]
     pub const fn as_millis(self) -> i64 {
         self.0
     }
 }
 
-/// What kind of node to create.
+/// The kind of node to create.
 ///
 /// Source: `CreateMode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CreateMode {
-    /// Stays until it is deleted.
+    /// Exists until it is deleted.
     Persistent,
-    /// Goes when the session ends.
+    /// Deleted when the session ends.
     Ephemeral,
-    /// Persistent, with ten digits behind its name.
+    /// Persistent, with ten digits appended to its name.
     PersistentSequential,
-    /// Ephemeral, with ten digits behind its name.
+    /// Ephemeral, with ten digits appended to its name.
     EphemeralSequential,
-    /// Goes some time after its last child went. Servers since 3.5.1.
+    /// Deleted by the server some time after its last child. Servers since 3.5.1.
     Container,
-    /// Goes when it was not changed for that long and has no children. Servers since 3.5.3, with
-    /// `extendedTypesEnabled`.
+    /// Deleted by the server when it has had no change for the TTL and has no children. Servers since 3.5.3,
+    /// with `extendedTypesEnabled`.
     PersistentWithTtl(Ttl),
-    /// The same, with ten digits behind its name.
+    /// As `PersistentWithTtl`, with ten digits appended to its name.
     PersistentSequentialWithTtl(Ttl),
 }
 
@@ -194,13 +194,13 @@ impl CreateMode {
         )
     }
 
-    /// Whether the node goes with the session.
+    /// Whether the node is deleted when the session ends.
     #[must_use]
     pub const fn is_ephemeral(self) -> bool {
         matches!(self, Self::Ephemeral | Self::EphemeralSequential)
     }
 
-    /// The time to live, for the modes that have one.
+    /// The time to live of the modes that have one.
     #[must_use]
     pub const fn ttl(self) -> Option<Ttl> {
         match self {
@@ -227,25 +227,25 @@ impl fmt::Display for CreateMode {
 open_enum! {
     /// The mode of an addWatch.
     pub enum AddWatchMode {
-        /// Data and children of one node, until removed.
+        /// Watches the data and the children of one node until removed.
         Persistent = 0 => "PERSISTENT",
-        /// Data of a node and of all below it, until removed.
+        /// Watches the data of a node and of all its descendants until removed.
         PersistentRecursive = 1 => "PERSISTENT_RECURSIVE",
     }
 }
 
 open_enum! {
-    /// Which watches checkWatches and removeWatches are about.
+    /// The watches that checkWatches and removeWatches apply to.
     pub enum WatcherType {
-        /// Those of getChildren.
+        /// Watches of getChildren.
         Children = 1 => "Children",
-        /// Those of getData and exists.
+        /// Watches of getData and exists.
         Data = 2 => "Data",
-        /// All of them.
+        /// All watches.
         Any = 3 => "Any",
-        /// Those of addWatch, not recursive. Servers since 3.9.0.
+        /// Watches of addWatch that are not recursive. Servers since 3.9.0.
         Persistent = 4 => "Persistent",
-        /// Those of addWatch, recursive. Servers since 3.9.0.
+        /// Recursive watches of addWatch. Servers since 3.9.0.
         PersistentRecursive = 5 => "PersistentRecursive",
     }
 }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_what_their_numbers_say() {
+    fn modes_have_their_flags_and_properties() {
         let ttl = Ttl::MAX;
         for (mode, flags, name, is_sequential, is_ephemeral, has_ttl) in [
             (CreateMode::Persistent, 0, "PERSISTENT", false, false, false),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_is_a_write() {
+    fn operations_through_the_leader_are_writes() {
         assert!(OpCode::Multi.is_write() && OpCode::CloseSession.is_write());
         assert!(
             !OpCode::GetData.is_write()
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_one_meaning_and_comes_back() {
+    fn named_values_convert_to_their_numbers_and_back() {
         for op in OpCode::NAMED {
             assert_eq!(OpCode::from_number(op.number()), *op);
             assert_eq!(i32::from(*op), op.number());

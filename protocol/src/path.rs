@@ -1,22 +1,22 @@
-//! The rules of paths, and the digits of sequential nodes.
+//! Validation of paths, and the numbers of sequential nodes.
 
 use core::fmt;
 
-/// Why a path is not one.
+/// Why a path is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
-    /// It is empty.
+    /// The path is empty.
     Empty,
-    /// It does not begin with a slash.
+    /// The path does not begin with a slash.
     NotAbsolute,
-    /// It ends with a slash.
+    /// The path ends with a slash.
     TrailingSlash,
-    /// Two slashes follow each other; the offset of the second, in bytes.
+    /// Two slashes in a row; the offset of the second, in bytes.
     EmptyComponent(usize),
     /// A component is `.` or `..`; its offset, in bytes.
     RelativeComponent(usize),
-    /// A character no node may have in its name, and its offset, in bytes.
+    /// A character that is not allowed in a node's name, and its offset, in bytes.
     InvalidCharacter(char, usize),
 }
 
@@ -43,22 +43,40 @@ impl fmt::Display for PathError {
 
 impl core::error::Error for PathError {}
 
-/// Checks a path as a server does before it creates the node.
+/// Validates a path by the rules that a server applies before it creates the node.
 ///
 /// # Errors
 ///
-/// The first rule it breaks. No rule limits its length; the frame does.
+/// The first rule violated. No rule limits the length of a path; only the frame does.
 ///
-/// Source: `PathUtils.validatePath`. That method lets characters above U+FFFF through as surrogates
-/// fall in its forbidden range U+D800 to U+F8FF; here they are refused by name.
+/// Source: `PathUtils.validatePath`. It checks UTF-16 code units and rejects characters above U+FFFF through
+/// their surrogates, which are in its forbidden range U+D800 to U+F8FF. This function rejects these characters
+/// directly.
 #[inline]
 pub fn validate(path: &str) -> Result<(), PathError> {
-    if is_plain(path.as_bytes()) { Ok(()) } else { validate_each(path) }
+    if is_plain(path.as_bytes()) { Ok(()) } else { validate_components(path) }
 }
 
-/// The rule that is broken, if one is.
+/// Validates the requested path of a sequential node, whose name does not end there: the server appends digits. So the
+/// last name may be empty, or consist of dots.
+///
+/// # Errors
+///
+/// As [`validate`], for the path with a digit behind it. The offsets hold for the path itself.
+///
+/// Source: `PathUtils.validatePath` with the flag `isSequential`.
+#[inline]
+pub fn validate_sequential(path: &str) -> Result<(), PathError> {
+    match validate(path) {
+        // Digits behind a valid path leave it valid.
+        valid @ (Ok(()) | Err(PathError::Empty)) => valid,
+        Err(_) => validate_components(&alloc::format!("{path}1")),
+    }
+}
+
+/// Validates a path component by component, to find the rule it violates.
 #[cold]
-fn validate_each(path: &str) -> Result<(), PathError> {
+fn validate_components(path: &str) -> Result<(), PathError> {
     if path.is_empty() {
         return Err(PathError::Empty);
     }
@@ -76,7 +94,7 @@ fn validate_each(path: &str) -> Result<(), PathError> {
             "." | ".." => return Err(PathError::RelativeComponent(at)),
             _ => {}
         }
-        // Bytes first: nearly every name is plain ASCII.
+        // Checks bytes first, because nearly every name is plain ASCII.
         if !name.bytes().all(|byte| matches!(byte, b' '..=b'~'))
             && let Some((offset, bad)) = name.char_indices().find(|&(_, c)| !is_allowed(c))
         {
@@ -87,9 +105,10 @@ fn validate_each(path: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Whether it is what nearly every path but `/` is: names of printable ASCII, none empty, none with a dot in front.
+/// Whether all names of a path are printable ASCII, not empty and without a leading dot. Nearly every path
+/// except `/` is.
 ///
-/// Sixteen bytes at a time, for paths are checked in every operation: each together with the one behind it.
+/// Every operation validates a path, so this checks sixteen bytes at a time, each together with its successor.
 fn is_plain(path: &[u8]) -> bool {
     const SIZE: usize = 17;
     let Some(last) = path.last_chunk::<SIZE>() else { return is_plain_and_short(path) };
@@ -110,28 +129,28 @@ fn is_plain_and_short(path: &[u8]) -> bool {
     flaws(&padded) == 0 && path.starts_with(b"/") && !path.ends_with(b"/")
 }
 
-/// Not 0 when one of the bytes is not printable, or a slash has a slash or a dot behind it.
+/// Not 0 if a byte is not printable ASCII, or a slash or a dot follows a slash.
 #[inline]
 fn flaws(bytes: &[u8; 17]) -> u8 {
-    let (Some(each), Some(behind)) = (bytes.first_chunk::<16>(), bytes.last_chunk::<16>()) else {
+    let (Some(each), Some(next)) = (bytes.first_chunk::<16>(), bytes.last_chunk::<16>()) else {
         return 1;
     };
-    // Without a branch, so that all are looked at at once.
-    let last = u8::from(!matches!(behind.last(), Some(b' '..=b'~')));
-    each.iter().zip(behind).fold(last, |flaws, (byte, behind)| {
+    // Free of branches, so that the compiler can vectorize it.
+    let last = u8::from(!matches!(next.last(), Some(b' '..=b'~')));
+    each.iter().zip(next).fold(last, |flaws, (byte, next)| {
         let unprintable = !matches!(byte, b' '..=b'~');
-        let bad_name = (*byte == b'/') & matches!(behind, b'/' | b'.');
+        let bad_name = (*byte == b'/') & matches!(next, b'/' | b'.');
         flaws | u8::from(unprintable) | u8::from(bad_name)
     })
 }
 
-/// Whether a node's name may have it. Surrogates, and so everything above U+FFFF, are not allowed.
+/// Whether a character is allowed in a node's name. Surrogates are not, so neither is a character above U+FFFF.
 const fn is_allowed(character: char) -> bool {
     !matches!(character,
         '\0'..='\u{1F}' | '\u{7F}'..='\u{9F}' | '\u{E000}'..='\u{F8FF}' | '\u{FFF0}'..='\u{10FFFF}')
 }
 
-/// The parent of a path that has one.
+/// The parent of a path; `None` for `/` and for a text without a slash.
 #[must_use]
 pub fn parent(path: &str) -> Option<&str> {
     match path.rsplit_once('/') {
@@ -141,12 +160,12 @@ pub fn parent(path: &str) -> Option<&str> {
     }
 }
 
-/// The number in what the server put behind a sequential node's name.
+/// Parses the number that the server appends to a sequential node's name.
 ///
-/// `suffix` is all that stands behind the name the client asked for: ten digits with zeros in front, or
-/// a minus sign and nine or ten digits for the negative numbers that follow 2147483647 on some servers.
-/// `None` for anything else. (The full name will not do: `x-2147483646` is both `x-` with a positive
-/// number and `x` with a negative one.)
+/// `suffix` is the part of the name after the requested name: ten digits with leading zeros, or a minus sign
+/// and nine or ten digits for the negative numbers that follow 2147483647 on some servers. `None` for any other
+/// text. The full name would be ambiguous: `x-2147483646` is `x-` with a positive number or `x` with a negative
+/// one.
 ///
 /// Source: `PrepRequestProcessor`, `String.format("%010d", parentCVersion)`.
 #[must_use]
@@ -164,14 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_paths() {
+    fn valid_paths() {
         for path in ["/", "/a", "/a/b.c/..d", "/straße/日本", "/a b"] {
             assert_eq!(validate(path), Ok(()), "{path}");
         }
     }
 
     #[test]
-    fn bad_paths_name_the_rule_and_the_place() {
+    fn the_error_of_an_invalid_path_names_rule_and_offset() {
         for (path, error) in [
             ("", PathError::Empty),
             ("a", PathError::NotAbsolute),
@@ -192,6 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_sequential_node_goes_on() {
+        for path in ["/", "/a", "/a/", "/.", "/a/..", "/a/b-"] {
+            assert_eq!(validate_sequential(path), Ok(()), "{path}");
+        }
+        for (path, error) in [
+            ("", PathError::Empty),
+            ("a", PathError::NotAbsolute),
+            ("//", PathError::EmptyComponent(1)),
+            ("/a//", PathError::EmptyComponent(3)),
+            ("/./", PathError::RelativeComponent(1)),
+            ("/a/../b", PathError::RelativeComponent(3)),
+            ("/a\0", PathError::InvalidCharacter('\0', 2)),
+        ] {
+            assert_eq!(validate_sequential(path), Err(error), "{path:?}");
+        }
+    }
+
+    #[test]
     fn parents() {
         for (path, expected) in
             [("/", None), ("/a", Some("/")), ("/a/b", Some("/a")), ("", None), ("a", None)]
@@ -200,9 +237,9 @@ mod tests {
         }
     }
 
-    /// Every pair of bytes at every place of short and long paths.
+    /// Every pair of bytes at every offset of short and long paths.
     #[test]
-    fn what_is_plain_has_no_flaw_and_the_rest_is_looked_at_again() {
+    fn plain_paths_have_only_printable_names_without_leading_dots() {
         for len in 2..40 {
             for at in 1..len {
                 for first in 0..=255 {
@@ -210,8 +247,8 @@ mod tests {
                         let mut path = alloc::vec![b'n'; len];
                         path[0] = b'/';
                         path[at] = first;
-                        if let Some(behind) = path.get_mut(at + 1) {
-                            *behind = second;
+                        if let Some(next) = path.get_mut(at + 1) {
+                            *next = second;
                         }
                         let pairs = path.windows(2);
                         let expected = path.iter().all(|byte| matches!(byte, b' '..=b'~'))
@@ -246,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_and_where() {
+    fn errors_display_rule_and_offset() {
         for (error, text) in [
             (PathError::Empty, "a path must not be empty"),
             (PathError::NotAbsolute, "a path must begin with a slash"),

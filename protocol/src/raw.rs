@@ -1,9 +1,9 @@
-//! Anything at all, for fuzzers, test servers and tools.
+//! Encoding of arbitrary requests, for fuzzers, test servers and tools.
 //!
-//! **Not for a server that somebody needs.** Three requests harm one, and can be sent from here: createTTL
-//! with flags other than 5 and 6 and a negative TTL ends a 3.6 to 3.9 server and keeps it from starting
-//! again; check outside a multi does the same to the next start of one before 3.9 (ZOOKEEPER-2623);
-//! deleteContainer lets anybody delete any empty node of a 3.9 server.
+//! **Never use it on a server that somebody needs.** This module can encode the three requests that harm a
+//! server. createTTL with flags other than 5 and 6 and a negative TTL stops a 3.6 to 3.9 server, which then
+//! cannot start on its log. check outside a multi makes the next start of a server before 3.9 fail
+//! (ZOOKEEPER-2623). deleteContainer deletes any empty node of a 3.9 server, without an ACL check.
 
 use crate::{
     FrameTooLarge, OpCode,
@@ -42,9 +42,9 @@ pub fn put_request_parts(
     frame::put_with_header(out, limit, xid, op, body)
 }
 
-/// Whether the request is one of the three that harm a server, by itself or inside a multi.
+/// Whether the request is one of the three that harm a server, alone or inside a multi.
 ///
-/// Judged by the servers that mind the most; many would refuse it.
+/// True if it harms any version; many versions reject it.
 #[must_use]
 pub fn is_harmful(request: &Request<'_>) -> bool {
     match request {
@@ -57,12 +57,12 @@ pub fn is_harmful(request: &Request<'_>) -> bool {
     }
 }
 
-/// No mode with a TTL, and a TTL that no server checks then.
+/// The flags are not of a mode with a TTL, so no server checks the TTL, and the TTL is negative.
 const fn is_harmful_create(create: &CreateTtlRequest<'_>) -> bool {
     !matches!(create.flags, 5 | 6) && create.ttl < 0
 }
 
-/// Bytes as they are, for a body that is no record.
+/// A request body of raw bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawBody<'a>(pub &'a [u8]);
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_harms_a_server_is_known() {
+    fn requests_that_harm_a_server_are_recognized() {
         let check = CheckVersionRequest { path: "/a".into(), version: -1 };
         let path = PathRequest { path: "/a".into() };
         for (request, expected) in [
@@ -98,7 +98,7 @@ mod tests {
             (Request::CreateTtl(create_ttl(6, -1)), false),
             (Request::Multi(MultiRequest::new(&[MultiOp::CreateTtl(create_ttl(4, -1))])), true),
             (Request::Multi(MultiRequest::new(&[MultiOp::CreateTtl(create_ttl(5, 1))])), false),
-            // check belongs into a multi.
+            // A check inside a multi is harmless.
             (Request::Multi(MultiRequest::new(&[MultiOp::Check(check)])), false),
             (Request::Delete(DeleteRequest { path: "/a".into(), version: -1 }), false),
             (Request::Sync(path), false),

@@ -1,7 +1,7 @@
-//! The records of replies, as they are on the wire.
+//! The records of replies.
 //!
-//! A reply can only be read by who knows its request: nothing in it says what it is. A header with an
-//! error normally has no body, but may have one (multiRead, SASL); do not insist on either.
+//! A reply does not name its operation, so decoding one requires its request. The body after a header with an
+//! error is usually empty, but multiRead and SASL may have one; a decoder should accept both.
 //!
 //! Source: zookeeper.jute.
 
@@ -16,20 +16,20 @@ use crate::{
 };
 
 record! {
-    /// In front of every reply but the handshake's. 16 bytes.
+    /// Precedes every reply except the handshake's. 16 bytes.
     pub struct ReplyHeader {
-        /// The request's, or one of [`xid`](crate::xid)'s.
+        /// The request's xid, or a reserved one of [`xid`](crate::xid).
         pub xid: i32 = "xid",
-        /// The last change the server has applied. Not to be used of notifications, pings and auth
-        /// replies.
+        /// The zxid of the last change that the server has applied. Meaningless in notifications and in replies
+        /// to ping and auth.
         pub zxid: i64 = "zxid",
-        /// How it went.
+        /// The outcome of the request.
         pub err: ErrorCode = "err",
     }
 }
 
 record! {
-    /// To create (1) and sync (9): the path.
+    /// The reply to create (1) and sync (9).
     pub struct PathReply<'a> {
         /// The node's path, with its digits if it is sequential.
         pub path: Text<'a> = "path",
@@ -37,81 +37,81 @@ record! {
 }
 
 record! {
-    /// To create2 (15), createContainer (19), createTTL (21).
+    /// The reply to create2 (15), createContainer (19), createTTL (21).
     pub struct Create2Reply<'a> {
         /// The node's path, with its digits if it is sequential.
         pub path: Text<'a> = "path",
-        /// The facts about it.
+        /// The node's Stat.
         pub stat: Stat = "stat",
     }
 }
 
 record! {
-    /// To exists (3), setData (5), setACL (7).
+    /// The reply to exists (3), setData (5), setACL (7).
     pub struct StatReply {
-        /// The facts about the node.
+        /// The node's Stat.
         pub stat: Stat = "stat",
     }
 }
 
 record! {
-    /// To getData (4), reconfig (16).
+    /// The reply to getData (4), reconfig (16).
     pub struct GetDataReply<'a> {
-        /// Null and empty are different.
+        /// The node's data; null is distinct from empty.
         pub data: Option<&'a [u8]> = "data",
-        /// The facts about the node.
+        /// The node's Stat.
         pub stat: Stat = "stat",
     }
 }
 
 record! {
-    /// To getACL (6).
+    /// The reply to getACL (6).
     pub struct GetAclReply<'a> {
-        /// Who may do what.
+        /// The node's ACL.
         pub acl: AclList<'a> = "acl",
-        /// The facts about the node.
+        /// The node's Stat.
         pub stat: Stat = "stat",
     }
 }
 
 record! {
-    /// To getChildren (8), and getEphemerals (103), whose are paths.
+    /// The reply to getChildren (8) and getEphemerals (103).
     pub struct GetChildrenReply<'a> {
-        /// The names, in no order.
+        /// The children's names, in no order; for getEphemerals, paths.
         pub children: List<'a, Text<'a>> = "children",
     }
 }
 
 record! {
-    /// To getChildren2 (12).
+    /// The reply to getChildren2 (12).
     pub struct GetChildren2Reply<'a> {
-        /// The names, in no order.
+        /// The children's names, in no order.
         pub children: List<'a, Text<'a>> = "children",
-        /// The facts about the parent.
+        /// The parent's Stat.
         pub stat: Stat = "stat",
     }
 }
 
 record! {
-    /// To sasl (102).
+    /// The reply to sasl (102).
     pub struct SaslReply<'a> {
-        /// The mechanism's own bytes; null when the server has no SASL or has refused.
+        /// The mechanism's token; null if the server has no SASL or authentication failed.
         pub token: Option<&'a [u8]> = secret "token",
     }
 }
 
 record! {
-    /// To getAllChildrenNumber (104).
+    /// The reply to getAllChildrenNumber (104).
     pub struct GetAllChildrenNumberReply {
-        /// All descendants.
+        /// The number of descendants.
         pub total_number: i32 = "totalNumber",
     }
 }
 
 record! {
-    /// To addWatch (106), and a failed result inside a multi.
+    /// The reply to addWatch (106), and a failed result inside a multi.
     pub struct ErrorReply {
-        /// The header's error once more.
+        /// The error of the header, repeated.
         pub err: ErrorCode = "err",
     }
 }
@@ -119,15 +119,15 @@ record! {
 record! {
     /// One id of a connection.
     pub struct ClientInfo<'a> {
-        /// How it was proved.
+        /// The authentication scheme.
         pub auth_scheme: Text<'a> = "authScheme",
-        /// Who.
+        /// The user.
         pub user: Text<'a> = "user",
     }
 }
 
 record! {
-    /// To whoAmI (107).
+    /// The reply to whoAmI (107).
     pub struct WhoAmIReply<'a> {
         /// All ids of the connection.
         pub client_info: List<'a, ClientInfo<'a>> = "clientInfo",
@@ -135,11 +135,11 @@ record! {
 }
 
 record! {
-    /// To delete, ping, the watch operations, auth, closeSession: nothing.
+    /// The empty reply to delete, ping, auth, closeSession and the watch operations except addWatch.
     pub struct EmptyReply {}
 }
 
-/// The body of any reply without an error, given the operation it answers.
+/// The body of any reply without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant is the record of its name")]
@@ -157,16 +157,16 @@ pub enum Reply<'a> {
     GetAllChildrenNumber(GetAllChildrenNumberReply),
     Error(ErrorReply),
     WhoAmI(WhoAmIReply<'a>),
-    /// The reply to an operation without a record here.
+    /// The reply to an operation whose record this crate does not know.
     Other(&'a [u8]),
 }
 
 impl<'a> Reply<'a> {
-    /// Reads the body of a reply to `op` whose header had no error.
+    /// Decodes the body of a reply to `op` whose header has no error.
     ///
     /// # Errors
     ///
-    /// When the body is not that reply's.
+    /// If the bytes are not a reply to `op`.
     pub fn decode(op: OpCode, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match op {
             OpCode::Create | OpCode::Sync => Self::Path(Decode::decode(reader)?),

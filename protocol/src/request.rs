@@ -1,7 +1,7 @@
-//! The records of requests, as they are on the wire, in the order of their operation codes.
+//! The records of requests, in the order of their operation codes.
 //!
-//! Servers and tools read them through [`Request`]; clients build what they send from [`call`](crate::call),
-//! where a server-destroying request cannot be said.
+//! Servers and tools decode them through [`Request`]. Clients build their requests with [`operation`](crate::operation),
+//! which cannot express a request that harms a server.
 //!
 //! Source: zookeeper.jute.
 
@@ -16,9 +16,9 @@ use crate::{
 };
 
 record! {
-    /// In front of every request but the handshake's. 8 bytes.
+    /// Precedes every request except the handshake's. 8 bytes.
     pub struct RequestHeader {
-        /// Comes back in the reply.
+        /// The number of the request, repeated in its reply.
         pub xid: i32 = "xid",
         /// The operation.
         pub op: OpCode = "type",
@@ -28,13 +28,13 @@ record! {
 record! {
     /// create (1), create2 (15), createContainer (19).
     pub struct CreateRequest<'a> {
-        /// The node; sequential ones get ten digits behind it.
+        /// The node; the server appends ten digits to the path of a sequential one.
         pub path: Text<'a> = "path",
-        /// Null and empty are different, and both are kept.
+        /// The data; the server keeps null distinct from empty.
         pub data: Option<&'a [u8]> = "data",
-        /// Must not be empty.
+        /// The ACL; must not be empty.
         pub acl: AclList<'a> = "acl",
-        /// [`CreateMode::flags`](crate::CreateMode::flags).
+        /// The number of the mode: [`CreateMode::flags`](crate::CreateMode::flags).
         pub flags: i32 = "flags",
     }
 }
@@ -42,17 +42,17 @@ record! {
 record! {
     /// createTTL (21).
     ///
-    /// Flags other than 5 and 6 with a negative TTL stop a server for good.
+    /// Flags other than 5 and 6 with a negative TTL stop a server permanently.
     pub struct CreateTtlRequest<'a> {
-        /// The node; sequential ones get ten digits behind it.
+        /// The node; the server appends ten digits to the path of a sequential one.
         pub path: Text<'a> = "path",
-        /// Null and empty are different, and both are kept.
+        /// The data; the server keeps null distinct from empty.
         pub data: Option<&'a [u8]> = "data",
-        /// Must not be empty.
+        /// The ACL; must not be empty.
         pub acl: AclList<'a> = "acl",
-        /// 5, or 6 for a sequential node.
+        /// The number of the mode: 5, or 6 for a sequential node.
         pub flags: i32 = "flags",
-        /// In milliseconds.
+        /// The time to live, in milliseconds.
         pub ttl: i64 = "ttl",
     }
 }
@@ -62,17 +62,17 @@ record! {
     pub struct DeleteRequest<'a> {
         /// The node.
         pub path: Text<'a> = "path",
-        /// The version it must have; -1 for any.
+        /// The version the node must have; -1 for any.
         pub version: i32 = "version",
     }
 }
 
 record! {
-    /// exists (3), getData (4), getChildren (8), getChildren2 (12): a read that may leave a watch.
+    /// exists (3), getData (4), getChildren (8), getChildren2 (12): a read that may set a watch.
     pub struct ReadRequest<'a> {
         /// The node.
         pub path: Text<'a> = "path",
-        /// Whether to leave a watch.
+        /// Whether to set a watch.
         pub watch: bool = "watch",
     }
 }
@@ -82,15 +82,15 @@ record! {
     pub struct SetDataRequest<'a> {
         /// The node.
         pub path: Text<'a> = "path",
-        /// Null and empty are different, and both are kept.
+        /// The data; the server keeps null distinct from empty.
         pub data: Option<&'a [u8]> = "data",
-        /// The version it must have; -1 for any.
+        /// The version the node must have; -1 for any.
         pub version: i32 = "version",
     }
 }
 
 record! {
-    /// getACL (6), sync (9), getEphemerals (103), getAllChildrenNumber (104): just a path.
+    /// getACL (6), sync (9), getEphemerals (103), getAllChildrenNumber (104): a path alone.
     pub struct PathRequest<'a> {
         /// The node; a prefix for getEphemerals.
         pub path: Text<'a> = "path",
@@ -102,21 +102,21 @@ record! {
     pub struct SetAclRequest<'a> {
         /// The node.
         pub path: Text<'a> = "path",
-        /// Must not be empty.
+        /// The ACL; must not be empty.
         pub acl: AclList<'a> = "acl",
-        /// The *ACL's* version it must have; -1 for any.
+        /// The version the *ACL* must have; -1 for any.
         pub version: i32 = "version",
     }
 }
 
 record! {
-    /// check (13), only inside a multi.
+    /// check (13), valid only inside a multi.
     ///
-    /// By itself it leaves a record in the log that servers before 3.9 cannot load (ZOOKEEPER-2623).
+    /// Outside a multi it writes a log record that servers before 3.9 cannot load (ZOOKEEPER-2623).
     pub struct CheckVersionRequest<'a> {
         /// The node.
         pub path: Text<'a> = "path",
-        /// The version it must have; -1 for any.
+        /// The version the node must have; -1 for any.
         pub version: i32 = "version",
     }
 }
@@ -128,9 +128,9 @@ record! {
         pub joining_servers: Text<'a> = "joiningServers",
         /// Ids of servers to remove, comma-separated; null for none.
         pub leaving_servers: Text<'a> = "leavingServers",
-        /// The whole new membership instead; null to use the other two.
+        /// The complete new membership; null to use the other two fields instead.
         pub new_members: Text<'a> = "newMembers",
-        /// The configuration it starts from; -1 for any.
+        /// The version of the configuration to change; -1 for any.
         pub cur_config_id: i64 = "curConfigId",
     }
 }
@@ -140,7 +140,7 @@ record! {
     pub struct WatchesRequest<'a> {
         /// The node.
         pub path: Text<'a> = "path",
-        /// Which watches.
+        /// The watches concerned.
         pub watcher_type: WatcherType = "type",
     }
 }
@@ -148,25 +148,25 @@ record! {
 record! {
     /// auth (100).
     #[doc = ""]
-    #[doc = "Holds credentials; `Debug` and `Display` tell only how long they are."]
+    #[doc = "Holds credentials; `Debug` and `Display` show only their size."]
     pub struct AuthRequest<'a> {
-        /// Always 0; servers do not look at it.
+        /// Always 0; servers ignore it.
         pub auth_type: i32 = "type",
-        /// How it is proved, `digest` for example.
+        /// The authentication scheme, for example `digest`.
         pub scheme: Text<'a> = "scheme",
-        /// The proof, in clear: `user:password` for `digest`.
+        /// The credentials in clear text: `user:password` for `digest`.
         pub auth: Option<&'a [u8]> = secret "auth",
     }
 }
 
 record! {
-    /// setWatches (101). Null vectors are refused; send empty ones.
+    /// setWatches (101). Servers reject null vectors; send empty ones.
     pub struct SetWatchesRequest<'a> {
-        /// What happened after this zxid is told at once.
+        /// The last zxid the client has seen. Changes after it are notified at once.
         pub relative_zxid: i64 = "relativeZxid",
-        /// Watches of getData, and of exists on nodes that existed.
+        /// Watches of getData, and of exists on existing nodes.
         pub data_watches: List<'a, Text<'a>> = "dataWatches",
-        /// Watches of exists on nodes that did not exist.
+        /// Watches of exists on missing nodes.
         pub exist_watches: List<'a, Text<'a>> = "existWatches",
         /// Watches of getChildren.
         pub child_watches: List<'a, Text<'a>> = "childWatches",
@@ -174,13 +174,14 @@ record! {
 }
 
 record! {
-    /// setWatches2 (105). Null vectors are refused; send empty ones.
+    /// setWatches2 (105). Servers reject null vectors; send empty ones.
     pub struct SetWatches2Request<'a> {
-        /// What happened after this zxid is told at once; not for the persistent ones.
+        /// The last zxid the client has seen. Changes after it are notified at once, except to persistent
+        /// watches.
         pub relative_zxid: i64 = "relativeZxid",
-        /// Watches of getData, and of exists on nodes that existed.
+        /// Watches of getData, and of exists on existing nodes.
         pub data_watches: List<'a, Text<'a>> = "dataWatches",
-        /// Watches of exists on nodes that did not exist.
+        /// Watches of exists on missing nodes.
         pub exist_watches: List<'a, Text<'a>> = "existWatches",
         /// Watches of getChildren.
         pub child_watches: List<'a, Text<'a>> = "childWatches",
@@ -194,7 +195,7 @@ record! {
 record! {
     /// sasl (102).
     pub struct SaslRequest<'a> {
-        /// The mechanism's own bytes. The first one is empty, not null.
+        /// The mechanism's token. The first one of a mechanism without an initial response is empty, not null.
         pub token: Option<&'a [u8]> = secret "token",
     }
 }
@@ -204,19 +205,19 @@ record! {
     pub struct AddWatchRequest<'a> {
         /// The node, which need not exist.
         pub path: Text<'a> = "path",
-        /// Whether it is about all below it as well.
+        /// Whether the watch includes all descendants.
         pub mode: AddWatchMode = "mode",
     }
 }
 
 record! {
-    /// ping (11), whoAmI (107), closeSession (-11): nothing.
+    /// The empty request of ping (11), whoAmI (107), closeSession (-11).
     pub struct EmptyRequest {}
 }
 
-/// Any request, as a server reads it.
+/// Any request, as a server decodes it.
 ///
-/// Encoding one writes whatever it holds, server-destroying requests included; see [`raw`](crate::raw).
+/// Encoding does not check it: a request may harm a server; see [`raw`](crate::raw).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant is the operation of its name, with its record")]
@@ -251,11 +252,11 @@ pub enum Request<'a> {
     AddWatch(AddWatchRequest<'a>),
     WhoAmI,
     CloseSession,
-    /// An operation without a record here, and its body.
+    /// An operation whose record this crate does not know, and its body.
     Other(OpCode, &'a [u8]),
 }
 
-/// Spells out the table of operations once: code, variant, record.
+/// Implements the conversions of [`Request`] from one table of operations.
 macro_rules! requests {
     ($($op:ident),+; empty: $($empty:ident),+) => {
         impl<'a> Request<'a> {
@@ -269,12 +270,12 @@ macro_rules! requests {
                 }
             }
 
-            /// Reads the body of the request `op`. What follows it stays in the reader: servers do not
-            /// mind.
+            /// Decodes the body of a request with the operation `op`. Bytes after it stay in the reader;
+            /// servers ignore them.
             ///
             /// # Errors
             ///
-            /// When the body is not that request's. A server answers `MarshallingError`.
+            /// If the bytes are not a request of `op`. A server replies `MarshallingError`.
             pub fn decode(op: OpCode, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
                 Ok(match op {
                     $(OpCode::$op => Self::$op(Decode::decode(reader)?),)+
@@ -308,7 +309,7 @@ requests! {
 }
 
 impl<'a> Request<'a> {
-    /// The path it is about, for those that have one.
+    /// The path of a request that has one.
     #[must_use]
     pub const fn path(&self) -> Option<Text<'a>> {
         Some(match self {

@@ -1,35 +1,35 @@
-//! What a server says of a node.
+//! A node's metadata.
 
 use crate::macros::record;
 
 record! {
-    /// The facts about a node. 68 bytes on the wire.
+    /// A node's metadata. 68 bytes on the wire.
     ///
     /// Source: `Stat` in zookeeper.jute.
     #[derive(Default, Hash)]
     pub struct Stat {
-        /// zxid of the change that created the node. Grows with every creation in the ensemble: the
-        /// fencing token of a lock.
+        /// The zxid of the change that created the node. It grows with every creation in the ensemble, so it
+        /// serves as a lock's fencing token.
         pub czxid: i64 = "czxid",
-        /// zxid of the last change of the data.
+        /// The zxid of the last change of the data.
         pub mzxid: i64 = "mzxid",
-        /// When the node was created, in milliseconds since 1970 on the leader's clock.
+        /// The time of creation, in milliseconds since 1970 on the leader's clock.
         pub ctime: i64 = "ctime",
-        /// When the data was last changed, in milliseconds since 1970 on the leader's clock.
+        /// The time of the last change of the data, in milliseconds since 1970 on the leader's clock.
         pub mtime: i64 = "mtime",
-        /// How often the data was changed.
+        /// The number of changes of the data.
         pub version: i32 = "version",
-        /// Children created plus children deleted. Not the next sequence number.
+        /// The number of children created plus the number deleted. Not the next sequence number.
         pub cversion: i32 = "cversion",
-        /// How often the ACL was changed.
+        /// The number of changes of the ACL.
         pub aversion: i32 = "aversion",
-        /// The session an ephemeral node belongs to; 0 for every other kind.
+        /// The session of an ephemeral node; 0 for a node of any other kind.
         pub ephemeral_owner: i64 = "ephemeralOwner",
-        /// Size of the data, in bytes.
+        /// The size of the data, in bytes.
         pub data_length: i32 = "dataLength",
-        /// How many children.
+        /// The number of children.
         pub num_children: i32 = "numChildren",
-        /// zxid of the last creation or deletion of a child.
+        /// The zxid of the last creation or deletion of a child.
         pub pzxid: i64 = "pzxid",
     }
 }

@@ -1,35 +1,35 @@
-//! Text as it is on the wire.
+//! Text on the wire, which may be null or not UTF-8.
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
-/// A ustring: text that may be null, as the bytes it came in.
+/// A ustring: text that may be null, kept as the bytes on the wire.
 ///
-/// A Java server writes text that is not always UTF-8: characters above U+FFFF come as two
-/// three-byte surrogates (CESU-8), and bytes it was sent come back unchecked. So decoding never
-/// fails here; [`to_str`](Self::to_str) mends what it can. Null and empty stay different.
+/// A Java server sends text that is not always UTF-8. It encodes a character above U+FFFF as two surrogates of
+/// three bytes each (CESU-8), and returns bytes that it received without a check. Decoding a `Text` therefore
+/// never fails, and [`to_str`](Self::to_str) converts it lossily. Null is distinct from empty.
 ///
 /// Source: `BinaryOutputArchive.stringToByteBuffer`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Text<'a>(Option<&'a [u8]>);
 
 impl<'a> Text<'a> {
-    /// No text at all: the length -1.
+    /// The null text: the length -1.
     pub const NULL: Self = Self(None);
 
-    /// This text, in UTF-8.
+    /// A text in UTF-8.
     #[must_use]
     pub const fn new(text: &'a str) -> Self {
         Self(Some(text.as_bytes()))
     }
 
-    /// These bytes, whatever they are; `None` is null.
+    /// A text of any bytes; `None` is null.
     #[must_use]
     pub const fn from_bytes(bytes: Option<&'a [u8]>) -> Self {
         Self(bytes)
     }
 
-    /// Whether it is null, which is not the same as empty.
+    /// Whether the text is null, which is distinct from empty.
     #[must_use]
     pub const fn is_null(self) -> bool {
         self.0.is_none()
@@ -49,19 +49,19 @@ impl<'a> Text<'a> {
 
     /// The text as a string; empty for null.
     ///
-    /// Borrowed when the bytes are UTF-8. Otherwise surrogate pairs become the character they stand
-    /// for, and every other invalid sequence U+FFFD.
+    /// Borrows if the bytes are UTF-8. Otherwise each surrogate pair is replaced by its character, and every
+    /// other invalid sequence by U+FFFD.
     #[must_use]
     pub fn to_str(self) -> Cow<'a, str> {
         match core::str::from_utf8(self.as_bytes()) {
             Ok(text) => Cow::Borrowed(text),
-            Err(_) => Cow::Owned(mend(self.as_bytes())),
+            Err(_) => Cow::Owned(decode_lossy(self.as_bytes())),
         }
     }
 }
 
-/// Decodes CESU-8 pairs and replaces what else is not UTF-8.
-fn mend(bytes: &[u8]) -> String {
+/// Decodes surrogate pairs of CESU-8 and replaces other sequences that are not UTF-8.
+fn decode_lossy(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -88,7 +88,7 @@ fn mend(bytes: &[u8]) -> String {
     text
 }
 
-/// A high and a low surrogate of three bytes each at the front: the character, and what follows.
+/// Decodes a surrogate pair of three bytes each at the start. Returns its character and the rest of the bytes.
 fn surrogate_pair(bytes: &[u8]) -> Option<(char, &[u8])> {
     let (front, rest) = bytes.split_at_checked(6)?;
     let &[0xED, h1 @ 0xA0..=0xAF, h2 @ 0x80..=0xBF, 0xED, l1 @ 0xB0..=0xBF, l2 @ 0x80..=0xBF] =
@@ -119,7 +119,7 @@ impl PartialEq<&str> for Text<'_> {
     }
 }
 
-/// As [`to_str`](Text::to_str); null is `null`.
+/// As [`to_str`](Text::to_str), except that null displays as `null`.
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_null() { f.write_str("null") } else { f.pad(&self.to_str()) }
@@ -134,6 +134,8 @@ impl fmt::Debug for Text<'_> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::{string::ToString as _, vec::Vec};
+
     use super::*;
 
     #[test]
@@ -141,15 +143,41 @@ mod tests {
         assert!(matches!(Text::new("/straße/日本").to_str(), Cow::Borrowed("/straße/日本")));
     }
 
-    /// A server echoes U+1F600 as two surrogates (a golden sync reply).
+    /// A server sends U+1F600 back as two surrogates (a sync reply in `tests/data/golden.json`).
     #[test]
     fn surrogate_pairs_become_their_character() {
-        let echoed = b"/x\xED\xA0\xBD\xED\xB8\x80y";
-        assert_eq!(Text::from_bytes(Some(echoed)).to_str(), "/x\u{1F600}y");
+        let path = b"/x\xED\xA0\xBD\xED\xB8\x80y";
+        assert_eq!(Text::from_bytes(Some(path)).to_str(), "/x\u{1F600}y");
     }
 
     #[test]
-    fn lone_surrogates_and_other_rubbish_are_replaced() {
+    fn every_surrogate_pair_is_the_character_that_it_stands_for() {
+        // A prime step, so that all bits of both halves take part.
+        for number in (0x1_0000..=0x10_FFFF).step_by(37) {
+            let character = char::from_u32(number).unwrap();
+            let mut units = [0; 2];
+            let mut bytes = Vec::new();
+            for unit in character.encode_utf16(&mut units) {
+                let [high, low] = unit.to_be_bytes();
+                bytes.extend([
+                    0xE0 | high >> 4,
+                    0x80 | (high & 0x0F) << 2 | low >> 6,
+                    0x80 | low & 0x3F,
+                ]);
+            }
+            assert_eq!(Text::from_bytes(Some(&bytes)).to_str(), character.to_string());
+        }
+    }
+
+    #[test]
+    fn texts_equal_strings_of_the_same_bytes_only() {
+        assert_eq!(Text::new("a"), "a");
+        assert_ne!(Text::new("a"), "b");
+        assert_ne!(Text::NULL, "");
+    }
+
+    #[test]
+    fn lone_surrogates_and_other_invalid_sequences_are_replaced() {
         for (bytes, expected) in [
             (&b"a\xED\xA0\xBDb"[..], "a\u{FFFD}\u{FFFD}\u{FFFD}b"),
             (b"\xFF\xFE", "\u{FFFD}\u{FFFD}"),

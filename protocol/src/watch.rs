@@ -6,19 +6,19 @@ use crate::{
 };
 
 open_enum! {
-    /// What happened to a node.
+    /// The type of a watch event.
     ///
     /// Source: `Watcher.Event.EventType`.
     pub enum EventType {
         /// Made by clients: the state of the connection changed.
         None = -1 => "None",
-        /// It was created.
+        /// The node was created.
         NodeCreated = 1 => "NodeCreated",
-        /// It was deleted.
+        /// The node was deleted.
         NodeDeleted = 2 => "NodeDeleted",
-        /// Its data was written.
+        /// The node's data was written.
         NodeDataChanged = 3 => "NodeDataChanged",
-        /// A child was created or deleted.
+        /// A child of the node was created or deleted.
         NodeChildrenChanged = 4 => "NodeChildrenChanged",
         /// Made by clients: the data watch was removed.
         DataWatchRemoved = 5 => "DataWatchRemoved",
@@ -34,15 +34,15 @@ open_enum! {
     ///
     /// Source: `Watcher.Event.KeeperState`.
     pub enum KeeperState {
-        /// Old and unused.
+        /// Deprecated and unused.
         Unknown1 = -1 => "Unknown",
         /// Not connected.
         Disconnected = 0 => "Disconnected",
-        /// Old and unused.
+        /// Deprecated and unused.
         NoSyncConnected = 1 => "NoSyncConnected",
         /// Connected.
         SyncConnected = 3 => "SyncConnected",
-        /// Authentication was refused.
+        /// Authentication failed.
         AuthFailed = 4 => "AuthFailed",
         /// Connected to a read-only server.
         ConnectedReadOnly = 5 => "ConnectedReadOnly",
@@ -56,13 +56,13 @@ open_enum! {
 }
 
 record! {
-    /// The body of a notification: a reply header with xid -1 stands in front of it.
+    /// The body of a notification. A reply header with xid -1 precedes it.
     pub struct WatcherEvent<'a> {
-        /// What happened.
+        /// The type of the event.
         pub event_type: EventType = "type",
         /// The state of the connection.
         pub state: KeeperState = "state",
-        /// To which node, as the server calls it.
+        /// The path of the node on the server, without regard to a client's chroot.
         pub path: Text<'a> = "path",
     }
 }

@@ -1,4 +1,4 @@
-//! Memory: decoding allocates nothing, and a frame's lengths and counts never decide how much is.
+//! Memory: decoding allocates nothing, and no length or count of a frame determines the size of an allocation.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use arbitrary::Unstructured;
 use docent_protocol::{
     Decode, Encode, OpCode, Text,
-    follow::{Direction, Follower},
-    generate::Generator,
+    arbitrary::Generator,
+    dissect::{Direction, Dissector},
     jute::{List, Reader},
     reply::{GetChildrenReply, Reply},
     request::{Request, RequestHeader},
@@ -35,10 +35,10 @@ fn encoding_into_a_buffer_that_is_large_enough_allocates_nothing() {
     assert_eq!(info.count_total, 0);
 }
 
-/// Frames with mistakes, lengths and counts that lie among them, as any operation's request and reply.
+/// Decodes mutated frames, also with wrong lengths and counts, as requests and replies of every operation.
 #[test]
 fn no_length_or_count_makes_a_decoder_allocate() {
-    let generator = Generator { mistakes: true, harmful: true };
+    let generator = Generator { mutate: true, harmful: true };
     for round in 0..2000_u32 {
         let seed: Vec<u8> =
             (0..400_u32).map(|at| (at.wrapping_mul(round + 7) >> 3) as u8).collect();
@@ -60,12 +60,12 @@ fn no_length_or_count_makes_a_decoder_allocate() {
     }
 }
 
-/// A count of two thousand million in a body of a hundred bytes, at every place.
+/// A count of 2,147,483,647 in a body of 100 bytes, at every offset.
 #[test]
-fn lying_counts_cost_nothing() {
-    for place in 0..96 {
+fn counts_beyond_the_body_allocate_nothing() {
+    for offset in 0..96 {
         let mut payload = [0; 100];
-        payload[place..place + 4].copy_from_slice(&i32::MAX.to_be_bytes());
+        payload[offset..offset + 4].copy_from_slice(&i32::MAX.to_be_bytes());
         let info = measure(|| {
             for op in OpCode::NAMED {
                 let _ = Request::decode(*op, &mut Reader::new(&payload));
@@ -76,49 +76,49 @@ fn lying_counts_cost_nothing() {
     }
 }
 
-/// A follower holds what it was fed of one frame, and grows as bytes come, not as a length promises.
+/// A dissector's buffer grows with the bytes fed, not according to the length field.
 #[test]
-fn a_follower_holds_no_more_than_it_was_fed() {
+fn a_dissector_buffers_no_more_than_it_was_fed() {
     let info = measure(|| {
-        let mut follower = Follower::new();
+        let mut dissector = Dissector::new();
         for _ in 0..100 {
-            // "A frame of 15 MiB follows."
+            // The length field of a frame of 15 MiB, and three bytes of it.
             let mut input = &[0x00, 0xF0, 0x00, 0x00, 1, 2, 3][..];
-            assert!(follower.feed(Direction::ToServer, &mut input).is_none());
+            assert!(dissector.feed(Direction::ToServer, &mut input).is_none());
         }
-        assert_eq!(follower.buffered(Direction::ToServer), 700);
+        assert_eq!(dissector.buffered(Direction::ToServer), 700);
     });
     assert!(info.bytes_max <= 4 * 700, "{} bytes", info.bytes_max);
 }
 
-/// Text is about as long as the frame is.
+/// The line and the JSON of a frame take memory in proportion to its size.
 #[test]
-fn telling_a_frame_takes_memory_in_proportion() {
+fn displaying_a_frame_takes_memory_in_proportion_to_its_size() {
     for round in 0..500_u32 {
         let seed: Vec<u8> =
             (0..400_u32).map(|at| (at.wrapping_mul(round + 3) >> 2) as u8).collect();
-        let generator = Generator { mistakes: true, harmful: true };
+        let generator = Generator { mutate: true, harmful: true };
         let conversation = generator.conversation(&mut Unstructured::new(&seed)).unwrap();
-        let mut follower = Follower::new();
+        let mut dissector = Dissector::new();
         for (direction, bytes) in &conversation.0 {
             let payload = bytes.get(4..).unwrap_or_default();
             let info = measure(|| {
-                let frame = follower.payload(*direction, payload);
+                let frame = dissector.dissect(*direction, payload);
                 let _ = frame.to_string();
                 let _ = serde_json::to_string(&frame).unwrap();
             });
-            // A byte may become `\u{fffd}`; an object repeats its field names. Buffers double.
+            // A byte may become `\u{fffd}` (8 bytes), an object repeats its field names, and buffers double.
             let limit = 64 * payload.len() as u64 + 4096;
             assert!(info.bytes_max <= limit, "{} of {} bytes", info.bytes_max, payload.len());
         }
     }
 }
 
-/// Feeds a frame of that size in two pieces, so that it has to be put together.
-fn feed_in_pieces(follower: &mut Follower, frame: &[u8]) {
+/// Feeds a frame in two pieces, so that the dissector has to buffer it.
+fn feed_in_pieces(dissector: &mut Dissector, frame: &[u8]) {
     let (mut front, mut back) = frame.split_at(4);
-    assert!(follower.feed(Direction::ToServer, &mut front).is_none());
-    assert!(follower.feed(Direction::ToServer, &mut back).is_some());
+    assert!(dissector.feed(Direction::ToServer, &mut front).is_none());
+    assert!(dissector.feed(Direction::ToServer, &mut back).is_some());
 }
 
 fn frame_of(payload: usize) -> Vec<u8> {
@@ -127,18 +127,18 @@ fn frame_of(payload: usize) -> Vec<u8> {
     frame
 }
 
-/// A buffer of an ordinary size is used again; one that a large frame has blown up is given back.
+/// A buffer of up to 64 KiB is reused; a larger one is freed.
 #[test]
-fn a_follower_keeps_small_buffers_only() {
+fn a_dissector_keeps_only_small_buffers() {
     const KEPT: usize = 64 << 10;
     let small = frame_of(100);
     for (size, is_kept) in [(1000, true), (KEPT - 4, true), (KEPT - 3, false), (4 * KEPT, false)] {
         let large = frame_of(size);
-        let mut follower = Follower::new();
-        feed_in_pieces(&mut follower, &large);
-        let info = measure(|| feed_in_pieces(&mut follower, &small[..]));
-        let requests = 1; // Room for pending requests comes with the first one.
-        assert_eq!(info.count_total <= requests, is_kept, "{size}: {}", info.count_total);
+        let mut dissector = Dissector::new();
+        feed_in_pieces(&mut dissector, &large);
+        let info = measure(|| feed_in_pieces(&mut dissector, &small[..]));
+        let pending = 1; // The first request allocates the queue of pending requests.
+        assert_eq!(info.count_total <= pending, is_kept, "{size}: {}", info.count_total);
         assert_eq!(info.bytes_current < 0, !is_kept, "{size}: {}", info.bytes_current);
     }
 }

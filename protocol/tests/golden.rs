@@ -1,11 +1,11 @@
-//! Frames of real servers: each decodes with nothing left over and encodes to the same bytes.
+//! Frames of real servers: each decodes with no bytes left over and encodes to the same bytes.
 //!
-//! `data/golden.json` is one long recording on 3.8.0, `data/golden-versions.json` the same questions put
-//! to 3.4.14, 3.6.3, 3.8.0 and 3.9.5. An entry is `{op, direction, hex, note, conn, server, seq}`; an empty
-//! `hex` means that the server closed the connection.
+//! `data/golden.json` is one long recording of 3.8.0, `data/golden-versions.json` records the same requests to
+//! 3.4.14, 3.6.3, 3.8.0 and 3.9.5. An entry is `{op, direction, hex, note, conn, server, seq}`; an empty `hex`
+//! means that the server closed the connection.
 //!
-//! Two ways: each frame by itself, read as what the recording says it is; and each connection through a
-//! `Follower`, which must find out by itself.
+//! The frames are decoded in two ways: each frame alone, as the message that the recording names, and each
+//! connection through a `Dissector`, which has to determine the messages.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use docent_protocol::{
     Decode, DecodeErrorKind, Encode, ErrorCode, OpCode, WatcherEvent,
     connect::{ConnectRequest, HandshakeReply},
-    follow::{Direction, Follower, Message},
+    dissect::{Direction, Dissector, Message},
     frame,
     jute::Reader,
     reply::{Reply, ReplyHeader},
@@ -23,27 +23,29 @@ use docent_protocol::{
 };
 use serde_json::Value;
 
-/// A kind of frame that does not go there and back, all sent on purpose by the recording's client: its
-/// operation, its whole note, what happens, and how many of it there are.
+/// A kind of frame that does not round-trip. The recording's client sent all of them on purpose.
 struct Exception {
     op: &'static str,
+    /// The complete note of the entry.
     note: &'static str,
-    what: &'static str,
+    /// The result of [`round_trip`].
+    error: &'static str,
+    /// The number of such frames in the recordings.
     count: usize,
 }
 
 const fn exception(
     op: &'static str,
     note: &'static str,
-    what: &'static str,
+    error: &'static str,
     count: usize,
 ) -> Exception {
-    Exception { op, note, what, count }
+    Exception { op, note, error, count }
 }
 
-/// The only ones. All are requests: everything a server sent goes there and back.
+/// The only exceptions. All are requests: every frame sent by a server round-trips.
 const EXCEPTIONS: [Exception; 13] = [
-    // Cut off, to see the server's MARSHALLINGERROR or hang-up.
+    // Truncated, to record the server's MARSHALLINGERROR or its closing the connection.
     exception("getData", "getData short body", "path at byte 8 is cut off", 3),
     exception("create", "create short body", "path at byte 8 is cut off", 4),
     exception("multi", "no terminator", "type at byte 30 is cut off", 4),
@@ -53,11 +55,11 @@ const EXCEPTIONS: [Exception; 13] = [
     exception("auth", "auth", "type at byte 8 is cut off", 3),
     exception("connect", "empty first frame", "protocolVersion at byte 0 is cut off", 6),
     exception("connect", "truncated ConnectRequest", "sessionId at byte 16 is cut off", 5),
-    // Operations that no multi may hold, to see the server refuse them. Their length is not known.
+    // Operations not allowed in a multi, to record the server's rejection. Their length is unknown.
     exception("multi", "setACL inside", "type at byte 17 has the value 7", 4),
     exception("multiRead", "exists inside", "type at byte 17 has the value 3", 4),
     exception("multiRead", "getChildren2 inside", "type at byte 17 has the value 12", 3),
-    // Servers do not look at the `err` of an operation's header; we do not keep it, and write -1.
+    // Servers ignore the `err` of an operation's header. Decoding drops it, and encoding writes -1.
     exception("multi", "request header err 0", "other bytes", 4),
 ];
 
@@ -72,7 +74,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The operation's code; unnamed ones are called `unknown` in the recording.
+    /// The operation's code. The recording calls operations without a name `unknown`.
     fn op_code(&self) -> OpCode {
         let named = OpCode::NAMED.iter().find(|code| code.name() == Some(&self.op));
         named.copied().unwrap_or(OpCode::Unknown(0))
@@ -110,34 +112,34 @@ fn unhex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Decodes the payload as what the recording says it is and encodes it again: why that does not give the
-/// same bytes, if it does not.
-fn there_and_back(entry: &Entry, payload: &[u8]) -> Result<(), String> {
+/// Decodes the payload as the message that the recording names, and encodes it again. The error says why the
+/// result is not the same bytes.
+fn round_trip(entry: &Entry, payload: &[u8]) -> Result<(), String> {
     let mut out = Vec::new();
     let mut reader = Reader::new(payload);
-    let told = |error| format!("{error}");
+    let text = |error| format!("{error}");
     match (entry.op.as_str(), entry.direction) {
         ("connect", Direction::ToServer) => {
-            ConnectRequest::decode(&mut reader).map_err(told)?.encode(&mut out);
+            ConnectRequest::decode(&mut reader).map_err(text)?.encode(&mut out);
         }
         ("connect", Direction::ToClient) => {
-            HandshakeReply::decode(&mut reader).map_err(told)?.encode(&mut out);
+            HandshakeReply::decode(&mut reader).map_err(text)?.encode(&mut out);
         }
         (_, Direction::ToServer) => {
-            let header = RequestHeader::decode(&mut reader).map_err(told)?;
+            let header = RequestHeader::decode(&mut reader).map_err(text)?;
             header.encode(&mut out);
-            Request::decode(header.op, &mut reader).map_err(told)?.encode(&mut out);
+            Request::decode(header.op, &mut reader).map_err(text)?.encode(&mut out);
         }
         (op, Direction::ToClient) => {
-            let header = ReplyHeader::decode(&mut reader).map_err(told)?;
+            let header = ReplyHeader::decode(&mut reader).map_err(text)?;
             header.encode(&mut out);
             if op == "notification" {
                 assert_eq!(header.xid, xid::NOTIFICATION);
-                WatcherEvent::decode(&mut reader).map_err(told)?.encode(&mut out);
+                WatcherEvent::decode(&mut reader).map_err(text)?.encode(&mut out);
             } else if header.err == ErrorCode::Ok {
-                Reply::decode(entry.op_code(), &mut reader).map_err(told)?.encode(&mut out);
+                Reply::decode(entry.op_code(), &mut reader).map_err(text)?.encode(&mut out);
             } else {
-                // What follows an error is nobody's record; it is kept as it is.
+                // The bytes after an error are no record.
                 out.extend_from_slice(reader.rest());
                 reader = Reader::new(&[]);
             }
@@ -150,41 +152,41 @@ fn there_and_back(entry: &Entry, payload: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether it is no message of the protocol: the end of a connection, a four-letter word, a bare length.
+/// Whether the entry is no message of the protocol: the end of a connection, a four-letter word, a bare length.
 fn is_no_message(entry: &Entry) -> bool {
     entry.hex.is_empty() || matches!(entry.op.as_str(), "4lw" | "frame")
 }
 
 #[test]
-fn every_frame_goes_there_and_back() {
-    let (mut frames, mut odd, mut unlisted) = (0, [0; EXCEPTIONS.len()], Vec::new());
+fn every_frame_round_trips() {
+    let (mut frames, mut counts, mut unlisted) = (0, [0; EXCEPTIONS.len()], Vec::new());
     for entry in recordings().iter().filter(|entry| !is_no_message(entry)) {
         frames += 1;
         let Some((payload, [])) = frame::split(&entry.hex, usize::MAX).unwrap() else {
-            panic!("{} {}: no whole frame", entry.server, entry.note)
+            panic!("{} {}: incomplete frame", entry.server, entry.note)
         };
-        let Err(what) = there_and_back(entry, payload) else { continue };
-        let place = EXCEPTIONS.iter().position(|exception| {
-            (exception.op, exception.note, exception.what) == (&entry.op, &entry.note, &what)
+        let Err(error) = round_trip(entry, payload) else { continue };
+        let index = EXCEPTIONS.iter().position(|exception| {
+            (exception.op, exception.note, exception.error) == (&entry.op, &entry.note, &error)
         });
-        match place {
-            Some(place) if entry.direction == Direction::ToServer => odd[place] += 1,
+        match index {
+            Some(index) if entry.direction == Direction::ToServer => counts[index] += 1,
             _ => unlisted.push(format!(
-                "{} {} {} | {}: {what}",
+                "{} {} {} | {}: {error}",
                 entry.server, entry.direction, entry.op, entry.note
             )),
         }
     }
-    println!("{frames} frames, {} exceptions", odd.iter().sum::<usize>());
+    println!("{frames} frames, {} exceptions", counts.iter().sum::<usize>());
     assert!(unlisted.is_empty(), "{}", unlisted.join("\n"));
-    for (exception, count) in EXCEPTIONS.iter().zip(odd) {
+    for (exception, count) in EXCEPTIONS.iter().zip(counts) {
         assert_eq!(count, exception.count, "{} | {}", exception.op, exception.note);
     }
 }
 
-/// The frames whose length alone makes a server hang up.
+/// The frames whose length makes a server close the connection.
 #[test]
-fn lengths_that_servers_refuse_are_refused() {
+fn lengths_that_servers_reject_are_errors() {
     let lengths: Vec<_> = recordings()
         .into_iter()
         .filter(|entry| entry.op == "frame" && !entry.hex.is_empty())
@@ -199,7 +201,7 @@ fn lengths_that_servers_refuse_are_refused() {
     );
 }
 
-/// The recordings' connections, each in the order it was recorded.
+/// The entries of each recorded connection, in the order of recording.
 fn connections() -> BTreeMap<(String, String), Vec<Entry>> {
     let mut connections = BTreeMap::<_, Vec<Entry>>::new();
     for entry in recordings() {
@@ -213,21 +215,22 @@ fn connections() -> BTreeMap<(String, String), Vec<Entry>> {
 }
 
 #[test]
-fn a_follower_finds_out_what_every_frame_is() {
+fn a_dissector_determines_the_message_of_every_frame() {
     let (mut frames, mut unlisted) = (0, Vec::new());
     for ((server, connection), entries) in connections() {
         let begins = matches!(entries[0].op.as_str(), "connect" | "4lw");
-        let mut follower = if begins { Follower::new() } else { Follower::established() };
+        let mut dissector = if begins { Dissector::new() } else { Dissector::established() };
         for entry in entries.iter().filter(|entry| !entry.hex.is_empty() && entry.op != "frame") {
             let mut input = &entry.hex[..];
-            let frame = follower.feed(entry.direction, &mut input).unwrap();
+            let frame = dissector.feed(entry.direction, &mut input).unwrap();
             assert!(input.is_empty());
             frames += 1;
             let expected = match (&frame.message, entry.op.as_str()) {
                 (Message::ConnectRequest(_) | Message::ConnectReply(_), "connect") => true,
                 (Message::Event { .. }, "notification") => true,
                 (Message::FourLetterWord(_) | Message::Text(_), "4lw") => true,
-                // The recording has no name for what no server knows, nor for a reply to createSession.
+                // The recording has no names for operations unknown to servers and for a reply to
+                // createSession.
                 (Message::Request { header: RequestHeader { op, .. }, .. }, "unknown")
                 | (Message::Reply { op: Some(op), .. }, "unknown") => {
                     op.name().is_none() || *op == OpCode::CreateSession
@@ -237,7 +240,7 @@ fn a_follower_finds_out_what_every_frame_is() {
                 }
                 _ => false,
             };
-            let is_exception = entry.op != "4lw" && there_and_back(entry, frame.payload).is_err();
+            let is_exception = entry.op != "4lw" && round_trip(entry, frame.payload).is_err();
             if is_exception {
                 assert!(!frame.is_exact(), "{frame}");
             } else if !(expected && frame.is_exact()) {

@@ -1,8 +1,7 @@
-//! What holds for any value and any bytes.
+//! Properties that hold for any value and any bytes.
 //!
-//! Values: each record, built from owned parts, is the same when it was encoded and decoded. Bytes: cut
-//! anywhere, turned anywhere, with lengths that lie, they are refused or are another value; that nothing
-//! panics is seen by running it.
+//! Each record round-trips: encoded and decoded, it is the same value. Truncated and mutated bytes are an error
+//! or another value, and never a panic.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -11,13 +10,13 @@ use bytes::BytesMut;
 use docent_protocol::{
     Acl, CreateMode, Decode, DecodeError, Encode, ErrorCode, Id, OpCode, Perms, Stat, Text, Ttl,
     WatcherEvent,
-    call::{self, Call},
+    arbitrary::{ClientStream, Conversation, Generator, ServerStream},
     connect::{ConnectRequest, ConnectResponse, HandshakeReply},
-    follow::{Direction, Follower},
+    dissect::{Direction, Dissector},
     frame,
-    generate::{ClientStream, Conversation, Generator, ServerStream},
     jute::{List, Reader},
     multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    operation::{self, Operation},
     raw,
     reply::{
         ClientInfo, Create2Reply, EmptyReply, ErrorReply, GetAclReply, GetAllChildrenNumberReply,
@@ -35,7 +34,7 @@ use proptest::{collection::vec, option, prelude::*};
 
 type Bytes = Option<Vec<u8>>;
 
-/// Null, empty, text, and bytes that are none.
+/// Null, empty, UTF-8 and other bytes.
 fn text() -> impl Strategy<Value = Bytes> {
     option::weighted(
         0.9,
@@ -88,29 +87,29 @@ fn stat() -> impl Strategy<Value = Stat> {
     })
 }
 
-/// Texts as a listing has them: of one length for a while, now and then null or of another length, with a
-/// count or a length that may lie, and an end that may be missing.
+/// The bytes of a listing: runs of texts with equal lengths, nulls and texts of other lengths between them. The
+/// count or a length may be wrong, and the end may be missing.
 fn listing() -> impl Strategy<Value = Vec<u8>> {
     let run = (0..40_usize, 0..70_usize, any::<u8>())
         .prop_map(|(len, count, byte)| vec![Some(vec![byte; len]); count]);
     let runs = vec(prop_oneof![3 => run, 1 => texts()], 0..5);
-    let lie = (any::<prop::sample::Index>(), prop_oneof![-3..3_i32, 0..200_i32, any::<i32>()]);
+    let length = (any::<prop::sample::Index>(), prop_oneof![-3..3_i32, 0..200_i32, any::<i32>()]);
     let count = option::weighted(0.2, -3..400_i32);
-    let broken = option::weighted(0.4, lie);
-    (runs, count, broken, option::weighted(0.2, any::<prop::sample::Index>())).prop_map(
-        |(runs, count, broken, cut)| {
+    let wrong_length = option::weighted(0.4, length);
+    (runs, count, wrong_length, option::weighted(0.2, any::<prop::sample::Index>())).prop_map(
+        |(runs, count, wrong_length, cut)| {
             let texts = runs.concat();
             let mut out = Vec::new();
             List::new(&as_texts(&texts)).encode(&mut out);
             if let Some(count) = count {
                 out[..4].copy_from_slice(&count.to_be_bytes());
             }
-            if let Some((at, lie)) = broken {
-                let lengths = texts.iter().scan(4, |next, text| {
+            if let Some((index, number)) = wrong_length {
+                let offsets = texts.iter().scan(4, |next, text| {
                     Some(std::mem::replace(next, *next + 4 + text.as_ref().map_or(0, Vec::len)))
                 });
-                if let Some(length) = lengths.clone().nth(at.index(texts.len().max(1))) {
-                    out[length..length + 4].copy_from_slice(&lie.to_be_bytes());
+                if let Some(offset) = offsets.clone().nth(index.index(texts.len().max(1))) {
+                    out[offset..offset + 4].copy_from_slice(&number.to_be_bytes());
                 }
             }
             if let Some(cut) = cut {
@@ -121,15 +120,15 @@ fn listing() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// A list of texts, each read after the other.
-fn read_one_by_one<'a>(reader: &mut Reader<'a>) -> Result<Vec<Text<'a>>, DecodeError> {
+/// Decodes a list of texts one by one.
+fn decode_one_by_one<'a>(reader: &mut Reader<'a>) -> Result<Vec<Text<'a>>, DecodeError> {
     let count = reader.int("children")?;
     (0..count).map(|_| Text::decode(reader)).collect()
 }
 
-/// Encodes the value, decodes it, and wants it back, from a `Vec` and from a `BytesMut`; every cut of the
-/// bytes is refused, for a record has no end that may be missing.
-fn same<T: Encode + PartialEq + std::fmt::Debug>(
+/// Asserts that a value round-trips, that `Vec` and `BytesMut` get the same bytes, and that every prefix of the
+/// bytes is an error.
+fn round_trip<T: Encode + PartialEq + std::fmt::Debug>(
     value: &T,
     decode: impl for<'a> Fn(&mut Reader<'a>) -> Result<bool, docent_protocol::DecodeError>,
 ) {
@@ -148,23 +147,23 @@ fn same<T: Encode + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// For records, and what decodes as they do.
-macro_rules! same {
+/// [`round_trip`] for types that implement `Decode`.
+macro_rules! round_trip {
     ($value:expr) => {{
         let value = $value;
-        same(&value, |reader| Decode::decode(reader).map(|it| same_type(&value, &it)));
+        round_trip(&value, |reader| Decode::decode(reader).map(|it| is_same(&value, &it)));
     }};
 }
 
-/// Compares, and tells the compiler what to decode.
-fn same_type<T: PartialEq>(one: &T, other: &T) -> bool {
+/// Compares values of the same type, so that the compiler infers the type to decode.
+fn is_same<T: PartialEq>(one: &T, other: &T) -> bool {
     one == other
 }
 
-/// As [`same`], through the enum of all requests and its table of operations.
-fn same_request(request: Request<'_>) {
+/// [`round_trip`] for requests, with and without a header and frame.
+fn round_trip_request(request: Request<'_>) {
     let op = request.op_code();
-    same(&request, |reader| Ok(Request::decode(op, reader)? == request));
+    round_trip(&request, |reader| Ok(Request::decode(op, reader)? == request));
     let mut out = Vec::new();
     raw::put_request(&mut out, usize::MAX, 7, &request).unwrap();
     let (payload, rest) = frame::split(&out, usize::MAX).unwrap().unwrap();
@@ -174,8 +173,14 @@ fn same_request(request: Request<'_>) {
     assert_eq!(Request::decode(op, &mut reader), Ok(request));
 }
 
-fn same_reply(op: OpCode, reply: Reply<'_>) {
-    same(&reply, |reader| Ok(Reply::decode(op, reader)? == reply));
+/// [`round_trip_request`] for requests about one path, which they name.
+fn round_trip_path(path: Text<'_>, request: Request<'_>) {
+    assert_eq!(request.path(), Some(path), "{request:?}");
+    round_trip_request(request);
+}
+
+fn round_trip_reply(op: OpCode, reply: Reply<'_>) {
+    round_trip(&reply, |reader| Ok(Reply::decode(op, reader)? == reply));
 }
 
 proptest! {
@@ -186,45 +191,44 @@ proptest! {
         let acl = as_acls(&acl);
         let (path, data, acl) = (as_text(&path), data.as_deref(), List::new(&acl));
         let create = CreateRequest { path, data, acl, flags };
-        same_request(Request::Create(create));
-        same_request(Request::Create2(create));
-        same_request(Request::CreateContainer(create));
-        same_request(Request::CreateTtl(CreateTtlRequest { path, data, acl, flags, ttl }));
+        round_trip_path(path, Request::Create(create));
+        round_trip_path(path, Request::Create2(create));
+        round_trip_path(path, Request::CreateContainer(create));
+        round_trip_path(path, Request::CreateTtl(CreateTtlRequest { path, data, acl, flags, ttl }));
     }
 
     #[test]
     fn requests_about_a_path(path in text(), data in data(), number: i32, watch: bool) {
         let (path, data) = (as_text(&path), data.as_deref());
         let read = ReadRequest { path, watch };
-        same_request(Request::Delete(DeleteRequest { path, version: number }));
-        same_request(Request::Check(CheckVersionRequest { path, version: number }));
-        same_request(Request::SetData(SetDataRequest { path, data, version: number }));
-        same_request(Request::Exists(read));
-        same_request(Request::GetData(read));
-        same_request(Request::GetChildren(read));
-        same_request(Request::GetChildren2(read));
-        same_request(Request::GetAcl(PathRequest { path }));
-        same_request(Request::Sync(PathRequest { path }));
-        same_request(Request::DeleteContainer(PathRequest { path }));
-        same_request(Request::GetEphemerals(PathRequest { path }));
-        same_request(Request::GetAllChildrenNumber(PathRequest { path }));
+        round_trip_path(path, Request::Delete(DeleteRequest { path, version: number }));
+        round_trip_path(path, Request::Check(CheckVersionRequest { path, version: number }));
+        round_trip_path(path, Request::SetData(SetDataRequest { path, data, version: number }));
+        round_trip_path(path, Request::Exists(read));
+        round_trip_path(path, Request::GetData(read));
+        round_trip_path(path, Request::GetChildren(read));
+        round_trip_path(path, Request::GetChildren2(read));
+        round_trip_path(path, Request::GetAcl(PathRequest { path }));
+        round_trip_path(path, Request::Sync(PathRequest { path }));
+        round_trip_path(path, Request::DeleteContainer(PathRequest { path }));
+        round_trip_path(path, Request::GetEphemerals(PathRequest { path }));
+        round_trip_path(path, Request::GetAllChildrenNumber(PathRequest { path }));
         let watches = WatchesRequest { path, watcher_type: number.into() };
-        same_request(Request::CheckWatches(watches));
-        same_request(Request::RemoveWatches(watches));
-        same_request(Request::AddWatch(AddWatchRequest { path, mode: number.into() }));
-        prop_assert_eq!(Request::Exists(read).path(), Some(path));
+        round_trip_path(path, Request::CheckWatches(watches));
+        round_trip_path(path, Request::RemoveWatches(watches));
+        round_trip_path(path, Request::AddWatch(AddWatchRequest { path, mode: number.into() }));
     }
 
     #[test]
     fn other_requests(a in texts(), b in texts(), c in texts(), d in text(), e in data(), zxid: i64, acl in acls()) {
         let (data, exist, child) = (as_texts(&a), as_texts(&b), as_texts(&c));
-        same_request(Request::SetWatches(SetWatchesRequest {
+        round_trip_request(Request::SetWatches(SetWatchesRequest {
             relative_zxid: zxid,
             data_watches: List::new(&data),
             exist_watches: List::new(&exist),
             child_watches: List::new(&child),
         }));
-        same_request(Request::SetWatches2(SetWatches2Request {
+        round_trip_request(Request::SetWatches2(SetWatches2Request {
             relative_zxid: zxid,
             data_watches: List::new(&data),
             exist_watches: List::NULL,
@@ -234,52 +238,52 @@ proptest! {
         }));
         let acl = as_acls(&acl);
         let text = as_text(&d);
-        same_request(Request::SetAcl(SetAclRequest { path: text, acl: List::new(&acl), version: 3 }));
-        same_request(Request::Auth(AuthRequest { auth_type: 0, scheme: text, auth: e.as_deref() }));
-        same_request(Request::Sasl(SaslRequest { token: e.as_deref() }));
-        same_request(Request::Reconfig(ReconfigRequest {
+        round_trip_request(Request::SetAcl(SetAclRequest { path: text, acl: List::new(&acl), version: 3 }));
+        round_trip_request(Request::Auth(AuthRequest { auth_type: 0, scheme: text, auth: e.as_deref() }));
+        round_trip_request(Request::Sasl(SaslRequest { token: e.as_deref() }));
+        round_trip_request(Request::Reconfig(ReconfigRequest {
             joining_servers: text,
             leaving_servers: Text::NULL,
             new_members: text,
             cur_config_id: zxid,
         }));
         for empty in [Request::Ping, Request::WhoAmI, Request::CloseSession] {
-            same_request(empty);
+            round_trip_request(empty);
         }
-        same!(EmptyRequest {});
+        round_trip!(EmptyRequest {});
     }
 
     #[test]
     fn replies(path in text(), data in data(), stat in stat(), names in texts(), acl in acls(), number: i32) {
         let (path, data, names, acl) = (as_text(&path), data.as_deref(), as_texts(&names), as_acls(&acl));
         let children = List::new(&names);
-        same_reply(OpCode::Create, Reply::Path(PathReply { path }));
-        same_reply(OpCode::Sync, Reply::Path(PathReply { path }));
+        round_trip_reply(OpCode::Create, Reply::Path(PathReply { path }));
+        round_trip_reply(OpCode::Sync, Reply::Path(PathReply { path }));
         for op in [OpCode::Create2, OpCode::CreateContainer, OpCode::CreateTtl] {
-            same_reply(op, Reply::Create2(Create2Reply { path, stat }));
+            round_trip_reply(op, Reply::Create2(Create2Reply { path, stat }));
         }
         for op in [OpCode::Exists, OpCode::SetData, OpCode::SetAcl] {
-            same_reply(op, Reply::Stat(StatReply { stat }));
+            round_trip_reply(op, Reply::Stat(StatReply { stat }));
         }
         for op in [OpCode::GetData, OpCode::Reconfig] {
-            same_reply(op, Reply::GetData(GetDataReply { data, stat }));
+            round_trip_reply(op, Reply::GetData(GetDataReply { data, stat }));
         }
-        same_reply(OpCode::GetAcl, Reply::GetAcl(GetAclReply { acl: List::new(&acl), stat }));
+        round_trip_reply(OpCode::GetAcl, Reply::GetAcl(GetAclReply { acl: List::new(&acl), stat }));
         for op in [OpCode::GetChildren, OpCode::GetEphemerals] {
-            same_reply(op, Reply::GetChildren(GetChildrenReply { children }));
+            round_trip_reply(op, Reply::GetChildren(GetChildrenReply { children }));
         }
-        same_reply(OpCode::GetChildren2, Reply::GetChildren2(GetChildren2Reply { children, stat }));
-        same_reply(OpCode::Sasl, Reply::Sasl(SaslReply { token: data }));
-        same_reply(
+        round_trip_reply(OpCode::GetChildren2, Reply::GetChildren2(GetChildren2Reply { children, stat }));
+        round_trip_reply(OpCode::Sasl, Reply::Sasl(SaslReply { token: data }));
+        round_trip_reply(
             OpCode::GetAllChildrenNumber,
             Reply::GetAllChildrenNumber(GetAllChildrenNumberReply { total_number: number }),
         );
-        same_reply(OpCode::AddWatch, Reply::Error(ErrorReply { err: number.into() }));
+        round_trip_reply(OpCode::AddWatch, Reply::Error(ErrorReply { err: number.into() }));
         let infos: Vec<_> = names.iter().map(|&user| ClientInfo { auth_scheme: path, user }).collect();
-        same_reply(OpCode::WhoAmI, Reply::WhoAmI(WhoAmIReply { client_info: List::new(&infos) }));
-        same!(EmptyReply {});
-        same!(ReplyHeader { xid: number, zxid: stat.czxid, err: number.into() });
-        same!(WatcherEvent { event_type: number.into(), state: number.into(), path });
+        round_trip_reply(OpCode::WhoAmI, Reply::WhoAmI(WhoAmIReply { client_info: List::new(&infos) }));
+        round_trip!(EmptyReply {});
+        round_trip!(ReplyHeader { xid: number, zxid: stat.czxid, err: number.into() });
+        round_trip!(WatcherEvent { event_type: number.into(), state: number.into(), path });
     }
 
     #[test]
@@ -332,13 +336,13 @@ proptest! {
         ];
         for count in [0, 1, ops.len()] {
             for ops in ops.windows(count.max(1)).map(|window| &window[..count]) {
-                same_request(Request::Multi(MultiRequest::new(ops)));
-                same_request(Request::MultiRead(MultiRequest::new(ops)));
+                round_trip_request(Request::Multi(MultiRequest::new(ops)));
+                round_trip_request(Request::MultiRead(MultiRequest::new(ops)));
             }
         }
         for results in (0..=results.len()).map(|count| &results[..count]) {
-            same_reply(OpCode::Multi, Reply::Multi(MultiReply::new(results)));
-            same_reply(OpCode::MultiRead, Reply::Multi(MultiReply::new(results)));
+            round_trip_reply(OpCode::Multi, Reply::Multi(MultiReply::new(results)));
+            round_trip_reply(OpCode::MultiRead, Reply::Multi(MultiReply::new(results)));
         }
         for op in ops {
             let header = docent_protocol::multi::MultiHeader {
@@ -351,7 +355,7 @@ proptest! {
         }
     }
 
-    /// What the typed calls write is what the records say, and no server is harmed by it.
+    /// A call encodes a request that decodes exactly and harms no server.
     #[test]
     fn calls(path: String, data in data(), millis: i64, version: i32) {
         let ttl = Ttl::from_millis(millis.rem_euclid(1 << 40).max(1)).unwrap();
@@ -367,33 +371,35 @@ proptest! {
         ];
         let acl = docent_protocol::acl::CREATOR_ALL_ACL;
         let mut writes = vec![
-            call::Write::delete(&path, version),
-            call::Write::set_data(&path, data, version),
-            call::Write::check(&path, version),
+            operation::Write::delete(&path, version),
+            operation::Write::set_data(&path, data, version),
+            operation::Write::check(&path, version),
         ];
         for mode in modes {
-            sent(&call::Create::new(&path, data, acl, mode), &path);
-            sent(&call::Create2::new(&path, data, acl, mode), &path);
-            writes.push(call::Write::create(&path, data, acl, mode));
+            check_operation(&operation::Create::new(&path, data, acl, mode), &path);
+            check_operation(&operation::Create2::new(&path, data, acl, mode), &path);
+            writes.push(operation::Write::create(&path, data, acl, mode));
         }
-        sent(&call::Multi(&writes), "");
-        sent(&call::MultiRead(&[call::Read::GetData(&path), call::Read::GetChildren(&path)]), "");
-        sent(&call::GetData(ReadRequest { path: path[..].into(), watch: true }), &path);
-        sent(&call::Delete::from(DeleteRequest { path: path[..].into(), version }), &path);
-        sent(&call::Ping, "");
-        sent(&call::WhoAmI, "");
-        sent(&call::CloseSession, "");
+        let multi: operation::Multi = writes.iter().collect();
+        check_operation(&multi, "");
+        check_operation(&operation::Multi::new(), "");
+        check_operation(&operation::MultiRead(&[operation::Read::GetData(&path), operation::Read::GetChildren(&path)]), "");
+        check_operation(&operation::GetData(ReadRequest { path: path[..].into(), watch: true }), &path);
+        check_operation(&operation::Delete::from(DeleteRequest { path: path[..].into(), version }), &path);
+        check_operation(&operation::Ping, "");
+        check_operation(&operation::WhoAmI, "");
+        check_operation(&operation::CloseSession, "");
     }
 
-    /// Any split of a stream gives the same frames.
+    /// Any split of a stream results in the same frames.
     #[test]
-    fn streams_may_be_cut_anywhere(seed in vec(any::<u8>(), 0..2000), cuts in vec(1..50_usize, 1..20)) {
+    fn streams_may_be_split_anywhere(seed in vec(any::<u8>(), 0..2000), sizes in vec(1..50_usize, 1..20)) {
         let all = Generator::default().conversation(&mut Unstructured::new(&seed)).unwrap();
-        let (mut whole, mut cut) = (Follower::new(), Follower::new());
-        let mut sizes = cuts.iter().cycle();
+        let (mut whole, mut split) = (Dissector::new(), Dissector::new());
+        let mut sizes = sizes.iter().cycle();
         for direction in [Direction::ToServer, Direction::ToClient] {
-            let bytes = all.side(direction);
-            let (mut expected, mut told) = (Vec::new(), Vec::new());
+            let bytes = all.bytes(direction);
+            let (mut expected, mut frames) = (Vec::new(), Vec::new());
             let mut input = &bytes[..];
             while let Some(frame) = whole.feed(direction, &mut input) {
                 expected.push(frame.payload.to_vec());
@@ -402,43 +408,43 @@ proptest! {
             while !rest.is_empty() {
                 let (mut piece, tail) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
                 rest = tail;
-                while let Some(frame) = cut.feed(direction, &mut piece) {
-                    told.push(frame.payload.to_vec());
+                while let Some(frame) = split.feed(direction, &mut piece) {
+                    frames.push(frame.payload.to_vec());
                 }
             }
-            prop_assert_eq!(&expected, &told);
+            prop_assert_eq!(&expected, &frames);
             prop_assert_eq!(expected.len(), all.0.iter().filter(|(it, _)| *it == direction).count());
         }
     }
 
-    /// Cut off, turned around, and lied to: refused or another value.
+    /// Truncated, with flipped bits, with another number: an error or another value, never a panic.
     #[test]
-    fn broken_frames_do_no_harm(seed in vec(any::<u8>(), 0..500), place: prop::sample::Index, lie: i32, flip: u8) {
+    fn mutated_frames_never_panic(seed in vec(any::<u8>(), 0..500), index: prop::sample::Index, number: i32, flip: u8) {
         let Conversation(frames) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
-        let mut ops = Follower::new();
+        let mut dissector = Dissector::new();
         for (direction, bytes) in frames {
             let payload = &bytes[4..];
-            let op = ops.payload(direction, payload).op();
-            let at = place.index(payload.len());
-            read(direction, op, &payload[..at]);
-            let mut broken = payload.to_vec();
-            broken[at] ^= flip;
-            read(direction, op, &broken);
-            let mut broken = payload.to_vec();
-            if let Some(number) = broken.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-                *number = lie.to_be_bytes();
-                read(direction, op, &broken);
+            let op = dissector.dissect(direction, payload).op();
+            let at = index.index(payload.len());
+            decode_every_way(direction, op, &payload[..at]);
+            let mut mutated = payload.to_vec();
+            mutated[at] ^= flip;
+            decode_every_way(direction, op, &mutated);
+            let mut mutated = payload.to_vec();
+            if let Some(place) = mutated.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+                *place = number.to_be_bytes();
+                decode_every_way(direction, op, &mutated);
             }
         }
     }
 
-    /// The streams of the feature `arbitrary` begin with a handshake and are harmless.
+    /// The streams of the feature `arbitrary` begin with a handshake and have no harmful request.
     #[test]
     fn generated_streams_are_valid_and_harmless(seed in vec(any::<u8>(), 0..1000)) {
         let ClientStream(bytes) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
-        let (mut follower, mut input, mut count) = (Follower::new(), &bytes[..], 0);
-        while let Some(frame) = follower.feed(Direction::ToServer, &mut input) {
-            use docent_protocol::follow::Message;
+        let (mut dissector, mut input, mut count) = (Dissector::new(), &bytes[..], 0);
+        while let Some(frame) = dissector.feed(Direction::ToServer, &mut input) {
+            use docent_protocol::dissect::Message;
             prop_assert!(frame.is_exact(), "{}", frame);
             match frame.message {
                 Message::ConnectRequest(_) => prop_assert_eq!(count, 0),
@@ -447,60 +453,60 @@ proptest! {
             }
             count += 1;
         }
-        prop_assert_eq!(follower.buffered(Direction::ToServer), 0);
+        prop_assert_eq!(dissector.buffered(Direction::ToServer), 0);
         let ServerStream(bytes) = arbitrary::Arbitrary::arbitrary(&mut Unstructured::new(&seed)).unwrap();
         let (mut input, mut count) = (&bytes[..], 0);
-        while let Some(frame) = follower.feed(Direction::ToClient, &mut input) {
+        while let Some(frame) = dissector.feed(Direction::ToClient, &mut input) {
             prop_assert!(frame.is_exact(), "{}", frame);
             count += 1;
         }
-        prop_assert!(count > 0 && follower.buffered(Direction::ToClient) == 0);
+        prop_assert!(count > 0 && dissector.buffered(Direction::ToClient) == 0);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Texts of one length are read many at a time; nobody can tell.
+    /// Skipping several texts of equal length at a time has the same result as decoding one by one.
     #[test]
-    fn lists_of_texts_are_read_as_one_by_one(bytes in listing(), before in 0..3_usize) {
+    fn lists_of_texts_decode_as_if_one_by_one(bytes in listing(), before in 0..3_usize) {
         let bytes = [vec![0; before], bytes].concat();
         let mut slow = Reader::new(&bytes);
         for _ in 0..before {
             slow.boolean("before").unwrap();
         }
         let mut fast = slow;
-        let expected = read_one_by_one(&mut slow);
+        let expected = decode_one_by_one(&mut slow);
         let list = fast.list::<Text<'_>>("children");
         prop_assert_eq!(list.map(|list| list.iter().collect::<Vec<_>>()), expected.clone());
         if let (Ok(list), Ok(expected)) = (list, expected) {
             prop_assert_eq!((fast.rest(), list.len()), (slow.rest(), expected.len()));
             let lengths: Vec<_> = expected.iter().map(|text| text.bytes().map(<[u8]>::len)).collect();
             let length = lengths.first().copied().flatten();
-            let alike = length.filter(|_| lengths.iter().all(|it| *it == length));
-            prop_assert_eq!(list.element_size(), alike.map(|length| 4 + length));
+            let equal = length.filter(|_| lengths.iter().all(|it| *it == length));
+            prop_assert_eq!(list.element_size(), equal.map(|length| 4 + length));
         }
     }
 }
 
-/// Reads a payload in every way it could be meant.
-fn read(direction: Direction, op: Option<OpCode>, payload: &[u8]) {
-    let _ = Follower::new().payload(direction, payload).to_string();
-    let _ = Follower::established().payload(direction, payload).to_string();
+/// Decodes a payload as every kind of message that it may be.
+fn decode_every_way(direction: Direction, op: Option<OpCode>, payload: &[u8]) {
+    let _ = Dissector::new().dissect(direction, payload).to_string();
+    let _ = Dissector::established().dissect(direction, payload).to_string();
     let _ = Reply::decode(op.unwrap_or(OpCode::Multi), &mut Reader::new(payload));
     let _ = Request::decode(op.unwrap_or(OpCode::Multi), &mut Reader::new(payload));
 }
 
-/// Sends a call and reads it as a server would.
-fn sent(call: &impl Call, path: &str) {
+/// Encodes an operation, and decodes it as a server does.
+fn check_operation(operation: &impl Operation, path: &str) {
     let mut out = Vec::new();
-    frame::put_call(&mut out, usize::MAX, 1, call).unwrap();
-    let mut follower = Follower::established();
+    frame::put_operation(&mut out, usize::MAX, 1, operation).unwrap();
+    let mut dissector = Dissector::established();
     let mut input = &out[..];
-    let frame = follower.feed(Direction::ToServer, &mut input).unwrap();
+    let frame = dissector.feed(Direction::ToServer, &mut input).unwrap();
     assert!(frame.is_exact(), "{frame}");
-    assert_eq!(frame.op(), Some(call.op_code()));
-    let docent_protocol::follow::Message::Request { request, .. } = frame.message else {
+    assert_eq!(frame.op(), Some(operation.op_code()));
+    let docent_protocol::dissect::Message::Request { request, .. } = frame.message else {
         panic!("{frame}")
     };
     assert!(!raw::is_harmful(&request));

@@ -1,20 +1,20 @@
-//! Which ACL a node gets.
+//! Chooses the ACL of each created node.
 
 use std::fmt;
 
 use docent_protocol::{Acl, acl};
 
-/// Decides the ACL of each node that a recipe makes, its parents included.
+/// Chooses the ACL of each node that a recipe creates, its parents included.
 ///
 /// ```
 /// use docent_protocol::{Acl, acl};
 /// use docent_recipes::AclProvider;
 ///
-/// /// Lock nodes for everybody, the parent for those who made it.
+/// /// Everyone may use the lock nodes; only their creator may use the parent.
 /// #[derive(Debug)]
-/// struct Mine;
+/// struct CreatorOwnsParent;
 ///
-/// impl AclProvider for Mine {
+/// impl AclProvider for CreatorOwnsParent {
 ///     fn acl_for_path(&self, path: &str) -> Option<&[Acl<'_>]> {
 ///         (path == "/locks").then_some(acl::CREATOR_ALL_ACL)
 ///     }
@@ -23,21 +23,21 @@ use docent_protocol::{Acl, acl};
 ///
 /// Source: Curator's `ACLProvider`.
 pub trait AclProvider: fmt::Debug + Send + Sync + 'static {
-    /// What a path gets for which [`acl_for_path`](Self::acl_for_path) has no answer.
+    /// The ACL of a path for which [`acl_for_path`](Self::acl_for_path) returns `None`.
     ///
     /// Source: `ACLProvider.getDefaultAcl`.
     fn default_acl(&self) -> &[Acl<'_>] {
         acl::OPEN_ACL_UNSAFE
     }
 
-    /// What a node at this path gets. The path of a lock node is asked for as it is requested: with its GUID,
-    /// without the digits of the server.
+    /// The ACL of a node at this path. The path of a lock node is the requested one: with its GUID, without the
+    /// digits that the server appends.
     ///
     /// Source: `ACLProvider.getAclForPath`.
     fn acl_for_path(&self, path: &str) -> Option<&[Acl<'_>]>;
 }
 
-/// Everybody may do everything.
+/// Gives everyone every permission.
 ///
 /// Source: Curator's `DefaultACLProvider`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,7 +49,7 @@ impl AclProvider for DefaultAclProvider {
     }
 }
 
-/// The provider's answer for a path.
+/// The ACL of a path.
 pub(crate) fn acl_of<'a>(provider: &'a dyn AclProvider, path: &str) -> &'a [Acl<'a>] {
     provider.acl_for_path(path).unwrap_or_else(|| provider.default_acl())
 }

@@ -1,20 +1,22 @@
-//! The time that a call has.
+//! The deadline of a call.
 //!
-//! Not mirrored: Curator looks at the clock only between two steps, and a step takes as long as the retry
-//! policy likes (N8).
+//! Not mirrored: Curator checks the time only between two steps, and a step takes as long as the retry policy
+//! allows (N8 in `docs/CURATOR.md`).
 
 use std::{future::Future, time::Duration};
 
 use docent_session::{Client, Instant};
 
-/// How long a step that was begun in time may take when the time is up.
+use crate::timer;
+
+/// How long the steps in progress at the deadline may go on, all together.
 const STEP_GRACE: Duration = Duration::from_secs(1);
 
-/// Until when a call may last.
+/// When a call has to return.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline<'a> {
     client: &'a Client,
-    /// `None`: for ever.
+    /// `None` for a call without a timeout.
     until: Option<Instant>,
 }
 
@@ -23,32 +25,50 @@ impl<'a> Deadline<'a> {
         Self { client, until: wait.map(|wait| client.now() + wait) }
     }
 
-    /// What is left of the time; `None` when it has no end.
-    pub(crate) fn left(&self) -> Option<Duration> {
-        self.until.map(|until| until.since(self.client.now()))
+    /// The remaining time; `None` for a call without a timeout.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.until.map(|until| until.duration_since(self.client.now()))
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        self.left() == Some(Duration::ZERO)
+    pub(crate) fn has_passed(&self) -> bool {
+        self.remaining() == Some(Duration::ZERO)
     }
 
-    /// Lets a step take what is left of the time, and [`STEP_GRACE`] in any case: with no time at all, a free
-    /// lock is still got. `None` when it took longer; it is then dropped, and cleans up.
+    /// Runs a step for at most the remaining time, but at least [`STEP_GRACE`]: so a zero timeout still acquires a
+    /// free lock. In no case longer than [`bound_by_end`](Self::bound_by_end). `None` when the step took longer; it is
+    /// then dropped, which starts its clean-up.
     pub(crate) async fn bound<F: Future>(&self, step: F) -> Option<F::Output> {
-        match self.left() {
+        match self.until {
             None => Some(step.await),
-            Some(left) => tokio::time::timeout(left.max(STEP_GRACE), step).await.ok(),
+            Some(until) => {
+                let now = self.client.now();
+                let (left, end) =
+                    (until.duration_since(now), (until + STEP_GRACE).duration_since(now));
+                timer::timeout(self.client, left.max(STEP_GRACE).min(end), step).await
+            }
         }
     }
 
-    /// Waits for something, up to the end of the time.
+    /// Runs clean-up after the last step, or a pause. All of them, and all steps, share one [`STEP_GRACE`] after the
+    /// deadline: each step of a slow server, and each node and lock that is given up, would delay the call once more.
+    pub(crate) async fn bound_by_end<F: Future>(&self, step: F) -> Option<F::Output> {
+        match self.until {
+            None => Some(step.await),
+            Some(until) => {
+                let left = (until + STEP_GRACE).duration_since(self.client.now());
+                timer::timeout(self.client, left, step).await
+            }
+        }
+    }
+
+    /// Waits for an event until the deadline.
     pub(crate) async fn wait_for(&self, event: impl Future) {
-        match self.left() {
+        match self.remaining() {
             None => {
                 event.await;
             }
             Some(left) => {
-                let _ = tokio::time::timeout(left, event).await;
+                timer::timeout(self.client, left, event).await;
             }
         }
     }

@@ -1,44 +1,56 @@
-//! Deleting a node for certain, as long as the client lives.
+//! Deletes that are repeated until they succeed.
 //!
-//! A lock node that stays behind blocks everybody until its session ends. So a delete that could not be
-//! done is done in the background: until the node is gone, or the client is closed (which ends the session
-//! and the node with it). A name with a GUID in it is nobody else's, so a delete that comes late harms
-//! nobody.
+//! A lock node that is left behind blocks all contenders until its session ends. So a failed delete is repeated
+//! in the background until the server replies that the node is deleted or missing, or the client is closed
+//! (which ends the session and deletes the node). No other error ends it: not a full queue, which accepts the
+//! requests of [`Client::cleanup`]; not a read-only or overloaded server; not an ACL, which can change. The names
+//! contain a GUID, so a late delete never hits the node of another client.
 //!
-//! Source: `DeleteBuilderImpl.guaranteed`, `FailedDeleteManager`. Unlike there, the background has a pause of
-//! its own: with a policy without pauses it would spin (CURATOR-106).
+//! Source: `DeleteBuilderImpl.guaranteed`, `FailedDeleteManager`. Unlike in Curator, the background has pauses that
+//! do not depend on the policy: with a policy without pauses it would spin (CURATOR-106).
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use docent_session::{Client, Error, ErrorKind, retry::RetryPolicy};
+use docent_session::{
+    Client, ConnectionState, Error, ErrorKind, Response, SessionLease, Timer, retry::RetryPolicy,
+};
+use tokio::sync::watch::Receiver;
 use tracing::{debug, trace};
 
-use crate::retry_loop::call_with_retry;
+use crate::planted;
+use crate::select::select;
 
-/// Between two tries in the background, at least.
-const FLOOR: Duration = Duration::from_millis(100);
+/// The first pause in the background; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Deletes a node now, with retries; if that fails, goes on in the background and says so.
+/// The longest pause after a transient error.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after a refusal that an operator has to lift, such as that of an ACL.
+const LONGEST_PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(10);
+
+/// Deletes a node, with retries. If that fails, it returns the error and continues in the background. A missing node
+/// counts as deleted.
 pub(crate) async fn delete(
     client: &Client,
     policy: &dyn RetryPolicy,
     path: &str,
 ) -> Result<(), Error> {
-    let mut unfinished = Unfinished { client, path: Some(path) };
-    let result = call_with_retry(client, policy, || client.delete(path, None)).await;
-    if !result.as_ref().is_err_and(is_worth_another_try) {
+    let mut unfinished = UnfinishedDelete { client, path: Some(path) };
+    let result = client.retry_idempotent(policy, || request(client, path)).await;
+    if result.is_ok() {
         unfinished.path = None;
     }
     result
 }
 
-/// Sees to it that a node goes whose delete failed or was dropped on the way.
-struct Unfinished<'a> {
+/// On drop, deletes a node in the background whose delete failed or was cancelled.
+struct UnfinishedDelete<'a> {
     client: &'a Client,
     path: Option<&'a str>,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for UnfinishedDelete<'_> {
     fn drop(&mut self) {
         if let Some(path) = self.path {
             delete_in_background(self.client, path);
@@ -46,28 +58,144 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Deletes a node without waiting: the first request is queued here and now, in the order of calls.
+/// Deletes a node without waiting: the call itself queues the first request, in the order of calls.
 pub(crate) fn delete_in_background(client: &Client, path: &str) {
-    let first = client.delete(path, None);
-    client.spawn(until_gone(client.clone(), path.to_owned(), first));
+    let first = request(client, path);
+    let (task_client, path) = (client.clone(), path.to_owned());
+    client.runtime().spawn(Box::pin(async move {
+        match repeat(task_client, first, |client| request(client, &path)).await {
+            Some(_) => trace!(path, "deleted in the background"),
+            None => trace!(path, "delete abandoned: the client is closed"),
+        }
+    }));
 }
 
-async fn until_gone(client: Client, path: String, first: impl Future<Output = Result<(), Error>>) {
-    let mut result = first.await;
-    loop {
-        match result {
-            Ok(()) => return trace!(path, "deleted in the background"),
-            Err(error) if is_worth_another_try(&error) => {
-                debug!(path, %error, "guaranteed delete goes on");
-            }
-            Err(error) => return trace!(path, %error, "nothing left to delete"),
-        }
-        tokio::time::sleep(FLOOR).await;
-        result = client.delete(&path, None).await;
+/// Queues a delete in the call itself.
+fn request(client: &Client, path: &str) -> impl Future<Output = Result<(), Error>> + use<> {
+    deleted(client.cleanup().delete(path, None))
+}
+
+async fn deleted(response: Response<()>) -> Result<(), Error> {
+    match response.await {
+        // CURATOR-42.
+        Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
+        other => other,
     }
 }
 
-/// Not when the node is gone (CURATOR-42), nor when the server says that it may not be deleted.
-fn is_worth_another_try(error: &Error) -> bool {
-    error.is_retryable() || error.kind() == ErrorKind::ThrottledOp
+/// Repeats a request until it succeeds, and returns the client with the result; `None` when the client has ended.
+/// `first` is the pending reply to the first request.
+///
+/// While errors are transient and the session lives, this keeps the client alive: dropped by all others, it lives
+/// until the reply arrives, and then closes its session. Otherwise the request is repeated only as long as another
+/// handle of the client exists. A session of a read-only server counts as none: it owns no nodes.
+pub(crate) async fn repeat<R, F: Future<Output = Result<R, Error>>>(
+    mut client: Client,
+    first: F,
+    request: impl Fn(&Client) -> F,
+) -> Option<(R, Client)> {
+    // The session that may own the node: its end deletes its ephemeral nodes.
+    let session = client.session();
+    let is_alive = |client: &Client| {
+        let is_alive =
+            |lease: &Arc<SessionLease>| !lease.is_lost() && client.now() <= lease.deadline();
+        session.as_ref().is_some_and(is_alive)
+    };
+    let mut pause = FIRST_PAUSE;
+    let mut reply = first;
+    loop {
+        let error = match reply.await {
+            Ok(value) => return Some((value, client)),
+            Err(error) => error,
+        };
+        if client.ended().is_some() {
+            return None;
+        }
+        if planted::is("delete-gives-up") {
+            return None;
+        }
+        debug!(%error, "cleanup failed; retrying");
+        if is_alive(&client) && is_transient(&error) {
+            let timer = client.runtime().timer(pause.min(LONGEST_PAUSE));
+            unless_ended(client.state(), timer).await;
+        } else {
+            let weak = client.downgrade();
+            let timer = client.runtime().timer(pause.min(LONGEST_PAUSE_AFTER_REFUSAL));
+            let state = client.state();
+            drop(client);
+            unless_ended(state, timer).await;
+            client = weak.upgrade()?;
+        }
+        pause = pause.saturating_mul(2);
+        client = until_writable(client, is_alive).await?;
+        reply = request(&client);
+    }
+}
+
+/// Waits for a timer, but not beyond the end of the client: no task outlives its client.
+async fn unless_ended(mut state: Receiver<Option<ConnectionState>>, timer: Pin<Box<dyn Timer>>) {
+    select(timer, async move { while state.changed().await.is_ok() {} }).await;
+}
+
+/// Whether an error may disappear without an operator.
+fn is_transient(error: &Error) -> bool {
+    let is_server_state = matches!(error.kind(), ErrorKind::ThrottledOp | ErrorKind::NotReadOnly);
+    error.is_retryable() || is_server_state
+}
+
+/// Waits while the server is read-only and would refuse the request. It keeps the client alive while `is_alive` is true
+/// for it, and returns `None` once the client has no other handle.
+async fn until_writable(mut client: Client, is_alive: impl Fn(&Client) -> bool) -> Option<Client> {
+    let mut state = client.state();
+    while *state.borrow_and_update() == Some(ConnectionState::ReadOnly) && client.ended().is_none()
+    {
+        // The end of the session is a change of the state, and so is the end of the client.
+        if is_alive(&client) {
+            state.changed().await.ok()?;
+        } else {
+            let weak = client.downgrade();
+            drop(client);
+            state.changed().await.ok()?;
+            client = weak.upgrade()?;
+        }
+    }
+    Some(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use tokio::sync::watch;
+
+    use super::*;
+
+    struct Never;
+
+    impl Future for Never {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+
+    impl Timer for Never {
+        fn reset(self: Pin<&mut Self>, _: Duration) {}
+    }
+
+    #[test]
+    fn a_background_delete_does_not_pause_beyond_the_end_of_its_client() {
+        let (state, receiver) = watch::channel(None);
+        let mut pause = pin!(unless_ended(receiver, Box::pin(Never)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pause.as_mut().poll(&mut cx).is_pending());
+        assert!(state.send(Some(ConnectionState::Suspended)).is_ok());
+        assert!(pause.as_mut().poll(&mut cx).is_pending());
+        drop(state);
+        assert!(pause.as_mut().poll(&mut cx).is_ready());
+    }
 }

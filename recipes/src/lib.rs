@@ -1,23 +1,28 @@
-//! Apache Curator's lock recipes over `docent-session`, frame for frame.
+//! Apache Curator's recipes for locks, leader election and kept nodes over `docent-session`, frame for frame.
 //!
-//! Modules are Curator's packages, files its classes. [`locks::lock_internals`] tells the algorithm step by
+//! Modules are Curator's packages, files its classes. [`locks::lock_internals`] describes the algorithm step by
 //! step, each step with the frame it sends and the Curator method it mirrors.
 //!
-//! What is mirrored is Curator 5.9.0 on the wire; what is not are its defects, each listed where it would
-//! be. Beyond Curator, a [`LockGuard`](locks::LockGuard) knows whether it can still be believed, says when it
-//! cannot, and has a fencing token.
+//! The recipes send the same frames as Curator 5.9.0, but do not mirror its defects, which each module and
+//! `docs/CURATOR.md` list. Unlike Curator's, a [`LockGuard`](locks::LockGuard) knows whether the lock is still held,
+//! reports its loss, and has a fencing token.
 //!
-//! Applications add the crate `docent`, which re-exports what is here.
+//! Applications add the crate `docent`, which re-exports this one.
 //!
 //! | recipe | Curator | |
 //! |---|---|---|
 //! | [`InterProcessMutex`](locks::InterProcessMutex) | the same | re-entrant for an explicit [`Owner`](locks::Owner), revocable |
-//! | [`InterProcessSemaphoreMutex`](locks::InterProcessSemaphoreMutex) | the same | nobody enters it twice |
-//! | [`InterProcessReadWriteLock`](locks::InterProcessReadWriteLock) | the same | a writer may go on as a reader |
-//! | [`InterProcessSemaphoreV2`](locks::InterProcessSemaphoreV2) | the same | so many leases, or as a [`SharedCount`](shared::SharedCount) says |
-//! | [`InterProcessMultiLock`](locks::InterProcessMultiLock) | the same | several as one: all or none |
-//! | [`Revoker`](locks::Revoker) | the same | asks a holder to give way |
-//! | [`SharedValue`](shared::SharedValue), [`SharedCount`](shared::SharedCount) | the same | a value that everybody sees |
+//! | [`InterProcessSemaphoreMutex`](locks::InterProcessSemaphoreMutex) | the same | a mutex that is not re-entrant |
+//! | [`InterProcessReadWriteLock`](locks::InterProcessReadWriteLock) | the same | many readers or one writer; a writer can downgrade |
+//! | [`InterProcessSemaphoreV2`](locks::InterProcessSemaphoreV2) | the same | a fixed number of leases, or that of a [`SharedCount`](shared::SharedCount) |
+//! | [`InterProcessMultiLock`](locks::InterProcessMultiLock) | the same | several locks: all or none |
+//! | [`Revoker`](locks::Revoker) | the same | asks a holder to release its lock |
+//! | [`SharedValue`](shared::SharedValue), [`SharedCount`](shared::SharedCount) | the same | a value shared between processes |
+//! | [`LeaderLatch`](leader::LeaderLatch) | the same | leads until it is closed |
+//! | [`LeaderSelector`](leader::LeaderSelector) | the same | leads for one term at a time: while a future runs |
+//! | [`PersistentNode`](nodes::PersistentNode), [`PersistentTtlNode`](nodes::PersistentTtlNode) | the same | a node that is kept present |
+//! | [`GroupMember`](nodes::GroupMember) | the same | the members of a group |
+//! | [`create_protected`] | `create().withProtection()` | a node that is created once, although a reply is lost |
 //!
 //! # Example
 //!
@@ -34,7 +39,7 @@
 //! let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
 //!
 //! if let Some(guard) = mutex.acquire_timeout(Duration::from_secs(3)).await? {
-//!     // Applied only while the lock node exists: the server looks, not we.
+//!     // The server applies it only while the lock node exists.
 //!     client.create("/job", b"", docent_protocol::CreateMode::Persistent).await?;
 //!     guard.guarded()?.set_data("/job", b"42", None).commit().await?;
 //!     guard.release().await?;
@@ -45,18 +50,30 @@
 //! ```
 
 mod acl_provider;
+mod base_path;
+mod create;
+mod create_protected;
 mod deadline;
 mod default_data;
 mod error;
 mod guaranteed_delete;
+mod held;
+pub mod leader;
 pub mod locks;
 mod namespace;
+pub mod nodes;
+mod options;
 mod parents;
+mod persistent_retry;
+mod planted;
 mod protection;
-mod race;
-mod retry_loop;
+mod select;
+mod sent_creates;
 pub mod shared;
-mod wake;
+mod state_changes;
+mod timer;
 
 pub use acl_provider::{AclProvider, DefaultAclProvider};
-pub use error::Error;
+pub use create_protected::{create_protected, create_protected_with};
+pub use docent_session::{Error, ErrorKind, Outcome};
+pub use held::{Held, HeldFuture};

@@ -1,48 +1,49 @@
-//! Making the parents of a node, as containers.
+//! Creates the parents of a node, as containers.
 //!
-//! Upward: `exists` of the path itself and of each ancestor until one is there; the root is never asked
-//! for. Downward from there: a container for each that is missing. A server removes a container some time
-//! after its last child went, so parents may be missing again at any time.
+//! Upward: sends `exists` for the path itself and for each ancestor until one exists, never for the root.
+//! Downward from there: creates a container for each missing node. A server removes a container some time
+//! after its last child was deleted, so parents may be missing again at any time.
 //!
-//! The path itself is asked for first, though it is never there: Curator does, and a trace of ours is to
-//! look like one of its own. Ancestors above an existing one are left alone, so it does not matter who may
-//! read them (CURATOR-715).
+//! The first `exists` is for the path itself, although it is never there: Curator sends it, and the traces of
+//! both are to be equal. Ancestors above an existing one are not requested, so their ACLs do not matter
+//! (CURATOR-715).
 //!
 //! Source: Curator's `ZKPaths.mkdirs`, 5.8.0 and later.
 
 use docent_protocol::{CreateMode, path};
 use docent_session::{Client, Error, ErrorKind};
 
-use crate::acl_provider::{AclProvider, acl_of};
+use crate::{
+    acl_provider::{AclProvider, acl_of},
+    create::create,
+};
 
-/// How parents are made.
+/// How parents are created.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parents<'a> {
     pub(crate) acl_provider: &'a dyn AclProvider,
-    /// Otherwise persistent: for servers before 3.5.1.
+    /// Creates containers, otherwise persistent nodes. On servers without containers, parents are always persistent.
     pub(crate) as_containers: bool,
 }
 
-/// Which node is the last to be made.
+/// Whether the node at the end of the path is created as well: `makeLastNode` of `ZKPaths.mkdirs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Last {
-    /// The parent of the path.
-    Parent,
-    /// The path itself.
-    Itself,
+pub(crate) enum LastNode {
+    Skip,
+    Create,
 }
 
-/// Makes what is missing at or above `path`. No retries of its own: who calls it begins again.
+/// Creates the missing nodes above `full_path`, and at it if `last_node` says so. Does not retry: callers do.
 pub(crate) async fn create_parents(
     client: &Client,
     full_path: &str,
-    last: Last,
+    last_node: LastNode,
     parents: Parents<'_>,
 ) -> Result<(), Error> {
     let mut missing: Vec<&str> = Vec::new();
     let mut probed = full_path;
     while client.exists(probed).await?.is_none() {
-        if probed != full_path || last == Last::Itself {
+        if probed != full_path || last_node == LastNode::Create {
             missing.push(probed);
         }
         match path::parent(probed) {
@@ -53,13 +54,13 @@ pub(crate) async fn create_parents(
     for parent in missing.into_iter().rev() {
         let acl = acl_of(parents.acl_provider, parent);
         let result = if parents.as_containers {
-            client.create2(parent, b"", CreateMode::Container, acl).await.map(drop)
+            create(client, parent, b"", CreateMode::Container, acl).await.map(drop)
         } else {
             client.create_with_acl(parent, b"", CreateMode::Persistent, acl).await.map(drop)
         };
         match result {
             Ok(()) => {}
-            // Somebody else was faster.
+            // Another client has created it since.
             Err(error) if error.kind() == ErrorKind::NodeExists => {}
             Err(error) => return Err(error),
         }

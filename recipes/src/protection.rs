@@ -1,55 +1,73 @@
-//! Creating a sequential node exactly once over a connection that may break.
+//! Creates a sequential node exactly once over a connection that may break.
 //!
-//! When the connection breaks under a create, nobody knows whether there is a node now. So its name begins
-//! with a GUID, and before another try the parent's children are searched for it.
+//! When the connection breaks during a create, it is unknown whether the node exists. So the node's name begins
+//! with a GUID, and before a retry the parent's children are searched for it.
 //!
-//! | situation | what is sent |
+//! | situation | requests |
 //! |---|---|
-//! | the parent is there | create2 |
-//! | it is not | create2 (NoNode), the parents ([`create_parents`](crate::parents::create_parents)), create2 with the same GUID |
-//! | the reply is lost | getChildren; found: done; not found: create2 with the same GUID |
-//! | retries used up, or dropped | in the background getChildren2, and delete of what is found |
+//! | the parent exists | create2 |
+//! | the parent is missing | create2 (NoNode), the parents ([`create_parents`]), create2 with the same GUID |
+//! | the reply is lost | sync, getChildren; if the node is not found, create2 with the same GUID |
+//! | the node exists | an earlier create has created it: sync, getChildren; a node of another session is deleted, and create2 sent with another GUID |
+//! | retries exhausted, or future dropped | in the background a delete of no node, getChildren2, and delete of each node found |
 //!
-//! Not mirrored: a second lost reply within one create makes Curator lose track of its node (N1); a last
-//! error other than ConnectionLoss leaves a possible node behind (N9). Here the search comes before *every*
-//! create but the first, and the background looks after every unknown outcome. A node that was made in
-//! another session than the current one is never adopted: it is about to vanish (CURATOR-498). A node without a
-//! number gets another GUID then, so that a late delete of the old one cannot hit it.
+//! Not mirrored: a second lost reply within one create makes Curator lose track of its node (N1 in
+//! `docs/CURATOR.md`); a last error other than ConnectionLoss leaves a possible node behind (N9). Here a search
+//! precedes *every* create but the first, and the background cleans up after every unknown outcome. A `sync`, which
+//! Curator does not send, precedes each search that a create follows: a lagging server would not show the node of a
+//! lost reply. The last search of a GUID follows a write instead, because a `sync` does not wait for creates that are
+//! ordered and not committed yet ([`settled`]). If more than one create may have created a node, deleting ours searches
+//! for the others too ([`SentCreates`]). A node of another session than the current one is never adopted: the server
+//! is about to delete it (CURATOR-498). A node that is not sequential then gets another GUID, so that a late delete
+//! of the old node cannot hit the new one.
 //!
 //! Source: Curator's `CreateBuilderImpl` (`withProtection`), `FindAndDeleteProtectedNodeInBackground`,
 //! `ProtectedMode`.
 
-use std::{future::Future, time::Duration};
-
-use docent_protocol::{CreateMode, Stat};
-use docent_session::{
-    Children, Client, Error, ErrorKind, Outcome, SessionClaim, retry::RetryPolicy,
-};
-use tracing::{debug, trace};
-use uuid::Uuid;
+use std::future::Future;
 
 use crate::{
     acl_provider::acl_of,
+    create::{self, CreateReply},
+    error,
     guaranteed_delete::{self, delete_in_background},
-    parents::{Last, Parents, create_parents},
-    retry_loop::RetryLoop,
+    locks::node_watch::NodeIdentity,
+    parents::{LastNode, Parents, create_parents},
+    planted,
+    sent_creates::SentCreates,
 };
+use docent_protocol::{CreateMode, Stat};
+use docent_session::{
+    Children, Client, Error, ErrorKind, Outcome, Response, Runtime, SessionClaim,
+    retry::{RetryLoop, RetryPolicy},
+};
+use tracing::{debug, trace};
 
-/// How many characters of a node's name are its protection.
+/// The length in characters of the protection at the beginning of a node's name.
 const PROTECTED_LENGTH: usize = 40;
 
-/// In front of the GUID.
+/// A session id that no session has.
+const NO_SESSION: i64 = -1;
+
+/// The text before the GUID.
 const PROTECTED_PREFIX: &str = "_c_";
 
-/// The name of a protected node up to the caller's own part.
+/// The beginning of a protected node's name, before the caller's part.
 ///
 /// Source: `ProtectedUtils.getProtectedPrefix`.
 #[derive(Debug, Clone)]
 pub(crate) struct Protection(String);
 
 impl Protection {
-    pub(crate) fn new() -> Self {
-        Self(format!("{PROTECTED_PREFIX}{}-", Uuid::new_v4().as_hyphenated()))
+    /// A new GUID, from the randomness of the client's runtime.
+    pub(crate) fn new(runtime: &dyn Runtime) -> Result<Self, Error> {
+        let mut bytes = [0; 16];
+        if !planted::is("one-guid") && !runtime.fill_random(&mut bytes) {
+            // Two contenders with one GUID would take each other's node for their own.
+            return Err(Error::refused(ErrorKind::InvalidConfig, "no randomness for a GUID"));
+        }
+        let guid = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        Ok(Self(format!("{PROTECTED_PREFIX}{}-", guid.as_hyphenated())))
     }
 
     pub(crate) fn prefix(&self) -> &str {
@@ -57,14 +75,18 @@ impl Protection {
     }
 }
 
-/// What there is to create.
+/// A node to create.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewNode<'a> {
     pub(crate) parent: &'a str,
-    /// The name behind the protection.
+    /// The part of the name after the protection.
     pub(crate) name: &'a str,
     pub(crate) data: &'a [u8],
     pub(crate) parents: Parents<'a>,
+    /// Whether missing parents are created; otherwise they are an error.
+    pub(crate) with_parents: bool,
+    /// Whether a search follows the creation of the parents, as in Curator's creates in the background.
+    pub(crate) search_after_parents: bool,
     pub(crate) mode: CreateMode,
 }
 
@@ -74,26 +96,41 @@ impl NewNode<'_> {
     }
 }
 
-/// What was created.
+/// A node that was created.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) path: String,
-    /// The session it belongs to; 0 for a persistent node.
+    /// The session that owns it; 0 for a persistent node.
     pub(crate) owner: i64,
-    /// `None` for a node that was found rather than answered.
+    /// `None` for a node that was found by a search, or created by a create (1).
     pub(crate) czxid: Option<i64>,
-    /// Whether the very first request made it: then whatever was sent behind that request saw it.
-    pub(crate) at_once: bool,
+    /// Whether the very first request created it: then requests sent after that one saw it.
+    pub(crate) by_first_request: bool,
+    /// Whether other creates of the same GUID may have created nodes too.
+    may_have_duplicates: bool,
+    /// Whether a search found it, so that creates after it may not be committed yet.
+    by_search: bool,
 }
 
-/// Our node, which must not stay behind: dropped, it is deleted.
+impl From<Created> for NodeIdentity {
+    fn from(Created { path, owner, czxid, .. }: Created) -> Self {
+        Self { path, owner, czxid }
+    }
+}
+
+/// Our node in the queue. Dropping it deletes the node, unless [`keep`](Self::keep) was called.
 #[derive(Debug)]
 pub(crate) struct OurNode<'a> {
     client: &'a Client,
     created: Option<Created>,
-    /// The session that must still be there for the node to be ours; 0: any.
+    /// The session that must be the current one for the node to be ours; 0: any.
     owner: i64,
     path: String,
+}
+
+/// The beginning of the names of all nodes with the GUID of a node's name.
+fn protection_of(name: &str) -> &str {
+    name.get(..PROTECTED_LENGTH).unwrap_or(name)
 }
 
 impl<'a> OurNode<'a> {
@@ -108,238 +145,370 @@ impl<'a> OurNode<'a> {
 
     /// The last part of the path.
     pub(crate) fn name(&self) -> &str {
-        self.path.rsplit_once('/').map_or(&*self.path, |(_, name)| name)
+        split(&self.path).1
     }
 
-    /// Whether another node was made by the same create: where a server that lagged showed none, a second one
-    /// was made under the same GUID.
-    pub(crate) fn is_twin(&self, name: &str) -> bool {
+    /// Whether another node was created under the same GUID: after a search on a lagging server found none, a retry
+    /// creates a second node.
+    pub(crate) fn is_duplicate(&self, name: &str) -> bool {
         let ours = self.name();
-        let protection = ours.get(..PROTECTED_LENGTH).unwrap_or(ours);
-        name != ours && ours.starts_with(PROTECTED_PREFIX) && name.starts_with(protection)
+        name != ours && ours.starts_with(PROTECTED_PREFIX) && name.starts_with(protection_of(ours))
     }
 
-    /// Relies on the session that our node was made in. That must be the current one: a node of another
-    /// is not ours any more, though the server may still have it (N2).
-    pub(crate) fn claim(&self) -> Result<SessionClaim, crate::Error> {
+    /// The node, distinguished from a later one at the same path; its `czxid` is known from the reply to the create.
+    pub(crate) fn identity(&self) -> NodeIdentity {
+        let czxid = self.created.as_ref().and_then(|created| created.czxid);
+        NodeIdentity { path: self.path.clone(), owner: self.owner, czxid }
+    }
+
+    /// The children without the duplicates of our own node, which are deleted in the background.
+    pub(crate) fn without_duplicates<'c>(&self, children: &'c Children) -> Vec<&'c str> {
+        let (duplicates, names): (Vec<_>, Vec<_>) =
+            children.iter().partition(|name| self.is_duplicate(name));
+        for name in duplicates {
+            debug!(name, "deleting a duplicate of the lock node");
+            delete_in_background(self.client, &join(split(&self.path).0, name));
+        }
+        names
+    }
+
+    /// Claims the session that owns our node. It must be the current one: a node of another session is no longer
+    /// ours, although the server may still have it (N2).
+    pub(crate) fn claim(&self) -> Result<SessionClaim, Error> {
         if let Some(kind) = self.client.ended() {
-            return Err(Error::new(kind, Outcome::NotApplied).into());
+            return Err(Error::new(kind, Outcome::NotApplied));
         }
         match self.client.session() {
+            Some(lease) if planted::is("claim-of-any-session") => Ok(lease.claim()),
             Some(lease) if [lease.session_id(), 0].contains(&self.owner) => Ok(lease.claim()),
-            _ => Err(crate::Error::own_node_missing(self.name())),
+            _ => Err(error::own_node_missing(self.name())),
         }
     }
 
-    /// It is wanted: it stays.
+    /// Keeps the node on drop. If the last create has created it, duplicates need no search: they are older, so the
+    /// listing that grants a lock has shown them.
     pub(crate) fn keep(mut self) -> Option<Created> {
-        self.created.take()
+        let created = self.created.take()?;
+        if created.by_search && created.may_have_duplicates {
+            delete_duplicates_in_background(self.client, &self.path);
+        }
+        Some(created)
     }
 
     /// Deletes it, with retries.
     pub(crate) async fn delete(mut self, policy: &dyn RetryPolicy) -> Result<(), Error> {
-        // Done, or being done in the background, from here on.
-        self.created = None;
-        match guaranteed_delete::delete(self.client, policy, &self.path).await {
-            Err(error) if error.kind() != ErrorKind::NoNode => Err(error),
-            _ => Ok(()),
-        }
+        // From here on `delete` owns the clean-up, also when it is dropped.
+        let created = self.created.take();
+        let delete = guaranteed_delete::delete(self.client, policy, &self.path);
+        // Dropped after the delete, so the search for duplicates is queued behind it, also on cancellation.
+        let _duplicates =
+            DuplicateCleanup(&self, created.is_some_and(|created| created.may_have_duplicates));
+        delete.await
     }
 }
 
 impl Drop for OurNode<'_> {
     fn drop(&mut self) {
-        if self.created.is_some() {
+        if let Some(created) = self.created.take().filter(|_| !planted::is("waiter-leaves-node")) {
             delete_in_background(self.client, &self.path);
+            drop(DuplicateCleanup(self, created.may_have_duplicates));
         }
     }
 }
 
-/// Creates an ephemeral node with protection and parents.
+/// On drop, deletes the nodes that other creates of the same GUID may have created, if the flag is set.
+struct DuplicateCleanup<'a>(&'a OurNode<'a>, bool);
+
+impl Drop for DuplicateCleanup<'_> {
+    fn drop(&mut self) {
+        let Self(ours, true) = self else { return };
+        let (parent, name) = split(&ours.path);
+        find_and_delete_in_background(ours.client, parent, protection_of(name), None);
+    }
+}
+
+/// Creates a node with protection, and with its parents if the node says so.
 ///
 /// # Cancel safety
 ///
-/// Dropped while a node may have been created, it has it found and deleted.
+/// If the future is dropped while a node may have been created, the background finds and deletes it.
 pub(crate) async fn create(
     client: &Client,
     policy: &dyn RetryPolicy,
     node: &NewNode<'_>,
 ) -> Result<Created, Error> {
-    let protection = Protection::new();
+    let protection = Protection::new(&**client.runtime())?;
     let path = node.path(&protection);
     let mut retry = RetryLoop::new(client, policy);
-    let mut creation = Creation {
+    let mut creation = ProtectedCreate {
         client,
         node,
         protection,
         path,
         first: true,
-        sessions: Sessions::None,
-        unknown: false,
+        sent: SentCreates::default(),
     };
     loop {
         match creation.attempt().await {
             Ok(created) => {
-                creation.unknown = false;
+                creation.sent = SentCreates::default();
                 return Ok(created);
+            }
+            // The node is ours, and the searches saw an older tree.
+            Err(error) if error.kind() == ErrorKind::NodeExists => {
+                retry.pause_after_any_error(error).await?;
             }
             Err(error) => retry.pause(error).await?,
         }
     }
 }
 
-/// A create that may have left a node behind.
-struct Creation<'a> {
+/// A create that may leave a node behind. On drop, the background finds and deletes the nodes it may have created.
+struct ProtectedCreate<'a> {
     client: &'a Client,
     node: &'a NewNode<'a>,
     protection: Protection,
-    /// As requested, without the digits.
+    /// The requested path, without the digits that the server appends.
     path: String,
-    /// Whether no attempt was made yet.
+    /// Whether the next attempt is the first.
     first: bool,
-    /// The sessions that creates were sent in.
-    sessions: Sessions,
-    /// Whether there may be a node nobody has answered for.
-    unknown: bool,
+    /// The creates sent under this GUID.
+    sent: SentCreates,
 }
 
-/// Whose nodes there may be under our GUID.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sessions {
-    None,
-    /// Of this session alone.
-    One(i64),
-    /// Of several, or of one that was not known when the create was sent.
-    Several,
-}
-
-impl Creation<'_> {
+impl ProtectedCreate<'_> {
     async fn attempt(&mut self) -> Result<Created, Error> {
         let first = std::mem::take(&mut self.first);
         if !first && let Some(found) = self.find().await? {
             return Ok(found);
         }
-        let (result, at_once) = match self.create().await {
-            Err(error) if error.kind() == ErrorKind::NoNode => {
+        let (result, first) = match self.create().await {
+            Err(error) if error.kind() == ErrorKind::NoNode && self.node.with_parents => {
                 trace!(step = 2, path = self.node.parent, "create the parents");
                 let parents = self.node.parents;
-                create_parents(self.client, &self.path, Last::Parent, parents).await?;
+                create_parents(self.client, &self.path, LastNode::Skip, parents).await?;
+                if self.node.search_after_parents {
+                    // Without a sync and a result: all creates so far were refused, or were searched for above.
+                    self.client.get_children(self.node.parent).await?;
+                }
                 (self.create().await, false)
             }
             other => (other, first),
         };
-        let (path, stat) = result?;
-        Ok(Created { path, owner: stat.ephemeral_owner, czxid: Some(stat.czxid), at_once })
+        let (result, first) = match result {
+            // No other client has this GUID: an earlier create succeeded, and the search saw an older tree.
+            Err(error) if error.kind() == ErrorKind::NodeExists => {
+                let refused = self.path.clone();
+                match self.find().await? {
+                    Some(found) => return Ok(found),
+                    // It was another session's: the next create has another GUID.
+                    None if self.path != refused => (self.create().await, false),
+                    None => return Err(error),
+                }
+            }
+            other => (other, first),
+        };
+        let CreateReply { path, stat, session, by_first_request } = result?;
+        let owner = match session {
+            Some(session) => session,
+            // The session changed during a create (1), whose reply does not contain the owner.
+            None => self.owner_of(&path).await?.unwrap_or(NO_SESSION),
+        };
+        let may_have_duplicates = self.sent.may_have_created_several();
+        let (czxid, by_first_request) = (stat.map(|stat| stat.czxid), by_first_request && first);
+        let by_search = false;
+        Ok(Created { path, owner, czxid, by_first_request, may_have_duplicates, by_search })
     }
 
-    async fn create(&mut self) -> Result<(String, Stat), Error> {
+    /// The session that owns a node; `None` if the node is missing.
+    async fn owner_of(&self, path: &str) -> Result<Option<i64>, Error> {
+        Ok(self.client.exists(path).await?.map(|stat| stat.ephemeral_owner))
+    }
+
+    async fn create(&mut self) -> Result<CreateReply, Error> {
         let NewNode { data, parents, mode, .. } = *self.node;
-        let current = self.client.session().map(|session| session.session_id());
-        self.sessions = match (self.sessions, current) {
-            (Sessions::None, Some(now)) => Sessions::One(now),
-            (Sessions::One(then), Some(now)) if then == now => Sessions::One(now),
-            _ => Sessions::Several,
-        };
-        // From here on: a drop of this future leaves the request on its way.
-        self.unknown = true;
+        // Recorded before the request is sent: dropping this future does not recall it.
+        self.sent.record_request(self.client.session().map(|session| session.session_id()));
         let acl = acl_of(parents.acl_provider, &self.path);
-        let result = self.client.create2(&self.path, data, mode, acl).await;
-        if result.as_ref().is_err_and(|error| error.outcome() == Outcome::NotApplied) {
-            self.unknown = false;
+        let result = create::create(self.client, &self.path, data, mode, acl).await;
+        if let Err(error) = &result {
+            match (error.kind(), error.outcome()) {
+                (ErrorKind::NodeExists, _) => self.sent.record_node_exists(),
+                (_, Outcome::NotApplied) => self.sent.record_refusal(),
+                (_, Outcome::Unknown) if planted::is("unknown-create-forgotten") => {
+                    self.sent.record_refusal();
+                }
+                (_, Outcome::Unknown) => {}
+            }
         }
         result
     }
 
-    /// Looks for the node that a lost reply would have told of. One of another session than the current one
-    /// is deleted; so that none of those is taken for ours, each is asked for its owner if there may be any.
+    /// Searches for the node of a lost reply, after a `sync`: a lagging server would not show it. Of several, the
+    /// first in the queue is ours. The others are deleted, as are nodes of another session than the current one.
+    /// If creates were sent in several or unknown sessions, the owner of each node is read first.
     ///
-    /// Source: `CreateBuilderImpl.findProtectedNodeInForeground`.
+    /// Source: `CreateBuilderImpl.findProtectedNodeInForeground`, which has no `sync`.
     async fn find(&mut self) -> Result<Option<Created>, Error> {
         trace!(step = 3, path = self.path, "search for the node");
-        let children = match self.client.get_children(self.node.parent).await {
+        let synced = self.client.sync(self.node.parent);
+        let listed = self.client.get_children(self.node.parent);
+        synced.await?;
+        let children = match listed.await {
             Ok(children) => children,
             Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
             Err(error) => return Err(error),
         };
+        let mut names: Vec<_> =
+            children.iter().filter(|name| name.starts_with(self.protection.prefix())).collect();
+        // The names differ only in their digits, of which all have the same number.
+        names.sort_unstable();
         let current = self.client.session().map(|session| session.session_id());
         let (mut ours, mut foreign) = (None, false);
-        for name in children.iter().filter(|name| name.starts_with(self.protection.prefix())) {
-            let path = join(self.node.parent, &name);
-            let owner = match self.sessions {
+        for name in names {
+            let path = join(self.node.parent, name);
+            let owner = match self.sent.owner() {
                 _ if !self.node.mode.is_ephemeral() => 0,
-                Sessions::One(then) => then,
-                _ => match self.client.exists(&path).await? {
-                    Some(stat) => stat.ephemeral_owner,
+                Some(session) => session,
+                None => match self.owner_of(&path).await? {
+                    Some(owner) => owner,
                     None => continue,
                 },
             };
-            if (owner == 0 || Some(owner) == current) && ours.is_none() {
-                debug!(path, "found what a lost reply had created");
-                ours = Some(Created { path, owner, czxid: None, at_once: false });
+            let is_ours = owner == 0 || Some(owner) == current;
+            if is_ours && ours.is_none() {
+                debug!(path, "found the node of a lost reply");
+                let may_have_duplicates = self.sent.may_have_created_several();
+                ours = Some(Created {
+                    path,
+                    owner,
+                    czxid: None,
+                    by_first_request: false,
+                    may_have_duplicates,
+                    by_search: true,
+                });
             } else {
-                debug!(path, "found a node of another session; it is deleted");
+                debug!(path, is_ours, "deleting a duplicate node, or one of another session");
                 delete_in_background(self.client, &path);
-                foreign = true;
+                foreign |= !is_ours;
             }
         }
         if foreign && ours.is_none() && !self.node.mode.is_sequential() {
-            // Without a number of the server's, the next node would be at this one's path, and a delete that
-            // comes late would hit it.
-            self.protection = Protection::new();
+            // A node that is not sequential would be created at the same path, and a late delete would hit it.
+            self.abandon();
+            self.protection = Protection::new(&**self.client.runtime())?;
             self.path = self.node.path(&self.protection);
         }
         if ours.is_none() {
             debug!(path = self.path, "no node with this GUID");
-            // Or this server lags behind one that has made it. The next create is behind it all the same,
-            // and the listing behind that shows both: see `OurNode::is_twin`.
         }
         Ok(ours)
     }
+
+    /// Finds and deletes, in the background, the nodes that may have been created under this GUID.
+    fn abandon(&mut self) {
+        if std::mem::take(&mut self.sent).may_have_created() {
+            let protection = self.protection.prefix();
+            find_and_delete_in_background(self.client, self.node.parent, protection, None);
+        }
+    }
 }
 
-impl Drop for Creation<'_> {
+impl Drop for ProtectedCreate<'_> {
     fn drop(&mut self) {
-        if self.unknown {
-            find_and_delete_in_background(self.client, self.node.parent, self.protection.clone());
-        }
+        self.abandon();
     }
 }
 
-/// Deletes the node of a create whose outcome nobody will learn. The search is queued here and now, behind
-/// the create if that is still on its way, so that it sees what it made.
+/// Deletes the nodes of creates with an unknown outcome, but not the one named `keep`. The call itself queues the
+/// search, behind a create that is still in flight.
 ///
-/// Source: `FindAndDeleteProtectedNodeInBackground`.
-fn find_and_delete_in_background(client: &Client, parent: &str, protection: Protection) {
-    let first = client.get_children2(parent);
-    client.spawn(search(client.clone(), parent.to_owned(), protection, first));
+/// Source: `FindAndDeleteProtectedNodeInBackground`, which sends the listing alone.
+fn find_and_delete_in_background(
+    client: &Client,
+    parent: &str,
+    protection: &str,
+    keep: Option<&str>,
+) {
+    let first = search(client, parent, protection);
+    let (task_client, parent) = (client.clone(), parent.to_owned());
+    let (protection, keep) = (protection.to_owned(), keep.map(str::to_owned));
+    client.runtime().spawn(Box::pin(async move {
+        let again = |client: &Client| search(client, &parent, &protection);
+        let found = guaranteed_delete::repeat(task_client, first, again).await;
+        let Some((children, client)) = found else { return };
+        let is_left = |name: &&str| name.starts_with(&protection) && keep.as_deref() != Some(*name);
+        for name in children.iter().filter(is_left) {
+            trace!(name, "deleting the node of an abandoned create");
+            delete_in_background(&client, &join(&parent, name));
+        }
+    }));
 }
 
-async fn search(
-    client: Client,
-    parent: String,
-    protection: Protection,
-    first: impl Future<Output = Result<(Children, Stat), Error>>,
-) {
-    let mut result = first.await;
-    loop {
-        match result {
-            Ok((children, _)) => {
-                for name in children.iter().filter(|name| name.starts_with(protection.prefix())) {
-                    trace!(%name, "deleted: nobody waits for it");
-                    delete_in_background(&client, &join(&parent, &name));
-                }
-                return;
-            }
-            Err(error) if error.is_retryable() => {}
-            Err(_) => return,
-        }
-        tokio::time::sleep(SEARCH_PAUSE).await;
-        result = client.get_children2(&parent).await;
+/// Queues a write that settles all creates before it, and a listing behind it; both must succeed.
+fn search(
+    client: &Client,
+    parent: &str,
+    protection: &str,
+) -> impl Future<Output = Result<Children, Error>> + use<> {
+    let cleanup = client.cleanup();
+    // No node has this name: each has the caller's part behind it.
+    let settles = !planted::is("search-without-sync");
+    let settling = settles.then(|| cleanup.delete(&join(parent, protection), None));
+    settled(settling, cleanup.get_children_with_stat(parent))
+}
+
+/// The listing, once all earlier creates of the session have taken effect or never will.
+///
+/// A leader that has lost its majority answers `sync` and reads from its tree until it steps down (ZOOKEEPER-1675): it
+/// does not show a create that the majority has ordered, or will accept later. A write is answered by the majority, and
+/// after all that was ordered before it; so is one that is refused, since the refusal is a transaction too.
+///
+/// Source: `PrepRequestProcessor.pRequest` (`ErrorTxn`), `Leader.processSync`.
+async fn settled(
+    settling: Option<Response<()>>,
+    listed: Response<(Children, Stat)>,
+) -> Result<Children, Error> {
+    if let Some(settling) = settling
+        && let Err(error) = settling.await
+        && !is_refused_by_majority(&error)
+    {
+        return Err(error);
+    }
+    match listed.await {
+        Ok((children, _)) => Ok(children),
+        Err(error) if error.kind() == ErrorKind::NoNode => Ok(Children::default()),
+        Err(error) => Err(error),
     }
 }
 
-/// Between two searches in the background.
-const SEARCH_PAUSE: Duration = Duration::from_millis(100);
+/// Whether the leader checked a delete of no node against its tree, and refused it.
+fn is_refused_by_majority(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NoAuth)
+}
+
+/// Deletes all nodes of a node's GUID but this one.
+fn delete_duplicates_in_background(client: &Client, path: &str) {
+    let (parent, name) = split(path);
+    find_and_delete_in_background(client, parent, protection_of(name), Some(name));
+}
+
+/// Keeps a created node, and deletes the nodes in the background that other creates of its GUID may have created.
+pub(crate) fn keep_only(client: &Client, created: Created) -> String {
+    if created.may_have_duplicates {
+        delete_duplicates_in_background(client, &created.path);
+    }
+    created.path
+}
+
+/// The parent and the name of a node.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(split) => split,
+        None => ("/", path),
+    }
+}
 
 /// A child's path.
 pub(crate) fn join(parent: &str, name: &str) -> String {
@@ -348,16 +517,58 @@ pub(crate) fn join(parent: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
     use super::*;
 
-    /// curator-locks 1.1: forty characters, of which 3 to 38 are a v4 GUID in lower case.
+    #[derive(Debug)]
+    struct Random(Option<u8>);
+
+    impl Runtime for Random {
+        fn transport(&self) -> std::sync::Arc<dyn docent_session::Transport> {
+            std::sync::Arc::new(docent_session::Tcp)
+        }
+
+        fn timer(&self, _after: std::time::Duration) -> Pin<Box<dyn docent_session::Timer>> {
+            unreachable!("a GUID needs no time")
+        }
+
+        fn spawn(&self, _task: docent_session::Task) {}
+
+        fn fill_random(&self, bytes: &mut [u8]) -> bool {
+            bytes.fill(self.0.unwrap_or_default());
+            self.0.is_some()
+        }
+    }
+
+    /// `ProtectedUtils.getProtectedPrefix`: forty characters, of which 3 to 38 are a v4 GUID in lower case.
     #[test]
     fn the_protected_prefix_is_curators() {
-        let prefix = Protection::new().prefix().to_owned();
-        assert_eq!(prefix.len(), 40);
-        assert!(prefix.starts_with("_c_") && prefix.ends_with('-'));
-        let guid = Uuid::parse_str(&prefix[3..39]).unwrap();
-        assert_eq!((guid.get_version_num(), guid.to_string().as_str()), (4, &prefix[3..39]));
-        assert_ne!(Protection::new().prefix(), prefix);
+        let prefix = |byte| Protection::new(&Random(Some(byte))).unwrap().prefix().to_owned();
+        let one = prefix(0xff);
+        assert_eq!(one, "_c_ffffffff-ffff-4fff-bfff-ffffffffffff-");
+        assert_eq!(one.len(), 40);
+        assert_ne!(prefix(7), one);
+    }
+
+    #[test]
+    fn without_randomness_there_is_no_guid() {
+        let error = Protection::new(&Random(None)).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.outcome()),
+            (ErrorKind::InvalidConfig, Outcome::NotApplied)
+        );
+    }
+
+    #[test]
+    fn a_path_is_split_into_parent_and_name() {
+        assert_eq!(split("/a/b"), ("/a", "b"));
+        assert_eq!(split("/a"), ("/", "a"));
+        assert_eq!(split("/a/"), ("/a", ""));
+        assert_eq!(split("/"), ("/", ""));
+        for path in ["/a/b", "/a"] {
+            let (parent, name) = split(path);
+            assert_eq!(join(parent, name), path);
+        }
     }
 }

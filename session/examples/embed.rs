@@ -2,18 +2,18 @@
 //! `DOCENT_CONNECT=127.0.0.1:2181 cargo run -p docent-session --no-default-features --example embed`
 
 use bytes::BytesMut;
-use docent_protocol::{call::GetChildren, jute::*, reply::GetChildrenReply, request::ReadRequest};
-use docent_session::state::{Connect, Session};
+use docent_protocol::{jute::*, operation::GetChildren};
+use docent_protocol::{reply::GetChildrenReply, request::ReadRequest};
+use docent_session::machine::{Connect, Session};
 use docent_session::{Config, Error, ErrorKind, Instant, Outcome};
-use std::io::{self, Read, Write};
-use std::{error, net::TcpStream, thread, time, time::Duration};
+use std::{error, io, io::Read, io::Write, net::TcpStream, thread, time, time::Duration};
 
-#[expect(clippy::disallowed_methods, reason = "who moves the bytes reads the clock")]
+#[expect(clippy::disallowed_methods, reason = "the driver reads the clock")]
 fn main() -> Result<(), Box<dyn error::Error>> {
     let connect = std::env::var("DOCENT_CONNECT")?;
     let mut session: Session<&str, ()> = Session::new(Config::new(&connect)?, 1);
-    let began = time::Instant::now();
-    let now = || Instant::from_nanos(1) + began.elapsed();
+    let start = time::Instant::now();
+    let now = || Instant::from_nanos(1) + start.elapsed();
     let (mut connection, mut input, mut output) = (None, BytesMut::new(), Vec::new());
     let list = GetChildren(ReadRequest { path: "/".into(), watch: false });
     session.submit(&list, "the root's children", None, now);
@@ -31,15 +31,15 @@ fn main() -> Result<(), Box<dyn error::Error>> {
             None => Ok(()),
         };
         session.handle_input(now(), &mut input);
-        let lost = |why| Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why);
+        let lost = |why| Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_source(why);
         if let Some(why) = session.wants_disconnect().or_else(|| moved.err().map(lost))
             && let Some((_, host)) = connection.take()
         {
             session.handle_disconnected(now(), &host, &why);
         }
         while let Some(done) = session.poll_completion() {
-            let reply = done.result?.bytes;
-            println!("{}: {:?}", done.token, GetChildrenReply::decode(&mut Reader::new(&reply))?);
+            let (token, reply) = (done.token, done.result?.bytes);
+            println!("{token}: {:?}", GetChildrenReply::decode(&mut Reader::new(&reply))?);
             session.close(None, now() + Duration::from_secs(5));
         }
         while session.poll_event().is_some() {}
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     Ok(())
 }
 
-/// Writes, and reads what comes within a moment: the machine's alarms are further apart.
+/// Writes, and reads the bytes that arrive within a moment: the machine's alarms are further apart.
 fn exchange(stream: &mut TcpStream, output: &[u8], input: &mut BytesMut) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(10)))?;
     stream.write_all(output)?;

@@ -1,201 +1,410 @@
-//! Every knob of a client, with its default and its unit.
+//! The settings of a client, with their defaults and units.
 
 use std::{fmt, time::Duration};
 
-use docent_protocol::frame;
+use crate::{ConnectString, Error, ErrorKind, InvalidConnectString, machine::Settings};
 
-use crate::{ConnectString, Error, ErrorKind};
-
-/// How a client connects and what it puts up with.
+/// The configuration of a client: its servers, timeouts, limits and credentials.
+///
+/// Each setting has a setter, `with_` and its name, and a getter of its name. A setter whose type admits invalid values
+/// returns a `Result`, so that every `Config` is valid and starting a client with it cannot fail.
+///
+/// `connect` and `start` make a `Client` of it (feature `tokio`). A clone of `Client::config` makes another client with
+/// the same settings.
+///
+/// | setting | unit | default |
+/// |---|---|---|
+/// | [`connect_string`](Self::connect_string) | `host:port,host:port/chroot` | required |
+/// | [`session_timeout`](Self::with_session_timeout) | time, requested from the server | 60 s |
+/// | [`session_expiration_percent`](Self::with_session_expiration_percent) | percent of the session timeout | 100 |
+/// | [`connection_timeout`](Self::with_connection_timeout) | time without a connection, of a request | 15 s |
+/// | [`request_timeout`](Self::with_request_timeout) | time without a reply, of a request | none |
+/// | [`backoff`](Self::with_backoff) | time between connection attempts | 100 ms to 5 s |
+/// | [`max_request_bytes`](Self::with_max_request_bytes) | bytes of one request | 1,048,575 |
+/// | [`max_reply_bytes`](Self::with_max_reply_bytes) | bytes of one reply | 16 MiB |
+/// | [`max_requests`](Self::with_max_requests) | pending requests | 1,000,000 |
+/// | [`max_pending_bytes`](Self::with_max_pending_bytes) | bytes of the pending requests | 64 MiB |
+/// | [`when_full`](Self::with_when_full) | what happens above the two limits before | fail |
+/// | [`session`](Self::with_session) | the session to resume | none: a new one |
+/// | [`read_only`](Self::with_read_only) | whether read-only servers are accepted | no |
+/// | [`credentials`](Self::with_auth) | sent to each server, before any request | none |
+/// | `sasl` | the user and password of DIGEST-MD5; feature `sasl` | none |
+/// | `transport`, `clock`, `runtime` | connections, time and tasks; feature `tokio` | TCP, and the tokio runtime of the start |
+/// | `max_watch_events` | buffered events of a watcher; feature `tokio` | 1,000 |
+/// | `seed` | of shuffling and jitter; feature `tokio` | from the operating system |
+///
+/// Creating and changing a `Config` sends nothing.
+///
+/// # Example
 ///
 /// ```
 /// use std::time::Duration;
 /// use docent_session::Config;
 ///
-/// let config = Config::new("zk1:2181,zk2:2181/app")?.with_session_timeout(Duration::from_secs(10));
-/// assert_eq!(config.connect_string.chroot(), Some("/app"));
+/// let config = Config::new("zk1:2181,zk2:2181/app")?
+///     .with_session_timeout(Duration::from_secs(10))
+///     .with_max_requests(1000)?;
+/// assert_eq!(config.connect_string().chroot(), Some("/app"));
 /// # Ok::<(), docent_session::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct Config {
-    /// The servers and the chroot.
-    pub connect_string: ConnectString,
-    /// The session timeout to ask for; the server may grant another. Default 60 s (Curator's); at most
-    /// `i32::MAX` milliseconds are asked for.
-    pub session_timeout: Duration,
-    /// How long a request may wait for a connection before it fails with
-    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. Default 15 s (Curator's).
-    pub connection_timeout: Duration,
-    /// After how much of the session timeout without a connection the session is taken as lost, in
-    /// percent. Default 100, Curator's.
-    ///
-    /// Source: `CuratorFrameworkFactory.Builder.simulatedSessionExpirationPercent`.
-    pub session_expiration_percent: u8,
-    /// The pauses between attempts to connect.
-    pub backoff: Backoff,
-    /// The largest request, in bytes: the servers' `jute.maxbuffer`. Default 1,048,575, theirs.
-    pub max_request_bytes: usize,
-    /// The largest reply, in bytes. A larger one fails its own request only. Default 16 MiB: servers do
-    /// not limit replies.
-    pub max_reply_bytes: usize,
-    /// How many bytes the requests that are waiting may have, sent or not. One more request fails with
-    /// [`TooManyRequests`](ErrorKind::TooManyRequests), unless it is the only one, or
-    /// [waits](Self::when_full). Default 64 MiB.
-    pub max_pending_bytes: usize,
-    /// How long any request may wait for its reply before it fails with
-    /// [`OperationTimeout`](ErrorKind::OperationTimeout): not applied if it was not sent by then, unknown if it
-    /// was. Others are not touched, and the late reply is dropped. Default none: the connection is given up
-    /// when nothing is heard for two thirds of the session timeout, and requests with it.
-    ///
-    /// Source: `zookeeper.request.timeout`, which in Java gives up the connection.
-    pub request_timeout: Option<Duration>,
-    /// An existing session to go on with, of this or another process. Default none.
-    pub session: Option<SessionToken>,
-    /// How many requests may be waiting, sent or not. One more fails with
-    /// [`TooManyRequests`](ErrorKind::TooManyRequests), or [waits](Self::when_full). Default 1,000,000.
-    pub max_requests: usize,
-    /// What becomes of a request that is one too many by `max_requests` or `max_pending_bytes`. Default
-    /// [`WhenFull::Fail`].
-    pub when_full: WhenFull,
-    /// How many events a watcher keeps for who does not take them. When there are more, they are dropped and a
-    /// [resync](crate::WatchedEvent::is_resync) takes their place. Default 1,000.
-    pub max_watch_events: usize,
-    /// Whether a read-only server will do. Default no.
-    pub read_only: bool,
-    /// What is told to each server first.
-    pub credentials: Vec<Credential>,
-    /// Who to be by SASL, which comes before the other credentials. Default nobody.
-    #[cfg(feature = "sasl")]
-    pub sasl: Option<crate::SaslCredential>,
-    /// The seed of shuffling and jitter; `None` takes one from the operating system.
-    pub seed: Option<u64>,
+    pub(crate) session: Settings,
+    #[cfg(feature = "tokio")]
+    pub(crate) driver: crate::driver::Settings,
 }
+
+/// The size of the reply to a handshake, in bytes: three numbers, a password of 16 bytes with its length, and a flag.
+///
+/// Source: `ConnectResponse` in `zookeeper.jute`, `SessionTrackerImpl`.
+const HANDSHAKE_REPLY_SIZE: usize = 37;
 
 impl Config {
     /// The defaults, for these servers.
     ///
     /// # Errors
     ///
-    /// `InvalidConfig` when the connect string is not one; the text names the part and the rule.
+    /// `InvalidConfig` when the connect string is invalid; the text names the part and the rule.
     pub fn new(connect_string: &str) -> Result<Self, Error> {
         let connect_string = connect_string
             .parse()
-            .map_err(|error| Error::refused(ErrorKind::InvalidConfig, error))?;
+            .map_err(|error: InvalidConnectString| invalid(&error).caused_by(error))?;
         Ok(Self {
-            connect_string,
-            session_timeout: Duration::from_secs(60),
-            connection_timeout: Duration::from_secs(15),
-            session_expiration_percent: 100,
-            backoff: Backoff::default(),
-            max_request_bytes: frame::DEFAULT_LIMIT,
-            max_reply_bytes: 16 << 20,
-            max_requests: 1_000_000,
-            when_full: WhenFull::Fail,
-            max_pending_bytes: 64 << 20,
-            request_timeout: None,
-            session: None,
-            max_watch_events: 1000,
-            read_only: false,
-            credentials: Vec::new(),
-            #[cfg(feature = "sasl")]
-            sasl: None,
-            seed: None,
+            session: Settings::new(connect_string),
+            #[cfg(feature = "tokio")]
+            driver: crate::driver::Settings::default(),
         })
     }
 
-    /// Sets [`session_timeout`](Self::session_timeout).
+    /// Replaces the servers and the chroot.
+    #[must_use]
+    pub fn with_connect_string(mut self, connect_string: ConnectString) -> Self {
+        self.session.connect_string = connect_string;
+        self
+    }
+
+    /// The servers and the chroot.
+    #[must_use]
+    pub const fn connect_string(&self) -> &ConnectString {
+        &self.session.connect_string
+    }
+
+    /// Sets the session timeout to request; the server may grant another one. Default 60 s (Curator's). At most
+    /// `i32::MAX` milliseconds are requested.
     #[must_use]
     pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
-        self.session_timeout = timeout;
+        self.session.session_timeout = timeout;
         self
     }
 
-    /// Sets [`connection_timeout`](Self::connection_timeout).
+    /// The session timeout to request.
+    #[must_use]
+    pub const fn session_timeout(&self) -> Duration {
+        self.session.session_timeout
+    }
+
+    /// Sets how long a request may wait for a connection before it fails with
+    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. A close waits for its confirmation for at most the
+    /// same time. One connection attempt takes at most this time divided by the number of servers. Default 15 s
+    /// (Curator's).
     #[must_use]
     pub const fn with_connection_timeout(mut self, timeout: Duration) -> Self {
-        self.connection_timeout = timeout;
+        self.session.connection_timeout = timeout;
         self
     }
 
-    /// Adds credentials that each server is told before anything else.
+    /// How long a request may wait for a connection.
     #[must_use]
-    pub fn with_auth(mut self, scheme: &str, auth: &[u8]) -> Self {
-        self.credentials.push(Credential::new(scheme, auth));
-        self
+    pub const fn connection_timeout(&self) -> Duration {
+        self.session.connection_timeout
     }
 
-    /// Sets [`read_only`](Self::read_only).
+    /// Sets how long a request may wait for its reply before it fails with
+    /// [`OperationTimeout`](ErrorKind::OperationTimeout). The outcome is `NotApplied` if the request was unsent at that
+    /// time, and `Unknown` if it was sent. Other requests are not affected, and the late reply is dropped. Default
+    /// `None`: the connection, with its requests, is given up when nothing is received for two thirds of the session
+    /// timeout.
+    ///
+    /// Source: `zookeeper.request.timeout`, which gives up the connection in Java.
     #[must_use]
-    pub const fn with_read_only(mut self, allowed: bool) -> Self {
-        self.read_only = allowed;
+    pub fn with_request_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.session.request_timeout = timeout.into();
         self
     }
 
-    /// Sets [`request_timeout`](Self::request_timeout).
+    /// How long a request may wait for its reply.
     #[must_use]
-    pub const fn with_request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = Some(timeout);
-        self
+    pub const fn request_timeout(&self) -> Option<Duration> {
+        self.session.request_timeout
     }
 
-    /// Sets [`when_full`](Self::when_full).
+    /// Sets the part of the session timeout, in percent, after which a session without a connection becomes
+    /// [`Lost`](crate::ConnectionState::Lost). Default 100 (Curator's). 0 stands for the whole timeout too, as in
+    /// Curator's `ConnectionStateManager`. The time counts from the last contact with a server, as for the
+    /// [`SessionLease`](crate::SessionLease), and never ends after the lease's deadline. Curator counts from SUSPENDED.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `percent` is more than 100.
+    ///
+    /// Source: `CuratorFrameworkFactory.Builder.simulatedSessionExpirationPercent`.
+    pub fn with_session_expiration_percent(mut self, percent: u8) -> Result<Self, Error> {
+        if percent > 100 {
+            return Err(invalid(format_args!(
+                "session_expiration_percent is {percent}: expected 0 to 100"
+            )));
+        }
+        self.session.session_expiration_percent = percent;
+        Ok(self)
+    }
+
+    /// The part of the session timeout, in percent, after which a session without a connection becomes LOST.
     #[must_use]
-    pub const fn with_when_full(mut self, when_full: WhenFull) -> Self {
-        self.when_full = when_full;
-        self
+    pub const fn session_expiration_percent(&self) -> u8 {
+        self.session.session_expiration_percent
     }
 
-    /// Goes on with an existing session. While another client has it, each throws the other off.
-    #[must_use]
-    pub fn with_session(mut self, session: SessionToken) -> Self {
-        self.session = Some(session);
-        self
-    }
-
-    /// Sets [`backoff`](Self::backoff).
+    /// Sets the delays between connection attempts. While there is a session, no delay is longer than an eighth of its
+    /// timeout, or longer than the rest of it.
     #[must_use]
     pub const fn with_backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        self.session.backoff = backoff;
         self
     }
 
-    /// Sets [`seed`](Self::seed).
+    /// The delays between connection attempts.
     #[must_use]
-    pub const fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+    pub const fn backoff(&self) -> Backoff {
+        self.session.backoff
+    }
+
+    /// Sets the size of the largest request, in bytes: the `jute.maxbuffer` of the servers. A larger request fails with
+    /// [`RequestTooLarge`](ErrorKind::RequestTooLarge) and is not sent. Default 1,048,575 (theirs).
+    #[must_use]
+    pub const fn with_max_request_bytes(mut self, bytes: usize) -> Self {
+        self.session.max_request_bytes = bytes;
         self
+    }
+
+    /// The size of the largest request, in bytes.
+    #[must_use]
+    pub const fn max_request_bytes(&self) -> usize {
+        self.session.max_request_bytes
+    }
+
+    /// Sets the size of the largest reply, in bytes. A larger reply fails its own request only, with
+    /// [`ReplyTooLarge`](ErrorKind::ReplyTooLarge). Default 16 MiB, because servers do not limit replies.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `bytes` is less than 37, the size of the reply to a handshake: no session would be possible.
+    pub fn with_max_reply_bytes(mut self, bytes: usize) -> Result<Self, Error> {
+        if bytes < HANDSHAKE_REPLY_SIZE {
+            return Err(invalid(format_args!(
+                "max_reply_bytes is {bytes}: expected at least {HANDSHAKE_REPLY_SIZE}, the size of the reply to a \
+                 handshake"
+            )));
+        }
+        self.session.max_reply_bytes = bytes;
+        Ok(self)
+    }
+
+    /// The size of the largest reply, in bytes.
+    #[must_use]
+    pub const fn max_reply_bytes(&self) -> usize {
+        self.session.max_reply_bytes
+    }
+
+    /// Sets the limit of the number of pending requests, sent or unsent. A request above the limit fails with
+    /// [`TooManyRequests`](ErrorKind::TooManyRequests), or [waits](Self::with_when_full). Default 1,000,000.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `requests` is 0, which would refuse every request. `usize::MAX` sets no limit.
+    pub fn with_max_requests(mut self, requests: usize) -> Result<Self, Error> {
+        self.session.max_requests = not_zero("max_requests", requests)?;
+        Ok(self)
+    }
+
+    /// The limit of the number of pending requests.
+    #[must_use]
+    pub const fn max_requests(&self) -> usize {
+        self.session.max_requests
+    }
+
+    /// Sets the limit of the size of all pending requests, sent or unsent, in bytes. A request above the limit fails
+    /// with [`TooManyRequests`](ErrorKind::TooManyRequests), unless it is the only one, or
+    /// [waits](Self::with_when_full). Default 64 MiB.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `bytes` is 0. `usize::MAX` sets no limit.
+    pub fn with_max_pending_bytes(mut self, bytes: usize) -> Result<Self, Error> {
+        self.session.max_pending_bytes = not_zero("max_pending_bytes", bytes)?;
+        Ok(self)
+    }
+
+    /// The limit of the size of all pending requests, in bytes.
+    #[must_use]
+    pub const fn max_pending_bytes(&self) -> usize {
+        self.session.max_pending_bytes
+    }
+
+    /// Sets what happens to a request above [`max_requests`](Self::with_max_requests) or
+    /// [`max_pending_bytes`](Self::with_max_pending_bytes). Default [`WhenFull::Fail`].
+    #[must_use]
+    pub const fn with_when_full(mut self, when_full: WhenFull) -> Self {
+        self.session.when_full = when_full;
+        self
+    }
+
+    /// What happens to a request above the limits.
+    #[must_use]
+    pub const fn when_full(&self) -> WhenFull {
+        self.session.when_full
+    }
+
+    /// Sets an existing session to resume, of this or another process. Default `None`: a new session is created. If
+    /// another client uses the session, the two disconnect each other repeatedly.
+    #[must_use]
+    pub fn with_session(mut self, session: impl Into<Option<SessionToken>>) -> Self {
+        self.session.session = session.into();
+        self
+    }
+
+    /// The existing session to resume.
+    #[must_use]
+    pub const fn session(&self) -> Option<&SessionToken> {
+        self.session.session.as_ref()
+    }
+
+    /// Sets whether the client may connect to a read-only server. Default no.
+    #[must_use]
+    pub const fn with_read_only(mut self, allowed: bool) -> Self {
+        self.session.read_only = allowed;
+        self
+    }
+
+    /// Whether the client may connect to a read-only server.
+    #[must_use]
+    pub const fn read_only(&self) -> bool {
+        self.session.read_only
+    }
+
+    /// Adds credentials, as [`Credential::new`], to those that are sent to each server after the handshake, before any
+    /// request.
+    #[must_use]
+    pub fn with_auth(mut self, scheme: &str, auth: &[u8]) -> Self {
+        self.session.credentials.push(Credential::new(scheme, auth));
+        self
+    }
+
+    /// The credentials that are sent to each server, in this order.
+    #[must_use]
+    pub fn credentials(&self) -> &[Credential] {
+        &self.session.credentials
     }
 }
 
-/// What becomes of a request when there are as many as the configuration allows.
+#[cfg(feature = "sasl")]
+impl Config {
+    /// Authenticates the client to each server as this user with SASL's DIGEST-MD5, and requires the server to prove
+    /// that it knows the password too. No other request is sent before that. Needs the feature `sasl`.
+    ///
+    /// A server that refuses the user, has no SASL, or fails to prove itself ends the client with
+    /// [`AuthFailed`](ErrorKind::AuthFailed), as in Java. If a server accepts the session and then sends no valid
+    /// reply, the client tries the next server. (3.4 closes the connection instead of refusing, which looks
+    /// the same.)
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig`, as [`SaslCredential::new`](crate::SaslCredential::new).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use docent_session::Config;
+    ///
+    /// let config = Config::new("zk1:2181,zk2:2181")?.with_sasl("bob", "bob's password")?;
+    /// # let _ = config;
+    /// # Ok::<(), docent_session::Error>(())
+    /// ```
+    ///
+    /// Source: `ZooKeeperSaslClient`, `DigestLoginModule`; op 102; RFC 2831.
+    pub fn with_sasl(mut self, user: &str, password: &str) -> Result<Self, Error> {
+        self.session.sasl = Some(crate::SaslCredential::new(user, password)?);
+        Ok(self)
+    }
+
+    /// The SASL credential, which is used before the other credentials.
+    #[must_use]
+    pub const fn sasl(&self) -> Option<&crate::SaslCredential> {
+        self.session.sasl.as_ref()
+    }
+}
+
+fn not_zero(setting: &str, value: usize) -> Result<usize, Error> {
+    if value == 0 {
+        Err(invalid(format_args!("{setting} is 0: expected at least 1")))
+    } else {
+        Ok(value)
+    }
+}
+
+fn invalid(detail: impl fmt::Display) -> Error {
+    Error::refused(ErrorKind::InvalidConfig, detail)
+}
+
+/// What happens to a request when the limits of the configuration are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// It fails with [`TooManyRequests`](ErrorKind::TooManyRequests), not applied. The limits are those of
-    /// all that wait, sent or not: of the client's memory.
+    /// The request fails with [`TooManyRequests`](ErrorKind::TooManyRequests), not applied. The limits apply to all
+    /// pending requests, sent or unsent: they bound the memory of the client.
     #[default]
     Fail,
-    /// It waits in its turn until enough of those before it are answered. The limits are those of what is in
-    /// flight, sent and not answered: of what a server has to do at once.
+    /// The request waits in the queue until enough earlier requests are answered. The limits apply to the requests in
+    /// flight: they bound the work of a server at one time.
     ///
-    /// As everywhere, the request is queued by its call and goes out whether or not its future is kept. So
-    /// the memory of the line is its callers' own: who awaits each call has one request in it, who never
-    /// awaits has all. A request that waits fails as any other that was not sent: after the connection
-    /// timeout without a connection, after the [request timeout](Config::request_timeout), or with the
-    /// session.
+    /// As always, the request is queued by its call and sent even if its future is dropped. So the callers bound the
+    /// memory of the queue: a caller that awaits each call has one request in it, a caller that never awaits has all of
+    /// its requests in it. A waiting request fails like any other unsent request: after the connection timeout without
+    /// a connection, after the [request timeout](Config::with_request_timeout), or with the session.
     Wait,
 }
 
-/// The pauses between attempts to connect.
+/// The shortest delay of a [`Backoff`]. Without one, a client would try to connect thousands of times a second.
+const SHORTEST_DELAY: Duration = Duration::from_millis(1);
+
+/// The delays between connection attempts.
 ///
-/// A lost connection is tried again after at most `first`; then all servers in turn; then there are pauses
-/// that double from `first` to `max`, of which up to half is taken off at random.
+/// The first reconnect follows after at most `first`. Then all servers are tried in turn. Then there are delays that
+/// double from `first` to `max`, each reduced by a random part of up to one half. While there is a session, no delay is
+/// longer than an eighth of its timeout (at least 10 ms), or longer than half of the rest of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// The shortest. Default 100 ms.
-    pub first: Duration,
-    /// The longest. Default 5 s.
-    pub max: Duration,
+    first: Duration,
+    max: Duration,
+}
+
+impl Backoff {
+    /// Delays from `first` to `max`. A `first` above `max` counts as `max`, and delays below 1 ms count as 1 ms.
+    #[must_use]
+    pub fn new(first: Duration, max: Duration) -> Self {
+        let max = max.max(SHORTEST_DELAY);
+        Self { first: first.clamp(SHORTEST_DELAY, max), max }
+    }
+
+    /// The shortest delay. Default 100 ms.
+    #[must_use]
+    pub const fn first(self) -> Duration {
+        self.first
+    }
+
+    /// The longest delay. Default 5 s.
+    #[must_use]
+    pub const fn max(self) -> Duration {
+        self.max
+    }
 }
 
 impl Default for Backoff {
@@ -204,32 +413,34 @@ impl Default for Backoff {
     }
 }
 
-/// All it takes to go on with a session. Who has it can end the session; `Debug` does not show the password.
+/// Everything needed to resume a session. Its holder can end the session; `Debug` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionToken {
-    pub(crate) id: i64,
-    pub(crate) password: Box<[u8]>,
-    pub(crate) last_zxid: i64,
-    pub(crate) session_timeout: Option<Duration>,
+    id: i64,
+    password: Box<[u8]>,
+    last_zxid: i64,
+    session_timeout: Option<Duration>,
 }
 
 impl SessionToken {
-    /// From its parts. `last_zxid` keeps a server that is behind from being believed; 0 is any.
+    /// A token from its parts. With `last_zxid`, servers that are behind that zxid are not accepted; with 0, any server
+    /// is.
     #[must_use]
     pub fn new(session_id: i64, password: &[u8], last_zxid: i64) -> Self {
         Self { id: session_id, password: password.into(), last_zxid, session_timeout: None }
     }
 
-    /// Says which timeout was asked for when the session was made. Who goes on with it asks for the same,
-    /// whatever its own [`session_timeout`](Config::session_timeout) is: servers take another one at first,
-    /// and go back to that of the creation after a change of leader. The tokens that a client gives have it.
+    /// Sets the timeout that was requested when the session was created. A client that resumes the session requests the
+    /// same timeout, whatever its own [`session_timeout`](Config::with_session_timeout) is. Servers accept another timeout
+    /// at first, but return to that of the creation after a leader election. The tokens that a client returns contain
+    /// it.
     #[must_use]
     pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = Some(timeout);
         self
     }
 
-    /// The timeout that was asked for when the session was made, if that is known.
+    /// The timeout that was requested when the session was created, if it is known.
     #[must_use]
     pub const fn session_timeout(&self) -> Option<Duration> {
         self.session_timeout
@@ -247,7 +458,7 @@ impl SessionToken {
         &self.password
     }
 
-    /// The highest zxid that was seen in it.
+    /// The highest zxid that was seen in the session.
     #[must_use]
     pub const fn last_zxid(&self) -> i64 {
         self.last_zxid
@@ -264,23 +475,127 @@ impl fmt::Debug for SessionToken {
     }
 }
 
-/// A scheme and its proof. `Debug` does not show the proof.
+/// An authentication scheme and its secret. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
-    pub(crate) scheme: Box<str>,
-    pub(crate) auth: Box<[u8]>,
+    scheme: Box<str>,
+    auth: Box<[u8]>,
 }
 
 impl Credential {
-    /// For `digest`, `auth` is `user:password`.
+    /// A credential of `scheme`. For `digest`, `auth` is `user:password`.
     #[must_use]
     pub fn new(scheme: &str, auth: &[u8]) -> Self {
         Self { scheme: scheme.into(), auth: auth.into() }
+    }
+
+    /// The scheme, such as `digest`.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// The secret. For `digest`, `user:password`.
+    #[must_use]
+    pub fn auth(&self) -> &[u8] {
+        &self.auth
     }
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::new("one:1").unwrap()
+    }
+
+    #[test]
+    fn each_setting_can_be_read() {
+        let token = SessionToken::new(7, b"hunter2", 9);
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(2));
+        let config = config()
+            .with_connect_string("two:2/app".parse().unwrap())
+            .with_session_timeout(Duration::from_secs(1))
+            .with_connection_timeout(Duration::from_secs(2))
+            .with_request_timeout(Duration::from_secs(3))
+            .with_session_expiration_percent(50)
+            .unwrap()
+            .with_backoff(backoff)
+            .with_max_request_bytes(4)
+            .with_max_reply_bytes(50)
+            .unwrap()
+            .with_max_requests(6)
+            .unwrap()
+            .with_max_pending_bytes(7)
+            .unwrap()
+            .with_when_full(WhenFull::Wait)
+            .with_session(token.clone())
+            .with_read_only(true)
+            .with_auth("digest", b"user:hunter2");
+        assert_eq!(config.connect_string().to_string(), "two:2/app");
+        assert_eq!(config.session_timeout(), Duration::from_secs(1));
+        assert_eq!(config.connection_timeout(), Duration::from_secs(2));
+        assert_eq!(config.request_timeout(), Some(Duration::from_secs(3)));
+        assert_eq!(config.session_expiration_percent(), 50);
+        assert_eq!(
+            (config.backoff().first(), config.backoff().max()),
+            (backoff.first, backoff.max)
+        );
+        assert_eq!((config.max_request_bytes(), config.max_reply_bytes()), (4, 50));
+        assert_eq!((config.max_requests(), config.max_pending_bytes()), (6, 7));
+        assert_eq!(config.when_full(), WhenFull::Wait);
+        assert_eq!(config.session(), Some(&token));
+        assert!(config.read_only());
+        let [credential] = config.credentials() else { panic!("{config:?}") };
+        assert_eq!((credential.scheme(), credential.auth()), ("digest", &b"user:hunter2"[..]));
+        let shown = format!("{config:?}");
+        let secret = format!("{:?}", b"hunter2");
+        let secret = secret.trim_matches(['[', ']']);
+        assert!(!shown.contains("hunter2") && !shown.contains(secret), "{shown}");
+
+        let without = config.with_request_timeout(None).with_session(None);
+        assert_eq!((without.request_timeout(), without.session()), (None, None));
+    }
+
+    #[test]
+    fn a_setting_that_allows_no_request_is_refused() {
+        let refused = |result: Result<Config, Error>, text: &str| {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains(text), "{error}");
+        };
+        refused(Config::new("one:0x"), "0x");
+        refused(config().with_max_requests(0), "max_requests is 0");
+        refused(config().with_max_pending_bytes(0), "max_pending_bytes is 0");
+        refused(config().with_max_reply_bytes(36), "max_reply_bytes is 36");
+        refused(config().with_session_expiration_percent(101), "101: expected 0 to 100");
+        for percent in [0, 1, 100] {
+            config().with_session_expiration_percent(percent).unwrap();
+        }
+        config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE).unwrap();
+        config().with_max_requests(1).unwrap().with_max_pending_bytes(1).unwrap();
+    }
+
+    /// A client without a server would try thousands of connections a second.
+    #[test]
+    fn no_delay_is_zero() {
+        for (first, max) in [(0, 0), (0, 5), (1, 0)] {
+            let backoff = Backoff::new(Duration::from_nanos(first), Duration::from_nanos(max));
+            assert!(backoff.first() >= Duration::from_millis(1), "{backoff:?}");
+            assert!(backoff.max() >= backoff.first(), "{backoff:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_delay_is_at_most_the_longest() {
+        let backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(2));
+        assert_eq!(backoff.first(), Duration::from_secs(2));
     }
 }

@@ -1,18 +1,50 @@
-//! What happened to an operation.
+//! The error of an operation: its kind, and whether the operation may have been applied.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use docent_protocol::{ErrorCode, OpCode};
 
-/// Why an operation failed, and whether it may have happened all the same.
+/// Why a call of the client or of a recipe failed, and whether it may have been applied.
 ///
-/// [`kind`](Self::kind) is what to match on; [`outcome`](Self::outcome) decides whether trying again is
-/// safe. Names the operation and the path. One word in size, and `Clone`, since one lost connection
-/// fails many callers.
+/// All crates of docent return this error, so that `?` is enough everywhere. Which part to use:
+///
+/// | question | answer |
+/// |---|---|
+/// | What went wrong? | [`kind`](Self::kind), to match on; [`ErrorKind`] has a table by task |
+/// | Was it applied? | [`outcome`](Self::outcome): after [`Outcome::Unknown`], only a read of the node shows it |
+/// | May the same call succeed later? | [`is_retryable`](Self::is_retryable) |
+/// | Where? | [`operation`](Self::operation), [`path`](Self::path), [`index`](Self::index) in a transaction |
+/// | What does a user see? | `Display`: one line with all of it. `Debug` is the same line with kind and outcome |
+/// | Which error of another crate caused it? | [`source`](std::error::Error::source) |
+///
+/// An error is one word in size, and `Clone`, because one lost connection fails many requests. Errors are equal when
+/// all parts but the source are.
+///
+/// # The source
+///
+/// The [`source`](std::error::Error::source) is an [`io::Error`](std::io::Error) for a lost or refused connection (of
+/// TLS also), a [`DecodeError`](docent_protocol::DecodeError) for an unreadable reply, a
+/// [`PathError`](docent_protocol::path::PathError) for an invalid path, and an
+/// [`InvalidConnectString`](crate::InvalidConnectString) for an invalid connect string. `Display` includes its text, so
+/// that a line in a log is complete; a report that prints the chain of sources prints that text twice.
+///
+/// ```
+/// use docent_session::{Error, ErrorKind, Outcome};
+///
+/// fn is_ours(error: &Error) -> Option<bool> {
+///     match (error.kind(), error.outcome()) {
+///         // The node of an earlier try, or of another client.
+///         (ErrorKind::NodeExists, _) => Some(false),
+///         (_, Outcome::NotApplied) => Some(false),
+///         // Only a read of the node shows it.
+///         (_, Outcome::Unknown) => None,
+///     }
+/// }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     outcome: Outcome,
@@ -20,24 +52,46 @@ struct Inner {
     path: Option<Box<str>>,
     index: Option<usize>,
     detail: Option<Box<str>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// Whether a failed operation took effect, as far as anyone can know.
+impl PartialEq for Inner {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { kind, outcome, op, path, index, detail, source: _ } = self;
+        (kind, outcome, op, path, index, detail)
+            == (&other.kind, &other.outcome, &other.op, &other.path, &other.index, &other.detail)
+    }
+}
+
+impl Eq for Inner {}
+
+/// Whether a failed operation was applied, as far as the client can know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It did not: it was refused, or never left this process. Safe to try again.
+    /// The operation was not applied: it was refused, or its request was never sent. A retry is safe.
     NotApplied,
-    /// It may have: the connection broke after the request was handed to the socket.
+    /// The operation may have been applied: the connection broke after the request was passed to the socket.
     Unknown,
 }
 
-/// What went wrong. The names are ZooKeeper's where ZooKeeper has one.
+/// The reason of a failure. The names are ZooKeeper's where ZooKeeper has one.
+///
+/// | task | kinds to expect |
+/// |---|---|
+/// | create | `NodeExists`, `NoNode` (the parent), `NoChildrenForEphemerals`, `QuotaExceeded`, `RequestTooLarge` |
+/// | read, watch | `NoNode`, `NoAuth`, `ReplyTooLarge` |
+/// | set, delete | `NoNode`, `BadVersion`, `NotEmpty` |
+/// | transaction | any of the above, with [`Error::index`] |
+/// | acquire a lock | [`LockLost`](Self::LockLost), [`SequenceExhausted`](Self::SequenceExhausted), `NoAuth`, and those of the connection |
+/// | use a lock | [`LockLost`](Self::LockLost) |
+/// | connect | `ConnectionLoss` (no server replied), `AuthFailed`, `InvalidConfig` |
+/// | every call | `ConnectionLoss`, `SessionExpired`, `OperationTimeout`, `ThrottledOp`, `TooManyRequests`, `InvalidPath`, `Closed` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The node, or the parent of a node to create, does not exist.
     NoNode,
-    /// The ACL does not allow it.
+    /// The ACL does not allow the operation.
     NoAuth,
     /// The version does not match.
     BadVersion,
@@ -47,65 +101,73 @@ pub enum ErrorKind {
     NodeExists,
     /// The node has children.
     NotEmpty,
-    /// The ACL is empty, or names an id that is not valid.
+    /// The ACL is empty, or contains an invalid id.
     InvalidAcl,
-    /// No such watch.
+    /// There is no such watch.
     NoWatcher,
     /// The server is read-only.
     NotReadOnly,
-    /// The server did not accept an argument.
+    /// An argument is not accepted: by the server, or before anything was sent.
     BadArguments,
     /// The server could not read the request.
     MarshallingError,
-    /// The server does not know the operation, or has it switched off.
+    /// The server does not know the operation, or the operation is disabled.
     Unimplemented,
     /// The session is attached to another server.
     SessionMoved,
-    /// A hard quota is used up.
+    /// A hard quota is exhausted.
     QuotaExceeded,
-    /// The server is overloaded and did not execute it.
+    /// The server is overloaded and did not execute the operation.
     ThrottledOp,
     /// The server requires authentication.
     SessionClosedRequireSaslAuth,
     /// An ephemeral node on a session that is local to its server.
     EphemeralOnLocalSession,
-    /// reconfig is switched off.
+    /// reconfig is disabled.
     ReconfigDisabled,
     /// reconfig: the new quorum is not connected and synced.
     NewConfigNoQuorum,
-    /// reconfig: another one is running.
+    /// reconfig: another reconfiguration is in progress.
     ReconfigInProgress,
-    /// In a multi: an operation behind the one that failed.
+    /// multi: an operation after the failed one.
     RuntimeInconsistency,
-    /// Another code of the server's.
+    /// Any other error code of the server.
     Server(i32),
 
-    /// The connection broke, or was not there for as long as the configuration allows.
+    /// The connection broke, or there was no connection for the time that the configuration allows.
     ConnectionLoss,
-    /// The session has ended: the server said so, or it was out of reach for too long.
+    /// The session has ended: a server reported its expiry, or no server was reachable for the session timeout.
     SessionExpired,
-    /// Authentication was refused; the client is of no further use.
+    /// Authentication was refused. The client has ended and cannot be used again.
     AuthFailed,
     /// The client was closed.
     Closed,
-    /// No answer in the time allowed.
+    /// No reply within the time limit.
     OperationTimeout,
-    /// The request is larger than `jute.maxbuffer`: the server would have closed the connection.
+    /// The request is larger than `jute.maxbuffer`. A server would close the connection.
     RequestTooLarge,
     /// The reply is larger than the limit of this client.
     ReplyTooLarge,
-    /// The reply is not what the operation promises.
+    /// The reply does not have the format that the operation defines.
     BadReply,
-    /// As many requests are waiting as the configuration allows.
+    /// The number of pending requests, or their size, has reached its limit in the configuration.
     TooManyRequests,
-    /// The path breaks a rule; nothing was sent.
+    /// The path is invalid; nothing was sent.
     InvalidPath,
-    /// The connect string or another setting breaks a rule; nothing was sent.
+    /// The connect string or another setting is invalid; nothing was sent.
     InvalidConfig,
+
+    /// A recipe: the lock is no longer held. Its session has ended, or its node was deleted. [`Error::path`] is the
+    /// path of the lock.
+    LockLost,
+    /// A recipe: the server's sequence counter below [`Error::path`] is exhausted. It has reached 2147483647, or assigns
+    /// negative numbers, or one number twice. Such numbers have no order, so no contender acquires the lock. Delete the
+    /// path when no client uses it; the server then counts from 0.
+    SequenceExhausted,
 }
 
 impl ErrorKind {
-    /// The kind of a reply's code; `None` for `Ok`.
+    /// The kind of a reply's error code; `None` for `Ok`.
     #[must_use]
     pub const fn from_code(code: ErrorCode) -> Option<Self> {
         Some(match code {
@@ -139,7 +201,7 @@ impl ErrorKind {
         })
     }
 
-    /// What it says by itself.
+    /// The message of the kind alone.
     const fn text(self) -> &'static str {
         match self {
             Self::NoNode => "no such node",
@@ -148,33 +210,37 @@ impl ErrorKind {
             Self::NoChildrenForEphemerals => "ephemeral nodes have no children",
             Self::NodeExists => "the node exists already",
             Self::NotEmpty => "the node has children",
-            Self::InvalidAcl => "the ACL is not valid",
+            Self::InvalidAcl => "invalid ACL",
             Self::NoWatcher => "no such watch",
             Self::NotReadOnly => "the server is read-only",
-            Self::BadArguments => "the server did not accept the arguments",
-            Self::MarshallingError => "the server could not read the request",
-            Self::Unimplemented => "the server does not know the operation or has it switched off",
+            Self::BadArguments => "invalid arguments",
+            Self::MarshallingError => "the server could not decode the request",
+            Self::Unimplemented => "the server does not support the operation, or it is disabled",
             Self::SessionMoved => "the session has moved to another server",
-            Self::QuotaExceeded => "the quota is used up",
+            Self::QuotaExceeded => "quota exceeded",
             Self::ThrottledOp => "the server is overloaded",
             Self::SessionClosedRequireSaslAuth => "the server requires authentication",
             Self::EphemeralOnLocalSession => "a local session cannot have ephemeral nodes",
-            Self::ReconfigDisabled => "reconfig is switched off",
+            Self::ReconfigDisabled => "reconfig is disabled",
             Self::NewConfigNoQuorum => "the new quorum is not connected and synced",
-            Self::ReconfigInProgress => "another reconfig is running",
+            Self::ReconfigInProgress => "another reconfiguration is in progress",
             Self::RuntimeInconsistency => "an earlier operation of the multi failed",
-            Self::Server(_) => "the server answered with an error",
+            Self::Server(_) => "the server replied with an error",
             Self::ConnectionLoss => "the connection was lost",
             Self::SessionExpired => "the session has expired",
             Self::AuthFailed => "authentication was refused",
             Self::Closed => "the client is closed",
-            Self::OperationTimeout => "no answer in time",
+            Self::OperationTimeout => "the operation timed out",
             Self::RequestTooLarge => "the request is too large",
             Self::ReplyTooLarge => "the reply is too large",
-            Self::BadReply => "the reply cannot be read",
-            Self::TooManyRequests => "too many requests are waiting",
-            Self::InvalidPath => "the path is not valid",
-            Self::InvalidConfig => "the configuration is not valid",
+            Self::BadReply => "the reply cannot be decoded",
+            Self::TooManyRequests => "too many pending requests",
+            Self::InvalidPath => "invalid path",
+            Self::InvalidConfig => "invalid configuration",
+            Self::LockLost => "the lock was lost",
+            Self::SequenceExhausted => {
+                "the sequence counter is exhausted: delete the path when no client uses it"
+            }
         }
     }
 }
@@ -182,86 +248,54 @@ impl ErrorKind {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(code) => write!(f, "the server answered with error {code}"),
+            Self::Server(code) => write!(f, "the server replied with error {code}"),
             other => f.write_str(other.text()),
         }
     }
 }
 
 impl Error {
-    /// An error of this kind that concerns no operation.
-    #[must_use]
-    pub fn new(kind: ErrorKind, outcome: Outcome) -> Self {
-        Self(Box::new(Inner { kind, outcome, op: None, path: None, index: None, detail: None }))
-    }
-
-    /// An error about something that was refused before it was sent.
-    #[must_use]
-    pub fn refused(kind: ErrorKind, detail: impl fmt::Display) -> Self {
-        Self::new(kind, Outcome::NotApplied).with_detail(detail)
-    }
-
-    /// Says more about it.
-    #[must_use]
-    pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
-        self.0.detail = Some(detail.to_string().into_boxed_str());
-        self
-    }
-
-    /// Says which operation it was, on which path as the caller knows it.
-    #[must_use]
-    pub fn with_operation(mut self, op: OpCode, path: &str) -> Self {
-        self.0.op = Some(op);
-        self.0.path = Some(path.into());
-        self
-    }
-
-    /// Says which operation of several it was, from 0.
-    #[must_use]
-    pub fn with_index(mut self, index: usize) -> Self {
-        self.0.index = Some(index);
-        self
-    }
-
-    /// What went wrong, to match on.
+    /// The kind of the error, to match on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the operation may have happened anyway.
+    /// Whether the operation may have been applied.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.0.outcome
     }
 
-    /// What else is known about it.
+    /// The detail in the message.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.0.detail.as_deref()
     }
 
-    /// The operation, if it was one.
+    /// The operation, if the error is about one.
     #[must_use]
     pub fn operation(&self) -> Option<OpCode> {
         self.0.op
     }
 
-    /// The path it was about, as the caller gave it.
+    /// The path of the operation or of the lock, as the caller passed it.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         self.0.path.as_deref()
     }
 
-    /// Which operation of a transaction or a multi read it was, from 0.
+    /// The index of the operation in a transaction or a multi read, from 0.
     #[must_use]
     pub fn index(&self) -> Option<usize> {
         self.0.index
     }
 
-    /// Whether the same call may go well after a reconnect: what Curator's retry loop tries again.
+    /// Whether the same call may succeed later. True for the errors that Curator's retry loop retries, and for
+    /// `ThrottledOp`: with it, an overloaded server reports that it has not applied the operation.
     ///
-    /// Source: `SessionFailedRetryPolicy`, `RetryPolicy.allowRetry(Throwable)` of Curator.
+    /// Source: `SessionFailedRetryPolicy`, `RetryPolicy.allowRetry(Throwable)` of Curator; `RequestThrottler` of
+    /// ZooKeeper 3.7, which Curator does not handle.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -270,22 +304,106 @@ impl Error {
                 | ErrorKind::OperationTimeout
                 | ErrorKind::SessionMoved
                 | ErrorKind::SessionExpired
+                | ErrorKind::ThrottledOp
         )
+    }
+}
+
+/// # Creating errors
+///
+/// For drivers of [`machine::Session`](crate::machine::Session), and for tests.
+impl Error {
+    /// An error of this kind, without an operation.
+    #[must_use]
+    pub fn new(kind: ErrorKind, outcome: Outcome) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            outcome,
+            op: None,
+            path: None,
+            index: None,
+            detail: None,
+            source: None,
+        }))
+    }
+
+    /// The error of a request that was refused before it was sent.
+    // Public for docent-recipes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn refused(kind: ErrorKind, detail: impl fmt::Display) -> Self {
+        Self::new(kind, Outcome::NotApplied).with_detail(detail)
+    }
+
+    /// Adds a detail to the message.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
+        self.0.detail = Some(detail.to_string().into_boxed_str());
+        self
+    }
+
+    /// Adds the error of another crate as the source, and its text to the message.
+    #[must_use]
+    pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.with_detail(&source).caused_by(source)
+    }
+
+    /// Adds a source whose text is in the detail already.
+    // Public for docent-recipes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Adds the source of an earlier failure, if it has one.
+    #[must_use]
+    pub(crate) fn with_source_of(mut self, earlier: Option<&Self>) -> Self {
+        self.0.source = earlier.and_then(|earlier| earlier.0.source.clone());
+        self
+    }
+
+    /// Adds the path as the caller passed it.
+    // Public for docent-recipes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_path(mut self, path: &str) -> Self {
+        self.0.path = Some(path.into());
+        self
+    }
+
+    /// Adds the operation, and the path as the caller passed it.
+    // Public for a machine without the client, which does not use it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_operation(mut self, op: OpCode, path: &str) -> Self {
+        self.0.op = Some(op);
+        self.0.path = Some(path.into());
+        self
+    }
+
+    /// Adds the index of the operation in a transaction or a multi read, from 0.
+    // Public for a machine without the client, which does not use it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_index(mut self, index: usize) -> Self {
+        self.0.index = Some(index);
+        self
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, outcome, op, path, index, detail } = &*self.0;
+        let Inner { kind, outcome, op, path, index, detail, source: _ } = &*self.0;
         if let Some(index) = index {
             write!(f, "operation {index}: ")?;
         }
-        if let Some(op) = op {
-            write!(f, "{op}")?;
-            match path.as_deref() {
-                Some(path) if !path.is_empty() => write!(f, " {path}: ")?,
-                _ => f.write_str(": ")?,
-            }
+        match (op, path.as_deref().filter(|path| !path.is_empty())) {
+            (Some(op), Some(path)) => write!(f, "{op} {path}: ")?,
+            (Some(op), None) => write!(f, "{op}: ")?,
+            (None, Some(path)) => write!(f, "{path}: ")?,
+            (None, None) => {}
         }
         write!(f, "{kind}")?;
         if let Some(detail) = detail {
@@ -304,7 +422,11 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -321,6 +443,23 @@ mod tests {
             error.to_string(),
             "create2 /a: the connection was lost (the operation may have been applied)"
         );
+        let error = Error::new(ErrorKind::LockLost, Outcome::NotApplied).with_path("/locks/a");
+        assert_eq!(error.to_string(), "/locks/a: the lock was lost");
+    }
+
+    #[test]
+    fn a_source_is_kept_with_its_type_and_its_text() {
+        use std::error::Error as _;
+
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let text = refused.to_string();
+        let error = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_source(refused);
+        assert_eq!(error.detail(), Some(&*text));
+        let later = Error::new(ErrorKind::Closed, Outcome::NotApplied).with_source_of(Some(&error));
+        for error in [error, later] {
+            let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+            assert_eq!(source.unwrap().kind(), std::io::ErrorKind::ConnectionRefused);
+        }
     }
 
     #[test]
@@ -329,6 +468,22 @@ mod tests {
             assert_eq!(ErrorKind::from_code(code).is_none(), code.is_ok(), "{code}");
         }
         assert_eq!(ErrorKind::from_code(ErrorCode::Unknown(-999)), Some(ErrorKind::Server(-999)));
+    }
+
+    /// An overloaded server has not applied the operation; a permanent refusal is not retried.
+    #[test]
+    fn failures_that_may_pass_are_retryable() {
+        for (code, retryable) in [
+            (ErrorCode::ConnectionLoss, true),
+            (ErrorCode::OperationTimeout, true),
+            (ErrorCode::SessionMoved, true),
+            (ErrorCode::ThrottledOp, true),
+            (ErrorCode::NoNode, false),
+            (ErrorCode::Unimplemented, false),
+        ] {
+            let kind = ErrorKind::from_code(code).unwrap();
+            assert_eq!(Error::new(kind, Outcome::NotApplied).is_retryable(), retryable, "{code}");
+        }
     }
 
     #[test]

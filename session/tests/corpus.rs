@@ -28,7 +28,7 @@ fn the_corpus_breaks_nothing() {
 proptest::proptest! {
     /// A fuzzer's first minute, in each run of the tests.
     #[test]
-    fn any_story_of_bytes_breaks_nothing(data in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+    fn any_scenario_of_bytes_breaks_nothing(data in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
         targets::machine(&data);
     }
 }

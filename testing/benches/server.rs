@@ -9,7 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BytesMut};
 use docent_protocol::{
-    CreateMode, acl::OPEN_ACL_UNSAFE, call, call::Call, connect::ConnectRequest, frame,
+    CreateMode,
+    acl::OPEN_ACL_UNSAFE,
+    connect::ConnectRequest,
+    frame,
+    operation::{self, Operation},
     request::ReadRequest,
 };
 use docent_testing::TestingServer;
@@ -59,13 +63,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Sends `count` calls, a window at a time.
-    async fn calls<C: Call>(&mut self, count: usize, call: impl Fn(usize) -> C) {
+    async fn calls<C: Operation>(&mut self, count: usize, call: impl Fn(usize) -> C) {
         let mut out = Vec::new();
         for first in (0..count).step_by(WINDOW) {
             out.clear();
             let now = WINDOW.min(count - first);
             for at in first..first + now {
-                frame::put_call(&mut out, LIMIT, 1, &call(at)).unwrap();
+                frame::put_operation(&mut out, LIMIT, 1, &call(at)).unwrap();
             }
             self.stream.write_all(&out).await.unwrap();
             self.frames(now).await;
@@ -92,7 +96,7 @@ async fn operations(name: &str, addr: &str) {
     let path = format!("{root}/n000000");
     let before = Instant::now();
     let read = || ReadRequest { path: path.as_str().into(), watch: false };
-    client.calls(count * 5, |_| call::GetData(read())).await;
+    client.calls(count * 5, |_| operation::GetData(read())).await;
     report(&format!("{name}: getData"), count * 5, before.elapsed());
     let before = Instant::now();
     client.calls(count, |at| OwnedDelete(format!("{root}/n{at:06}"))).await;
@@ -106,11 +110,12 @@ struct OwnedDelete(String);
 
 impl docent_protocol::Encode for OwnedCreate {
     fn encode(&self, out: &mut impl bytes::BufMut) {
-        call::Create::new(&self.0, Some(b"x"), OPEN_ACL_UNSAFE, CreateMode::Persistent).encode(out);
+        operation::Create::new(&self.0, Some(b"x"), OPEN_ACL_UNSAFE, CreateMode::Persistent)
+            .encode(out);
     }
 }
 
-impl Call for OwnedCreate {
+impl Operation for OwnedCreate {
     type Reply<'r> = docent_protocol::reply::PathReply<'r>;
 
     fn op_code(&self) -> docent_protocol::OpCode {
@@ -125,7 +130,7 @@ impl docent_protocol::Encode for OwnedDelete {
     }
 }
 
-impl Call for OwnedDelete {
+impl Operation for OwnedDelete {
     type Reply<'r> = docent_protocol::reply::EmptyReply;
 
     fn op_code(&self) -> docent_protocol::OpCode {

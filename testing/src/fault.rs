@@ -1,31 +1,30 @@
-//! Faults that hit one frame: which one, and what happens to it.
+//! Faults that hit a single frame.
 //!
-//! A [`Fault`] names an operation, one side of it (the request or the reply), and which of the next
-//! such frames it is meant for. Whoever moves frames asks the [`FaultTable`] about each request and does
-//! what it says. The table is pure: no sockets, no clock, and chance only from a seed.
+//! A [`Fault`] names an operation, a side of it (the request or the reply), and which of the following matching
+//! requests it hits. The forwarder passes each request to the [`FaultTable`] and applies the resulting [`Action`].
+//! The table is pure: no sockets, no clock, and randomness only from a seed.
 
 use std::time::Duration;
 
 use docent_protocol::OpCode;
 
-/// What happens to a frame.
+/// The effect of a fault on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The request never reaches the server; the connection is cut. (`DROP_BEFORE`)
     DropRequest,
-    /// The request reaches the server and takes effect; the connection is cut instead of answering.
-    /// (`DROP_REPLY`)
+    /// The request reaches the server and takes effect; the connection is cut before the reply. (`DROP_REPLY`)
     DropReply,
-    /// The request waits that long before it reaches the server, and what follows it waits behind it.
+    /// The request is delayed on its way to the server, together with everything behind it.
     DelayRequest(Duration),
-    /// The reply waits that long before it reaches the client, and what follows it waits behind it.
+    /// The reply is delayed on its way to the client, together with everything behind it.
     DelayReply(Duration),
-    /// The reply is swallowed and the connection stays: the client waits for ever.
+    /// The reply is discarded and the connection stays open: the client waits for ever.
     LoseReply,
 }
 
 impl Action {
-    /// How a trace shows it, behind the request.
+    /// The action's name in a trace, after the request.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +37,7 @@ impl Action {
     }
 }
 
-/// A fault waiting for its frame.
+/// A pending fault.
 ///
 /// ```
 /// use docent_protocol::OpCode;
@@ -53,81 +52,81 @@ pub struct Fault {
     op: Option<OpCode>,
     client: Option<String>,
     path: Option<String>,
-    /// How many matching requests still pass unharmed.
+    /// Number of matching requests to let pass first.
     skip: u32,
-    /// How many it then hits.
+    /// Number of matching requests to hit after that.
     times: u32,
-    /// It hits one in so many of those, by chance.
+    /// Hits each of those with a probability of 1 in `one_in`.
     one_in: u32,
 }
 
 impl Fault {
-    /// `action` for the next request of `op` and its reply; `None` is any operation but ping.
+    /// Creates a fault with `action` for the next `op` request and its reply; `None` is any operation except ping.
     #[must_use]
     pub const fn new(action: Action, op: Option<OpCode>) -> Self {
         Self { action, op, client: None, path: None, skip: 0, times: 1, one_in: 1 }
     }
 
-    /// Swallows the next `op` request and cuts the connection.
+    /// Drops the next `op` request and cuts the connection.
     #[must_use]
     pub const fn drop_before(op: OpCode) -> Self {
         Self::new(Action::DropRequest, Some(op))
     }
 
-    /// Lets the next `op` take effect, then cuts the connection instead of answering.
+    /// Lets the next `op` take effect, then cuts the connection before the reply.
     #[must_use]
     pub const fn drop_reply(op: OpCode) -> Self {
         Self::new(Action::DropReply, Some(op))
     }
 
-    /// Delays the reply to the next `op`, and all that follows it on that connection.
+    /// Delays the reply to the next `op`, and everything behind it on that connection.
     #[must_use]
     pub const fn delay_reply(op: OpCode, delay: Duration) -> Self {
         Self::new(Action::DelayReply(delay), Some(op))
     }
 
-    /// Delays the next `op` request, and all that follows it on that connection.
+    /// Delays the next `op` request, and everything behind it on that connection.
     #[must_use]
     pub const fn delay_request(op: OpCode, delay: Duration) -> Self {
         Self::new(Action::DelayRequest(delay), Some(op))
     }
 
-    /// Swallows the reply to the next `op` without cutting anything.
+    /// Discards the reply to the next `op` and keeps the connection open.
     #[must_use]
     pub const fn lose_reply(op: OpCode) -> Self {
         Self::new(Action::LoseReply, Some(op))
     }
 
-    /// Meant for the `nth` matching request from now on; 1 is the next one.
+    /// Hits the `nth` matching request from now on; 1 is the next one.
     #[must_use]
     pub const fn nth(mut self, nth: u32) -> Self {
         self.skip = nth.saturating_sub(1);
         self
     }
 
-    /// Hits that many matching requests, one after the other; `u32::MAX` is for ever.
+    /// Hits `times` consecutive matching requests; `u32::MAX` is unlimited.
     #[must_use]
     pub const fn times(mut self, times: u32) -> Self {
         self.times = times;
         self
     }
 
-    /// Hits one in so many of the requests it is meant for, by chance, and stays until it has hit as often
-    /// as [`times`](Self::times) says. Which ones follows from the [seed](FaultTable::seed).
+    /// Hits a matching request with a probability of 1 in `chances`. The fault stays pending until it has hit
+    /// [`times`](Self::times) requests. The random choices follow from the [seed](FaultTable::seed).
     #[must_use]
     pub const fn one_in(mut self, chances: u32) -> Self {
         self.one_in = chances;
         self
     }
 
-    /// Only requests of this client, by its label.
+    /// Restricts the fault to requests of this client, by its label.
     #[must_use]
     pub fn of(mut self, client: &str) -> Self {
         self.client = Some(client.to_owned());
         self
     }
 
-    /// Only requests whose path begins with this text.
+    /// Restricts the fault to requests whose path starts with this text.
     #[must_use]
     pub fn below(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
@@ -141,7 +140,7 @@ impl Fault {
     }
 }
 
-/// The faults that still wait for their frames, oldest first.
+/// The pending faults, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct FaultTable {
     waiting: Vec<Fault>,
@@ -149,30 +148,29 @@ pub struct FaultTable {
 }
 
 impl FaultTable {
-    /// Adds one behind the others.
+    /// Adds a fault after the others.
     pub fn add(&mut self, fault: Fault) {
         self.waiting.push(fault);
     }
 
-    /// What the choices of [`Fault::one_in`] follow from: the same seed and the same requests, the same
-    /// faults.
+    /// Seeds the random choices of [`Fault::one_in`]: the same seed and the same requests give the same faults.
     pub const fn seed(&mut self, seed: u64) {
         self.random = seed;
     }
 
-    /// Forgets all.
+    /// Removes all faults.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// Whether none is waiting.
+    /// Whether no fault is pending.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What happens to this request. Every waiting fault that matches counts it; the oldest that is due
-    /// decides.
+    /// Returns the action for a request. Every pending fault that matches counts the request; the oldest one that is
+    /// due determines the action.
     pub fn on_request(&mut self, client: &str, op: OpCode, path: Option<&str>) -> Option<Action> {
         let mut action = None;
         for fault in self.waiting.iter_mut().filter(|fault| fault.matches(client, op, path)) {
@@ -188,7 +186,7 @@ impl FaultTable {
     }
 }
 
-/// True once in `chances` times. (SplitMix64.)
+/// True with a probability of 1 in `chances`. (SplitMix64.)
 const fn chance(random: &mut u64, chances: u32) -> bool {
     if chances <= 1 {
         return true;
@@ -227,7 +225,7 @@ mod tests {
         assert_eq!(ask(), None);
     }
 
-    /// One in four, about, and the same ones for the same seed.
+    /// The hit rate is about one in four, and the same seed gives the same hits.
     #[test]
     fn chance_follows_from_the_seed() {
         let hits = |seed| {

@@ -1,16 +1,15 @@
-//! What tests of ZooKeeper programs need. **Test doubles only**: nothing here keeps anything on disk or
-//! replicates anything.
+//! Test support for ZooKeeper programs. **Test doubles only**: nothing here stores data on disk or replicates it.
 //!
-//! * [`TestingServer`], [`TestingCluster`]: an embedded ZooKeeper that every client accepts. Starts in a
-//!   millisecond, in the process of the test, without Java.
-//! * [`server::Ensemble`]: the same without sockets and clock, for simulations.
-//! * [`tap`]: a recording proxy in front of any server, real or not, with faults on request.
-//! * [`fault`]: the vocabulary of faults.
+//! * [`TestingServer`], [`TestingCluster`]: an embedded ZooKeeper that works with every client. It starts within a
+//!   millisecond, in the test process, without Java.
+//! * [`server::Ensemble`]: the same server without sockets and without a clock, for simulations.
+//! * [`tap`]: a recording proxy for any server, real or embedded, with fault injection.
+//! * [`fault`]: the faults that can be injected.
 //!
-//! The crate knows the wire protocol (`docent-protocol`) and no client: what it says about a client is
-//! evidence, because it can only have seen its bytes.
+//! The crate depends on the wire protocol (`docent-protocol`) and on no client. Its recordings are independent
+//! evidence of a client's behaviour: they contain only the client's bytes.
 //!
-//! # In your own tests
+//! # Usage
 //!
 //! ```no_run
 //! # async fn a_lock_survives_a_cut_connection() -> std::io::Result<()> {
@@ -18,45 +17,95 @@
 //! use docent_protocol::OpCode;
 //! use docent_testing::{TestingServer, fault::Fault};
 //!
-//! let server = TestingServer::start().await?;      // a free loopback port, gone when dropped
-//! let tap = server.tap().await?;                   // optional: see and hurt what passes
+//! let server = TestingServer::start().await?;      // on a free loopback port, until dropped
+//! let tap = server.tap().await?;                   // optional: records traffic, injects faults
 //! let a = tap.client("A").await?;
 //!
-//! // Connect any client to `a.connect_string()`, and let it do its work. Then:
+//! // Connect any client to `a.connect_string()` and send its requests. Then:
 //! tap.inject(Fault::drop_reply(OpCode::Create2));  // the next create takes effect, its reply is lost
 //! a.cut();                                         // the connection breaks
 //! a.kill_session(Duration::from_secs(5)).await?;   // the session ends, as Curator's KillSession does
 //! server.restart().await?;                         // the server goes away and comes back
-//! println!("{}", tap.trace().text());              // what was said, frame by frame
+//! println!("{}", tap.trace().text());              // the conversation, frame by frame
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Each test can have a server of its own. Wait for what must happen ([`tap::Tap::wait_for`]), never for
-//! time to pass.
+//! A server is cheap enough to start one per test. Wait for a condition ([`tap::Tap::wait_for`]) instead of sleeping.
 //!
-//! # How faithful it is
+//! # Fidelity
 //!
-//! Answers, errors, Stats, zxids and events are a real 3.8.0 server's: the same random requests to both
-//! get the same answers (`tests/differential.rs`). 3.4, 3.6 and 3.9 ([`server::Version`]) follow what was
-//! measured on 3.4.14, 3.6.3 and 3.9.5. The differences that are left:
+//! Replies, errors, Stats, zxids and events match a real 3.8.0 server: `tests/differential.rs` sends the same random
+//! requests to both and compares the replies. 3.4, 3.6 and 3.9 ([`server::Version`]) follow measurements on 3.4.14,
+//! 3.6.3 and 3.9.5. The remaining differences:
 //!
-//! | what | here | there |
+//! | aspect | docent | ZooKeeper |
 //! |---|---|---|
-//! | order of children, of getEphemerals, of whoAmI, of the deletes of one closeSession | by name | that of a hash table |
-//! | auth, SASL and unknown operations | answered in turn | overtake |
-//! | requests behind a closeSession, or behind an unknown operation | not answered | a race |
-//! | createTTL without a TTL mode and with a negative TTL | ends the connection | ends the server for good |
-//! | check outside a multi, up to 3.8 | answered | not answered, and the server cannot load its log |
-//! | addWatch with a null path | a watch like any other | its connection cannot be closed |
-//! | the sequence counter past 2147483647, requests pipelined | sticks | may go negative, by timing |
-//! | order of ACL entries in 3.4 | `auth` behind all others | not kept |
-//! | four-letter words | `ruok`, `srvr`, `mntr`, `isro` | as configured |
-//! | sessions that only a read-only server knows | live as long as it is read-only | expire |
-//! | numbers of connections and of requests in flight | not limited; a client that does not read is not read | limited |
+//! | order of children, of getEphemerals, of whoAmI, of the deletes of one closeSession | by name | hash table order |
+//! | auth, SASL and unknown operations | answered in order | overtake other requests |
+//! | requests behind a closeSession, or behind an unknown operation | no reply | a race |
+//! | createTTL without a TTL mode and with a negative TTL | ends the connection | stops the server permanently |
+//! | check outside a multi, up to 3.8 | a reply | no reply, and the server cannot load its log |
+//! | addWatch with a null path | a normal watch | its connection cannot be closed |
+//! | the sequence counter past 2147483647, requests pipelined | sticks | may become negative, depending on timing |
+//! | order of ACL entries in 3.4 | `auth` after all others | not preserved |
+//! | four-letter words | all that the version knows; no latency, files or JVM; each client's port is 0 | as configured: only `srvr` by default |
+//! | sessions that only a read-only server knows | live as long as the server is read-only | expire |
+//! | number of connections and of requests in flight | unlimited; the server stops reading from a client that does not read | limited |
 //!
-//! It has no TLS, no quotas, no reconfig (`RECONFIGDISABLED`), no observers and no admin server. SASL is
-//! there with the feature `sasl`: DIGEST-MD5, for the users of [`server::Config`].
+//! ## Ensembles
+//!
+//! The members of an ensemble exchange proposals, acknowledgements, commits, pings and session reports over links that
+//! can be cut, in one direction or in both: [`Ensemble::cut`](server::Ensemble::cut),
+//! [`isolate`](server::Ensemble::isolate), [`heal`](server::Ensemble::heal). The table below was measured on three
+//! real 3.8.0 servers:
+//!
+//! | cut | consequence |
+//! |---|---|
+//! | a follower from its leader | It goes on answering pings and reads from its own tree, which no longer changes. The leader does not hear of these clients: it expires their sessions and deletes their nodes, while they get answers. After [`sync_limit`](server::Config::sync_limit) ticks without a message from the leader it closes its clients' connections. |
+//! | a leader from all followers | It goes on answering pings, reads and `sync`, so an answered `sync` proves nothing. It steps down at the first tick after it has missed a majority for `sync_limit` ticks, and closes its clients' connections. |
+//! | either | A write waits, and with it all later requests of its connection, pings too. It takes effect when the link is healed in time, or when the same leader leads again, or never. So does a handshake: a new session is a write, and only the leader knows which sessions exist. |
+//! | a member from its clients | Bytes wait on their side; no connection can be made. The members go on. |
+//!
+//! And without any cut:
+//!
+//! * A follower reports its clients' activity to the leader every half tick. A write through a follower does not renew
+//!   the session at once; a resumed connection does.
+//! * A touch counts with the timeout that it carries, even if it brings the expiry forward. A new leader restarts every
+//!   session with the timeout of its creation, whatever was granted when it was resumed.
+//! * A change that no majority has accepted is kept in the log of the members that have it. It is committed if one of them
+//!   leads next, and dropped otherwise.
+//!
+//! Where this differs from ZooKeeper:
+//!
+//! | aspect | docent | ZooKeeper |
+//! |---|---|---|
+//! | election | at once, between members that reach each other in both directions | takes 200 ms or more, and rounds that may fail |
+//! | a link that is not cut | without delay, in order | network and disk |
+//! | the other direction of a link that is cut in one | goes on | goes on until TCP waits for an acknowledgement |
+//! | a leader whose followers are stopped ([`stop_member`](server::Ensemble::stop_member)) | steps down at once | at its next tick |
+//! | a member without a leader | read-only at once, if enabled; it shows committed changes | after two seconds or more; it may show others too |
+//! | a returning member | takes the leader's tree | takes the difference, if it is small |
+//! | local sessions | on read-only servers | on any member, if enabled |
+//!
+//! ```
+//! use std::time::Duration;
+//! use docent_testing::server::{Config, Ensemble, Role};
+//!
+//! let mut ensemble = Ensemble::new(Config { servers: 3, ..Config::default() });
+//! ensemble.isolate(Duration::from_secs(1), 0);
+//! // Two leaders for a while: the new one, and the old one that has not noticed.
+//! while ensemble.leader() == Some(0) {
+//!     let due = ensemble.poll_timeout().unwrap();
+//!     ensemble.handle_timeout(due);
+//! }
+//! assert_eq!((ensemble.role(0), ensemble.role(1)), (Role::Leader, Role::Leader));
+//! ```
+//!
+//! TLS, quotas, reconfig (`RECONFIGDISABLED`), observers and the admin server are not supported. The feature `sasl`
+//! adds SASL with DIGEST-MD5, for the users of [`server::Config`].
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod fault;
 pub mod server;

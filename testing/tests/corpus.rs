@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 mod target;
 
 #[test]
-fn every_input_of_the_corpus_harms_nobody() {
+fn every_input_of_the_corpus_is_harmless() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/server");
     let mut count = 0;
     for entry in fs::read_dir(corpus).unwrap() {

@@ -119,7 +119,7 @@ impl Random {
     }
 }
 
-/// One server, and what it has said.
+/// One server, and its output.
 struct World {
     server: String,
     root: String,
@@ -167,19 +167,19 @@ async fn transcript(server: &str, seed: u64, above: &str) -> Vec<String> {
     }
     clean_up(&mut world.sessions[0], above).await;
     for session in &mut world.sessions {
-        session.call(&docent_protocol::call::CloseSession).await.unwrap();
+        session.call(&docent_protocol::operation::CloseSession).await.unwrap();
     }
     world.ranked()
 }
 
-/// Deletes what may be deleted, so that the real server need not reap it during other sequences.
+/// Deletes all nodes that may be deleted, so that the real server need not reap it during other sequences.
 async fn clean_up(session: &mut Raw, path: &str) {
     let mut paths = vec![path.to_owned()];
     let mut at = 0;
     while let Some(path) = paths.get(at).cloned() {
         at += 1;
         let read = ReadRequest { path: Text::new(&path), watch: false };
-        let answer = session.call(&docent_protocol::call::GetChildren(read)).await.unwrap();
+        let answer = session.call(&docent_protocol::operation::GetChildren(read)).await.unwrap();
         if answer.header.err == ErrorCode::Ok {
             let reply = GetChildrenReply::decode(&mut Reader::new(&answer.body)).unwrap();
             paths.extend(reply.children.iter().map(|name| format!("{path}/{name}")));
@@ -187,7 +187,7 @@ async fn clean_up(session: &mut Raw, path: &str) {
     }
     for path in paths.iter().rev() {
         let delete = DeleteRequest { path: Text::new(path), version: -1 };
-        session.call(&docent_protocol::call::Delete(delete)).await.unwrap();
+        session.call(&docent_protocol::operation::Delete(delete)).await.unwrap();
     }
 }
 
@@ -282,18 +282,18 @@ impl World {
         self.lines.push(format!("s{at} {op} {shown}"));
         let xid = self.sessions[at].send_op(op, &docent_protocol::raw::RawBody(body)).await;
         let replied = if op == OpCode::Ping { -2 } else { xid };
-        let (mut told, mut ended) = (Vec::new(), false);
-        while told.last().is_none_or(|answer: &Answer| answer.header.xid != replied) && !ended {
+        let (mut frames, mut ended) = (Vec::new(), false);
+        while frames.last().is_none_or(|answer: &Answer| answer.header.xid != replied) && !ended {
             match self.sessions[at].answer().await {
-                Some(answer) => told.push(answer),
+                Some(answer) => frames.push(answer),
                 None => ended = true,
             }
         }
         if op == OpCode::CloseSession {
             // The nodes of a session go in the order of a hash table.
-            told.sort_by_key(|answer| (answer.header.xid == replied, answer.body.clone()));
+            frames.sort_by_key(|answer| (answer.header.xid == replied, answer.body.clone()));
         }
-        for answer in told {
+        for answer in frames {
             self.note(at, op, &answer);
         }
         if ended {
@@ -315,10 +315,10 @@ impl World {
         }
     }
 
-    /// What a session was told meanwhile: all that comes before the reply to a ping.
+    /// The frames of a session up to the reply to a ping.
     async fn hear(&mut self, at: usize) {
         self.sessions[at].send_with(-2, OpCode::Ping, &docent_protocol::raw::RawBody(&[])).await;
-        let mut told = Vec::new();
+        let mut frames = Vec::new();
         loop {
             let Some(answer) = self.sessions[at].answer().await else {
                 panic!("s{at} was closed: {:#?}", self.lines);
@@ -326,11 +326,11 @@ impl World {
             if answer.header.xid == -2 {
                 break;
             }
-            told.push(answer);
+            frames.push(answer);
         }
         // The nodes of a session go in the order of a hash table.
-        told.sort_by(|a, b| a.body.cmp(&b.body));
-        for answer in told {
+        frames.sort_by(|a, b| a.body.cmp(&b.body));
+        for answer in frames {
             self.note(at, OpCode::Ping, &answer);
         }
     }
@@ -346,7 +346,7 @@ impl World {
             let _ = write!(line, "EVENT {} {} {path} {zxid}", event.event_type, event.state);
         } else {
             let _ = write!(line, "xid={} err={} {zxid}", header.xid, header.err.number());
-            // A multiRead that failed says what it had until then.
+            // A failed multiRead returns the results until then.
             let has_body =
                 header.err == ErrorCode::Ok || op == OpCode::MultiRead && !answer.body.is_empty();
             if has_body {

@@ -2,7 +2,7 @@
 //! kazoo's.
 //!
 //! They need Debian's `libzookeeper-java` and `libcurator-*-java` with a JDK, and a Python with kazoo
-//! (`DOCENT_TEST_KAZOO` names the interpreter; `python3` is tried). What is missing is told and skipped.
+//! (`DOCENT_TEST_KAZOO` names the interpreter; `python3` is tried). Missing ones are reported and skipped.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -37,7 +37,7 @@ fn class_path() -> Option<String> {
     jars.iter().all(|jar| Path::new(jar).exists()).then(|| jars.join(":"))
 }
 
-/// Runs a program to its end; what it printed, and whether it was content.
+/// Runs a program to its end; its output, and whether it succeeded.
 async fn run(command: &mut Command, input: &str) -> (bool, String) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().unwrap();
@@ -104,7 +104,7 @@ async fn kazoos_client_and_recipes_work() {
     }
 }
 
-/// Each line of input, and what must be in the output because of it.
+/// Each line of input, and its part of the output.
 const ZK_CLI: &[(&str, &str)] = &[
     ("create /a hello", "Created /a"),
     ("create -e /a/e x", "Created /a/e"),

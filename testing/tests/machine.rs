@@ -46,7 +46,7 @@ fn delete(path: &str) -> DeleteRequest<'_> {
 
 // Sessions.
 
-/// Its connection is closed without a word, its ephemeral node goes, watchers hear of it, and the id is
+/// Its connection is closed silently, its ephemeral node goes, watchers hear of it, and the id is
 /// dead.
 #[test]
 fn a_silent_session_expires() {
@@ -90,7 +90,7 @@ fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
     assert_eq!(b.create(again, "/x", 0), ErrorCode::Ok);
 }
 
-/// A client that has seen more is sent away without a word, and its live connection stays.
+/// A client that has seen more is disconnected silently, and its live connection stays.
 #[test]
 fn a_client_from_the_future_is_closed() {
     let mut b = bench(Version::V3_8);
@@ -101,7 +101,7 @@ fn a_client_from_the_future_is_closed() {
     assert!(matches!(b.greet(0, 0, &[], Some(false), -5).1, Greeting::Session { .. }));
 }
 
-/// The byte at the end comes back only to those who have sent it.
+/// The byte at the end comes back only to clients that have sent it.
 #[test]
 fn old_clients_get_old_answers() {
     let mut b = bench(Version::V3_9);
@@ -259,11 +259,11 @@ fn multi_results_are_of_the_type_measured() {
     }
 }
 
-/// Table 8: what may be seen without READ.
+/// Table 8: what a client without READ may see.
 #[test]
 fn rights_are_those_measured() {
     let write_only = [Acl::new(Perms::WRITE, "world", "anyone")];
-    for (version, exists, told) in [
+    for (version, exists, events) in [
         (Version::V3_4, ErrorCode::Ok, 1),
         (Version::V3_6, ErrorCode::Ok, 1),
         (Version::V3_8, ErrorCode::Ok, 0),
@@ -279,11 +279,11 @@ fn rights_are_those_measured() {
         assert_eq!(b.err(a, OpCode::GetData, &read("/n")), ErrorCode::NoAuth);
         let set = SetDataRequest { path: "/n".into(), data: None, version: -1 };
         b.send(a, 9, OpCode::SetData, &set);
-        assert_eq!(b.events(a).len(), told, "{version}");
+        assert_eq!(b.events(a).len(), events, "{version}");
     }
 }
 
-/// Table 13: who gets a session on a read-only server, and what it may do.
+/// Table 13: which clients get a session on a read-only server, and what it may do.
 #[test]
 fn read_only_servers_grant_what_was_measured() {
     for (version, local, granted) in [
@@ -425,6 +425,68 @@ fn without_a_majority_the_rest_is_read_only() {
     assert_eq!(b.greet(2, session, &passwd, Some(false), 0).1.session().0, session);
 }
 
+// What a member has not applied.
+
+/// A leader whose own clients read old values checks writes on what it has ordered: sequence numbers are never equal.
+#[test]
+fn a_leader_that_lags_checks_on_what_it_has_ordered() {
+    let mut b = ensemble();
+    let (leader, ..) = b.connect_to(0);
+    let (follower, ..) = b.connect_to(1);
+    b.create(leader, "/p", 0);
+    b.machine.set_lag(b.now, 0, true);
+    let paths = [0; 3].map(|_| b.created(follower, "/p/x-", 2));
+    assert_eq!(paths, ["/p/x-0000000000", "/p/x-0000000001", "/p/x-0000000002"]);
+    assert_eq!(b.create(follower, "/p/x-0000000001", 0), ErrorCode::NodeExists);
+    assert_eq!(b.exists(leader, &paths[2], false), ErrorCode::NoNode);
+    assert_eq!(b.created(leader, "/p/x-", 2), "/p/x-0000000003");
+    assert_eq!(b.exists(leader, &paths[2], false), ErrorCode::Ok);
+}
+
+/// Members 0 and 1 make `/a` while member 2 is stopped; member 1 lags behind `/b`.
+fn a_gap() -> Bench {
+    let mut b = ensemble();
+    b.machine.stop_member(b.now, 2);
+    let (leader, ..) = b.connect_to(0);
+    b.create(leader, "/a", 0);
+    b.machine.set_lag(b.now, 1, true);
+    b.create(leader, "/b", 0);
+    b
+}
+
+fn has_both(b: &mut Bench) {
+    for member in 1..3 {
+        b.machine.set_lag(b.now, member, false);
+        let (id, ..) = b.connect_to(member);
+        let found = ["/a", "/b"].map(|path| b.exists(id, path, false));
+        assert_eq!(found, [ErrorCode::Ok; 2], "member {member}");
+    }
+}
+
+#[test]
+fn a_stopped_member_that_no_longer_lags_applies_nothing() {
+    let mut b = a_gap();
+    b.machine.set_lag(b.now, 2, false);
+    b.machine.stop_member(b.now, 0);
+    b.machine.start_member(b.now, 2);
+    has_both(&mut b);
+}
+
+#[test]
+fn a_member_restarted_without_a_quorum_applies_nothing() {
+    let mut b = a_gap();
+    b.machine.stop_member(b.now, 0);
+    b.machine.stop_member(b.now, 1);
+    b.machine.start_member(b.now, 2);
+    assert_eq!(b.machine.role(2), Role::ReadOnly);
+    b.machine.set_lag(b.now, 2, false);
+    let (reader, _) = b.greet(2, 0, &[0; 16], Some(true), 0);
+    let found = ["/a", "/b"].map(|path| b.exists(reader, path, false));
+    assert_eq!(found, [ErrorCode::NoNode; 2]);
+    b.machine.start_member(b.now, 1);
+    has_both(&mut b);
+}
+
 // Any bytes.
 
 mod any_bytes {
@@ -466,10 +528,10 @@ mod any_bytes {
     }
 
     proptest! {
-        /// Whatever a client sends, nobody else's data come back, all frames sent are whole, what the
-        /// machine keeps is bounded by what it was sent, and others are served as before.
+        /// Whatever a client sends, no other client's data come back, all frames sent are whole, what the
+        /// machine keeps is bounded by the bytes sent to it, and others are served as before.
         #[test]
-        fn harm_nobody(pieces in prop::collection::vec(piece(), 0..30), greeted: bool) {
+        fn are_harmless(pieces in prop::collection::vec(piece(), 0..30), greeted: bool) {
             for version in Version::ALL {
                 let mut b = bench(version);
                 let (owner, ..) = b.connect();

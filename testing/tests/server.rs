@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use docent_protocol::{ErrorCode, OpCode, Text, call, request::ReadRequest};
+use docent_protocol::{ErrorCode, OpCode, Text, operation, request::ReadRequest};
 use docent_testing::{
     TestingCluster, TestingServer,
     server::{Config, Role, Version},
@@ -21,8 +21,8 @@ use tokio::{
     time::timeout,
 };
 
-const fn exists(path: &str) -> call::Exists<'_> {
-    call::Exists(ReadRequest { path: Text::new(path), watch: false })
+const fn exists(path: &str) -> operation::Exists<'_> {
+    operation::Exists(ReadRequest { path: Text::new(path), watch: false })
 }
 
 async fn word(server: &TestingServer, word: &[u8]) -> String {
@@ -47,20 +47,115 @@ async fn it_starts_at_once() {
     assert!(best < Duration::from_millis(20), "{best:?}");
 }
 
+/// What a line begins with, up to where its value does, and how many lines begin so.
+fn names<'a>(text: &'a str, end: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| Some(line.split_once(end)?.0)).collect()
+}
+
 #[tokio::test]
 async fn four_letter_words_are_answered() {
     let config = Config { version: Version::V3_8, ..Config::default() };
     let server = TestingServer::start_with(config).await.unwrap();
-    let _client = Raw::connect(&server.connect_string()).await;
+    let connect = server.connect_string();
+    let mut client = Raw::connect(&connect).await;
     assert_eq!(word(&server, b"ruok").await, "imok");
     assert_eq!(word(&server, b"isro").await, "rw");
     let srvr = word(&server, b"srvr").await;
     assert!(srvr.starts_with("Zookeeper version: 3.8.0-"), "{srvr}");
     assert!(srvr.contains("a test double"), "{srvr}");
     assert!(srvr.contains("\nMode: standalone\nNode count: 4\n"), "{srvr}");
+    assert_eq!(
+        names(&srvr, ": "),
+        [
+            "Zookeeper version",
+            "Latency min/avg/max",
+            "Received",
+            "Sent",
+            "Connections",
+            "Outstanding",
+            "Zxid",
+            "Mode",
+            "Node count"
+        ]
+    );
     let mntr = word(&server, b"mntr").await;
     assert!(mntr.contains("zk_global_sessions\t1\n"), "{mntr}");
-    assert!(word(&server, b"dump").await.contains("not in the whitelist"));
+    for name in ["version", "server_state", "znode_count", "watch_count", "avg_latency", "uptime"] {
+        assert!(names(&mntr, "\t").contains(&&*format!("zk_{name}")), "{name}: {mntr}");
+    }
+
+    // kazoo's `server_version` reads the number.
+    let envi = word(&server, b"envi").await;
+    assert!(envi.starts_with("Environment:\nzookeeper.version=3.8.0-"), "{envi}");
+    assert!(names(&envi, "=").contains(&"host.name"), "{envi}");
+    let conf = word(&server, b"conf").await;
+    assert!(conf.starts_with(&format!("clientPort={}\n", server.addr().port())), "{conf}");
+    for name in ["tickTime", "maxClientCnxns", "minSessionTimeout", "maxSessionTimeout", "serverId"]
+    {
+        assert!(names(&conf, "=").contains(&name), "{name}: {conf}");
+    }
+    assert_eq!(names(&word(&server, b"dirs").await, ": "), ["datadir_size", "logdir_size"]);
+    assert_eq!(word(&server, b"hash").await, "");
+
+    // A session with an ephemeral node and three watches, of which the one of children is not shown.
+    let id = format!("{:#x}", client.session_id);
+    client.send_op(OpCode::Create, &create("/e", b"", 1)).await;
+    client.answer().await.unwrap();
+    client
+        .call(&operation::GetData(ReadRequest { path: Text::new("/e"), watch: true }))
+        .await
+        .unwrap();
+    client
+        .call(&operation::Exists(ReadRequest { path: Text::new("/nope"), watch: true }))
+        .await
+        .unwrap();
+    client
+        .call(&operation::GetChildren(ReadRequest { path: Text::new("/"), watch: true }))
+        .await
+        .unwrap();
+    assert_eq!(word(&server, b"wchp").await, format!("/e\n\t{id}\n/nope\n\t{id}\n\n"));
+    assert_eq!(word(&server, b"wchc").await, format!("{id}\n\t/e\n\t/nope\n\n"));
+    assert_eq!(word(&server, b"wchs").await, "1 connections watching 2 paths\nTotal watches:2\n");
+    let dump = word(&server, b"dump").await;
+    assert!(
+        dump.starts_with("SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at "),
+        "{dump}"
+    );
+    assert!(
+        dump.contains(&format!(
+            "\nephemeral nodes dump:\nSessions with Ephemerals (1):\n{id}:\n\t/e\nConnections dump:\n"
+        )),
+        "{dump}"
+    );
+    assert!(dump.contains(&format!(" sessionId: {id}\n")), "{dump}");
+    let cons = word(&server, b"cons").await;
+    let line = cons.lines().next().unwrap();
+    assert!(line.starts_with(" /127.0.0.1:0[1](queued=0,recved=5,sent=5,sid="), "{cons}");
+    let names: Vec<_> =
+        line.split(['(', ',']).filter_map(|part| Some(part.split_once('=')?.0)).collect();
+    assert_eq!(
+        names.join(" "),
+        "queued recved sent sid lop est to lcxid lzxid lresp llat minlat avglat maxlat"
+    );
+    assert!(line.contains(",lop=GETC,") && line.ends_with(",maxlat=0)"), "{cons}");
+    let stat = word(&server, b"stat").await;
+    assert!(
+        stat.contains("\nClients:\n /127.0.0.1:0[1](queued=0,recved=5,sent=5)\n /127.0.0.1:0[0]("),
+        "{stat}"
+    );
+    assert!(
+        stat.contains(")\n\nLatency min/avg/max: ") && stat.contains("\nReceived: 5\nSent: 5\n")
+    );
+
+    assert_eq!(word(&server, b"crst").await, "Connection stats reset.\n");
+    assert!(word(&server, b"stat").await.contains("(queued=0,recved=0,sent=0)\n"));
+    assert_eq!(word(&server, b"srst").await, "Server stats reset.\n");
+    assert!(word(&server, b"srvr").await.contains("\nReceived: 0\nSent: 0\n"));
+    assert_eq!(word(&server, b"gtmk").await, "306");
+    assert_eq!(word(&server, b"stmk\0\0\0\0\0\0\0\x02").await, "2");
+    assert_eq!(word(&server, b"gtmk").await, "2");
+    // No word: a length over every limit.
+    assert_eq!(word(&server, b"wxyz").await, "");
 }
 
 /// Nodes and sessions stay, connections do not; the port is the same.
@@ -89,7 +184,7 @@ async fn stop_and_restart_keep_everything_but_connections() {
 }
 
 #[tokio::test]
-async fn an_expired_session_is_closed_without_a_word() {
+async fn an_expired_session_is_closed_silently() {
     let server = TestingServer::start().await.unwrap();
     let mut a = Raw::connect(&server.connect_string()).await;
     assert_eq!(server.session_ids(), [a.session_id]);
@@ -102,7 +197,7 @@ async fn an_expired_session_is_closed_without_a_word() {
     assert_eq!(server.session_ids(), [b.session_id]);
 }
 
-/// By the clock, with nobody calling: the alarm of a server rings by itself.
+/// By the clock, without a call: the alarm of a server rings by itself.
 #[tokio::test]
 async fn a_silent_session_expires_by_the_clock() {
     let ms = Duration::from_millis;
@@ -119,7 +214,7 @@ async fn a_silent_session_expires_by_the_clock() {
 async fn a_held_server_accepts_and_says_nothing_until_it_goes_on() {
     let server = TestingServer::start().await.unwrap();
     let mut a = Raw::connect(&server.connect_string()).await;
-    server.hold();
+    server.stall();
     let xid = a.send(&exists("/")).await;
     let silent = timeout(Duration::from_millis(50), a.stream.peek(&mut [0])).await;
     assert!(silent.is_err());
@@ -129,7 +224,7 @@ async fn a_held_server_accepts_and_says_nothing_until_it_goes_on() {
 
 /// A client that sends and does not read does not stop the others, and gets all its answers.
 #[tokio::test]
-async fn a_client_that_does_not_read_harms_nobody() {
+async fn a_client_that_does_not_read_is_harmless() {
     let server = TestingServer::start().await.unwrap();
     let mut a = Raw::connect(&server.connect_string()).await;
     let data = vec![7; 500_000];
@@ -138,7 +233,7 @@ async fn a_client_that_does_not_read_harms_nobody() {
     let mut last = 0;
     for _ in 0..200 {
         let read = ReadRequest { path: "/big".into(), watch: false };
-        last = a.send(&call::GetData(read)).await;
+        last = a.send(&operation::GetData(read)).await;
     }
     let mut b = Raw::connect(&server.connect_string()).await;
     assert_eq!(b.call(&exists("/big")).await.unwrap().header.err, ErrorCode::Ok);

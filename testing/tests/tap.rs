@@ -1,4 +1,4 @@
-//! The tap in front of a real server: it changes nothing, sees everything, and hurts what it is told to.
+//! The tap in front of a real server: it changes nothing, sees everything, and causes the configured faults.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ mod support;
 
 use std::{io, time::Duration};
 
-use docent_protocol::{ErrorCode, EventType, OpCode, call, request::ReadRequest};
+use docent_protocol::{ErrorCode, EventType, OpCode, operation, request::ReadRequest};
 use docent_testing::{
     TestingServer,
     fault::Fault,
@@ -15,12 +15,12 @@ use docent_testing::{
 use support::{DEADLINE, Raw, create, real_server, unique};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-const fn exists(path: &str) -> call::Exists<'_> {
-    call::Exists(ReadRequest { path: docent_protocol::Text::new(path), watch: true })
+const fn exists(path: &str) -> operation::Exists<'_> {
+    operation::Exists(ReadRequest { path: docent_protocol::Text::new(path), watch: true })
 }
 
-fn delete(path: &str) -> call::Delete<'_> {
-    call::Delete(docent_protocol::request::DeleteRequest { path: path.into(), version: -1 })
+fn delete(path: &str) -> operation::Delete<'_> {
+    operation::Delete(docent_protocol::request::DeleteRequest { path: path.into(), version: -1 })
 }
 
 /// Runs a test in front of the embedded server, and of a real one if there is one.
@@ -33,8 +33,8 @@ async fn on_every_server(test: &str, body: impl AsyncFn(Tap)) {
 }
 
 #[tokio::test]
-async fn frames_of_both_directions_are_told_in_the_reference_form() {
-    on_every_server("frames_of_both_directions_are_told_in_the_reference_form", async |tap| {
+async fn frames_of_both_directions_are_shown_in_the_reference_form() {
+    on_every_server("frames_of_both_directions_are_shown_in_the_reference_form", async |tap| {
         let root = unique("tap");
         let (a, b) = (tap.client("A").await.unwrap(), tap.client("B").await.unwrap());
         let mut raw_a = Raw::connect(&a.connect_string()).await;
@@ -130,7 +130,7 @@ async fn held_connections_are_silent_and_go_on() {
     on_every_server("held_connections_are_silent_and_go_on", async |tap| {
         let a = tap.client("A").await.unwrap();
         let mut raw = Raw::connect(&a.connect_string()).await;
-        a.hold();
+        a.stall();
         let xid = raw.send(&exists("/")).await;
         // The request has been seen and goes nowhere: no reply can have passed.
         tap.wait_for(DEADLINE, |record| record.is_request(OpCode::Exists)).await.unwrap();
@@ -176,8 +176,8 @@ async fn a_refused_port_comes_back() {
 }
 
 #[tokio::test]
-async fn cuts_hit_now_or_after_so_many_bytes_even_inside_a_frame() {
-    on_every_server("cuts_hit_now_or_after_so_many_bytes_even_inside_a_frame", async |tap| {
+async fn cuts_hit_now_or_after_a_number_of_bytes_even_inside_a_frame() {
+    on_every_server("cuts_hit_now_or_after_a_number_of_bytes_even_inside_a_frame", async |tap| {
         let a = tap.client("A").await.unwrap();
         let mut raw = Raw::connect(&a.connect_string()).await;
         a.cut();
@@ -195,7 +195,7 @@ async fn cuts_hit_now_or_after_so_many_bytes_even_inside_a_frame() {
 #[tokio::test]
 async fn frames_split_at_every_byte_are_the_same_frames() {
     on_every_server("frames_split_at_every_byte_are_the_same_frames", async |tap| {
-        tap.everyone().split_writes(true);
+        tap.all_clients().split_writes(true);
         let mut raw = Raw::connect(&tap.connect_string()).await;
         for _ in 0..10 {
             assert_eq!(raw.call(&exists("/")).await.unwrap().header.err, ErrorCode::Ok);
@@ -222,15 +222,15 @@ async fn four_letter_words_pass() {
     .await;
 }
 
-/// Only the last records are kept, numbers go on, and a subscription passes over what is gone.
+/// Only the last records are kept, numbers go on, and a subscription skips dropped ones.
 #[tokio::test]
-async fn a_tap_keeps_as_much_as_it_is_told() {
-    on_every_server("a_tap_keeps_as_much_as_it_is_told", async |tap| {
-        let mut follow = tap.follow();
+async fn a_tap_keeps_as_much_as_configured() {
+    on_every_server("a_tap_keeps_as_much_as_configured", async |tap| {
+        let mut records = tap.subscribe();
         tap.keep(3);
         (0..10).for_each(|number| tap.note(&format!("note {number}")));
         assert_eq!((tap.len(), tap.trace().iter().count()), (10, 3));
-        assert_eq!(follow.next(DEADLINE).await.unwrap().seq, 7);
+        assert_eq!(records.next(DEADLINE).await.unwrap().seq, 7);
     })
     .await;
 }

@@ -50,7 +50,7 @@ import org.apache.zookeeper.data.Stat;
  * commands run there in order. {@code read:P} and {@code write:P} of one suffix are one owner, so
  * they share a thread, and a command of the one waits for a running command of the other.
  *
- * <p>What is Curator's stays Curator's, including what we do better: an acquire by an owner whose
+ * <p>Curator's behaviour is kept, including the cases in which docent does better: an acquire by an owner whose
  * hold was lost is re-entrant and returns at once (that hold stays lost: {@code held} says false).
  */
 public final class CuratorPeer {
@@ -196,7 +196,7 @@ public final class CuratorPeer {
                 });
             }
             case "cancel" -> {
-                // Here, not in the owner's thread: that is busy with what is to be cancelled.
+                // Here, not in the owner's thread: that is busy with the work to cancel.
                 Acquire acquire = handle(words[2]).unanswered.peek();
                 if (acquire != null) {
                     acquire.cancel();
@@ -376,7 +376,7 @@ public final class CuratorPeer {
             return "ok";
         }
 
-        /** What becomes of a hold that nobody wants any more: Curator has no other way. */
+        /** The end of a hold that is not wanted any more: Curator has no other way. */
         void drop(String id) {
             if (newest() == null) {
                 output.line(id + " err IllegalMonitorState nothing is held");
@@ -406,7 +406,7 @@ public final class CuratorPeer {
             return stat.getCzxid();
         }
 
-        /** In the listener's thread: tells once of every hold that ended with the session. */
+        /** In the listener's thread: reports once every hold that ended with the session. */
         synchronized void lose() {
             for (Hold hold : holds) {
                 if (!hold.lost) {
@@ -518,7 +518,7 @@ public final class CuratorPeer {
             return false;
         }
 
-        void makeRevocable(Runnable tell) {
+        void makeRevocable(Runnable notify) {
             throw new UnsupportedOperationException("this kind of lock cannot be revoked");
         }
 
@@ -577,8 +577,8 @@ public final class CuratorPeer {
         }
 
         @Override
-        void makeRevocable(Runnable tell) {
-            mutex.makeRevocable(ignored -> tell.run());
+        void makeRevocable(Runnable notify) {
+            mutex.makeRevocable(ignored -> notify.run());
         }
     }
 

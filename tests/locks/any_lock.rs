@@ -1,4 +1,4 @@
-//! What holds for every exclusive lock. Source: `TestInterProcessMutexBase`.
+//! Rules of every exclusive lock. Source: `TestInterProcessMutexBase`.
 
 use std::sync::{
     Arc,
@@ -12,26 +12,26 @@ use docent::{
     },
 };
 
-use crate::{Stage, ms, options, support::DEADLINE, support::within_deadline};
+use crate::{Fixture, ms, options, support::DEADLINE, support::within_deadline};
 
 on_both_servers! {
-    a_guard_holds_inside_its_scope_and_frees_behind_it
+    a_guard_holds_the_lock_until_the_end_of_its_scope
     a_killed_session_frees_the_lock_for_the_next
     exactly_one_of_two_clients_holds
-    ten_tasks_that_share_an_object_are_never_two_inside
+    tasks_that_share_an_object_exclude_each_other
     an_empty_lock_path_is_reaped
-    a_lock_goes_through_a_broken_connection
+    holder_and_waiter_survive_a_broken_connection
 }
 
-/// One of each kind, at paths of their own below the stage's.
-fn each_kind(stage: &Stage, client: &Client) -> Vec<(String, Arc<dyn InterProcessLock>)> {
-    let at = |name: &str| format!("{}/{name}", stage.path);
+/// One lock of each kind, at separate paths below the fixture's.
+fn each_kind(fixture: &Fixture, client: &Client) -> Vec<(String, Arc<dyn InterProcessLock>)> {
+    let at = |name: &str| format!("{}/{name}", fixture.path);
     let mutex = InterProcessMutex::with_options(client, &at("mutex"), options()).unwrap();
     let semmutex =
         InterProcessSemaphoreMutex::with_options(client, &at("semmutex"), options()).unwrap();
     let one = InterProcessMutex::with_options(client, &at("multi1"), options()).unwrap();
     let two = InterProcessSemaphoreMutex::with_options(client, &at("multi2"), options()).unwrap();
-    let multi = InterProcessMultiLock::of(vec![Arc::new(one), Arc::new(two)]);
+    let multi = InterProcessMultiLock::from_locks(vec![Arc::new(one), Arc::new(two)]);
     vec![
         ("mutex".into(), Arc::new(mutex)),
         ("semmutex".into(), Arc::new(semmutex)),
@@ -40,9 +40,9 @@ fn each_kind(stage: &Stage, client: &Client) -> Vec<(String, Arc<dyn InterProces
 }
 
 /// testLocker
-async fn a_guard_holds_inside_its_scope_and_frees_behind_it(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    for (kind, lock) in each_kind(&stage, &client) {
+async fn a_guard_holds_the_lock_until_the_end_of_its_scope(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    for (kind, lock) in each_kind(&fixture, &client) {
         {
             let guard = lock.acquire_timeout(DEADLINE).await.unwrap().expect(&kind);
             assert!(guard.is_held() && lock.is_acquired_in_this_process(), "{kind}");
@@ -54,9 +54,9 @@ async fn a_guard_holds_inside_its_scope_and_frees_behind_it(stage: Stage) {
 }
 
 /// testKilledSession
-async fn a_killed_session_frees_the_lock_for_the_next(stage: Stage) {
-    let (client, tap) = stage.client("A").await;
-    for (kind, lock) in each_kind(&stage, &client) {
+async fn a_killed_session_frees_the_lock_for_the_next(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    for (kind, lock) in each_kind(&fixture, &client) {
         let guard = lock.acquire().await.unwrap();
         tap.kill_session(DEADLINE).await.unwrap();
         within_deadline("lost", guard.lost()).await;
@@ -69,9 +69,9 @@ async fn a_killed_session_frees_the_lock_for_the_next(stage: Stage) {
 }
 
 /// test2Clients
-async fn exactly_one_of_two_clients_holds(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let pairs = each_kind(&stage, &a).into_iter().zip(each_kind(&stage, &b));
+async fn exactly_one_of_two_clients_holds(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let pairs = each_kind(&fixture, &a).into_iter().zip(each_kind(&fixture, &b));
     for ((kind, first), (_, second)) in pairs {
         let guard = first.acquire().await.unwrap();
         assert!(second.acquire_timeout(ms(100)).await.unwrap().is_none(), "{kind}");
@@ -86,10 +86,10 @@ async fn exactly_one_of_two_clients_holds(stage: Stage) {
     }
 }
 
-/// testReentrantSingleLock, without the re-entrancy that only one kind has.
-async fn ten_tasks_that_share_an_object_are_never_two_inside(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    for (kind, lock) in each_kind(&stage, &client) {
+/// testReentrantSingleLock, without re-entrancy, which only one kind has.
+async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    for (kind, lock) in each_kind(&fixture, &client) {
         let inside = Arc::new(AtomicUsize::new(0));
         let tasks = (0..10).map(|_| {
             let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
@@ -109,18 +109,18 @@ async fn ten_tasks_that_share_an_object_are_never_two_inside(stage: Stage) {
 }
 
 /// testContainerCleanup
-async fn an_empty_lock_path_is_reaped(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    for (_, lock) in each_kind(&stage, &client) {
+async fn an_empty_lock_path_is_reaped(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    for (_, lock) in each_kind(&fixture, &client) {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
-    stage.children(&stage.path, 0).await;
+    fixture.children(&fixture.path, 0).await;
 }
 
-/// testWaitingProcessKilledServer, with the connection in the server's place: holder and waiter go through it.
-async fn a_lock_goes_through_a_broken_connection(stage: Stage) {
-    let (client, tap) = stage.client("A").await;
-    for (kind, lock) in each_kind(&stage, &client) {
+/// testWaitingProcessKilledServer, with a broken connection instead of a killed server.
+async fn holder_and_waiter_survive_a_broken_connection(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    for (kind, lock) in each_kind(&fixture, &client) {
         let guard = lock.acquire().await.unwrap();
         let waiting = Arc::clone(&lock);
         let waiting = tokio::spawn(async move { waiting.acquire().await });

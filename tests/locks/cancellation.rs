@@ -1,4 +1,4 @@
-//! Dropping a future or a guard anywhere leaves nothing behind.
+//! Dropping a future or a guard at any point leaves no node, watch or request behind.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,8 +22,8 @@ use docent::{
 use docent_testing::fault::Fault;
 
 use crate::{
-    Stage, options,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, options,
+    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -40,9 +40,10 @@ on_both_servers! {
     a_waiter_of_every_lock_is_dropped_at_every_poll
     an_acquire_whose_create_is_lost_is_dropped_at_every_poll
     a_guard_is_dropped_outside_a_runtime_and_in_a_panic
+    a_program_that_returns_early_releases_its_lock
 }
 
-/// Polls a future so often at most, each time when it was woken; `None` if it was not ready then.
+/// Polls a future at most `polls` times, each time it is woken; `None` if it is not ready by then.
 async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -53,7 +54,7 @@ async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The next poll is the last: it comes whether or not there is news.
+            // The limit is reached.
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -61,17 +62,17 @@ async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     .await
 }
 
-/// Every path below the stage's that must be empty in the end.
-async fn settled(stage: &Stage, client: &Client, paths: &[&str]) {
+/// Waits until these paths are empty and the client has no pending request.
+async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[&str]) {
     for path in paths {
-        stage.children(path, 0).await;
+        fixture.children(path, 0).await;
     }
-    eventually("no request and no watch left", async || (client.load().0 == 0).then_some(())).await;
+    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
 }
 
-/// Drops after 1, 2, 3 ... polls until an attempt runs to its end, and looks at what is left each time.
+/// Drops an attempt after 1, 2, 3 ... polls, until one completes, and checks after each that nothing is left.
 async fn at_every_poll<T>(
-    stage: &Stage,
+    fixture: &Fixture,
     client: &Client,
     paths: &[&str],
     mut attempt: impl AsyncFnMut(usize) -> Option<Result<T, Error>>,
@@ -80,34 +81,34 @@ async fn at_every_poll<T>(
         let ended = attempt(polls).await;
         let finished = ended.is_some();
         drop(ended.transpose().unwrap());
-        settled(stage, client, paths).await;
+        wait_until_settled(fixture, client, paths).await;
         if finished {
-            assert!(polls > 1, "there is nothing to drop");
+            assert!(polls > 1, "completed at the first poll");
             return;
         }
     }
 }
 
-async fn a_mutex_acquire_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
+async fn a_mutex_acquire_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
     let owner = Owner::new();
-    at_every_poll(&stage, &client, &[&stage.path], async |polls| {
+    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         polled(polls, mutex.acquire_as(&owner)).await
     })
     .await;
 }
 
-/// With a waiter that is let in by and by, so that its whole way is taken.
-async fn a_contended_mutex_acquire_is_dropped_at_every_poll(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let first = InterProcessMutex::with_options(&a, &stage.path, options()).unwrap();
-    let second = InterProcessMutex::with_options(&b, &stage.path, options()).unwrap();
-    at_every_poll(&stage, &b, &[&stage.path], async |polls| {
+/// The holder releases once the waiter waits, so that all steps of an acquire are covered.
+async fn a_contended_mutex_acquire_is_dropped_at_every_poll(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let first = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
+    let second = InterProcessMutex::with_options(&b, &fixture.path, options()).unwrap();
+    at_every_poll(&fixture, &b, &[&fixture.path], async |polls| {
         let holder = first.acquire().await.unwrap();
         let waiting = second.clone();
         let waiter = tokio::spawn(async move { polled(polls, waiting.acquire()).await });
-        // Released as soon as it waits, or is gone.
+        // Released as soon as the waiter waits, or has ended.
         eventually("a waiter or its end", async || {
             let queue = first.participants().await.unwrap().len();
             (queue == 2 || waiter.is_finished()).then_some(())
@@ -119,119 +120,123 @@ async fn a_contended_mutex_acquire_is_dropped_at_every_poll(stage: Stage) {
     .await;
 }
 
-async fn a_revocable_acquire_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
-    at_every_poll(&stage, &client, &[&stage.path], async |polls| {
+async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         mutex.make_revocable(|| {});
         polled(polls, mutex.acquire()).await
     })
     .await;
-    eventually("no watch left", async || (client.load().1 == 0).then_some(())).await;
+    eventually("no watch left", async || (client.metrics().watches == 0).then_some(())).await;
 }
 
-async fn a_semaphore_acquire_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn a_semaphore_acquire_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &stage.path, 1, options()).unwrap();
-    let (locks, leases) = (format!("{}/locks", stage.path), format!("{}/leases", stage.path));
-    at_every_poll(&stage, &client, &[&locks, &leases], async |polls| {
+        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, options()).unwrap();
+    let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
+    at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
         polled(polls, semaphore.acquire()).await
     })
     .await;
 }
 
-async fn a_quantity_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &stage.path, 2, options()).unwrap();
-    let (locks, leases) = (format!("{}/locks", stage.path), format!("{}/leases", stage.path));
-    at_every_poll(&stage, &client, &[&locks, &leases], async |polls| {
+        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 2, options()).unwrap();
+    let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
+    at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
         polled(polls, semaphore.acquire_many(2)).await
     })
     .await;
 }
 
-async fn a_read_acquire_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let lock = InterProcessReadWriteLock::with_options(&client, &stage.path, options()).unwrap();
-    at_every_poll(&stage, &client, &[&stage.path], async |polls| {
+async fn a_read_acquire_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options()).unwrap();
+    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         polled(polls, lock.read_lock().acquire()).await
     })
     .await;
 }
 
-async fn a_downgrade_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let lock = InterProcessReadWriteLock::with_options(&client, &stage.path, options()).unwrap();
+async fn a_downgrade_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options()).unwrap();
     let me = Owner::new();
-    at_every_poll(&stage, &client, &[&stage.path], async |polls| {
+    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         let _writing = lock.write_lock().acquire_as(&me).await.unwrap();
         polled(polls, lock.read_lock().acquire_as(&me)).await
     })
     .await;
 }
 
-fn multi(stage: &Stage, client: &Client) -> (InterProcessMultiLock, [String; 3]) {
-    let (a, b) = (format!("{}/a", stage.path), format!("{}/b", stage.path));
+fn multi(fixture: &Fixture, client: &Client) -> (InterProcessMultiLock, [String; 3]) {
+    let (a, b) = (format!("{}/a", fixture.path), format!("{}/b", fixture.path));
     let one = InterProcessMutex::with_options(client, &a, options()).unwrap();
     let two = InterProcessSemaphoreMutex::with_options(client, &b, options()).unwrap();
-    let lock =
-        InterProcessMultiLock::of(vec![Arc::new(one) as Arc<dyn InterProcessLock>, Arc::new(two)]);
+    let lock = InterProcessMultiLock::from_locks(vec![
+        Arc::new(one) as Arc<dyn InterProcessLock>,
+        Arc::new(two),
+    ]);
     (lock, [a, format!("{b}/locks"), format!("{b}/leases")])
 }
 
-async fn a_multi_acquire_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let (lock, paths) = multi(&stage, &client);
+async fn a_multi_acquire_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (lock, paths) = multi(&fixture, &client);
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    at_every_poll(&stage, &client, &paths, async |polls| polled(polls, lock.acquire()).await).await;
+    at_every_poll(&fixture, &client, &paths, async |polls| polled(polls, lock.acquire()).await)
+        .await;
 }
 
-async fn a_release_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
-    // Not polled at all: the guard goes with the future.
+async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    // Not polled at all: the guard is dropped with the future.
     drop(mutex.acquire().await.unwrap().release());
-    settled(&stage, &client, &[&stage.path]).await;
-    at_every_poll(&stage, &client, &[&stage.path], async |polls| {
+    wait_until_settled(&fixture, &client, &[&fixture.path]).await;
+    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         let guard = mutex.acquire().await.unwrap();
         polled(polls, guard.release()).await
     })
     .await;
 }
 
-async fn a_multi_release_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let (lock, paths) = multi(&stage, &client);
+async fn a_multi_release_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (lock, paths) = multi(&fixture, &client);
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    at_every_poll(&stage, &client, &paths, async |polls| {
+    at_every_poll(&fixture, &client, &paths, async |polls| {
         let guard: LockGuard = lock.acquire().await.unwrap();
         polled(polls, guard.release()).await
     })
     .await;
 }
 
-async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let (lock, paths) = multi(&stage, &client);
+async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (lock, paths) = multi(&fixture, &client);
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let guard = lock.acquire().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    settled(&stage, &client, &paths).await;
+    wait_until_settled(&fixture, &client, &paths).await;
     let guard = lock.acquire().await.unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(move || {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("as planned"));
     }));
     assert!(panicked.is_err());
-    settled(&stage, &client, &paths).await;
+    wait_until_settled(&fixture, &client, &paths).await;
 }
 
-/// Behind a holder that lets it in when it waits, or is gone: so its whole way is taken, with each kind of waiting.
-async fn a_waiter_of_every_lock_is_dropped_at_every_poll(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let at = |name: &str| format!("{}/{name}", stage.path);
+/// The holder releases once the waiter waits, or has ended, so that all steps of an acquire are covered, with each kind
+/// of waiting.
+async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let at = |name: &str| format!("{}/{name}", fixture.path);
     let kinds = |client: &Client| -> Vec<Arc<dyn InterProcessLock>> {
         let pair = InterProcessReadWriteLock::with_options(client, &at("pair"), options()).unwrap();
         let semaphore =
@@ -243,25 +248,25 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(stage: Stage) {
             Arc::new(semaphore),
             Arc::new(pair.read_lock().clone()),
             Arc::new(pair.write_lock().clone()),
-            Arc::new(InterProcessMultiLock::of(multi)),
+            Arc::new(InterProcessMultiLock::from_locks(multi)),
         ]
     };
     let pair = InterProcessReadWriteLock::with_options(&a, &at("pair"), options()).unwrap();
     let paths = [at("semaphore/locks"), at("semaphore/leases"), at("pair"), at("one")];
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let (mut holders, waiters) = (kinds(&a), kinds(&b));
-    // Whatever waits for the pair waits for a writer.
+    // Waiters of the pair wait for a writer.
     for reader in [1, 3] {
         holders[reader] = Arc::new(pair.write_lock().clone());
     }
     for (holder, waiter) in holders.iter().zip(waiters) {
-        at_every_poll(&stage, &b, &paths, async |polls| {
+        at_every_poll(&fixture, &b, &paths, async |polls| {
             let held = holder.acquire().await.unwrap();
             let waiter = Arc::clone(&waiter);
             let waiter = tokio::spawn(async move { polled(polls, waiter.acquire()).await });
-            // It waits with one watch and no request, unless it is gone.
+            // It waits with one watch and no request, unless it has ended.
             eventually("a waiter or its end", async || {
-                (b.load() == (0, 1) || waiter.is_finished()).then_some(())
+                (pending_and_watches(&b) == (0, 1) || waiter.is_finished()).then_some(())
             })
             .await;
             held.release().await.unwrap();
@@ -271,25 +276,63 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(stage: Stage) {
     }
 }
 
-/// While it searches for its node, and creates another.
-async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
+/// Dropped during the search for its node and the second create.
+async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
     for fault in [Fault::drop_before(OpCode::Create2), Fault::drop_reply(OpCode::Create2)] {
         mutex.acquire().await.unwrap().release().await.unwrap();
-        at_every_poll(&stage, &client, &[&stage.path], async |polls| {
-            stage.tap.clear_faults();
-            stage.tap.inject(fault.clone());
+        at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
+            fixture.tap.clear_faults();
+            fixture.tap.inject(fault.clone());
             let ended = polled(polls, mutex.acquire()).await;
             client.wait_until_connected(DEADLINE).await.unwrap();
             ended
         })
         .await;
-        stage.tap.clear_faults();
+        fixture.tap.clear_faults();
     }
 }
 
-/// The runtime goes down under a guard: dropping it neither panics nor hangs, and the lock goes with the session.
+/// As `?` in `main` does: guard, lock and client are dropped, and then the runtime; or a task owns them, and they are
+/// dropped with the runtime.
+async fn a_program_that_returns_early_releases_its_lock(fixture: Fixture) {
+    for round in 0..20 {
+        let (server, path) = (fixture.server.clone(), format!("{}/{round}", fixture.path));
+        let lock_path = path.clone();
+        let program = move || {
+            let runtime = match round % 2 {
+                0 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+                _ => tokio::runtime::Runtime::new(),
+            };
+            runtime.unwrap().block_on(async {
+                let config = Config::new(&server).unwrap();
+                let config = config.with_session_timeout(std::time::Duration::from_secs(60));
+                let client = config.connect().await.unwrap();
+                let mutex = InterProcessMutex::new(&client, &lock_path).unwrap();
+                let guard = mutex.acquire().await.unwrap();
+                if round % 4 < 2 {
+                    tokio::spawn(async move {
+                        let _held = (guard, mutex, client);
+                        std::future::pending::<()>().await;
+                    });
+                }
+            });
+        };
+        tokio::task::spawn_blocking(program).await.unwrap();
+        let next = fixture.observer().await;
+        let mutex = InterProcessMutex::with_options(&next, &path, options()).unwrap();
+        // Shorter than the session would last.
+        let timeout = next.session_timeout() / 2;
+        let guard = mutex.acquire_timeout(timeout).await.unwrap();
+        let guard = guard.unwrap_or_else(|| panic!("round {round}: not within {timeout:?}"));
+        guard.release().await.unwrap();
+        next.close().await.unwrap();
+    }
+}
+
+/// The runtime ends before the guard: dropping the guard neither panics nor hangs, and the lock is released with the
+/// session.
 #[test]
 fn a_guard_outlives_its_runtime() {
     let others = tokio::runtime::Runtime::new().unwrap();
@@ -297,14 +340,14 @@ fn a_guard_outlives_its_runtime() {
     let client = async |session_ms: u64| {
         let config = Config::new(&server.connect_string()).unwrap();
         let config = config.with_session_timeout(std::time::Duration::from_millis(session_ms));
-        Client::connect_with(config).await.unwrap()
+        config.connect().await.unwrap()
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (guard, other) = runtime.block_on(async {
         let client = client(2000).await;
         let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
         let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
-        // In the hands of a task that ends with the runtime.
+        // Owned by a task that ends with the runtime.
         let in_a_task = InterProcessMutex::new(&client, "/task").unwrap().acquire().await.unwrap();
         tokio::spawn(async move {
             let _guard = in_a_task;

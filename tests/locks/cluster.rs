@@ -1,4 +1,4 @@
-//! An ensemble of three that loses its majority, and gets it back.
+//! An ensemble of three that loses its quorum and recovers.
 //!
 //! Source: `TestInterProcessSemaphoreCluster.testCluster`.
 
@@ -11,7 +11,7 @@ use docent_testing::TestingCluster;
 
 use crate::{
     ms,
-    support::{DEADLINE, eventually, real::RealEnsemble, within_deadline},
+    support::{DEADLINE, eventually, pending_and_watches, real::RealEnsemble, within_deadline},
 };
 
 enum Cluster {
@@ -20,7 +20,7 @@ enum Cluster {
 }
 
 impl Cluster {
-    /// In one process, over one log.
+    /// In one process, with one log.
     async fn embedded() -> Self {
         Self::Embedded(TestingCluster::start(3).await.unwrap())
     }
@@ -41,17 +41,17 @@ impl Cluster {
             .unwrap()
             .with_session_timeout(ms(60_000))
             .with_connection_timeout(DEADLINE);
-        Client::connect_with(config).await.unwrap()
+        config.connect().await.unwrap()
     }
 
-    async fn loses(&mut self, member: usize) {
+    async fn stop(&mut self, member: usize) {
         match self {
             Self::Embedded(cluster) => cluster.stop(member),
             Self::Real(ensemble) => ensemble.kill(member).await,
         }
     }
 
-    async fn gets_back(&mut self, member: usize) {
+    async fn restart(&mut self, member: usize) {
         match self {
             Self::Embedded(cluster) => cluster.restart(member).await.unwrap(),
             Self::Real(ensemble) => ensemble.start_again(member).await,
@@ -60,19 +60,19 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn nobody_gets_a_lease_without_a_majority_embedded() {
-    nobody_gets_a_lease_without_a_majority(Cluster::embedded().await).await;
+async fn no_lease_is_acquired_without_a_quorum_embedded() {
+    no_lease_is_acquired_without_a_quorum(Cluster::embedded().await).await;
 }
 
 #[tokio::test]
-async fn nobody_gets_a_lease_without_a_majority_real() {
+async fn no_lease_is_acquired_without_a_quorum_real() {
     if let Some(cluster) = Cluster::real().await {
-        nobody_gets_a_lease_without_a_majority(cluster).await;
+        no_lease_is_acquired_without_a_quorum(cluster).await;
     }
 }
 
-/// And with one, everything goes on: the holder holds, and who waits gets what is released.
-async fn nobody_gets_a_lease_without_a_majority(mut cluster: Cluster) {
+/// When the quorum is back, the holder still holds, and the waiter acquires the released lease.
+async fn no_lease_is_acquired_without_a_quorum(mut cluster: Cluster) {
     let (a, b) = (cluster.client().await, cluster.client().await);
     let semaphore = |client| {
         let patient = LockOptions::default().with_retry_policy(RetryNTimes::new(600, ms(100)));
@@ -84,10 +84,10 @@ async fn nobody_gets_a_lease_without_a_majority(mut cluster: Cluster) {
         let theirs = theirs.clone();
         async move { theirs.acquire().await }
     });
-    eventually("B waits", async || (b.load() == (0, 1)).then_some(())).await;
+    eventually("B waits", async || (pending_and_watches(&b) == (0, 1)).then_some(())).await;
 
-    cluster.loses(0).await;
-    cluster.loses(1).await;
+    cluster.stop(0).await;
+    cluster.stop(1).await;
     for client in [&a, &b] {
         let mut state = client.state();
         let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
@@ -96,7 +96,7 @@ async fn nobody_gets_a_lease_without_a_majority(mut cluster: Cluster) {
     assert!(ours.acquire_timeout(ms(100)).await.unwrap().is_none());
     assert!(!waiting.is_finished());
 
-    cluster.gets_back(0).await;
+    cluster.restart(0).await;
     for client in [&a, &b] {
         client.wait_until_connected(DEADLINE).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! What Curator's framework does under its locks: clean-ups, retries, parents, ends of clients.
+//! The parts of Curator's framework that its locks use: clean-ups, retries, parents, closing clients.
 //!
 //! Source: `TestFrameworkEdges`, `TestFailedDeleteManager`, `TestCreate`, `TestThreadLocalRetryLoop`,
 //! `TestFramework`, `TestCleanState`.
@@ -26,43 +26,43 @@ use docent_testing::fault::Fault;
 use docent_testing::tap::Record;
 
 use crate::{
-    Stage, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, ms, no_retries, options,
+    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
-    a_clean_up_goes_on_when_its_search_is_lost
-    a_guaranteed_delete_goes_on_in_the_next_session
-    a_release_of_a_node_that_is_gone_asks_once
-    ancestors_that_nobody_may_touch_do_not_matter
-    a_policy_of_n_retries_is_asked_n_plus_one_times
-    a_client_that_closes_answers_every_acquire
+    a_clean_up_continues_when_its_search_is_lost
+    a_guaranteed_delete_continues_in_the_next_session
+    a_release_of_a_missing_node_sends_one_delete
+    forbidden_ancestors_are_not_requested
+    a_policy_of_n_retries_allows_n_plus_one_attempts
+    closing_a_client_completes_every_acquire
     no_lock_leaves_a_watch_behind
 }
 
 /// testProtectedCreateNodeDeletion, with and without a namespace: the first search of the clean-up fails.
-async fn a_clean_up_goes_on_when_its_search_is_lost(stage: Stage) {
-    let (a, _a) = stage.client("A").await;
-    let namespace = stage.path.trim_start_matches('/');
-    let plain = format!("{}/queue", stage.path);
+async fn a_clean_up_continues_when_its_search_is_lost(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let namespace = fixture.path.trim_start_matches('/');
+    let plain = format!("{}/queue", fixture.path);
     for (path, options) in
         [(&*plain, no_retries()), ("/queue", no_retries().with_namespace(namespace))]
     {
         let mutex = InterProcessMutex::with_options(&a, path, options).unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
-        stage.tap.inject(Fault::drop_reply(OpCode::Create2));
-        stage.tap.inject(Fault::drop_before(OpCode::GetChildren2));
-        let before = stage.tap.len();
+        fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
+        fixture.tap.inject(Fault::drop_before(OpCode::GetChildren2));
+        let before = fixture.tap.len();
         let error = mutex.acquire().await.unwrap_err();
-        assert_eq!(error.kind(), Some(ErrorKind::ConnectionLoss));
-        stage.children(&plain, 0).await;
-        let searches = stage.tap.trace().since(before);
+        assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+        fixture.children(&plain, 0).await;
+        let searches = fixture.tap.trace().since(before);
         let searches = searches.iter().filter(|r| r.is_request(OpCode::GetChildren2)).count();
-        assert_eq!(searches, 2, "one that was lost, and one more");
+        assert_eq!(searches, 2, "the lost one and its retry");
     }
 }
 
-/// A lock node that no session's end removes.
+/// Creates lock nodes that outlive their session.
 #[derive(Debug)]
 struct Persistent;
 
@@ -73,64 +73,65 @@ impl LockInternalsDriver for Persistent {
 }
 
 /// TestFailedDeleteManager: testBasic, testLostSession, testWithNamespaceAndLostSession.
-async fn a_guaranteed_delete_goes_on_in_the_next_session(stage: Stage) {
-    let (a, tap) = stage.client("A").await;
-    let namespace = stage.path.trim_start_matches('/');
-    let plain = format!("{}/queue", stage.path);
+async fn a_guaranteed_delete_continues_in_the_next_session(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let namespace = fixture.path.trim_start_matches('/');
+    let plain = format!("{}/queue", fixture.path);
     for (path, options) in
         [(&*plain, no_retries()), ("/queue", no_retries().with_namespace(namespace))]
     {
         let mutex = InterProcessMutex::with_driver(&a, path, options, Persistent).unwrap();
         let guard = mutex.acquire().await.unwrap();
-        let before = stage.tap.len();
-        stage.tap.inject(Fault::drop_before(OpCode::Delete));
+        let before = fixture.tap.len();
+        fixture.tap.inject(Fault::drop_before(OpCode::Delete));
         tap.refuse().await.unwrap();
         let error = guard.release().await.unwrap_err();
-        assert_eq!(error.kind(), Some(ErrorKind::ConnectionLoss));
-        assert_eq!(stage.children(&plain, 1).await.len(), 1, "still there");
+        assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+        assert_eq!(fixture.children(&plain, 1).await.len(), 1, "not deleted yet");
         tap.kill_session(DEADLINE).await.unwrap();
         tap.accept().await.unwrap();
-        stage.children(&plain, 0).await;
-        let mut follow = stage.tap.follow_from(before);
-        follow.until(DEADLINE, |r| r.is_reply(OpCode::Delete)).await.unwrap();
+        fixture.children(&plain, 0).await;
+        let mut records = fixture.tap.subscribe_from(before);
+        records.until(DEADLINE, |r| r.is_reply(OpCode::Delete)).await.unwrap();
     }
 }
 
-/// testGuaranteedDeleteOnNonExistentNodeInForeground, CURATOR-42: NoNode is a success, and not tried again.
-async fn a_release_of_a_node_that_is_gone_asks_once(stage: Stage) {
-    let (a, _a) = stage.client("A").await;
-    let mutex = InterProcessMutex::with_options(&a, &stage.path, options()).unwrap();
+/// testGuaranteedDeleteOnNonExistentNodeInForeground, CURATOR-42: NoNode is a success, and not retried.
+async fn a_release_of_a_missing_node_sends_one_delete(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
     let guard = mutex.acquire().await.unwrap();
-    stage.observer().await.delete(guard.lock_path(), None).await.unwrap();
+    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
     guard.release().await.unwrap();
-    // And in the background.
+    // In the background.
     let guard = mutex.acquire().await.unwrap();
-    stage.observer().await.delete(guard.lock_path(), None).await.unwrap();
+    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
     drop(guard);
-    eventually("no request left", async || (a.load().0 == 0).then_some(())).await;
-    // Another cycle: what is tried again in the background would be by now, or come with it.
+    eventually("no request left", async || (a.metrics().pending == 0).then_some(())).await;
+    // A retry in the background would be sent by the end of another cycle.
     mutex.acquire().await.unwrap().release().await.unwrap();
-    let deletes = stage.tap.trace().iter().filter(|r| r.is_request(OpCode::Delete)).count();
+    let deletes = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Delete)).count();
     assert_eq!(deletes, 3);
 }
 
-/// testForbiddenAncestors, CURATOR-715: parents are looked for upward, so those above one that exists are left alone.
-async fn ancestors_that_nobody_may_touch_do_not_matter(stage: Stage) {
-    let owner = stage.observer().await;
+/// testForbiddenAncestors, CURATOR-715: parents are searched upward, so no request is sent for those above an existing
+/// one.
+async fn forbidden_ancestors_are_not_requested(fixture: Fixture) {
+    let owner = fixture.observer().await;
     owner.add_auth("digest", b"owner:secret").await.unwrap();
     let forbidden = [Acl::new(Perms::ALL, "auth", "")];
     owner
-        .create_with_acl(&parent(&stage.path), b"", CreateMode::Persistent, &forbidden)
+        .create_with_acl(&parent(&fixture.path), b"", CreateMode::Persistent, &forbidden)
         .await
         .unwrap();
-    owner.create(&stage.path, b"", CreateMode::Persistent).await.unwrap();
-    let (a, _a) = stage.client("A").await;
-    let path = format!("{}/x/lock", stage.path);
+    owner.create(&fixture.path, b"", CreateMode::Persistent).await.unwrap();
+    let (a, _a) = fixture.client("A").await;
+    let path = format!("{}/x/lock", fixture.path);
     let mutex = InterProcessMutex::with_options(&a, &path, options()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
-    let asked = |r: &Record| r.path() == Some(&*parent(&stage.path));
-    assert!(!stage.tap.trace().of("A").iter().any(asked), "it was not asked for");
-    let error = a.get_children(&parent(&stage.path)).await.unwrap_err();
+    let is_parent = |r: &Record| r.path() == Some(&*parent(&fixture.path));
+    assert!(!fixture.tap.trace().of("A").iter().any(is_parent), "a request for the ancestor");
+    let error = a.get_children(&parent(&fixture.path)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth);
 }
 
@@ -138,7 +139,7 @@ fn parent(path: &str) -> String {
     path.rsplit_once('/').unwrap().0.to_owned()
 }
 
-/// How often it was asked.
+/// Counts the calls of a policy.
 #[derive(Debug, Clone)]
 struct Counted(Arc<AtomicUsize>, RetryNTimes);
 
@@ -149,30 +150,30 @@ impl RetryPolicy for Counted {
     }
 }
 
-/// TestThreadLocalRetryLoop, TestRetryLoop: N retries are N + 1 attempts, however loops are nested.
-async fn a_policy_of_n_retries_is_asked_n_plus_one_times(stage: Stage) {
-    let (a, _a) = stage.client("A").await;
-    let mutex = InterProcessMutex::with_options(&a, &stage.path, options()).unwrap();
+/// TestThreadLocalRetryLoop, TestRetryLoop: N retries are N + 1 attempts, also in nested loops.
+async fn a_policy_of_n_retries_allows_n_plus_one_attempts(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let policy = Counted(Arc::clone(&asked), RetryNTimes::new(3, ms(1)));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let policy = Counted(Arc::clone(&calls), RetryNTimes::new(3, ms(1)));
     let options = LockOptions::default().with_retry_policy(policy);
-    let mutex = InterProcessMutex::with_options(&a, &stage.path, options).unwrap();
-    let before = stage.tap.len();
-    stage.tap.inject(Fault::drop_before(OpCode::Create2).times(4));
+    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options).unwrap();
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).times(4));
     let error = mutex.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), Some(ErrorKind::ConnectionLoss));
-    assert_eq!(asked.load(Ordering::SeqCst), 4);
-    let creates = stage.tap.trace().since(before);
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    assert_eq!(calls.load(Ordering::SeqCst), 4);
+    let creates = fixture.tap.trace().since(before);
     assert_eq!(creates.iter().filter(|r| r.is_request(OpCode::Create2)).count(), 4);
 }
 
-/// testCreatingParentsWithConcurrentClose and its kin: closed at every poll, the client answers who waits, and its
-/// nodes go with its session.
-async fn a_client_that_closes_answers_every_acquire(stage: Stage) {
+/// testCreatingParentsWithConcurrentClose and similar ones: closed at every poll, the client completes the acquire, and
+/// the end of its session deletes its nodes.
+async fn closing_a_client_completes_every_acquire(fixture: Fixture) {
     for polls in 1.. {
-        let (client, _tap) = stage.client(&format!("C{polls}")).await;
-        let path = format!("{}/{polls}", stage.path);
+        let (client, _tap) = fixture.client(&format!("C{polls}")).await;
+        let path = format!("{}/{polls}", fixture.path);
         let mutex = InterProcessMutex::with_options(&client, &path, options()).unwrap();
         let mut acquire = pin!(mutex.acquire());
         let mut left = polls;
@@ -188,19 +189,19 @@ async fn a_client_that_closes_answers_every_acquire(stage: Stage) {
         let closing = client.close();
         let finished = early.is_some();
         match early {
-            Some(result) => assert!(!within(closing, result.unwrap()).await.is_held()),
+            Some(result) => assert!(!close_with(closing, result.unwrap()).await.is_held()),
             None => {
                 let (result, closed) =
                     tokio::join!(within_deadline("the acquire", acquire), closing);
                 closed.unwrap();
-                // What was answered before the close is a hold, which the close has ended.
+                // An acquire that completed before the close is a hold that the close has ended.
                 match result {
                     Ok(guard) => assert!(!guard.is_held()),
-                    Err(error) => assert_eq!(error.kind(), Some(ErrorKind::Closed), "{error}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
                 }
             }
         }
-        stage.children(&path, 0).await;
+        fixture.children(&path, 0).await;
         if finished {
             assert!(polls > 3, "only {polls} polls");
             return;
@@ -208,16 +209,16 @@ async fn a_client_that_closes_answers_every_acquire(stage: Stage) {
     }
 }
 
-/// Waits for a close, with a guard in hand.
-async fn within<T>(closing: impl Future<Output = Result<(), docent::Error>>, hand: T) -> T {
+/// Waits for a close while `guard` is alive.
+async fn close_with<T>(closing: impl Future<Output = Result<(), docent::Error>>, guard: T) -> T {
     within_deadline("close", closing).await.unwrap();
-    hand
+    guard
 }
 
-/// TestCleanState: after each test there, no watch is left in the client.
-async fn no_lock_leaves_a_watch_behind(stage: Stage) {
-    let (a, _a) = stage.client("A").await;
-    let at = |name: &str| format!("{}/{name}", stage.path);
+/// TestCleanState, which runs after each test of Curator: no watch is left in the client.
+async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let at = |name: &str| format!("{}/{name}", fixture.path);
     let mutex = |name| InterProcessMutex::with_options(&a, &at(name), options()).unwrap();
     let semaphore =
         |name: &str| InterProcessSemaphoreMutex::with_options(&a, &at(name), options()).unwrap();
@@ -232,24 +233,27 @@ async fn no_lock_leaves_a_watch_behind(stage: Stage) {
         Arc::new(semaphore("semaphore")),
         Arc::new(pair.read_lock().clone()),
         Arc::new(pair.write_lock().clone()),
-        Arc::new(InterProcessMultiLock::of(multi)),
+        Arc::new(InterProcessMultiLock::from_locks(multi)),
     ];
     for lock in locks {
         let guard = lock.acquire().await.unwrap();
-        // One that waits, one that gives up, and one whose time is up.
-        let [waits, gives_up] = [(); 2].map(|()| {
+        // A waiter, one that is cancelled, and one that times out.
+        let [waits, cancelled] = [(); 2].map(|()| {
             let lock = Arc::clone(&lock);
             tokio::spawn(async move { lock.acquire().await })
         });
         let timed = lock.acquire_timeout(ms(50)).await.unwrap();
-        gives_up.abort();
+        cancelled.abort();
         guard.release().await.unwrap();
         drop(timed);
-        if let Ok(guard) = gives_up.await {
+        if let Ok(guard) = cancelled.await {
             guard.unwrap().release().await.unwrap();
         }
         let guard = within_deadline("the waiter", waits).await.unwrap().unwrap();
         guard.release().await.unwrap();
-        eventually("no request and no watch", async || (a.load() == (0, 0)).then_some(())).await;
+        eventually("no request and no watch", async || {
+            (pending_and_watches(&a) == (0, 0)).then_some(())
+        })
+        .await;
     }
 }

@@ -1,10 +1,10 @@
 //! A hand-off wakes exactly one waiter.
 
-use docent::{Client, Config, EventType, protocol::OpCode, recipes::locks::InterProcessMutex};
+use docent::{Config, EventType, protocol::OpCode, recipes::locks::InterProcessMutex};
 
 use crate::{
-    Stage, ms, options,
-    support::{eventually, within_deadline},
+    Fixture, ms, options,
+    support::{eventually, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -12,16 +12,16 @@ on_both_servers! {
 }
 
 const WAITERS: usize = 1000;
-/// How many hand-offs are counted.
+/// The number of hand-offs.
 const HAND_OFFS: usize = 20;
 
-async fn a_hand_off_wakes_one_of_a_thousand_waiters(stage: Stage) {
-    let tap = stage.tap.client("A").await.unwrap();
+async fn a_hand_off_wakes_one_of_a_thousand_waiters(fixture: Fixture) {
+    let tap = fixture.tap.client("A").await.unwrap();
     // A thousand listings of a thousand names keep a debug build busy.
     let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(30_000));
-    let client = Client::connect_with(config).await.unwrap();
-    // An object for each: a release looks after the waiters of its own object, as Curator's does.
-    let mutex = || InterProcessMutex::with_options(&client, &stage.path, options()).unwrap();
+    let client = config.connect().await.unwrap();
+    // A lock object for each waiter: a release wakes all waiters of its own object, as in Curator.
+    let mutex = || InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
     let mut holder = mutex().acquire().await.unwrap();
     let (granted, mut next) = tokio::sync::mpsc::unbounded_channel();
     let mut waiters = Vec::new();
@@ -32,16 +32,16 @@ async fn a_hand_off_wakes_one_of_a_thousand_waiters(stage: Stage) {
                 let _ = granted.send(mutex.acquire().await.unwrap());
             })
         }));
-        // Some at a time, so that a slow machine has a deadline for each lot.
-        let waiting = async || (client.load() == (0, waiters.len())).then_some(());
+        // In batches, so that a slow machine has a deadline for each.
+        let waiting = async || (pending_and_watches(&client) == (0, waiters.len())).then_some(());
         eventually("every waiter waits", waiting).await;
     }
-    let before = stage.tap.len();
+    let before = fixture.tap.len();
     for _ in 0..HAND_OFFS {
         holder.release().await.unwrap();
         holder = within_deadline("the next holder", next.recv()).await.unwrap();
     }
-    let trace = stage.tap.trace().since(before);
+    let trace = fixture.tap.trace().since(before);
     let count = |wanted: &dyn Fn(&docent_testing::tap::Record) -> bool| {
         trace.iter().filter(|record| wanted(record)).count()
     };
@@ -50,7 +50,7 @@ async fn a_hand_off_wakes_one_of_a_thousand_waiters(stage: Stage) {
     };
     assert_eq!(count(&event), HAND_OFFS, "one event a hand-off");
     assert_eq!(count(&|r| r.is_request(OpCode::GetChildren2)), HAND_OFFS, "one listing each");
-    assert_eq!(count(&|r| r.is_request(OpCode::GetData)), 0, "nobody watched anew");
+    assert_eq!(count(&|r| r.is_request(OpCode::GetData)), 0, "no new watch");
     for waiter in waiters {
         waiter.abort();
     }

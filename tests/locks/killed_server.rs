@@ -1,5 +1,4 @@
-//! The server goes away and comes back, with its nodes and sessions: a real one is killed, the embedded one
-//! stopped.
+//! The server stops and restarts with its nodes and sessions: a real one is killed, the embedded one stopped.
 //!
 //! Source: `TestInterProcessMutexBase.testWaitingProcessKilledServer`, `TestInterProcessSemaphore`'s
 //! `testAcquireAfterLostServer`, `TestFrameworkEdges.testReconnectAfterLoss`, `TestFramework` as far as outages go.
@@ -18,25 +17,25 @@ use docent_testing::TestingServer;
 
 use crate::{
     ms, no_retries,
-    support::{DEADLINE, eventually, real::RealServer, within_deadline},
+    support::{DEADLINE, eventually, pending_and_watches, real::RealServer, within_deadline},
 };
 
-macro_rules! on_servers_that_go {
-    ($($story:ident)*) => {
+macro_rules! on_restartable_servers {
+    ($($test:ident)*) => {
         mod embedded {
             $(
                 #[tokio::test]
-                async fn $story() {
-                    super::$story(super::Going::embedded().await).await;
+                async fn $test() {
+                    super::$test(super::Server::embedded().await).await;
                 }
             )*
         }
         mod real {
             $(
                 #[tokio::test]
-                async fn $story() {
-                    if let Some(server) = super::Going::real().await {
-                        super::$story(server).await;
+                async fn $test() {
+                    if let Some(server) = super::Server::real().await {
+                        super::$test(server).await;
                     }
                 }
             )*
@@ -44,19 +43,19 @@ macro_rules! on_servers_that_go {
     };
 }
 
-on_servers_that_go! {
+on_restartable_servers! {
     holder_and_waiter_of_every_lock_outlive_the_server
     a_semaphore_is_usable_after_its_server_was_lost
     a_lock_is_usable_after_its_session_was_lost_with_the_server
 }
 
-/// A server that can go and come back.
-enum Going {
+/// A server that can be stopped and restarted.
+enum Server {
     Embedded(TestingServer),
     Real(RealServer),
 }
 
-impl Going {
+impl Server {
     async fn embedded() -> Self {
         Self::Embedded(TestingServer::start().await.unwrap())
     }
@@ -79,17 +78,17 @@ impl Going {
             .unwrap()
             .with_session_timeout(session_timeout)
             .with_connection_timeout(DEADLINE);
-        Client::connect_with(config).await.unwrap()
+        config.connect().await.unwrap()
     }
 
-    async fn goes(&mut self) {
+    async fn stop(&mut self) {
         match self {
             Self::Embedded(server) => server.stop(),
             Self::Real(server) => server.kill().await,
         }
     }
 
-    async fn comes_back(&mut self) {
+    async fn restart(&mut self) {
         match self {
             Self::Embedded(server) => server.restart().await.unwrap(),
             Self::Real(server) => server.start_again().await,
@@ -98,21 +97,21 @@ impl Going {
 }
 
 /// Longer than a slow machine takes to start a server.
-const LONG: Duration = ms(60_000);
+const LONG_SESSION: Duration = ms(60_000);
 
-/// Patient for as long.
+/// Retries for [`LONG_SESSION`].
 fn patient() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(600, ms(100)))
 }
 
-async fn in_state(client: &Client, wanted: ConnectionState) {
+async fn wait_for_state(client: &Client, wanted: ConnectionState) {
     let mut state = client.state();
     within_deadline("a state", state.wait_for(|state| *state == Some(wanted))).await.unwrap();
 }
 
 /// testWaitingProcessKilledServer, with every kind of lock at once.
-async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Going) {
-    let client = server.client(LONG).await;
+async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Server) {
+    let client = server.client(LONG_SESSION).await;
     let mutex = |path: &str| InterProcessMutex::with_options(&client, path, patient()).unwrap();
     let semaphore_mutex =
         |path: &str| InterProcessSemaphoreMutex::with_options(&client, path, patient()).unwrap();
@@ -123,7 +122,7 @@ async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Going) {
         Arc::new(mutex("/mutex")),
         Arc::new(semaphore_mutex("/semaphore-mutex")),
         Arc::new(pair.write_lock().clone()),
-        Arc::new(InterProcessMultiLock::of(multi)),
+        Arc::new(InterProcessMultiLock::from_locks(multi)),
     ];
     let (mut guards, mut waiting) = (Vec::new(), Vec::new());
     for lock in &locks {
@@ -131,14 +130,17 @@ async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Going) {
         let lock = Arc::clone(lock);
         waiting.push(tokio::spawn(async move { lock.acquire().await }));
     }
-    eventually("all wait", async || (client.load() == (0, locks.len())).then_some(())).await;
+    eventually("all waiters", async || {
+        (pending_and_watches(&client) == (0, locks.len())).then_some(())
+    })
+    .await;
     let session = client.session().unwrap().session_id();
-    server.goes().await;
-    in_state(&client, ConnectionState::Suspended).await;
-    server.comes_back().await;
-    in_state(&client, ConnectionState::Reconnected).await;
+    server.stop().await;
+    wait_for_state(&client, ConnectionState::Suspended).await;
+    server.restart().await;
+    wait_for_state(&client, ConnectionState::Reconnected).await;
     assert_eq!(client.session().unwrap().session_id(), session);
-    assert!(waiting.iter().all(|waiter| !waiter.is_finished()), "their holders hold");
+    assert!(waiting.iter().all(|waiter| !waiter.is_finished()), "the locks are still held");
     for guard in guards {
         assert!(guard.is_held(), "{guard:?}");
         guard.release().await.unwrap();
@@ -151,19 +153,19 @@ async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Going) {
 }
 
 /// testAcquireAfterLostServer, CURATOR-335: an acquire fails while the server is away, and leaves nothing behind.
-async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Going) {
-    let client = server.client(LONG).await;
+async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Server) {
+    let client = server.client(LONG_SESSION).await;
     let semaphore =
         InterProcessSemaphoreV2::with_options(&client, "/semaphore", 1, no_retries()).unwrap();
     semaphore.acquire().await.unwrap().release().await.unwrap();
-    server.goes().await;
-    in_state(&client, ConnectionState::Suspended).await;
-    let got = semaphore.acquire_timeout(ms(100)).await;
-    assert!(!matches!(got, Ok(Some(_))), "{got:?}");
-    server.comes_back().await;
-    in_state(&client, ConnectionState::Reconnected).await;
+    server.stop().await;
+    wait_for_state(&client, ConnectionState::Suspended).await;
+    let result = semaphore.acquire_timeout(ms(100)).await;
+    assert!(!matches!(result, Ok(Some(_))), "{result:?}");
+    server.restart().await;
+    wait_for_state(&client, ConnectionState::Reconnected).await;
     let lease = eventually("a lease", async || {
-        // What was given up while the server was away may still be on its way out.
+        // The nodes of the failed acquire may not be deleted yet.
         semaphore.acquire_timeout(ms(1000)).await.ok().flatten()
     })
     .await;
@@ -171,8 +173,8 @@ async fn a_semaphore_is_usable_after_its_server_was_lost(mut server: Going) {
     lease.release().await.unwrap();
 }
 
-/// The server stays away for longer than the client believes in the session.
-async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server: Going) {
+/// The server is down for longer than the lease of the session.
+async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server: Server) {
     let client = server.client(ms(2000)).await;
     let mutex = InterProcessMutex::with_options(&client, "/lock", patient()).unwrap();
     let guard = mutex.acquire().await.unwrap();
@@ -181,16 +183,16 @@ async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server:
         let mutex = mutex.clone();
         async move { mutex.acquire().await }
     });
-    eventually("it waits", async || (client.load() == (0, 1)).then_some(())).await;
-    server.goes().await;
-    in_state(&client, ConnectionState::Lost).await;
-    within_deadline("told", guard.lost()).await;
-    server.comes_back().await;
-    // The old nodes go with the old session, which the server has still to end.
+    eventually("it waits", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    server.stop().await;
+    wait_for_state(&client, ConnectionState::Lost).await;
+    within_deadline("the loss", guard.lost()).await;
+    server.restart().await;
+    // The server deletes the old nodes with the old session, which it has yet to expire.
     let again = within_deadline("acquire", waiting).await.unwrap().unwrap();
     assert!(again.is_held() && !guard.is_held());
     assert_ne!(again.session_id(), session);
     guard.release().await.unwrap();
-    assert!(again.is_held(), "the release of what was lost does not touch it");
+    assert!(again.is_held(), "the release of a lost lock does not affect it");
     again.release().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Source: `TestInterProcessMultiMutex`; N5.
+//! The multi lock. Source: `TestInterProcessMultiMutex`; N5 in `docs/CURATOR.md`.
 
 use std::{
     sync::{Arc, Mutex},
@@ -6,68 +6,75 @@ use std::{
 };
 
 use docent::{
-    CreateMode, ErrorKind,
+    CreateMode, Error, ErrorKind, Outcome,
     protocol::OpCode,
-    recipes::{
-        Error,
-        locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockFuture, LockGuard,
-        },
+    recipes::locks::{
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockFuture, LockGuard, Owner,
     },
 };
 use docent_testing::fault::Fault;
 
-use crate::{Stage, ms, no_retries, options, support::within_deadline};
+use crate::{
+    Fixture, ms, no_retries, options,
+    support::{DEADLINE, eventually, within_deadline},
+};
 
 on_both_servers! {
-    all_are_released_though_one_release_fails
-    a_lock_that_fails_gives_the_earlier_ones_back
-    nothing_is_tried_behind_a_failure
-    a_lost_part_is_the_loss_of_all
-    a_dropped_acquire_gives_all_back
-    guarded_writes_need_every_part
+    all_locks_are_released_although_one_release_fails
+    a_failed_acquire_releases_the_earlier_locks
+    no_lock_is_tried_after_a_failure
+    the_loss_of_one_lock_is_the_loss_of_all
+    a_lock_lost_during_the_wait_for_the_next_releases_all
+    locks_of_two_sessions_of_one_client_are_not_held_together
+    a_dropped_acquire_releases_all_locks
+    guarded_writes_check_every_lock
+    guarded_writes_check_every_lock_of_clients_with_other_chroots
+    the_same_lock_twice_is_entered_again
+    an_owner_reenters_locks_held_outside_the_multi_lock
+    an_empty_list_of_locks_is_refused
 }
 
-fn paths(stage: &Stage) -> [String; 3] {
-    ["a", "b", "c"].map(|name| format!("{}/{name}", stage.path))
+fn paths(fixture: &Fixture) -> [String; 3] {
+    ["a", "b", "c"].map(|name| format!("{}/{name}", fixture.path))
 }
 
 /// testSomeReleasesFail
-async fn all_are_released_though_one_release_fails(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let paths = paths(&stage);
+async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
     let names: Vec<&str> = paths.iter().map(String::as_str).collect();
     let lock = InterProcessMultiLock::with_options(&client, &names, &no_retries()).unwrap();
     let guard = lock.acquire().await.unwrap();
     assert_eq!(guard.lock_paths().count(), 3);
-    stage.tap.inject(Fault::drop_before(OpCode::Delete).below(&paths[1]));
+    fixture.tap.inject(Fault::drop_before(OpCode::Delete).below(&paths[1]));
     let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), Some(ErrorKind::ConnectionLoss), "{error}");
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss, "{error}");
     for path in &paths {
-        stage.children(path, 0).await;
+        fixture.children(path, 0).await;
     }
 }
 
-/// What was done to a lock.
+/// The calls of a lock.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
-struct Fails {
+/// A lock whose acquires fail.
+struct FailingLock {
     log: Log,
-    /// Out of time, or an error.
-    with: Option<Error>,
+    /// `None` for a timeout.
+    error: Option<Error>,
 }
 
-impl InterProcessLock for Fails {
+impl InterProcessLock for FailingLock {
     fn acquire(&self) -> LockFuture<'_, LockGuard> {
         self.log.0.lock().unwrap().push("fails".into());
-        let error = self.with.clone().unwrap();
+        let error = self.error.clone().unwrap();
         Box::pin(async { Err(error) })
     }
 
     fn acquire_timeout(&self, _wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
         self.log.0.lock().unwrap().push("fails".into());
-        let result = self.with.clone().map_or(Ok(None), Err);
+        let result = self.error.clone().map_or(Ok(None), Err);
         Box::pin(async { result })
     }
 
@@ -77,79 +84,254 @@ impl InterProcessLock for Fails {
 }
 
 /// testSomeLocksFailToLock
-async fn a_lock_that_fails_gives_the_earlier_ones_back(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let path = &paths(&stage)[0];
+async fn a_failed_acquire_releases_the_earlier_locks(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let path = &paths(&fixture)[0];
     let good = InterProcessMutex::with_options(&client, path, options()).unwrap();
-    let bad = Fails { log: Log::default(), with: None };
-    let lock = InterProcessMultiLock::of(vec![Arc::new(good.clone()), Arc::new(bad)]);
+    let bad = FailingLock { log: Log::default(), error: None };
+    let lock = InterProcessMultiLock::from_locks(vec![Arc::new(good.clone()), Arc::new(bad)]);
     assert!(lock.acquire_timeout(ms(500)).await.unwrap().is_none());
     assert!(!good.is_acquired_in_this_process() && !lock.is_acquired_in_this_process());
-    stage.children(path, 0).await;
+    fixture.children(path, 0).await;
 }
 
-/// N5: Curator goes on, and keeps the last error.
-async fn nothing_is_tried_behind_a_failure(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let paths = paths(&stage);
+fn lost(path: &str) -> Error {
+    Error::new(ErrorKind::LockLost, Outcome::NotApplied).with_path(path)
+}
+
+/// N5: Curator continues, and throws the last error.
+async fn no_lock_is_tried_after_a_failure(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
     let mutex =
         |path: &str| Arc::new(InterProcessMutex::with_options(&client, path, options()).unwrap());
     let log = Log::default();
-    let with = Error::LockLost { path: "b".into() };
-    let bad = Fails { log: log.clone(), with: Some(with.clone()) };
-    let behind = Fails { log: log.clone(), with: Some(Error::LockLost { path: "c".into() }) };
-    let lock = InterProcessMultiLock::of(vec![mutex(&paths[0]), Arc::new(bad), Arc::new(behind)]);
-    assert_eq!(lock.acquire().await.unwrap_err(), with);
+    let error = lost("b");
+    let bad = FailingLock { log: log.clone(), error: Some(error.clone()) };
+    let behind = FailingLock { log: log.clone(), error: Some(lost("c")) };
+    let lock =
+        InterProcessMultiLock::from_locks(vec![mutex(&paths[0]), Arc::new(bad), Arc::new(behind)]);
+    assert_eq!(lock.acquire().await.unwrap_err(), error);
     assert_eq!(log.0.lock().unwrap().len(), 1);
-    stage.children(&paths[0], 0).await;
+    fixture.children(&paths[0], 0).await;
 }
 
-async fn a_lost_part_is_the_loss_of_all(stage: Stage) {
-    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let paths = paths(&stage);
+async fn the_loss_of_one_lock_is_the_loss_of_all(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let paths = paths(&fixture);
     let mutex = |client: &docent::Client, path: &str| {
         Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
     };
-    let lock = InterProcessMultiLock::of(vec![mutex(&b, &paths[0]), mutex(&a, &paths[1])]);
+    let lock = InterProcessMultiLock::from_locks(vec![mutex(&b, &paths[0]), mutex(&a, &paths[1])]);
     let guard = lock.acquire().await.unwrap();
     let token = guard.cancellation_token();
     assert!(guard.is_held() && guard.fencing_token().await.unwrap() > 0);
-    tap.kill_session(crate::support::DEADLINE).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
     within_deadline("lost", guard.lost()).await;
     within_deadline("the token", token.cancelled()).await;
     assert!(!guard.is_held());
     guard.release().await.unwrap();
-    stage.children(&paths[0], 0).await;
+    fixture.children(&paths[0], 0).await;
 }
 
-async fn a_dropped_acquire_gives_all_back(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let paths = paths(&stage);
+/// The session of the first lock ends during the wait for the second, which has another client.
+async fn a_lock_lost_during_the_wait_for_the_next_releases_all(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let paths = paths(&fixture);
+    let mutex = |client: &docent::Client, path: &str| {
+        Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
+    };
+    for timed in [false, true] {
+        let holder = mutex(&b, &paths[1]).acquire().await.unwrap();
+        let lock =
+            InterProcessMultiLock::from_locks(vec![mutex(&a, &paths[0]), mutex(&b, &paths[1])]);
+        let waiting = tokio::spawn(async move {
+            if timed {
+                lock.acquire_timeout(DEADLINE).await
+            } else {
+                lock.acquire().await.map(Some)
+            }
+        });
+        fixture.children(&paths[1], 2).await;
+        let part = fixture.children(&paths[0], 1).await;
+        let first = a.session().unwrap();
+        tap.kill_session(DEADLINE).await.unwrap();
+        eventually("the loss", async || first.is_lost().then_some(())).await;
+        holder.release().await.unwrap();
+        let error = within_deadline("the end", waiting).await.unwrap().unwrap_err();
+        let path = format!("{}/{}", paths[0], part[0]);
+        assert_eq!((error.kind(), error.path()), (ErrorKind::LockLost, Some(&*path)));
+        fixture.children(&paths[1], 0).await;
+        a.wait_until_connected(DEADLINE).await.unwrap();
+    }
+}
+
+/// The wait continues in the next session and acquires its lock there; the first lock belonged to the old session.
+async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let paths = paths(&fixture);
+    let names: Vec<&str> = paths[..2].iter().map(String::as_str).collect();
+    let holder = InterProcessMutex::with_options(&b, names[1], options()).unwrap();
+    let holder = holder.acquire().await.unwrap();
+    let lock = InterProcessMultiLock::with_options(&a, &names, &options()).unwrap();
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    let queue = fixture.children(names[1], 2).await;
+    tap.kill_session(DEADLINE).await.unwrap();
+    // It queues again, in the next session.
+    let observer = fixture.observer().await;
+    eventually("another waiter", async || {
+        let now = observer.get_children(names[1]).await.unwrap().to_vec();
+        (now.len() == 2 && now.iter().any(|name| !queue.contains(name))).then_some(())
+    })
+    .await;
+    holder.release().await.unwrap();
+    let error = within_deadline("the end", waiting).await.unwrap().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::LockLost), "{error}");
+    for name in names {
+        fixture.children(name, 0).await;
+    }
+}
+
+async fn a_dropped_acquire_releases_all_locks(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
     let names: Vec<&str> = paths.iter().map(String::as_str).collect();
     let held = InterProcessMutex::with_options(&client, names[2], options()).unwrap();
     let _held = held.acquire().await.unwrap();
     let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    stage.children(names[2], 2).await;
+    fixture.children(names[2], 2).await;
     waiting.abort();
     for (path, left) in [(names[0], 0), (names[1], 0), (names[2], 1)] {
-        stage.children(path, left).await;
+        fixture.children(path, left).await;
     }
 }
 
-/// The server checks each lock node, and says which one is gone.
-async fn guarded_writes_need_every_part(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let paths = paths(&stage);
+/// The server checks each lock node, and the error names the missing one.
+async fn guarded_writes_check_every_lock(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
     let names: Vec<&str> = paths.iter().map(String::as_str).collect();
     let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
     let guard = lock.acquire().await.unwrap();
-    let job = format!("{}/job", stage.path);
+    let job = format!("{}/job", fixture.path);
     client.create(&job, b"", CreateMode::Persistent).await.unwrap();
     guard.guarded().unwrap().set_data(&job, b"1", None).commit().await.unwrap();
     let last = guard.lock_paths().nth(2).unwrap();
-    stage.observer().await.delete(last, None).await.unwrap();
+    fixture.observer().await.delete(last, None).await.unwrap();
     let error = guard.guarded().unwrap().set_data(&job, b"2", None).commit().await.unwrap_err();
     assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(2)));
     assert_eq!(client.get_data(&job).await.unwrap().data, "1");
+}
+
+/// Each lock node is checked at the path of its own client.
+async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: Fixture) {
+    let (plain, _a) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let parent = fixture.path.rsplit_once('/').unwrap().0;
+    for path in [parent, &fixture.path] {
+        observer.create(path, b"", CreateMode::Container).await.unwrap();
+    }
+    let inside = docent::Config::new(&format!("{}{}", fixture.server, fixture.path)).unwrap();
+    let inside = inside.connect().await.unwrap();
+    let mutex = |client: &docent::Client, path: &str| {
+        Arc::new(InterProcessMutex::with_options(client, path, options()).unwrap())
+    };
+    let paths = paths(&fixture);
+    let lock =
+        InterProcessMultiLock::from_locks(vec![mutex(&inside, "/x"), mutex(&plain, &paths[1])]);
+    let guard = lock.acquire().await.unwrap();
+    let names: Vec<&str> = guard.lock_paths().collect();
+    assert!(names[0].starts_with("/x/") && names[1].starts_with(&paths[1]), "{names:?}");
+    // The transaction belongs to the client of the first lock.
+    inside.create("/job", b"", CreateMode::Persistent).await.unwrap();
+    guard.guarded().unwrap().set_data("/job", b"1", None).commit().await.unwrap();
+    let last = names[1].to_owned();
+    observer.delete(&last, None).await.unwrap();
+    let error = guard.guarded().unwrap().set_data("/job", b"2", None).commit().await.unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(1)));
+    assert_eq!(error.path(), Some(&*last));
+    assert_eq!(inside.get_data("/job").await.unwrap().data, "1");
+    guard.release().await.unwrap();
+    fixture.children(&format!("{}/x", fixture.path), 0).await;
+}
+
+/// As in a thread of Curator; a path that is listed twice is one lock.
+async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
+    let mutex =
+        |path: &str| Arc::new(InterProcessMutex::with_options(&client, path, options()).unwrap());
+    let one = mutex(&paths[0]);
+    let objects =
+        InterProcessMultiLock::from_locks(vec![one.clone(), mutex(&paths[1]), one.clone()]);
+    let names = [&*paths[0], &*paths[1], &*paths[0]];
+    let named = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
+    for lock in [objects, named] {
+        let guard = within_deadline("all", lock.acquire()).await.unwrap();
+        assert_eq!(fixture.children(&paths[0], 1).await.len(), 1);
+        assert!(lock.is_acquired_in_this_process());
+        // Another acquire is another contender.
+        assert!(lock.acquire_timeout(ms(50)).await.unwrap().is_none());
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+        for path in &paths {
+            fixture.children(path, 0).await;
+        }
+        let guard = within_deadline("all", lock.acquire_timeout(DEADLINE)).await.unwrap().unwrap();
+        drop(guard);
+        fixture.children(&paths[0], 0).await;
+    }
+}
+
+async fn an_owner_reenters_locks_held_outside_the_multi_lock(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
+    let owner = Owner::new();
+    let pair = docent::recipes::locks::InterProcessReadWriteLock::with_options(
+        &client,
+        &paths[0],
+        options(),
+    )
+    .unwrap();
+    let once = docent::recipes::locks::InterProcessSemaphoreMutex::with_options(
+        &client,
+        &paths[1],
+        options(),
+    )
+    .unwrap();
+    let inner = InterProcessMultiLock::from_locks(vec![Arc::new(pair.read_lock().clone())]);
+    let lock = InterProcessMultiLock::from_locks(vec![
+        Arc::new(pair.write_lock().clone()),
+        Arc::new(once),
+        Arc::new(inner),
+    ]);
+    let outside = pair.write_lock().acquire_as(&owner).await.unwrap();
+    let guard = within_deadline("all", lock.acquire_as(&owner)).await.unwrap();
+    // The read node of the owner, beside its write node.
+    fixture.children(&paths[0], 2).await;
+    guard.release().await.unwrap();
+    assert!(outside.is_held() && pair.write_lock().is_owned_by(&owner));
+    fixture.children(&paths[0], 1).await;
+    let guard = lock.acquire_as_timeout(&owner, DEADLINE).await.unwrap().unwrap();
+    assert!(lock.acquire_as_timeout(&Owner::new(), ms(50)).await.unwrap().is_none());
+    drop(outside);
+    assert!(guard.is_held());
+    drop(guard);
+    for path in &paths {
+        fixture.children(path, 0).await;
+    }
+}
+
+async fn an_empty_list_of_locks_is_refused(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    for none in [
+        InterProcessMultiLock::from_locks(Vec::new()),
+        InterProcessMultiLock::new(&client, &[]).unwrap(),
+    ] {
+        let refused = ErrorKind::BadArguments;
+        assert_eq!(none.acquire().await.unwrap_err().kind(), refused);
+        assert_eq!(none.acquire_timeout(ms(0)).await.unwrap_err().kind(), refused);
+        assert!(!none.is_acquired_in_this_process());
+    }
 }

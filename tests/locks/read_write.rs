@@ -14,33 +14,33 @@ use docent_testing::{fault::Fault, tap::Record};
 use tokio::sync::Barrier;
 
 use crate::{
-    Stage, ms, options,
+    Fixture, ms, options,
     support::{DEADLINE, eventually, within_deadline},
 };
 
 on_both_servers! {
     participants_are_counted_by_kind
-    upgrading_waits_for_oneself
+    an_upgrade_waits_for_itself
     another_owner_does_not_downgrade
     a_writer_downgrades
-    a_queued_writer_stays_out_after_a_downgrade
-    a_writer_is_alone_and_readers_are_not
+    a_queued_writer_waits_after_a_downgrade
+    a_writer_is_exclusive_and_readers_are_not
     the_nodes_have_their_data
-    the_path_is_told_after_the_session_was_killed
+    the_lock_path_is_known_after_the_session_is_killed
     readers_behind_a_writer_wake_together
     a_lost_writer_does_not_downgrade
-    a_downgrade_that_comes_late_does_not_pass_the_next_writer
-    a_reader_behind_another_writer_waits_though_its_owner_writes
+    a_late_downgrade_does_not_pass_the_next_writer
+    a_reader_behind_another_writer_waits_although_its_owner_writes
 }
 
-fn lock(stage: &Stage, client: &Client) -> InterProcessReadWriteLock {
-    InterProcessReadWriteLock::with_options(client, &stage.path, options()).unwrap()
+fn lock(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
+    InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// testGetParticipantNodes
-async fn participants_are_counted_by_kind(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let lock = lock(&stage, &client);
+async fn participants_are_counted_by_kind(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let lock = lock(&fixture, &client);
     let first = lock.read_lock().acquire().await.unwrap();
     let tasks: Vec<_> = (0..27)
         .map(|number| {
@@ -51,20 +51,20 @@ async fn participants_are_counted_by_kind(stage: Stage) {
             })
         })
         .collect();
-    stage.children(&stage.path, 28).await;
+    fixture.children(&fixture.path, 28).await;
     assert_eq!(lock.read_lock().participants().await.unwrap().len(), 20);
     assert_eq!(lock.write_lock().participants().await.unwrap().len(), 8);
     first.release().await.unwrap();
     for task in tasks {
         task.abort();
     }
-    stage.children(&stage.path, 0).await;
+    fixture.children(&fixture.path, 0).await;
 }
 
 /// testThatUpgradingIsDisallowed
-async fn upgrading_waits_for_oneself(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let (lock, me) = (lock(&stage, &client), Owner::new());
+async fn an_upgrade_waits_for_itself(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (lock, me) = (lock(&fixture, &client), Owner::new());
     let reading = lock.read_lock().acquire_as(&me).await.unwrap();
     let writing = lock.write_lock().acquire_as_timeout(&me, ms(200)).await.unwrap();
     assert!(writing.is_none());
@@ -72,9 +72,9 @@ async fn upgrading_waits_for_oneself(stage: Stage) {
 }
 
 /// testThatDowngradingRespectsThreads
-async fn another_owner_does_not_downgrade(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let (lock, me, other) = (lock(&stage, &client), Owner::new(), Owner::new());
+async fn another_owner_does_not_downgrade(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (lock, me, other) = (lock(&fixture, &client), Owner::new(), Owner::new());
     let writing = lock.write_lock().acquire_as(&me).await.unwrap();
     assert!(lock.read_lock().acquire_as_timeout(&other, ms(200)).await.unwrap().is_none());
     assert!(lock.read_lock().acquire_timeout(ms(200)).await.unwrap().is_none());
@@ -82,54 +82,59 @@ async fn another_owner_does_not_downgrade(stage: Stage) {
 }
 
 /// testDowngrading
-async fn a_writer_downgrades(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let (lock, me) = (lock(&stage, &client), Owner::new());
+async fn a_writer_downgrades(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (lock, me) = (lock(&fixture, &client), Owner::new());
     let writing = lock.write_lock().acquire_as(&me).await.unwrap();
     let reading = lock.read_lock().acquire_as_timeout(&me, DEADLINE).await.unwrap().unwrap();
+    let token = writing.fencing_token().await.unwrap();
     writing.release().await.unwrap();
     assert!(reading.is_held());
+    assert_eq!(reading.fencing_token().await.unwrap(), token);
     let another = lock.read_lock().acquire().await.unwrap();
     another.release().await.unwrap();
     reading.release().await.unwrap();
 }
 
 /// testContendingDowngrading, CURATOR-621
-async fn a_queued_writer_stays_out_after_a_downgrade(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let (ours, theirs) = (lock(&stage, &a), lock(&stage, &b));
+async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (lock(&fixture, &a), lock(&fixture, &b));
     let me = Owner::new();
     let writing = ours.write_lock().acquire_as(&me).await.unwrap();
     let waiting = tokio::spawn(async move { theirs.write_lock().acquire().await });
-    stage.children(&stage.path, 2).await;
+    fixture.children(&fixture.path, 2).await;
     let reading = ours.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
-    // It has looked again, and waits for the reader now.
+    // The waiter has listed again, and waits for the reader now.
     let reader = reading.lock_path().to_owned();
-    stage
+    fixture
         .tap
         .wait_for(DEADLINE, |r| &*r.client == "B" && r.path() == Some(&*reader))
         .await
         .unwrap();
     assert!(!waiting.is_finished());
+    // The waiter's node is older than that of the reader, whose token must not be the greater one.
+    let token = reading.fencing_token().await.unwrap();
     reading.release().await.unwrap();
     let guard = within_deadline("the writer", waiting).await.unwrap().unwrap();
+    assert!(guard.fencing_token().await.unwrap() > token);
     guard.release().await.unwrap();
 }
 
 /// testBasic, with fewer rounds.
-async fn a_writer_is_alone_and_readers_are_not(stage: Stage) {
+async fn a_writer_is_exclusive_and_readers_are_not(fixture: Fixture) {
     let (readers, writers, most) = (
         Arc::<AtomicUsize>::default(),
         Arc::<AtomicUsize>::default(),
         Arc::<AtomicUsize>::default(),
     );
-    // So that readers do meet.
+    // All readers hold the lock at one moment.
     let met = Arc::new(Barrier::new(4));
     let mut tasks = Vec::new();
     for number in 0..4 {
-        let (client, tap) = stage.client(&format!("C{number}")).await;
-        let lock = lock(&stage, &client);
+        let (client, tap) = fixture.client(&format!("C{number}")).await;
+        let lock = lock(&fixture, &client);
         let (readers, writers, most, met) =
             (readers.clone(), writers.clone(), most.clone(), met.clone());
         tasks.push(tokio::spawn(async move {
@@ -162,14 +167,14 @@ async fn a_writer_is_alone_and_readers_are_not(stage: Stage) {
         within_deadline("a client", task).await.unwrap();
     }
     assert_eq!(most.load(Ordering::SeqCst), 4);
-    stage.children(&stage.path, 0).await;
+    fixture.children(&fixture.path, 0).await;
 }
 
 /// testSetNodeData, CURATOR-140
-async fn the_nodes_have_their_data(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn the_nodes_have_their_data(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let options = options().with_data("DATA");
-    let lock = InterProcessReadWriteLock::with_options(&client, &stage.path, options).unwrap();
+    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options).unwrap();
     for one in [lock.write_lock(), lock.read_lock()] {
         let guard = one.acquire().await.unwrap();
         assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "DATA");
@@ -178,29 +183,29 @@ async fn the_nodes_have_their_data(stage: Stage) {
 }
 
 /// testLockPath
-async fn the_path_is_told_after_the_session_was_killed(stage: Stage) {
-    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let guard = lock(&stage, &a).write_lock().acquire().await.unwrap();
+async fn the_lock_path_is_known_after_the_session_is_killed(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let guard = lock(&fixture, &a).write_lock().acquire().await.unwrap();
     let path = guard.lock_path().to_owned();
     tap.kill_session(DEADLINE).await.unwrap();
     within_deadline("lost", guard.lost()).await;
     assert_eq!(guard.lock_path(), path);
-    let other = lock(&stage, &b);
+    let other = lock(&fixture, &b);
     let reading = within_deadline("the other reads", other.read_lock().acquire()).await.unwrap();
     reading.release().await.unwrap();
 }
 
-async fn readers_behind_a_writer_wake_together(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let writing = lock(&stage, &a).write_lock().acquire().await.unwrap();
-    let theirs = lock(&stage, &b);
+async fn readers_behind_a_writer_wake_together(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let writing = lock(&fixture, &a).write_lock().acquire().await.unwrap();
+    let theirs = lock(&fixture, &b);
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let theirs = theirs.clone();
             tokio::spawn(async move { theirs.read_lock().acquire().await })
         })
         .collect();
-    stage.children(&stage.path, 4).await;
+    fixture.children(&fixture.path, 4).await;
     writing.release().await.unwrap();
     let mut guards = Vec::new();
     for reader in waiting {
@@ -209,10 +214,10 @@ async fn readers_behind_a_writer_wake_together(stage: Stage) {
     assert!(guards.iter().all(|guard| guard.is_held()));
 }
 
-/// A write hold that is lost makes nobody a reader.
-async fn a_lost_writer_does_not_downgrade(stage: Stage) {
-    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
+/// A lost write hold does not grant the read lock.
+async fn a_lost_writer_does_not_downgrade(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
     let writing = ours.write_lock().acquire_as(&me).await.unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
     within_deadline("lost", writing.lost()).await;
@@ -221,59 +226,59 @@ async fn a_lost_writer_does_not_downgrade(stage: Stage) {
     other.release().await.unwrap();
 }
 
-/// The read node has the writer's number, so it stands ahead of every writer in the queue. Made only when the write
-/// node has gone, it would let a reader in beside the next writer.
-async fn a_downgrade_that_comes_late_does_not_pass_the_next_writer(stage: Stage) {
-    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
+/// The read node has the writer's number, so it is ahead of every waiting writer. Created after the write node was
+/// deleted, it would grant the read lock beside the next writer.
+async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
     let _writing = ours.write_lock().acquire_as(&me).await.unwrap();
     let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
-    stage.children(&stage.path, 2).await;
-    // The create of the read node is lost, and the session ends before there is another try.
-    let before = stage.tap.len();
-    stage.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
+    fixture.children(&fixture.path, 2).await;
+    // The create of the read node is lost, and the session ends before the retry.
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
     tap.refuse().await.unwrap();
     let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
-    let mut follow = stage.tap.follow_from(before);
-    follow.until(DEADLINE, |r| r.is_request(OpCode::Create2)).await.unwrap();
+    let mut records = fixture.tap.subscribe_from(before);
+    records.until(DEADLINE, |r| r.is_request(OpCode::Create2)).await.unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
     let writes = within_deadline("the next writer", next).await.unwrap().unwrap();
     tap.accept().await.unwrap();
-    // A waits for it, as any reader does.
+    // A waits for it, as every reader does.
     let ahead = writes.lock_path().to_owned();
     let waits = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
     eventually("A to wait, or to read", async || {
-        let waits = stage.tap.trace().since(before).iter().any(waits);
+        let waits = fixture.tap.trace().since(before).iter().any(waits);
         (waits || reading.is_finished()).then_some(())
     })
     .await;
     assert!(!reading.is_finished(), "it reads while {ahead} writes");
     writes.release().await.unwrap();
     within_deadline("the reader", reading).await.unwrap().unwrap().release().await.unwrap();
-    stage.children(&stage.path, 0).await;
+    fixture.children(&fixture.path, 0).await;
 }
 
-/// One owner in two tasks, which a thread cannot be: its read node was made before it wrote, and stands behind
-/// another writer. That one gets the lock next, so the owner does not read meanwhile.
-async fn a_reader_behind_another_writer_waits_though_its_owner_writes(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let (ours, theirs, me) = (lock(&stage, &a), lock(&stage, &b), Owner::new());
+/// One owner in two tasks, unlike a thread: its read node was created before it acquired the write lock, and is behind
+/// another writer. That writer is next, so the owner must not read meanwhile.
+async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
     let first = theirs.write_lock().acquire().await.unwrap();
     let writing = tokio::spawn({
         let (ours, me) = (ours.clone(), me.clone());
         async move { ours.write_lock().acquire_as(&me).await }
     });
-    stage.children(&stage.path, 2).await;
+    fixture.children(&fixture.path, 2).await;
     let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
-    stage.children(&stage.path, 3).await;
+    fixture.children(&fixture.path, 3).await;
     let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
-    stage.children(&stage.path, 4).await;
+    fixture.children(&fixture.path, 4).await;
     first.release().await.unwrap();
     let writing = within_deadline("the owner writes", writing).await.unwrap().unwrap();
-    // Of the reader, which was woken by the same event: it waits again, or reads.
-    let read_again = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetChildren2);
-    eventually("four looks at the queue", async || {
-        (stage.tap.trace().iter().filter(|r| read_again(r)).count() >= 4).then_some(())
+    // The reader was woken by the same event: it waits again, or reads.
+    let listed = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetChildren2);
+    eventually("four listings", async || {
+        (fixture.tap.trace().iter().filter(|r| listed(r)).count() >= 4).then_some(())
     })
     .await;
     writing.release().await.unwrap();
@@ -281,5 +286,5 @@ async fn a_reader_behind_another_writer_waits_though_its_owner_writes(stage: Sta
     assert!(!reading.is_finished(), "it reads while another writes");
     next.release().await.unwrap();
     within_deadline("the reader", reading).await.unwrap().unwrap().release().await.unwrap();
-    stage.children(&stage.path, 0).await;
+    fixture.children(&fixture.path, 0).await;
 }

@@ -1,4 +1,4 @@
-//! Source: `TestInterProcessSemaphore`; N1, N6.
+//! The semaphore. Source: `TestInterProcessSemaphore`; N1 and N6 in `docs/CURATOR.md`.
 
 use std::sync::{
     Arc,
@@ -8,41 +8,48 @@ use std::sync::{
 use docent::{
     Client, ErrorKind,
     protocol::OpCode,
-    recipes::{locks::InterProcessSemaphoreV2, shared::SharedCount},
+    recipes::{
+        locks::{InterProcessSemaphoreV2, LockGuard},
+        shared::SharedCount,
+    },
 };
-use docent_testing::fault::Fault;
+use docent_testing::fault::{Action, Fault};
 
 use crate::{
-    Stage, ms, no_retries, options,
-    support::{DEADLINE, within_deadline},
+    Fixture, ms, no_retries, options,
+    support::{DEADLINE, eventually, within_deadline},
 };
 
 on_both_servers! {
-    a_lease_is_had_again_once_it_is_returned
-    one_more_than_there_are_waits_for_a_return
+    a_returned_lease_is_acquired_again
+    an_acquire_beyond_the_maximum_waits_for_a_return
     leases_are_released_in_chunks
     leases_are_released_one_at_a_time
-    there_are_never_more_than_there_may_be
+    the_maximum_of_leases_is_never_exceeded
     a_waiter_wakes_when_the_count_is_raised
-    leases_that_are_out_stay_out_when_the_count_is_lowered
+    acquired_leases_stay_when_the_count_is_lowered
     a_closed_client_returns_its_leases
-    a_closed_client_gets_none
+    a_closed_client_acquires_no_lease
     a_semaphore_is_usable_after_an_outage
-    a_lease_that_vanishes_under_its_waiter_is_put_down_again
+    a_waiters_deleted_lease_node_is_created_again
     a_dropped_waiter_leaves_neither_lease_nor_lock
     participants_are_the_leases
     a_quantity_is_all_or_nothing
+    a_quantity_of_0_is_refused
+    children_that_are_no_lease_nodes_are_no_leases
+    leases_lost_during_acquire_many_are_acquired_again
+    a_lease_lost_during_the_release_of_its_mutex_is_acquired_again
     a_lease_create_that_is_lost_twice_leaves_one_lease
-    a_waiter_whose_session_is_killed_gets_its_lease_in_the_next
-    the_first_in_the_queue_alone_watches_the_leases
+    a_waiter_whose_session_is_killed_acquires_its_lease_in_the_next
+    only_the_first_waiter_watches_the_leases
     the_lease_has_the_data
 }
 
-fn semaphore(stage: &Stage, client: &Client, leases: usize) -> InterProcessSemaphoreV2 {
-    InterProcessSemaphoreV2::with_options(client, &stage.path, leases, options()).unwrap()
+fn semaphore(fixture: &Fixture, client: &Client, leases: usize) -> InterProcessSemaphoreV2 {
+    InterProcessSemaphoreV2::with_options(client, &fixture.path, leases, options()).unwrap()
 }
 
-impl Stage {
+impl Fixture {
     async fn leases(&self, count: usize) -> Vec<String> {
         self.children(&format!("{}/leases", self.path), count).await
     }
@@ -53,45 +60,45 @@ impl Stage {
 }
 
 /// testSimple
-async fn a_lease_is_had_again_once_it_is_returned(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 1);
+async fn a_returned_lease_is_acquired_again(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
     let lease = semaphore.acquire_timeout(DEADLINE).await.unwrap().unwrap();
     assert!(lease.is_held() && lease.fencing_token().await.unwrap() > 0);
     assert!(semaphore.acquire_timeout(ms(100)).await.unwrap().is_none());
     lease.release().await.unwrap();
     semaphore.acquire_timeout(DEADLINE).await.unwrap().unwrap().release().await.unwrap();
-    stage.leases(0).await;
-    stage.locks(0).await;
+    fixture.leases(0).await;
+    fixture.locks(0).await;
 }
 
 /// testSimple2
-async fn one_more_than_there_are_waits_for_a_return(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 3);
+async fn an_acquire_beyond_the_maximum_waits_for_a_return(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 3);
     let mut leases = semaphore.acquire_many(3).await.unwrap();
     let waiting = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    stage.leases(4).await;
+    fixture.leases(4).await;
     leases.pop().unwrap().release().await.unwrap();
     let fourth = within_deadline("the fourth", waiting).await.unwrap().unwrap();
     drop((leases, fourth));
-    stage.leases(0).await;
+    fixture.leases(0).await;
 }
 
 /// testReleaseInChunks
-async fn leases_are_released_in_chunks(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 11);
+async fn leases_are_released_in_chunks(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 11);
     let mut leases = semaphore.acquire_many(11).await.unwrap();
     for chunk in [1, 2, 3, 5] {
         let waiting = tokio::spawn({
             let semaphore = semaphore.clone();
             async move { semaphore.acquire_many(chunk).await }
         });
-        stage.locks(1).await;
+        fixture.locks(1).await;
         for lease in leases.drain(..chunk) {
             lease.release().await.unwrap();
         }
@@ -101,12 +108,12 @@ async fn leases_are_released_in_chunks(stage: Stage) {
 }
 
 /// testRelease1AtATime
-async fn leases_are_released_one_at_a_time(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn leases_are_released_one_at_a_time(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let out = Arc::<AtomicUsize>::default();
     let tasks: Vec<_> = (0..10)
         .map(|_| {
-            let (semaphore, out) = (semaphore(&stage, &client, 5), out.clone());
+            let (semaphore, out) = (semaphore(&fixture, &client, 5), out.clone());
             tokio::spawn(async move {
                 let lease = semaphore.acquire().await.unwrap();
                 let now = out.fetch_add(1, Ordering::SeqCst) + 1;
@@ -120,22 +127,22 @@ async fn leases_are_released_one_at_a_time(stage: Stage) {
     for task in tasks {
         assert!(within_deadline("a client", task).await.unwrap() <= 5);
     }
-    stage.leases(0).await;
+    fixture.leases(0).await;
 }
 
 /// testThreads, testMaxPerSession
-async fn there_are_never_more_than_there_may_be(stage: Stage) {
+async fn the_maximum_of_leases_is_never_exceeded(fixture: Fixture) {
     let out = Arc::<AtomicUsize>::default();
     let mut tasks = Vec::new();
-    // Two who want two of three could wait for each other for ever.
+    // Only one client acquires two leases: two such clients could wait for each other for ever.
     for (number, quantity) in [1, 2, 1, 1].into_iter().enumerate() {
-        let (client, tap) = stage.client(&format!("C{number}")).await;
-        let (semaphore, out) = (semaphore(&stage, &client, 3), out.clone());
+        let (client, tap) = fixture.client(&format!("C{number}")).await;
+        let (semaphore, out) = (semaphore(&fixture, &client, 3), out.clone());
         tasks.push(tokio::spawn(async move {
             for round in 0..8 {
                 let leases = semaphore.acquire_many(quantity).await.unwrap();
                 let now = out.fetch_add(quantity, Ordering::SeqCst) + quantity;
-                assert!(now <= 3, "{now} leases are out");
+                assert!(now <= 3, "{now} leases at once");
                 if round % 4 == 2 {
                     tap.cut();
                 }
@@ -148,38 +155,38 @@ async fn there_are_never_more_than_there_may_be(stage: Stage) {
     for task in tasks {
         within_deadline("a client", task).await.unwrap();
     }
-    stage.leases(0).await;
-    stage.locks(0).await;
+    fixture.leases(0).await;
+    fixture.locks(0).await;
 }
 
 /// testThreadedLeaseIncrease, CURATOR-75
-async fn a_waiter_wakes_when_the_count_is_raised(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn a_waiter_wakes_when_the_count_is_raised(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let count =
-        SharedCount::start_with(&client, &format!("{}/count", stage.path), 1, &options()).await;
+        SharedCount::start_with(&client, &format!("{}/count", fixture.path), 1, &options()).await;
     let count = count.unwrap();
     let semaphore =
-        InterProcessSemaphoreV2::with_count_and_options(&client, &stage.path, &count, options())
+        InterProcessSemaphoreV2::with_count_and_options(&client, &fixture.path, &count, options())
             .unwrap();
     let first = semaphore.acquire().await.unwrap();
     let waiting = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    stage.leases(2).await;
+    fixture.leases(2).await;
     assert!(!waiting.is_finished());
     count.set_count(2).await.unwrap();
     let second = within_deadline("the second", waiting).await.unwrap().unwrap();
     assert!(first.is_held() && second.is_held());
 }
 
-async fn leases_that_are_out_stay_out_when_the_count_is_lowered(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn acquired_leases_stay_when_the_count_is_lowered(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let count =
-        SharedCount::start_with(&client, &format!("{}/count", stage.path), 2, &options()).await;
+        SharedCount::start_with(&client, &format!("{}/count", fixture.path), 2, &options()).await;
     let count = count.unwrap();
     let semaphore =
-        InterProcessSemaphoreV2::with_count_and_options(&client, &stage.path, &count, options())
+        InterProcessSemaphoreV2::with_count_and_options(&client, &fixture.path, &count, options())
             .unwrap();
     let mut leases = semaphore.acquire_many(2).await.unwrap();
     count.set_count(1).await.unwrap();
@@ -191,32 +198,32 @@ async fn leases_that_are_out_stay_out_when_the_count_is_lowered(stage: Stage) {
 }
 
 /// testClientClose
-async fn a_closed_client_returns_its_leases(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let leases = semaphore(&stage, &a, 2).acquire_many(2).await.unwrap();
-    let theirs = semaphore(&stage, &b, 2);
+async fn a_closed_client_returns_its_leases(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let leases = semaphore(&fixture, &a, 2).acquire_many(2).await.unwrap();
+    let theirs = semaphore(&fixture, &b, 2);
     let waiting = tokio::spawn(async move { theirs.acquire_many(2).await });
-    stage.leases(3).await;
+    fixture.leases(3).await;
     a.close().await.unwrap();
-    let got = within_deadline("the other", waiting).await.unwrap().unwrap();
-    assert!(got.iter().all(|lease| lease.is_held()));
+    let acquired = within_deadline("the other", waiting).await.unwrap().unwrap();
+    assert!(acquired.iter().all(|lease| lease.is_held()));
     assert!(!leases.iter().any(|lease| lease.is_held()));
 }
 
 /// N6: Curator fails with a NullPointerException.
-async fn a_closed_client_gets_none(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 1);
+async fn a_closed_client_acquires_no_lease(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
     client.close().await.unwrap();
-    assert_eq!(semaphore.acquire().await.unwrap_err().kind(), Some(ErrorKind::Closed));
+    assert_eq!(semaphore.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     let error = semaphore.acquire_timeout(ms(10)).await.unwrap_err();
-    assert_eq!(error.kind(), Some(ErrorKind::Closed));
+    assert_eq!(error.kind(), ErrorKind::Closed);
 }
 
 /// testAcquireAfterLostServer, CURATOR-335
-async fn a_semaphore_is_usable_after_an_outage(stage: Stage) {
-    let (client, tap) = stage.client("A").await;
-    let semaphore = InterProcessSemaphoreV2::with_options(&client, &stage.path, 1, no_retries());
+async fn a_semaphore_is_usable_after_an_outage(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    let semaphore = InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, no_retries());
     let semaphore = semaphore.unwrap();
     semaphore.acquire().await.unwrap().release().await.unwrap();
     tap.refuse().await.unwrap();
@@ -233,23 +240,23 @@ async fn a_semaphore_is_usable_after_an_outage(stage: Stage) {
     })
     .await;
     lease.release().await.unwrap();
-    stage.leases(0).await;
-    stage.locks(0).await;
+    fixture.leases(0).await;
+    fixture.locks(0).await;
 }
 
 /// testNoOrphanedNodes, CURATOR-48
-async fn a_lease_that_vanishes_under_its_waiter_is_put_down_again(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 1);
+async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
     let lease = semaphore.acquire().await.unwrap();
     let waiting = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
     let held = lease.lock_path().rsplit('/').next().unwrap().to_owned();
-    let leases = stage.leases(2).await;
+    let leases = fixture.leases(2).await;
     let theirs = leases.iter().find(|name| **name != held).unwrap();
-    client.delete(&format!("{}/leases/{theirs}", stage.path), None).await.unwrap();
+    client.delete(&format!("{}/leases/{theirs}", fixture.path), None).await.unwrap();
     let leases = crate::support::eventually("another lease", async || {
         let now = semaphore.participants().await.unwrap();
         (now.len() == 2 && !now[1].ends_with(theirs.as_str())).then_some(now)
@@ -258,111 +265,196 @@ async fn a_lease_that_vanishes_under_its_waiter_is_put_down_again(stage: Stage) 
     assert_eq!(leases[0], lease.lock_path());
     lease.release().await.unwrap();
     within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
-    stage.leases(0).await;
-    stage.locks(0).await;
+    fixture.leases(0).await;
+    fixture.locks(0).await;
 }
 
-/// testInterruptAcquire, CURATOR-462, scene 36
-async fn a_dropped_waiter_leaves_neither_lease_nor_lock(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 1);
+/// testInterruptAcquire, CURATOR-462, scenario 36
+async fn a_dropped_waiter_leaves_neither_lease_nor_lock(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
     let lease = semaphore.acquire().await.unwrap();
     let waiting = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    stage.leases(2).await;
-    stage.locks(1).await;
+    fixture.leases(2).await;
+    fixture.locks(1).await;
     waiting.abort();
-    stage.leases(1).await;
-    stage.locks(0).await;
+    fixture.leases(1).await;
+    fixture.locks(0).await;
     assert!(lease.is_held());
 }
 
 /// testGetParticipantNodes
-async fn participants_are_the_leases(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 3);
+async fn participants_are_the_leases(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 3);
     assert_eq!(semaphore.participants().await.unwrap(), [""; 0]);
     let leases = semaphore.acquire_many(3).await.unwrap();
     let paths: Vec<_> = leases.iter().map(|lease| lease.lock_path().to_owned()).collect();
     assert_eq!(semaphore.participants().await.unwrap(), paths);
 }
 
-async fn a_quantity_is_all_or_nothing(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 3);
+async fn a_quantity_is_all_or_nothing(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 3);
     let two = semaphore.acquire_many(2).await.unwrap();
     assert!(semaphore.acquire_many_timeout(2, ms(200)).await.unwrap().is_none());
-    stage.leases(2).await;
+    fixture.leases(2).await;
     drop(two);
     assert_eq!(semaphore.acquire_many_timeout(3, DEADLINE).await.unwrap().unwrap().len(), 3);
 }
 
-/// N1, scene 47: with Curator, a lease is lost for the session's life.
-async fn a_lease_create_that_is_lost_twice_leaves_one_lease(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let semaphore = semaphore(&stage, &client, 1);
+/// N1, scenario 47: with Curator, a lease is lost until the session ends.
+async fn a_lease_create_that_is_lost_twice_leaves_one_lease(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
     semaphore.acquire().await.unwrap().release().await.unwrap();
-    let leases = format!("{}/leases", stage.path);
-    stage.tap.inject(Fault::drop_before(OpCode::Create2).below(&leases));
-    stage.tap.inject(Fault::drop_reply(OpCode::Create2).below(&leases).nth(2));
+    let leases = format!("{}/leases", fixture.path);
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).below(&leases));
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).below(&leases).nth(2));
     let lease = semaphore.acquire().await.unwrap();
     assert_eq!(semaphore.participants().await.unwrap(), [lease.lock_path()]);
     lease.release().await.unwrap();
-    stage.leases(0).await;
-    stage.locks(0).await;
+    fixture.leases(0).await;
+    fixture.locks(0).await;
 }
 
-async fn a_waiter_whose_session_is_killed_gets_its_lease_in_the_next(stage: Stage) {
-    let ((a, _a), (b, tap)) = (stage.client("A").await, stage.client("B").await);
-    let lease = semaphore(&stage, &a, 1).acquire().await.unwrap();
-    let theirs = semaphore(&stage, &b, 1);
+async fn a_waiter_whose_session_is_killed_acquires_its_lease_in_the_next(fixture: Fixture) {
+    let ((a, _a), (b, tap)) = (fixture.client("A").await, fixture.client("B").await);
+    let lease = semaphore(&fixture, &a, 1).acquire().await.unwrap();
+    let theirs = semaphore(&fixture, &b, 1);
     let waiting = tokio::spawn(async move { theirs.acquire().await });
-    stage.leases(2).await;
+    fixture.leases(2).await;
     tap.kill_session(DEADLINE).await.unwrap();
-    stage.leases(2).await;
+    fixture.leases(2).await;
     lease.release().await.unwrap();
-    let got = within_deadline("the waiter", waiting).await.unwrap().unwrap();
-    assert_eq!(got.session_id(), b.session().unwrap().session_id());
-    got.release().await.unwrap();
-    stage.leases(0).await;
-    stage.locks(0).await;
+    let lease = within_deadline("the waiter", waiting).await.unwrap().unwrap();
+    assert_eq!(lease.session_id(), b.session().unwrap().session_id());
+    lease.release().await.unwrap();
+    fixture.leases(0).await;
+    fixture.locks(0).await;
 }
 
-async fn the_first_in_the_queue_alone_watches_the_leases(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let lease = semaphore(&stage, &a, 1).acquire().await.unwrap();
+async fn only_the_first_waiter_watches_the_leases(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let lease = semaphore(&fixture, &a, 1).acquire().await.unwrap();
     let waiting: Vec<_> = (0..5)
         .map(|_| {
-            let theirs = semaphore(&stage, &b, 1);
+            let theirs = semaphore(&fixture, &b, 1);
             tokio::spawn(async move { theirs.acquire().await })
         })
         .collect();
-    stage.locks(5).await;
-    stage.leases(2).await;
+    fixture.locks(5).await;
+    fixture.leases(2).await;
     for waiter in waiting {
         waiter.abort();
     }
     drop(lease);
-    stage.locks(0).await;
-    stage.leases(0).await;
+    fixture.locks(0).await;
+    fixture.leases(0).await;
 }
 
 /// `setNodeData`
-async fn the_lease_has_the_data(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
+async fn the_lease_has_the_data(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
     let options = options().with_data("lease").with_default_data("lock");
     let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &stage.path, 1, options).unwrap();
+        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, options).unwrap();
     let lease = semaphore.acquire().await.unwrap();
     assert_eq!(client.get_data(lease.lock_path()).await.unwrap().data, "lease");
     let waiting = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    let locks = stage.locks(1).await;
-    let lock = format!("{}/locks/{}", stage.path, locks[0]);
+    let locks = fixture.locks(1).await;
+    let lock = format!("{}/locks/{}", fixture.path, locks[0]);
     assert_eq!(client.get_data(&lock).await.unwrap().data, "lock");
     waiting.abort();
+}
+
+/// The session ends during the wait for the second lease: the first is lost, and acquired again.
+async fn leases_lost_during_acquire_many_are_acquired_again(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    for timed in [false, true] {
+        let theirs = semaphore(&fixture, &b, 2).acquire().await.unwrap();
+        let ours = semaphore(&fixture, &a, 2);
+        let waiting = tokio::spawn(async move {
+            if timed {
+                ours.acquire_many_timeout(2, DEADLINE).await.map(Option::unwrap)
+            } else {
+                ours.acquire_many(2).await
+            }
+        });
+        fixture.leases(3).await;
+        let first = a.session().unwrap();
+        tap.kill_session(DEADLINE).await.unwrap();
+        eventually("the loss", async || first.is_lost().then_some(())).await;
+        theirs.release().await.unwrap();
+        let leases = within_deadline("both", waiting).await.unwrap().unwrap();
+        assert!(leases.iter().all(LockGuard::is_held), "a lease of a session that has ended");
+        assert_eq!(leases.len(), 2);
+        drop(leases);
+        fixture.leases(0).await;
+    }
+}
+
+/// The lease is acquired before its mutex is released, and the session ends during that release.
+async fn a_lease_lost_during_the_release_of_its_mutex_is_acquired_again(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    for timed in [false, true] {
+        let ours = semaphore(&fixture, &a, 1);
+        fixture
+            .tap
+            .inject(Fault::new(Action::LoseReply, Some(OpCode::Delete)).below(&fixture.path));
+        let waiting = tokio::spawn(async move {
+            if timed {
+                ours.acquire_timeout(DEADLINE).await.map(Option::unwrap)
+            } else {
+                ours.acquire().await
+            }
+        });
+        // The mutex is deleted, and the reply is lost.
+        fixture.leases(1).await;
+        fixture.locks(0).await;
+        tap.kill_session(DEADLINE).await.unwrap();
+        let lease = within_deadline("a lease", waiting).await.unwrap().unwrap();
+        assert!(lease.is_held(), "a lease of a session that has ended");
+        lease.release().await.unwrap();
+    }
+}
+
+/// Curator: IllegalArgumentException.
+async fn a_quantity_of_0_is_refused(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
+    let before = fixture.tap.len();
+    let refused = ErrorKind::BadArguments;
+    assert_eq!(semaphore.acquire_many(0).await.unwrap_err().kind(), refused);
+    assert_eq!(semaphore.acquire_many_timeout(0, ms(10)).await.unwrap_err().kind(), refused);
+    assert_eq!(fixture.tap.len(), before, "nothing was sent");
+    // A quantity larger than the memory waits without allocating for it.
+    assert!(semaphore.acquire_many_timeout(usize::MAX, ms(10)).await.unwrap().is_none());
+}
+
+/// N7: names that contain that of a lease, or have no number.
+async fn children_that_are_no_lease_nodes_are_no_leases(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 1);
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    let observer = fixture.observer().await;
+    for name in ["release-x", "lease-", "lease-x", "release-0000000000", "x-release-0000000001"] {
+        let path = format!("{}/leases/{name}", fixture.path);
+        observer.create(&path, b"", docent::CreateMode::Ephemeral).await.unwrap();
+    }
+    let lease = semaphore.acquire_timeout(DEADLINE).await.unwrap().expect("the only lease");
+    assert_eq!(semaphore.participants().await.unwrap(), [lease.lock_path()]);
+    // A lease that another client created without protection counts.
+    let unprotected = format!("{}/leases/lease-0000009999", fixture.path);
+    lease.release().await.unwrap();
+    observer.create(&unprotected, b"", docent::CreateMode::Ephemeral).await.unwrap();
+    assert!(semaphore.acquire_timeout(ms(50)).await.unwrap().is_none());
+    assert_eq!(semaphore.participants().await.unwrap(), [unprotected]);
+    observer.close().await.unwrap();
 }

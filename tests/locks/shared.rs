@@ -1,39 +1,54 @@
-//! Source: `TestSharedCount`, `TestSharedValue` as far as the semaphore leans on them.
+//! Shared values. Source: those tests of `TestSharedCount` and `TestSharedValue` that the semaphore depends on.
 
 use docent::{
-    ErrorKind,
-    recipes::shared::{SharedCount, SharedValue, count_of},
+    Client, Config, CreateMode, ErrorKind,
+    protocol::{
+        OpCode,
+        acl::{CREATOR_ALL_ACL, OPEN_ACL_UNSAFE},
+    },
+    recipes::{
+        locks::InterProcessSemaphoreV2,
+        shared::{SharedCount, SharedValue, count_of},
+    },
 };
+use docent_testing::fault::Fault;
 
 use crate::{
-    Stage, options,
+    Fixture, ms, options,
     support::{DEADLINE, within_deadline},
 };
 
 on_both_servers! {
-    a_count_is_seeded_once_and_followed
+    a_count_is_seeded_once_and_watched
     a_stale_write_is_refused_and_the_newer_value_read
-    a_value_is_followed_through_a_broken_connection
+    a_value_is_updated_after_a_broken_connection
     a_deleted_value_stays_known
+    a_value_created_again_before_its_absence_is_watched_is_read
+    a_value_that_is_repeatedly_deleted_and_created_is_updated
+    a_waiter_for_a_lease_wakes_when_its_count_is_created_again
+    a_read_that_times_out_is_repeated
+    a_value_that_is_temporarily_unreadable_is_read_again
+    a_value_deleted_between_its_create_and_its_read_is_created_again
+    receivers_end_with_their_client
 }
 
-async fn a_count_is_seeded_once_and_followed(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let first = SharedCount::start_with(&a, &stage.path, 5, &options()).await.unwrap();
-    let second = SharedCount::start_with(&b, &stage.path, 9, &options()).await.unwrap();
+async fn a_count_is_seeded_once_and_watched(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let first = SharedCount::start_with(&a, &fixture.path, 5, &options()).await.unwrap();
+    let second = SharedCount::start_with(&b, &fixture.path, 9, &options()).await.unwrap();
     assert_eq!((first.count(), second.count()), (5, 5));
-    assert_eq!(a.get_data(&stage.path).await.unwrap().data[..], [0, 0, 0, 5]);
-    let mut told = second.subscribe();
+    assert_eq!(a.get_data(&fixture.path).await.unwrap().data[..], [0, 0, 0, 5]);
+    let mut values = second.subscribe();
     first.set_count(-7).await.unwrap();
     assert_eq!(first.count(), -7);
-    within_deadline("the news", told.wait_for(|value| count_of(value) == -7)).await.unwrap();
+    within_deadline("the new value", values.wait_for(|value| count_of(value) == -7)).await.unwrap();
     assert_eq!(second.count(), -7);
 }
 
-async fn a_stale_write_is_refused_and_the_newer_value_read(stage: Stage) {
-    let ((a, _a), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let first = SharedValue::start_with(&a, &stage.path, "one", &options()).await.unwrap();
-    let second = SharedValue::start_with(&b, &stage.path, "", &options()).await.unwrap();
+async fn a_stale_write_is_refused_and_the_newer_value_read(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let first = SharedValue::start_with(&a, &fixture.path, "one", &options()).await.unwrap();
+    let second = SharedValue::start_with(&b, &fixture.path, "", &options()).await.unwrap();
     let seen = first.versioned_value();
     assert!(second.try_set_value(&second.versioned_value(), "two").await.unwrap());
     assert!(!first.try_set_value(&seen, "three").await.unwrap());
@@ -41,36 +56,201 @@ async fn a_stale_write_is_refused_and_the_newer_value_read(stage: Stage) {
     assert!(first.try_set_value(&first.versioned_value(), "three").await.unwrap());
 }
 
-async fn a_value_is_followed_through_a_broken_connection(stage: Stage) {
-    let ((a, tap), (b, _b)) = (stage.client("A").await, stage.client("B").await);
-    let first = SharedValue::start_with(&a, &stage.path, "old", &options()).await.unwrap();
-    let mut told = first.subscribe();
+async fn a_value_is_updated_after_a_broken_connection(fixture: Fixture) {
+    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let first = SharedValue::start_with(&a, &fixture.path, "old", &options()).await.unwrap();
+    let mut values = first.subscribe();
     tap.refuse().await.unwrap();
     tap.cut();
-    b.set_data(&stage.path, b"new", None).await.unwrap();
+    b.set_data(&fixture.path, b"new", None).await.unwrap();
     tap.accept().await.unwrap();
-    within_deadline("the news", told.wait_for(|value| value.value == "new")).await.unwrap();
-    // And through a session's end.
+    within_deadline("the new value", values.wait_for(|value| value.value == "new")).await.unwrap();
+    // Also after the end of the session.
     tap.kill_session(DEADLINE).await.unwrap();
-    b.set_data(&stage.path, b"newer", None).await.unwrap();
-    within_deadline("the news", told.wait_for(|value| value.value == "newer")).await.unwrap();
+    b.set_data(&fixture.path, b"newer", None).await.unwrap();
+    within_deadline("the new value", values.wait_for(|value| value.value == "newer"))
+        .await
+        .unwrap();
 }
 
-async fn a_deleted_value_stays_known(stage: Stage) {
-    let (client, _tap) = stage.client("A").await;
-    let value = SharedValue::start_with(&client, &stage.path, "x", &options()).await.unwrap();
-    client.delete(&stage.path, None).await.unwrap();
+async fn a_deleted_value_stays_known(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let value = SharedValue::start_with(&client, &fixture.path, "x", &options()).await.unwrap();
+    client.delete(&fixture.path, None).await.unwrap();
     let error = value.set_value("y").await.unwrap_err();
-    assert_eq!(error.kind(), Some(ErrorKind::NoNode));
+    assert_eq!(error.kind(), ErrorKind::NoNode);
     assert_eq!(value.value(), "x");
-    // Made again, it is heard of.
-    let mut told = value.subscribe();
-    let path = stage.path.clone();
-    let made = async {
-        // The watcher sets its watch on the missing node on its own time.
-        crate::support::eventually("the watch", async || (client.load().1 > 0).then_some(())).await;
+    // Created again, it is read.
+    let mut values = value.subscribe();
+    let path = fixture.path.clone();
+    let created = async {
+        // The background task sets the watch on the missing node.
+        crate::support::eventually("the watch", async || {
+            (client.metrics().watches > 0).then_some(())
+        })
+        .await;
         let _ = client.create(&path, b"z", docent::CreateMode::Persistent).await;
-        told.wait_for(|value| value.value == "z").await.map(drop)
+        values.wait_for(|value| value.value == "z").await.map(drop)
     };
-    within_deadline("the news", made).await.unwrap();
+    within_deadline("the new value", created).await.unwrap();
+}
+
+/// Waits for this value.
+async fn wait_for(value: &SharedValue, wanted: &str) {
+    let mut values = value.subscribe();
+    within_deadline(wanted, values.wait_for(|value| value.value == *wanted)).await.unwrap();
+}
+
+impl Fixture {
+    /// Creates a sibling of the path, so that the server does not remove their container.
+    async fn keep_parent(&self, client: &Client) {
+        let path = format!("{}-sibling", self.path);
+        client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    }
+}
+
+async fn started(fixture: &Fixture, client: &Client, seed: &'static str) -> SharedValue {
+    let value = SharedValue::start_with(client, &fixture.path, seed, &options()).await.unwrap();
+    fixture.keep_parent(client).await;
+    value
+}
+
+async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let value = started(&fixture, &a, "old").await;
+    let mut records = fixture.tap.subscribe();
+    fixture.tap.inject(Fault::delay_request(OpCode::Exists, ms(1000)).of("A"));
+    b.delete(&fixture.path, None).await.unwrap();
+    records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::Exists)).await.unwrap();
+    b.create(&fixture.path, b"new", CreateMode::Persistent).await.unwrap();
+    wait_for(&value, "new").await;
+    // The watch is set on the new node.
+    b.set_data(&fixture.path, b"newer", None).await.unwrap();
+    wait_for(&value, "newer").await;
+}
+
+async fn a_value_that_is_repeatedly_deleted_and_created_is_updated(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let value = started(&fixture, &a, "").await;
+    for round in 0..300 {
+        let data = round.to_string();
+        b.delete(&fixture.path, None).await.unwrap();
+        // At varying times relative to the reads of A.
+        for _ in 0..round % 4 {
+            b.exists("/").await.unwrap();
+        }
+        b.create(&fixture.path, data.as_bytes(), CreateMode::Persistent).await.unwrap();
+        wait_for(&value, &data).await;
+    }
+}
+
+async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let path = format!("{}-count", fixture.path);
+    let count = SharedCount::start_with(&a, &path, 0, &options()).await.unwrap();
+    fixture.keep_parent(&a).await;
+    let semaphore =
+        InterProcessSemaphoreV2::with_count_and_options(&a, &fixture.path, &count, options())
+            .unwrap();
+    let waiter = tokio::spawn(async move { semaphore.acquire().await });
+    fixture.children(&format!("{}/leases", fixture.path), 1).await;
+    let mut records = fixture.tap.subscribe();
+    fixture.tap.inject(Fault::delay_request(OpCode::Exists, ms(1000)).of("A").below(&path));
+    b.delete(&path, None).await.unwrap();
+    records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::Exists)).await.unwrap();
+    b.create(&path, &1_i32.to_be_bytes(), CreateMode::Persistent).await.unwrap();
+    within_deadline("the lease", waiter).await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn a_read_that_times_out_is_repeated(fixture: Fixture) {
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300));
+    let client = config.connect().await.unwrap();
+    let (b, _b) = fixture.client("B").await;
+    let value = started(&fixture, &client, "old").await;
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(1000)).of("A"));
+    b.set_data(&fixture.path, b"new", None).await.unwrap();
+    wait_for(&value, "new").await;
+    fixture.tap.inject(Fault::delay_reply(OpCode::Exists, ms(1000)).of("A"));
+    b.delete(&fixture.path, None).await.unwrap();
+    fixture
+        .tap
+        .wait_for(DEADLINE, |r| &*r.client == "A" && r.is_reply(OpCode::Exists))
+        .await
+        .unwrap();
+    b.create(&fixture.path, b"newer", CreateMode::Persistent).await.unwrap();
+    wait_for(&value, "newer").await;
+}
+
+async fn a_value_that_is_temporarily_unreadable_is_read_again(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    b.add_auth("digest", b"b:b").await.unwrap();
+    let value = started(&fixture, &a, "old").await;
+    let mut records = fixture.tap.subscribe();
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(1000)).of("A"));
+    b.delete(&fixture.path, None).await.unwrap();
+    records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::GetData)).await.unwrap();
+    b.create_with_stat(&fixture.path, b"new", CreateMode::Persistent, CREATOR_ALL_ACL)
+        .await
+        .unwrap();
+    records.until(DEADLINE, |r| &*r.client == "A" && r.is_reply(OpCode::GetData)).await.unwrap();
+    b.set_acl(&fixture.path, OPEN_ACL_UNSAFE, None).await.unwrap();
+    wait_for(&value, "new").await;
+}
+
+async fn a_value_deleted_between_its_create_and_its_read_is_created_again(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    drop(started(&fixture, &b, "old").await);
+    let mut records = fixture.tap.subscribe();
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(1000)).of("A"));
+    let options = options();
+    let (value, ()) =
+        tokio::join!(SharedValue::start_with(&a, &fixture.path, "seed", &options), async {
+            let read = records.until(DEADLINE, |r| r.is_request(OpCode::GetData));
+            read.await.unwrap();
+            b.delete(&fixture.path, None).await.unwrap();
+        });
+    assert_eq!(value.unwrap().value(), "seed");
+}
+
+/// They waited for ever before this was fixed.
+async fn receivers_end_with_their_client(fixture: Fixture) {
+    for is_closed in [true, false] {
+        let (client, _tap) = fixture.client("A").await;
+        let value = started(&fixture, &client, "x").await;
+        let path = format!("{}-count", fixture.path);
+        let count = SharedCount::start_with(&client, &path, 7, &options()).await.unwrap();
+        let (mut values, mut counts) = (value.subscribe(), count.subscribe());
+        let waiting = tokio::spawn(async move { counts.wait_for(|_| false).await.map(drop) });
+        if is_closed {
+            client.close().await.unwrap();
+        } else {
+            client.detach().unwrap();
+        }
+        within_deadline("the end of the value", values.changed()).await.unwrap_err();
+        within_deadline("the end of the count", waiting).await.unwrap().unwrap_err();
+        // The last value stays; a later receiver has ended too.
+        assert_eq!((value.value(), count.count()), ("x".into(), 7));
+        within_deadline("a late receiver", value.subscribe().changed()).await.unwrap_err();
+        assert_eq!(value.set_value("y").await.unwrap_err().kind(), ErrorKind::Closed);
+        let observer = fixture.observer().await;
+        for path in [&fixture.path, &format!("{}-sibling", fixture.path), &path] {
+            observer.delete(path, None).await.unwrap();
+        }
+    }
+}
+
+/// The last clone ends the receivers, and the client goes on.
+#[tokio::test]
+async fn receivers_end_with_the_last_clone() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let value = started(&fixture, &client, "x").await;
+    let (clone, mut values) = (value.clone(), value.subscribe());
+    drop(value);
+    clone.set_value("y").await.unwrap();
+    within_deadline("a value", values.changed()).await.unwrap();
+    drop(clone);
+    within_deadline("the end", values.changed()).await.unwrap_err();
+    assert_eq!(client.ended(), None);
 }

@@ -3,7 +3,7 @@
 use super::history::History;
 use super::peer::Peer;
 
-/// Each peer takes and releases the lock so many times; the history says how it went.
+/// Each peer acquires and releases the lock `rounds` times; returns the history.
 ///
 /// The handle is `KIND:PATH` of an exclusive lock.
 pub(crate) async fn contend(first: &Peer, second: &Peer, handle: &str, rounds: usize) -> History {

@@ -70,7 +70,7 @@ impl History {
         self.change(id, |hold| hold.token = Some(token));
     }
 
-    /// To be called just before the release is sent, or when the loss of the hold was told.
+    /// To be called just before the release is sent, or when the loss of the hold was reported.
     pub(crate) fn releasing(&self, id: HoldId) {
         let now = Instant::now();
         self.change(id, |hold| hold.releasing = Some(now));
@@ -153,7 +153,7 @@ impl History {
         holds.chunk_by(|a, b| a.path == b.path).map(<[Hold]>::to_vec).collect()
     }
 
-    /// What is wrong with two holds of one path, of which `first` began first.
+    /// The violation of two holds of one path, of which `first` began first.
     fn violation(&self, first: &Hold, second: &Hold) -> Option<Violation> {
         if first.mode == Mode::Shared && second.mode == Mode::Shared {
             return None;

@@ -1,4 +1,4 @@
-//! What the integration tests share: real servers, lock peers, and the checker of what they did.
+//! The shared parts of the integration tests: real servers, lock peers, and the checker of their history.
 //!
 //! Tests wait for conditions, up to [`DEADLINE`]; nothing sleeps to wait.
 
@@ -12,6 +12,8 @@
 )]
 
 pub(crate) mod contention;
+#[macro_use]
+pub(crate) mod fixture;
 pub(crate) mod history;
 pub(crate) mod peer;
 pub(crate) mod real;
@@ -39,7 +41,7 @@ pub(crate) fn within_deadline<F: Future>(
     }
 }
 
-/// Asks again and again until the answer is `Some`, and returns what is in it.
+/// Asks again and again until the answer is `Some`, and returns its value.
 pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -49,5 +51,23 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
         assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
         // The pause between two questions, for what cannot call us back.
         sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The number of pending requests, and the number of watches.
+pub(crate) fn pending_and_watches(client: &docent::Client) -> (usize, usize) {
+    let metrics = client.metrics();
+    (metrics.pending, metrics.watches)
+}
+
+/// As [`eventually`], outside a runtime.
+pub(crate) fn eventually_blocking<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = std::time::Instant::now() + DEADLINE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(std::time::Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,7 +1,7 @@
 //! Real ZooKeeper servers: the one of this test run, and private ones to stop and kill.
 //!
 //! `cargo xtask test` sets the environment. Without it, a test that asks for a server gets `None`,
-//! and that is told loudly and counted (`DOCENT_TEST_SKIPS`): a test must then return.
+//! and that is reported loudly and counted (`DOCENT_TEST_SKIPS`): a test must then return.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
@@ -32,7 +32,7 @@ pub(crate) fn real_server() -> Option<String> {
 }
 
 /// The connect string of a server: the real one of this run, or else one embedded in this test program,
-/// shared by its tests. What is tested with it is tested with both.
+/// shared by its tests. Tests that use it run with both.
 pub(crate) fn server() -> String {
     static EMBEDDED: OnceLock<String> = OnceLock::new();
     match env::var("DOCENT_TEST_CONNECT") {
@@ -52,7 +52,11 @@ fn start_embedded() -> String {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = docent_testing::TestingServer::start().await.unwrap();
+            // No empty container is removed: it would happen once a minute, in the middle of whatever test runs then.
+            let container_check_interval = std::time::Duration::from_secs(24 * 3600);
+            let config =
+                docent_testing::server::Config { container_check_interval, ..Default::default() };
+            let server = docent_testing::TestingServer::start_with(config).await.unwrap();
             sender.send(server.connect_string()).unwrap();
             std::future::pending::<()>().await;
         });
@@ -72,14 +76,14 @@ pub(crate) fn java() -> Option<Java> {
     }
 }
 
-/// Tells and counts that the current test does nothing here.
+/// Reports and counts that the current test is skipped.
 #[track_caller]
 pub(crate) fn skip(reason: &str) {
     /// A test may ask for two things and miss both, but it is one skipped test.
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
     let test = current_test();
-    if !TOLD.lock().unwrap().insert(test.clone()) {
+    if !REPORTED.lock().unwrap().insert(test.clone()) {
         return;
     }
     // Not eprintln!, which is captured and dropped when a test passes.
@@ -93,7 +97,7 @@ pub(crate) fn skip(reason: &str) {
 
 /// A path that no other test, run or machine uses: `/docent-test-…/STEM`.
 ///
-/// Its parent is a node of its own as well, so that a test can look at what is left below it.
+/// Its parent is a node of its own as well, so that a test can list the nodes left below it.
 pub(crate) fn unique_path(stem: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
 
@@ -154,7 +158,7 @@ impl RealServer {
         self.with(Server::stop).await;
     }
 
-    /// Kills it. Data stay: what was acknowledged was handed to the operating system.
+    /// Kills it. Data stay: acknowledged writes were passed to the operating system.
     pub(crate) async fn kill(&mut self) {
         self.with(Server::kill).await;
     }
@@ -170,7 +174,7 @@ impl RealServer {
         self.start_again().await;
     }
 
-    /// What it says to a word such as `ruok`, `srvr`, `cons` or `dump`.
+    /// The reply to a four-letter word such as `ruok`, `srvr`, `cons` or `dump`.
     pub(crate) async fn four_letter_word(&self, word: &'static str) -> std::io::Result<String> {
         let address = self.server().address();
         spawn_blocking(move || xtask::four_letter_word(address, word)).await.unwrap()
@@ -234,7 +238,7 @@ impl RealEnsemble {
         self.ensemble().member(member).process_id()
     }
 
-    /// What a member says it is; `None` while it serves nobody.
+    /// The role that a member reports; `None` while it serves no clients.
     pub(crate) async fn role(&self, member: usize) -> Option<Role> {
         let address = self.ensemble().member(member).address();
         spawn_blocking(move || Role::of(address)).await.unwrap()

@@ -9,11 +9,11 @@ import java.util.stream.Stream;
 import org.apache.zookeeper.server.quorum.QuorumPeerMain;
 
 /**
- * ZooKeeper's own server, ending with the process that started it: the line "stop" on standard
- * input ends it and keeps its files; the end of the input, which is how the death of the parent
- * looks, ends it and removes them.
+ * ZooKeeper's server, which exits with its parent process. The line "stop" on standard input ends it
+ * and keeps its files. The end of standard input, which the death of the parent causes, ends it and
+ * removes them.
  *
- * <p>Arguments: the directory of all files of this server, and the file of its configuration.
+ * <p>Arguments: the directory of all files of this server, and its configuration file.
  */
 public final class WatchedServer {
     private WatchedServer() {}
@@ -22,7 +22,7 @@ public final class WatchedServer {
         Thread watch = new Thread(() -> watch(Path.of(arguments[0])), "parent-watch");
         watch.setDaemon(true);
         watch.start();
-        // Runs a single server when the configuration names no ensemble.
+        // Runs a single server if the configuration has no ensemble.
         QuorumPeerMain.main(new String[] {arguments[1]});
     }
 
@@ -35,12 +35,12 @@ public final class WatchedServer {
                 stop = line.equals("stop");
             }
         } catch (IOException e) {
-            // As good as the end of the input.
+            // Handled like the end of the input.
         }
         if (!stop) {
             remove(directory);
         }
-        // Not exit: an orphan must not wait for anybody's shutdown hook.
+        // Not exit: an orphan must not wait for shutdown hooks.
         Runtime.getRuntime().halt(0);
     }
 
@@ -48,7 +48,7 @@ public final class WatchedServer {
         try (Stream<Path> files = Files.walk(directory)) {
             files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
         } catch (IOException e) {
-            // Files in a temporary directory: nobody is left to be told.
+            // Temporary files, and no process is left to report it to.
         }
     }
 }

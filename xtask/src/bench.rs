@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: docent and other clients, in turn, on a server that does nothing and on a real one.
+//! `cargo xtask bench`: compares docent with other clients, on a null server and on a real one.
 //!
-//! What a shared machine says about wall time is noise, so what is told first is what can be counted:
-//! instructions, allocations and system calls of an operation, each as the difference of two runs.
+//! Wall time on a shared machine is noisy. Therefore the report begins with counted values: instructions, allocations
+//! and system calls per operation, each computed from the difference of two runs.
 
 mod count;
 mod peers;
@@ -14,19 +14,19 @@ use std::{
 
 use xtask::{Java, Result, Server, Settings};
 
-use crate::workspace::{cargo, root};
 use peers::Peer;
 use report::Report;
+use xtask::workspace::{cargo, root};
 
-/// A workload, and how many operations a round of it has.
+/// A workload and its sizes.
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
-    /// On the null server, on a real one; 0: not there.
-    rounds_of: (usize, usize),
-    /// The two numbers whose difference is counted.
+    /// The number of operations per round on the null server and on a real one; 0 if it does not run there.
+    operations: (usize, usize),
+    /// The numbers of operations of the two runs whose difference is counted.
     counted: (usize, usize),
-    /// How many times less CPU than the best peer docent is to take.
+    /// The intended ratio of the best peer's CPU time to docent's.
     aim: f64,
 }
 
@@ -43,14 +43,14 @@ const WORKLOADS: [Workload; 8] = [
 
 const fn workload(
     name: &'static str,
-    rounds_of: (usize, usize),
+    operations: (usize, usize),
     counted: (usize, usize),
     aim: f64,
 ) -> Workload {
-    Workload { name, rounds_of, counted, aim }
+    Workload { name, operations, counted, aim }
 }
 
-/// Measures, prints the tables, and puts them into docs/BENCHMARKS.md. Fails when a budget is exceeded.
+/// Measures, prints the tables, and writes them to docs/BENCHMARKS.md. Fails if a budget is exceeded.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let quick = match arguments.as_slice() {
@@ -63,58 +63,57 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let mut report = Report::new(quick, &peers);
 
     count::all(&null.address, &peers, quick, &mut report)?;
-    rounds(&null.address, &peers, quick, true, &mut report);
-    scale(&null.address, &peers, quick, &mut report);
+    measure_rounds(&null.address, &peers, quick, true, &mut report);
+    measure_scale(&null.address, &peers, quick, &mut report);
     match Java::find() {
         Ok(java) => {
             let server = Server::start(&java, Settings::default())?;
-            rounds(&server.address().to_string(), &peers, quick, false, &mut report);
+            measure_rounds(&server.address().to_string(), &peers, quick, false, &mut report);
         }
         Err(missing) => report.note(format!("No real ZooKeeper: {missing}.")),
     }
 
     let text = report.text();
     println!("{text}");
+    report.failures().iter().for_each(|failure| eprintln!("xtask: {failure}"));
     report::write(&root().join("docs/BENCHMARKS.md"), &text)?;
-    Ok(if report.is_over() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if report.exceeds_budget() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// All workloads, the peers of each in turn, several times over: what disturbs one round disturbs all.
-fn rounds(address: &str, peers: &[Peer], quick: bool, null: bool, report: &mut Report) {
+/// Runs all workloads. The rounds of the peers alternate, so that a disturbance affects all of them.
+fn measure_rounds(address: &str, peers: &[Peer], quick: bool, null: bool, report: &mut Report) {
     let rounds = if quick { 2 } else { 5 };
-    let _awake = Awake::new();
+    let _busy_loops = BusyLoops::start();
     for workload in &WORKLOADS {
-        let n = if null { workload.rounds_of.0 } else { workload.rounds_of.1 };
+        let n = if null { workload.operations.0 } else { workload.operations.1 };
         let n = if quick { n / 5 } else { n };
         if n == 0 {
             continue;
         }
         for _ in 0..rounds {
-            for peer in peers.iter().filter(|peer| peer.does(workload.name)) {
+            for peer in peers.iter().filter(|peer| peer.supports(workload.name)) {
                 match peer.measure(address, workload.name, n) {
-                    Ok(measured) => report.round(null, workload.name, peer.name, measured),
-                    Err(error) => {
-                        report.note(format!("{} {}: {error}.", peer.name, workload.name));
-                    }
+                    Ok(measurement) => report.round(null, workload.name, peer.name, measurement),
+                    Err(error) => report.failed_round(null, workload.name, peer.name, &error),
                 }
             }
         }
     }
 }
 
-/// Much of one thing: only docent, and once, for it is no race.
-fn scale(address: &str, peers: &[Peer], quick: bool, report: &mut Report) {
+/// Runs the workloads at scale, once and with docent only: they are not compared.
+fn measure_scale(address: &str, peers: &[Peer], quick: bool, report: &mut Report) {
     let Some(docent) = peers.first() else { return };
     for (workload, n) in [("reconnect-watches", 100_000), ("idle-sessions", 10_000)] {
         let n = if quick { n / 10 } else { n };
         match docent.measure(address, workload, n) {
-            Ok(measured) => report.scale(workload, n, measured),
+            Ok(measurement) => report.scale(workload, n, measurement),
             Err(error) => report.note(format!("{workload} of {n}: {error}.")),
         }
     }
 }
 
-/// A cargo that builds what is measured.
+/// Builds measured programs with cargo.
 fn build(arguments: &[&str]) -> Result<()> {
     let mut command = cargo();
     command.args(["build", "--release", "--quiet"]).args(arguments);
@@ -126,16 +125,16 @@ fn build(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Keeps the processors awake, at the lowest priority: one that sleeps may take longer to wake up than an operation
-/// takes, and whether it sleeps is a matter of chance.
-struct Awake(Vec<Child>);
+/// Loops of the lowest priority that keep the processors awake. A wake-up from sleep may take longer than an operation,
+/// and whether a processor sleeps is random.
+struct BusyLoops(Vec<Child>);
 
-impl Awake {
-    fn new() -> Self {
+impl BusyLoops {
+    fn start() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let spin = || {
             let mut command = Command::new("nice");
-            // Not for longer than who started it.
+            // Ends with its parent process.
             command.args(["-n", "19", "sh", "-c", "while kill -0 $PPID 2>/dev/null; do :; done"]);
             command.spawn().ok()
         };
@@ -143,7 +142,7 @@ impl Awake {
     }
 }
 
-impl Drop for Awake {
+impl Drop for BusyLoops {
     fn drop(&mut self) {
         for process in &mut self.0 {
             let _ = process.kill();
@@ -152,7 +151,7 @@ impl Drop for Awake {
     }
 }
 
-/// The server that answers everything at once; killed with this.
+/// The server that replies at once with canned bytes; killed on drop.
 struct NullServer {
     process: Child,
     address: String,
@@ -169,7 +168,7 @@ impl NullServer {
         let address = line.trim().strip_prefix("listening on ").unwrap_or_default().to_owned();
         let server = Self { process, address };
         if server.address.is_empty() {
-            return Err(format!("the null server said {line:?}").into());
+            return Err(format!("unexpected output of the null server: {line:?}").into());
         }
         Ok(server)
     }

@@ -1,12 +1,13 @@
-//! `cargo xtask check`: everything that is known without running a test.
+//! `cargo xtask check`: checks format, lints, documentation and dependencies.
 
 use std::process::{Command, ExitCode};
 
 use xtask::Result;
 
-use crate::workspace::{cargo, root};
+use crate::{deny, sim};
+use xtask::workspace::{cargo, root};
 
-/// Runs every check, so that one run names every fault.
+/// Runs every check, also after one has failed.
 pub(crate) fn run() -> Result<ExitCode> {
     let mut failed = Vec::new();
     for (name, mut command) in checks() {
@@ -15,6 +16,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             failed.push(name);
         }
     }
+    failed.extend(deny::run()?);
     if failed.is_empty() {
         println!("all checks passed");
         return Ok(ExitCode::SUCCESS);
@@ -28,7 +30,7 @@ fn checks() -> Vec<(&'static str, Command)> {
         ("format", cargo_with(&["fmt", "--all", "--check"])),
         ("lints", cargo_with(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
         (
-            // The state machine must not come to need its driver.
+            // The state machine must not depend on its driver.
             "lints of docent-session without a runtime",
             cargo_with(&[
                 "clippy",
@@ -57,14 +59,23 @@ fn checks() -> Vec<(&'static str, Command)> {
         ("documentation", documentation()),
     ];
     if root().join("fuzz/Cargo.toml").is_file() {
-        // A workspace of its own, which nothing above builds.
+        // A separate workspace, which the checks above do not build.
         let fuzz = cargo_with(&["check", "--manifest-path", "fuzz/Cargo.toml"]);
         checks.push(("fuzz targets", fuzz));
     }
+    // A separate workspace too, with compiler flags of its own.
+    let in_sim = |arguments: &[&str]| {
+        let mut command = sim::cargo_in_sim();
+        command.args(arguments);
+        command
+    };
+    checks.push(("format of the simulator", in_sim(&["fmt", "--check"])));
+    let clippy = ["clippy", "--locked", "--all-targets", "--", "-D", "warnings"];
+    checks.push(("lints of the simulator", in_sim(&clippy)));
     checks
 }
 
-fn cargo_with(arguments: &[&str]) -> Command {
+pub(crate) fn cargo_with(arguments: &[&str]) -> Command {
     let mut command = cargo();
     command.args(arguments);
     command
@@ -72,7 +83,7 @@ fn cargo_with(arguments: &[&str]) -> Command {
 
 fn documentation() -> Command {
     // Libraries only: the program `docent` would overwrite the pages of the library `docent`.
-    let features = "docent/tls,docent/sasl";
+    let features = "docent/tls,docent/sasl,docent/stream";
     let mut command =
         cargo_with(&["doc", "--workspace", "--no-deps", "--lib", "--features", features]);
     command.env("RUSTDOCFLAGS", "-Dwarnings");

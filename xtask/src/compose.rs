@@ -1,4 +1,4 @@
-//! The standalone server of docker-compose.yml, where there is docker and no Java.
+//! The standalone server of docker-compose.yml, for machines with docker and without Java.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use xtask::Result;
 
 use crate::packages::succeeds;
-use crate::workspace::root;
+use xtask::workspace::root;
 
 /// A server in a container; dropping it removes the container and its volumes.
 pub(crate) struct Container {
@@ -15,16 +15,16 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Starts it and waits until it is healthy.
+    /// Starts the container and waits until it is healthy.
     pub(crate) fn start() -> Result<Self> {
         if !succeeds(Command::new("docker").args(["compose", "version"])) {
             return Err("no docker compose".into());
         }
         if !succeeds(Command::new("docker").arg("info")) {
-            return Err("docker compose without a running engine".into());
+            return Err("docker engine not running".into());
         }
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-        // A project of our own, so that two runs do not share, or stop, one server.
+        // A project for this process, so that concurrent runs neither share nor stop one server.
         let container = Self { project: format!("docent-test-{}", std::process::id()), address };
         let status =
             container.compose().args(["up", "--detach", "--wait", "standalone"]).status()?;

@@ -1,4 +1,4 @@
-//! A real ensemble of our own, all of it on loopback.
+//! A real ZooKeeper ensemble on the loopback interface.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use crate::zookeeper::{Failure, free_loopback_addresses};
 use crate::{Java, Result, Server, Settings, four_letter_word};
 
-/// Servers that replicate each other. Dropping it kills them and removes their files.
+/// The servers of an ensemble. They are killed, and their files removed, on drop.
 #[derive(Debug)]
 pub struct Ensemble {
     members: Vec<Server>,
 }
 
 impl Ensemble {
-    /// Starts so many servers and waits until all of them serve.
+    /// Starts `size` servers and waits until all of them serve clients.
     pub fn start(java: &Java, size: usize) -> Result<Self> {
         Self::start_with(java, size, &Settings::default())
     }
 
-    /// As [`start`](Self::start), with the lines and properties of `more` in each member.
+    /// Like [`start`](Self::start), with the configuration and properties of `more` in each member.
     pub fn start_with(java: &Java, size: usize, more: &Settings) -> Result<Self> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
             match Self::try_start(java, size, more) {
                 Ok(ensemble) => return Ok(ensemble),
-                // Somebody took one of the ports meanwhile: others, for all of them.
+                // Another process took one of the ports meanwhile: retry with new ports.
                 Err(Failure::Died(text)) => last = Some(text),
                 Err(Failure::Other(error)) => return Err(error),
             }
@@ -32,31 +32,31 @@ impl Ensemble {
         Err(format!("the ensemble did not start: {}", last.unwrap_or_default()).into())
     }
 
-    /// The addresses of all members, for a client.
+    /// Returns the connect string of all members.
     pub fn connect(&self) -> String {
         let addresses: Vec<_> = self.members.iter().map(|m| m.address().to_string()).collect();
         addresses.join(",")
     }
 
-    /// How many members it has, running or not.
+    /// Returns the number of members, running or not.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// One member, from 0.
-    #[expect(clippy::indexing_slicing, reason = "for tests, which know how many they asked for")]
+    /// Returns a member; the first is 0.
+    #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
     pub fn member(&self, index: usize) -> &Server {
         &self.members[index]
     }
 
-    /// One member, to stop, kill or start it.
-    #[expect(clippy::indexing_slicing, reason = "for tests, which know how many they asked for")]
+    /// Returns a member, to stop, kill or start it.
+    #[expect(clippy::indexing_slicing, reason = "for tests, which know the size")]
     pub fn member_mut(&mut self, index: usize) -> &mut Server {
         &mut self.members[index]
     }
 
     fn try_start(java: &Java, size: usize, more: &Settings) -> std::result::Result<Self, Failure> {
-        // A member has three ports: for its followers, for elections, for clients.
+        // A member has three ports: for followers, for elections, for clients.
         let addresses = free_loopback_addresses(3 * size)?;
         let (mut config, mut client_ports) = (Vec::new(), Vec::new());
         for (id, ports) in (1..).zip(addresses.chunks_exact(3)) {
@@ -83,27 +83,27 @@ impl Ensemble {
             member.spawn().map_err(Failure::Other)?;
             members.push(member);
         }
-        // Only now: none of them serves before there is a majority.
+        // After all were started: no member serves clients before there is a majority.
         for member in &mut members {
-            member.wait_until_it_answers()?;
+            member.wait_until_ready()?;
         }
         Ok(Self { members })
     }
 }
 
-/// What a serving member is to the others.
+/// The role of a serving member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It decides the order of writes.
+    /// Orders the writes.
     Leader,
-    /// It follows the leader.
+    /// Replicates the leader.
     Follower,
-    /// It has no others.
+    /// Is not a member of an ensemble.
     Standalone,
 }
 
 impl Role {
-    /// What a server says it is; `None` while it does not serve.
+    /// Returns the role that a server reports, or `None` while it does not serve.
     pub fn of(address: SocketAddr) -> Option<Self> {
         let answer = four_letter_word(address, "srvr").ok()?;
         match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
@@ -115,11 +115,10 @@ impl Role {
     }
 }
 
-/// Short, so that the loss of a member is noticed soon.
+/// Short, so that the loss of a member is detected soon.
 const TICK_TIME: Duration = Duration::from_millis(200);
 
-/// In ticks: time to catch up at the start, and to lag behind later.
+/// The limits for the initial synchronization and for later lag, in ticks.
 const LIMITS: [(&str, &str); 2] = [("initLimit", "50"), ("syncLimit", "5")];
 
-/// As for a single server.
 const START_ATTEMPTS: u32 = 3;

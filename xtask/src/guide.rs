@@ -1,27 +1,31 @@
-//! `cargo xtask guide`: plays the guide's scenes, writes their diagrams, and builds the book.
+//! `cargo xtask guide`: records the guide's diagrams and builds the book.
 
 use std::process::{Command, ExitCode};
 
-use xtask::Result;
-
-use crate::{
-    packages::succeeds,
+use xtask::{
+    Result,
     workspace::{cargo, root},
 };
 
-/// Fails when a scene does, or when mdbook is there and cannot build the book.
+use crate::packages::succeeds;
+
+/// Fails if a recording fails, or if mdbook is installed and cannot build the book.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !arguments.is_empty() {
         return Ok(crate::usage());
     }
-    let mut scenes = cargo();
-    scenes.args(["test", "--quiet", "--test", "guide"]).env("DOCENT_BLESS", "1");
-    if !scenes.status()?.success() {
+    let mut recordings = cargo();
+    recordings
+        .args(["test", "--quiet", "--test", "repository", "guide::"])
+        .env("DOCENT_BLESS", "1");
+    if !recordings.status()?.success() {
         return Ok(ExitCode::FAILURE);
     }
     let book = root().join("docs/guide");
     if !succeeds(Command::new("mdbook").arg("--version")) {
-        println!("diagrams written; without mdbook (cargo install mdbook), no book was built");
+        println!(
+            "diagrams written; no book built, because mdbook is not installed (cargo install mdbook)"
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let built = Command::new("mdbook").arg("build").arg(&book).status()?.success();

@@ -1,4 +1,4 @@
-//! A Java with ZooKeeper and Curator on its class path.
+//! A Java installation with ZooKeeper and Curator on its class path.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hasher};
@@ -8,10 +8,10 @@ use std::{env, fs};
 
 use crate::Result;
 
-/// Where Debian puts jars; `DOCENT_JAVA_LIB` names another directory.
+/// The directory of Debian's jars; `DOCENT_JAVA_LIB` overrides it.
 const DEBIAN_JARS: &str = "/usr/share/java";
 
-/// What a server and a Curator client cannot run without.
+/// The jars that a server and a Curator client require.
 const REQUIRED_JARS: [&str; 7] = [
     "zookeeper",
     "zookeeper-jute",
@@ -22,7 +22,7 @@ const REQUIRED_JARS: [&str; 7] = [
     "slf4j-api",
 ];
 
-/// What some versions and some settings (metrics, netty, TLS, snapshots by snappy) need besides.
+/// The jars that some versions and settings (metrics, netty, TLS, snapshots by snappy) require in addition.
 const OPTIONAL_JARS: [&str; 16] = [
     "slf4j-simple",
     "netty-buffer",
@@ -42,7 +42,7 @@ const OPTIONAL_JARS: [&str; 16] = [
     "jackson-databind",
 ];
 
-/// The programs and the class path of one Java installation.
+/// The programs and the class path of a Java installation.
 #[derive(Debug, Clone)]
 pub struct Java {
     java: PathBuf,
@@ -51,7 +51,7 @@ pub struct Java {
 }
 
 impl Java {
-    /// Finds java, javac and the jars; the error says what is missing.
+    /// Finds java, javac and the jars. The error names the missing parts.
     pub fn find() -> Result<Self> {
         let directory = env::var_os("DOCENT_JAVA_LIB").unwrap_or_else(|| DEBIAN_JARS.into());
         let directory = PathBuf::from(directory);
@@ -65,22 +65,22 @@ impl Java {
         Self::with_class_path(env::join_paths(jars)?)
     }
 
-    /// The installed Java programs with a class path that [`Java::find`] made elsewhere.
+    /// Finds java and javac, and uses a class path that [`Java::find`] returned in another process.
     pub fn with_class_path(class_path: OsString) -> Result<Self> {
         let java = program("java").ok_or("no java in JAVA_HOME or PATH")?;
         let javac = program("javac").ok_or("no javac in JAVA_HOME or PATH")?;
         Ok(Self { java, javac, class_path })
     }
 
-    /// The jars, in the form of an environment variable.
+    /// Returns the class path, in the format of the environment variable.
     pub fn class_path(&self) -> &OsStr {
         &self.class_path
     }
 
-    /// Compiles one source file, once per content of it, and returns the directory of its classes.
+    /// Compiles a source file, unless the same content was compiled before, and returns the directory of its classes.
     ///
-    /// The classes are kept in cargo's target directory. They are written under another name and
-    /// moved, so a second run beside this one sees all of them or none.
+    /// The classes are kept in cargo's target directory. They are written under another name and moved, so a concurrent
+    /// run sees all of them or none.
     pub fn compile(&self, source: &Path) -> Result<PathBuf> {
         let text = fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?;
         let mut hasher = DefaultHasher::new();
@@ -112,36 +112,36 @@ impl Java {
             let errors = String::from_utf8_lossy(&output.stderr);
             return Err(format!("javac {}: {}\n{errors}", source.display(), output.status).into());
         }
-        // A rename must not cross file systems, so copy beside the goal first.
-        let beside = home.join(format!(".{name}-{}", std::process::id()));
-        copy_directory(unfinished.path(), &beside)?;
-        if fs::rename(&beside, &classes).is_err() {
-            // Another run, or another test of this one, was first.
-            let _ = fs::remove_dir_all(&beside);
+        // A rename works only within a file system, so the classes are copied to the same directory first.
+        let staged = home.join(format!(".{name}-{}", std::process::id()));
+        copy_directory(unfinished.path(), &staged)?;
+        if fs::rename(&staged, &classes).is_err() {
+            // A concurrent run or test has created the directory.
+            let _ = fs::remove_dir_all(&staged);
         }
-        if classes.is_dir() { Ok(classes) } else { Err("the compiled classes vanished".into()) }
+        if classes.is_dir() { Ok(classes) } else { Err("the compiled classes were removed".into()) }
     }
 
-    /// `java` with these classes before the jars; the main class and its arguments are to follow.
+    /// Returns a `java` command with `classes` before the jars. The caller adds the main class and its arguments.
     pub fn command(&self, classes: &Path) -> Result<Command> {
         let jars = env::split_paths(&self.class_path);
         let class_path = env::join_paths(std::iter::once(classes.to_path_buf()).chain(jars))?;
         let mut command = Command::new(&self.java);
-        // Short-lived small programs: what starts fast and leaves the processors to the tests.
+        // Short-lived small programs: start fast, and use little CPU.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]);
         command.args([
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Djava.net.preferIPv4Stack=true",
         ]);
         command.arg("-cp").arg(class_path);
-        // Ctrl-C is for us: we end our children in order, and they end by themselves if we cannot.
+        // Ctrl-C must reach this process only, which ends its children; they exit by themselves if it cannot.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Ok(command)
     }
 }
 
-/// `NAME.jar` or `NAME-1.2.3.jar`.
+/// Finds `NAME.jar` or `NAME-1.2.3.jar`.
 fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     let exact = directory.join(format!("{name}.jar"));
     if exact.is_file() {
@@ -158,20 +158,20 @@ fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(versioned)
 }
 
-/// A program of the JDK: from `JAVA_HOME`, else from `PATH`.
+/// Finds a program of the JDK in `JAVA_HOME`, else in `PATH`.
 fn program(name: &str) -> Option<PathBuf> {
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);
     let home = env::var_os("JAVA_HOME").map(|home| PathBuf::from(home).join("bin"));
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = home.into_iter().chain(env::split_paths(&path));
-    places.find_map(|place| Some(place.join(&name)).filter(|file| file.is_file()))
+    let mut directories = home.into_iter().chain(env::split_paths(&path));
+    directories.find_map(|directory| Some(directory.join(&name)).filter(|file| file.is_file()))
 }
 
-/// Cargo's target directory: the marked one above the running program.
+/// Finds cargo's target directory: the ancestor of the running program that contains CACHEDIR.TAG.
 fn target_directory() -> Result<PathBuf> {
     let program = env::current_exe()?;
-    let marked = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
-    let target = program.ancestors().skip(1).find(marked);
+    let is_marked = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
+    let target = program.ancestors().skip(1).find(is_marked);
     Ok(target.ok_or("this program is not in a target directory of cargo")?.to_path_buf())
 }
 
@@ -179,11 +179,11 @@ fn copy_directory(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        let goal = to.join(entry.file_name());
+        let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy_directory(&entry.path(), &goal)?;
+            copy_directory(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), goal)?;
+            fs::copy(entry.path(), target)?;
         }
     }
     Ok(())

@@ -1,21 +1,25 @@
-//! What `cargo xtask` and the integration tests share: Java, and real ZooKeeper servers in it.
+//! Java, real ZooKeeper servers, and examples as programs, for `cargo xtask` and the integration tests.
 //!
-//! Everything here can run twice side by side: ports are free ones, directories are temporary or
-//! written under another name first. Every process started here ends with ours, even if we are
-//! killed.
+//! Concurrent runs do not conflict: ports are free ones, and directories are temporary or written under another name
+//! and moved. Every process started here exits with this process, even if this process is killed.
 
 mod ensemble;
+mod example;
+mod expand;
 mod java;
 mod temporary;
+pub mod workspace;
 mod zookeeper;
 
 pub use ensemble::{Ensemble, Role};
+pub use example::{EXAMPLES_BUILT, example};
+pub use expand::{as_wrapper, expand};
 pub use java::Java;
 pub use temporary::TemporaryDirectory;
 pub use zookeeper::{Server, Settings, four_letter_word};
 
-/// The failure of a chore: text for the person who ran it.
+/// The error of a task, with a message for its user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// The result of a chore.
+/// The result of a task.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,41 +1,56 @@
-//! The project's chores: `cargo xtask COMMAND`. One file a command.
+//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of its name.
 
+mod api;
 mod bench;
 mod check;
 mod compose;
+mod deny;
 mod guide;
+mod mutants;
 mod packages;
 mod server;
-mod tally;
+mod sim;
+mod summary;
 mod test;
-mod workspace;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check                     format, lints, documentation: what needs no test to run
-  test [--hermetic] [ARGS]  every test, against a real ZooKeeper and Curator that this starts;
-                            --hermetic: only those that need neither; ARGS go to cargo test
-  bench [--quick]           docent beside other clients: budgets, ratios, docs/BENCHMARKS.md; also uses
-                            valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev, if there
-  guide                     plays the scenes of docs/guide, writes their diagrams, builds the book (mdbook)
-  server [--port N]         a real ZooKeeper until the end of standard input
+  check                     check format, lints, documentation and dependencies, without tests
+  test [--hermetic] [ARGS]  run all tests; starts a real ZooKeeper and Curator for them
+                            --hermetic: only tests that need neither; ARGS are passed to cargo test
+  bench [--quick]           compare docent with other clients and write docs/BENCHMARKS.md; uses
+                            valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev if installed
+  api                       write the lists of the public API, docs/api, which a test compares
+  guide                     record the diagrams of docs/guide and build the book (with mdbook)
+  mutants [FILES]           test the tests: run them against changed files, by default those of the
+                            core (hours); installs cargo-mutants; exceptions in xtask/mutants.txt
+  sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
+                            without options seeds 1..2000; --help lists the options
+  server [--port N]         run a real ZooKeeper until the end of standard input
 
 environment of test:
   DOCENT_TEST_CONNECT=HOST:PORT   use this server instead of starting one
-  DOCENT_JAVA_LIB=DIRECTORY       the jars of ZooKeeper and Curator (default: where Debian has them)
+  DOCENT_JAVA_LIB=DIRECTORY       directory of the jars of ZooKeeper and Curator (default: Debian's)
   CI=true                         a skipped test is a failure";
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(outcome) = xtask::as_wrapper(&arguments) {
+        return outcome.unwrap_or(ExitCode::FAILURE);
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {
+        Some(("api", [])) => api::run(),
         Some(("bench", rest)) => bench::run(rest),
         Some(("check", [])) => check::run(),
         Some(("guide", rest)) => guide::run(rest),
+        Some(("mutants", rest)) => mutants::run(rest),
         Some(("test", rest)) => test::run(rest),
         Some(("server", rest)) => server::run(rest),
+        Some(("sim", rest)) => sim::run(rest),
         _ => Ok(usage()),
     };
     outcome.unwrap_or_else(|error| {
@@ -44,7 +59,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What a command answers that does not understand its arguments.
+/// Prints the usage and returns the exit code for wrong arguments.
 fn usage() -> ExitCode {
     eprintln!("{USAGE}");
     ExitCode::from(2)

@@ -1,5 +1,4 @@
-//! Java, ZooKeeper and Curator from Debian's packages, and kazoo from Python's, installed when they are missing
-//! and may be.
+//! Installs Java, ZooKeeper and Curator from Debian packages, and kazoo from the Python package index.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,39 +6,48 @@ use std::process::{Command, Stdio};
 
 use xtask::{Java, Result};
 
-use crate::workspace::root;
+use xtask::workspace::root;
 
+/// The Debian package of java and javac.
+const JDK: &str = "default-jdk-headless";
+
+/// The Debian packages of the jars.
 const LIBRARIES: [&str; 4] =
     ["zookeeper", "libcurator-recipes-java", "libcurator-framework-java", "libcurator-client-java"];
 
-/// Finds Java with the jars, or installs them and looks again.
+/// Finds Java with the jars. Installs the packages if they are missing and this process has the right to.
 pub(crate) fn java() -> Result<Java> {
     let missing = match Java::find() {
         Ok(java) => return Ok(java),
         Err(missing) => missing,
     };
     if env::var_os("DOCENT_JAVA_LIB").is_some() {
-        // Installing would put them where we were told not to look.
+        // The packages install their jars into another directory.
         return Err(missing);
     }
     let Some(administrator) = administrator() else {
-        return Err(format!("{missing}, and no right to install it with apt-get").into());
+        return Err(format!("{missing}; {}", how_to_install()).into());
     };
-    eprintln!("xtask: {missing}: installing Debian's packages");
+    eprintln!("xtask: {missing}: installing the Debian packages");
     apt_get(administrator, &["update"])?;
     let mut install = vec!["install", "--yes", "--no-install-recommends", "--no-upgrade"];
     install.extend(LIBRARIES);
     if !succeeds(Command::new("javac").arg("-version")) {
-        install.push("default-jdk-headless");
+        install.push(JDK);
     }
     apt_get(administrator, &install)?;
     Java::find()
 }
 
-/// The version of kazoo whose client and recipes are tried on the embedded server.
+/// Names the Debian packages to install.
+fn how_to_install() -> String {
+    format!("on Debian, run `apt-get install {} {JDK}` as root", LIBRARIES.join(" "))
+}
+
+/// The version of kazoo whose client and recipes are tested on the embedded server.
 const KAZOO: &str = "kazoo==2.11.0";
 
-/// A directory for `PYTHONPATH` with kazoo in it; `None` if `python3` has one of its own.
+/// Returns a directory for `PYTHONPATH` that contains kazoo, or `None` if `python3` finds an installed one.
 pub(crate) fn kazoo() -> Result<Option<PathBuf>> {
     if succeeds(Command::new("python3").args(["-c", "import kazoo"])) {
         return Ok(None);
@@ -63,7 +71,7 @@ pub(crate) fn kazoo() -> Result<Option<PathBuf>> {
     Ok(Some(directory))
 }
 
-/// What has to precede a command that only root may run; `None` if nothing helps.
+/// Returns the prefix of a command that requires root, or `None` if this process cannot become root.
 fn administrator() -> Option<&'static [&'static str]> {
     if !succeeds(Command::new("apt-get").arg("--version")) {
         return None;
@@ -76,7 +84,7 @@ fn administrator() -> Option<&'static [&'static str]> {
 }
 
 fn apt_get(administrator: &[&str], arguments: &[&str]) -> Result<()> {
-    let (program, prefix) = administrator.split_first().ok_or("no way to run apt-get")?;
+    let (program, prefix) = administrator.split_first().ok_or("cannot run apt-get")?;
     let status = Command::new(program)
         .args(prefix)
         .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"])
@@ -90,7 +98,7 @@ fn apt_get(administrator: &[&str], arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Whether a command can be run and ends well.
+/// Whether a command can be started and succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -98,4 +106,18 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::how_to_install;
+
+    #[test]
+    fn the_hint_names_all_packages() {
+        assert_eq!(
+            how_to_install(),
+            "on Debian, run `apt-get install zookeeper libcurator-recipes-java libcurator-framework-java \
+             libcurator-client-java default-jdk-headless` as root"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask server`: a real ZooKeeper in the foreground.
+//! `cargo xtask server`: runs a real ZooKeeper in the foreground.
 
 use std::io;
 use std::process::ExitCode;
@@ -7,14 +7,14 @@ use xtask::{Result, Server, Settings};
 
 use crate::packages;
 
-/// Runs the server until standard input ends. When we are killed instead, the server sees the end
-/// of *its* standard input and ends as well.
+/// Runs the server until the end of standard input. If this process is killed, the server reads the end of its own
+/// standard input and exits.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let port = match arguments.as_slice() {
         [] => 0,
         ["--port", port] => {
-            port.parse().map_err(|_| format!("--port {port}: a port is 0 to 65535"))?
+            port.parse().map_err(|_| format!("--port {port}: must be from 0 to 65535"))?
         }
         _ => return Ok(crate::usage()),
     };

@@ -1,11 +1,11 @@
-//! A directory of our own that goes away with its owner.
+//! A temporary directory that is removed on drop.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// A new directory below the system's temporary one, removed on drop.
+/// A new directory in the system's temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct TemporaryDirectory {
     path: PathBuf,
@@ -26,7 +26,7 @@ impl TemporaryDirectory {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -34,7 +34,7 @@ impl TemporaryDirectory {
 
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        // What cannot be removed stays in the system's temporary directory, which is for that.
+        // An error is ignored: the directory stays in the system's temporary directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

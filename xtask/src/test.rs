@@ -1,29 +1,35 @@
-//! `cargo xtask test`: every test there is, against a real ZooKeeper and Curator.
+//! `cargo xtask test`: runs all tests, against a real ZooKeeper and Curator.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::ToSocketAddrs as _;
-use std::process::{ExitCode, Stdio};
-use std::{env, fs};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
-use xtask::{Result, Server, Settings, TemporaryDirectory, four_letter_word};
+use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
 use crate::compose::Container;
-use crate::packages;
-use crate::tally::Tally;
-use crate::workspace::{cargo, is_ci, root};
+use crate::summary::Summary;
+use crate::{packages, sim};
+use xtask::workspace::{cargo, is_ci, root};
 
-/// Runs the tests; prints `N passed, N failed, N skipped` last.
+/// Runs the tests. The last lines printed are what failed, the duration, and `N passed, N failed, N skipped`.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let start = Instant::now();
     let (hermetic, arguments) = take_hermetic(arguments);
-    let real = if hermetic {
-        println!("xtask: only the hermetic tests, as asked");
+    let mut no_server = None;
+    let server = if hermetic {
+        println!("xtask: --hermetic: only tests that need no real ZooKeeper");
         None
     } else {
-        match Real::prepare() {
-            Ok(real) => Some(real),
+        match RealServer::start() {
+            Ok(server) => Some(server),
             Err(reason) => {
-                println!("xtask: no real ZooKeeper, so only the hermetic tests: {reason}");
+                let text =
+                    format!("xtask: no real ZooKeeper, so only the hermetic tests: {reason}");
+                println!("{text}");
+                no_server = Some(text);
                 None
             }
         }
@@ -31,11 +37,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
     let directory = TemporaryDirectory::new("test")?;
     let skips = directory.path().join("skips");
-    let mut environment = vec![("DOCENT_TEST_SKIPS", skips.clone().into_os_string())];
-    if let Some(real) = &real {
-        println!("xtask: real server: {} at {}", real.version(), real.connect);
-        environment.push(("DOCENT_TEST_CONNECT", real.connect.clone().into()));
-        if let Some(class_path) = &real.class_path {
+    let mut environment =
+        vec![("DOCENT_TEST_SKIPS", skips.clone().into_os_string()), (EXAMPLES_BUILT, "1".into())];
+    if let Some(server) = &server {
+        println!("xtask: real server: {} at {}", server.version(), server.connect);
+        environment.push(("DOCENT_TEST_CONNECT", server.connect.clone().into()));
+        if let Some(class_path) = &server.class_path {
             environment.push(("DOCENT_TEST_CURATOR_CLASSPATH", class_path.clone()));
         }
     }
@@ -47,81 +54,98 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     }
 
-    let mut tally = Tally::default();
+    let mut summary = Summary::default();
     let mut success =
-        build_examples(&arguments)? && cargo_test(&arguments, environment, &mut tally)?;
-    if let (Some(real), true) = (&real, arguments.is_empty()) {
-        println!("xtask: the tests that have a choice once more, on the embedded server");
-        let class_path = real.class_path.iter().cloned();
-        let environment = class_path.map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path)).collect();
-        success &= cargo_test(&on_the_embedded_server(), environment, &mut tally)?;
+        build_examples(&arguments)? && cargo_test(&arguments, environment, &mut summary)?;
+    if let (Some(server), true) = (&server, arguments.is_empty()) {
+        println!("xtask: the tests that run on either server, now on the embedded one");
+        let class_path = server.class_path.iter().cloned();
+        let environment = class_path
+            .map(|path| ("DOCENT_TEST_CURATOR_CLASSPATH", path))
+            .chain([(EXAMPLES_BUILT, "1".into())])
+            .collect();
+        success &= cargo_test(&on_the_embedded_server(), environment, &mut summary)?;
     }
-    let lacks_real_server = real.is_none();
-    drop(real);
+    if arguments.is_empty() {
+        success &= test_simulator(&mut summary)?;
+    }
+    let lacks_real_server = server.is_none();
+    drop(server);
 
-    if !success && tally.failed == 0 {
-        println!(
-            "xtask: a build failed, or a test ended its whole process: counted as one failure"
-        );
-        tally.failed = 1;
+    if !success && summary.failed == 0 {
+        println!("xtask: a build failed, or a test process ended early: counted as one failure");
+        summary.failed = 1;
     }
     let skips = fs::read_to_string(&skips).unwrap_or_default();
-    tally.skip(skips.lines().count());
+    summary.skip(skips.lines().count());
     if !skips.is_empty() {
         println!("\nskipped:");
         skips.lines().for_each(|skip| println!("  {skip}"));
     }
-    let incomplete = is_ci() && (tally.skipped > 0 || lacks_real_server);
-    if incomplete {
-        println!("xtask: CI is set, so nothing may be skipped");
+    print!("{}", summary.failures());
+    if let Some(no_server) = no_server {
+        println!("{no_server}");
     }
-    println!("{tally}");
-    Ok(if tally.failed > 0 || incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let incomplete = is_ci() && (summary.skipped > 0 || lacks_real_server);
+    if incomplete {
+        println!("xtask: CI is set, so a skipped test is a failure");
+    }
+    println!("xtask: took {}", minutes(start.elapsed()));
+    println!("{summary}");
+    Ok(if summary.failed > 0 || incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Formats a duration as `9 s` or `12 min 9 s`.
+fn minutes(duration: Duration) -> String {
+    match (duration.as_secs() / 60, duration.as_secs() % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
 }
 
 /// A real server for the tests of one run.
-struct Real {
+struct RealServer {
     connect: String,
-    /// The jars, if there are any: with them the tests start Curators and servers of their own.
+    /// The jars, if they are installed; with them the tests start Curator processes and further servers.
     class_path: Option<OsString>,
-    /// Ends with us.
-    _server: Option<Keeper>,
+    /// Ends the server on drop, if this run started it.
+    _owned: Option<OwnedServer>,
 }
 
-/// What runs the server, if we started it.
+/// A server that this run started.
 #[expect(dead_code, reason = "held for its drop")]
-enum Keeper {
+enum OwnedServer {
     Process(Box<Server>),
     Container(Container),
 }
 
-impl Real {
-    /// Takes the first that can be had: the server we were told of, Java's, the container's.
-    fn prepare() -> Result<Self> {
+impl RealServer {
+    /// Uses the server of `DOCENT_TEST_CONNECT`, or starts one with Java, or else in a container.
+    fn start() -> Result<Self> {
         let java = packages::java();
         let class_path = java.as_ref().ok().map(|java| java.class_path().to_os_string());
         if let Ok(connect) = env::var("DOCENT_TEST_CONNECT") {
             if let Err(reason) = &java {
                 println!("xtask: no tests with Curator: {reason}");
             }
-            return Ok(Self { connect, class_path, _server: None });
+            return Ok(Self { connect, class_path, _owned: None });
         }
         let reason = match java {
             Ok(java) => {
                 let server = Server::start(&java, Settings::default())?;
                 let connect = server.address().to_string();
-                let server = Some(Keeper::Process(Box::new(server)));
-                return Ok(Self { connect, class_path, _server: server });
+                let server = Some(OwnedServer::Process(Box::new(server)));
+                return Ok(Self { connect, class_path, _owned: server });
             }
             Err(reason) => reason,
         };
         let container = Container::start().map_err(|docker| format!("{reason}; {docker}"))?;
         println!("xtask: no tests with Curator: {reason}");
         let connect = container.address().to_string();
-        Ok(Self { connect, class_path, _server: Some(Keeper::Container(container)) })
+        Ok(Self { connect, class_path, _owned: Some(OwnedServer::Container(container)) })
     }
 
-    /// The server's own words, or that it does not say.
+    /// Returns the version that the server reports.
     fn version(&self) -> String {
         let first = self.connect.split([',', '/']).next().unwrap_or_default();
         let address = first.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
@@ -134,14 +158,14 @@ impl Real {
     }
 }
 
-/// The tests whose bodies run on either server. What they skip without a real one has run before.
+/// The tests that run on either server. The ones that they skip without a real server have run before.
 fn on_the_embedded_server() -> Vec<String> {
-    let tests = ["interop", "mutex", "trace_parity", "examples"];
-    let choice = tests.iter().flat_map(|test| ["--test", test]);
-    ["--package", "docent"].into_iter().chain(choice).map(str::to_owned).collect()
+    let targets = ["--package", "docent", "--test", "locks", "--test", "repository", "--"];
+    let modules = ["interop::", "trace_parity::", "examples::"];
+    targets.into_iter().chain(modules).map(str::to_owned).collect()
 }
 
-/// Tests start examples as programs, but cargo builds no example when asked for one test.
+/// Builds the examples, which tests start as programs: cargo does not build them for a single test.
 fn build_examples(arguments: &[String]) -> Result<bool> {
     if !root().join("examples").is_dir() {
         return Ok(true);
@@ -154,51 +178,96 @@ fn build_examples(arguments: &[String]) -> Result<bool> {
     Ok(command.status()?.success())
 }
 
-/// Runs cargo test with its output passed on and counted.
+/// Runs `cargo test`, forwards its output and adds it to the summary.
 fn cargo_test(
     arguments: &[String],
     environment: Vec<(&str, OsString)>,
-    tally: &mut Tally,
+    summary: &mut Summary,
 ) -> Result<bool> {
     let mut command = cargo();
     command.args(["test", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument == "-p" || argument.starts_with("--package")) {
         command.arg("--workspace");
     }
-    // Only what this run knows: a hermetic run must not find a server in its own environment.
+    // Set by this run only: a hermetic run must not find a server in the caller's environment.
     command.env_remove("DOCENT_TEST_CONNECT").env_remove("DOCENT_TEST_CURATOR_CLASSPATH");
-    command.args(arguments).envs(environment).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn()?;
-    let output = child.stdout.take().ok_or("cargo test without an output")?;
-    let mut output = BufReader::new(output);
-    let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line)? > 0 {
-        io::stdout().write_all(&line)?;
-        tally.add_line(&String::from_utf8_lossy(&line));
-        line.clear();
+    command.args(arguments).envs(environment);
+    run_tests(command, summary)
+}
+
+/// Runs the tests of the simulator, and its default seeds, which count as one test.
+fn test_simulator(summary: &mut Summary) -> Result<bool> {
+    println!("xtask: the simulator: its tests, and 2,000 seeds");
+    let mut command = sim::cargo_in_sim();
+    // The profile of the command, so that its dependencies are built once.
+    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
+    let mut success = run_tests(command, summary)?;
+    let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
+    summary.add_run("cargo xtask sim", is_good);
+    success &= is_good;
+    Ok(success)
+}
+
+/// Runs a test command of cargo, forwards its output and adds it to the summary.
+fn run_tests(mut command: Command, summary: &mut Summary) -> Result<bool> {
+    if io::IsTerminal::is_terminal(&io::stderr()) && env::var_os("CARGO_TERM_COLOR").is_none() {
+        // Cargo writes to a pipe here, and would print without colours.
+        command.env("CARGO_TERM_COLOR", "always");
     }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let stdout = child.stdout.take().ok_or("cargo test without standard output")?;
+    let stderr = child.stderr.take().ok_or("cargo test without standard error")?;
+    let cargo_output = thread::spawn(move || {
+        let mut lines = Vec::new();
+        forward(stderr, &mut io::stderr(), |line| lines.push(line.to_owned()))?;
+        Ok::<_, io::Error>(lines)
+    });
+    forward(stdout, &mut io::stdout(), |line| summary.read_stdout(line))?;
+    let lines = cargo_output.join().map_err(|_| "the reader of standard error panicked")??;
+    lines.iter().for_each(|line| summary.read_stderr(line));
     Ok(child.wait()?.success())
 }
 
-/// Takes our own flag out of what goes to cargo test.
+/// Copies the lines of `from` to `to`, and calls `read` with each.
+fn forward(from: impl Read, to: &mut impl Write, mut read: impl FnMut(&str)) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        to.write_all(&line)?;
+        read(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Separates `--hermetic` from the arguments of `cargo test`.
 fn take_hermetic(arguments: &[String]) -> (bool, Vec<String>) {
-    let (mut ours, rest) = match arguments.iter().position(|argument| argument == "--") {
+    let (mut own, rest) = match arguments.iter().position(|argument| argument == "--") {
         Some(end) => (arguments.get(..end).unwrap_or_default().to_vec(), arguments.get(end..)),
         None => (arguments.to_vec(), None),
     };
-    let before = ours.len();
-    ours.retain(|argument| argument != "--hermetic");
-    let hermetic = ours.len() < before;
-    ours.extend(rest.unwrap_or_default().iter().cloned());
-    (hermetic, ours)
+    let before = own.len();
+    own.retain(|argument| argument != "--hermetic");
+    let hermetic = own.len() < before;
+    own.extend(rest.unwrap_or_default().iter().cloned());
+    (hermetic, own)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::take_hermetic;
+    use std::time::Duration;
+
+    use super::{minutes, take_hermetic};
 
     #[test]
-    fn only_our_own_flag_is_taken() {
+    fn a_duration_has_minutes_and_seconds() {
+        assert_eq!(minutes(Duration::from_millis(59_900)), "59 s");
+        assert_eq!(minutes(Duration::from_secs(729)), "12 min 9 s");
+    }
+
+    #[test]
+    fn only_the_flag_before_the_separator_is_taken() {
         let arguments = ["--hermetic", "--test", "x", "--", "--hermetic"].map(String::from);
         let (hermetic, rest) = take_hermetic(&arguments);
         assert!(hermetic);

@@ -1,25 +1,37 @@
-//! The checkout, and running cargo in it.
+//! The source tree, and cargo commands in it.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the checkout that this program was built from.
-pub(crate) fn root() -> PathBuf {
+/// Returns the root of the source tree that this program was built from.
+#[must_use]
+pub fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// The cargo that runs us, in the root of the checkout.
-pub(crate) fn cargo() -> Command {
+/// Returns a command of the cargo that runs this program, in the root of the source tree.
+///
+/// Removes the variables that cargo sets for the programs it runs: with them, the build scripts of dependencies run
+/// again, and everything that depends on these is rebuilt.
+#[must_use]
+pub fn cargo() -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.current_dir(root());
+    for (name, _) in env::vars_os() {
+        let is_set_by_cargo = |prefix: &&str| name.to_string_lossy().starts_with(*prefix);
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"].iter().any(is_set_by_cargo) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
-/// Whether this is a CI system, where nothing may be skipped.
-pub(crate) fn is_ci() -> bool {
+/// Whether this is a CI run, in which a skipped test is a failure.
+#[must_use]
+pub fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

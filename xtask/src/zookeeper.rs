@@ -1,8 +1,7 @@
-//! A real ZooKeeper server of our own, on a free loopback port, with its files in a temporary
-//! directory.
+//! A real ZooKeeper server on a free loopback port, with its files in a temporary directory.
 //!
-//! It listens on 127.0.0.1 only. It ends with its [`Server`], and when our process dies without a
-//! chance to drop anything: it watches its standard input (`java/WatchedServer.java`).
+//! It listens on 127.0.0.1 only. It exits when its [`Server`] is dropped, and also when this process is killed: it
+//! watches its standard input (`java/WatchedServer.java`).
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -15,18 +14,18 @@ use std::time::{Duration, Instant};
 
 use crate::{Java, Result, TemporaryDirectory};
 
-/// What may differ between servers.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The client port; 0 is any free one.
+    /// The client port; 0 selects a free port.
     pub port: u16,
-    /// The server's unit of time: sessions last 2 to 20 ticks unless `config` says otherwise.
+    /// The server's unit of time. Session timeouts are from 2 ticks to 60 s unless `config` sets other limits.
     pub tick_time: Duration,
-    /// Its number in an ensemble, whose members `config` lists.
+    /// The number of the server in an ensemble, whose members are listed in `config`.
     pub id: Option<usize>,
-    /// More lines of `zoo.cfg`; they come last, so they win.
+    /// Further lines of `zoo.cfg`, which override the others.
     pub config: Vec<(String, String)>,
-    /// More Java system properties; they come last, so they win.
+    /// Further Java system properties, which override the others.
     pub properties: Vec<(String, String)>,
 }
 
@@ -42,7 +41,7 @@ impl Default for Settings {
     }
 }
 
-/// A running (or stopped, or killed) server. Dropping it kills it and removes its files.
+/// A server, running or not. It is killed, and its files removed, on drop.
 #[derive(Debug)]
 pub struct Server {
     java: Java,
@@ -54,14 +53,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it replies.
     pub fn start(java: &Java, settings: Settings) -> Result<Self> {
         let mut server = Self::new(java, settings)?;
         server.start_again()?;
         Ok(server)
     }
 
-    /// A server that is not running yet.
+    /// Creates a server without starting it.
     pub(crate) fn new(java: &Java, settings: Settings) -> Result<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/WatchedServer.java");
         Ok(Self {
@@ -74,8 +73,8 @@ impl Server {
         })
     }
 
-    /// Starts it after [`Server::stop`] or [`Server::kill`], and waits until it answers: same
-    /// port, same data.
+    /// Starts the server after [`Server::stop`] or [`Server::kill`], with the same port and data, and waits until it
+    /// replies.
     pub fn start_again(&mut self) -> Result<()> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
@@ -83,14 +82,14 @@ impl Server {
                 self.address = free_loopback_addresses(1)?.remove(0);
             }
             self.spawn()?;
-            match self.wait_until_it_answers() {
+            match self.wait_until_ready() {
                 Ok(()) => return Ok(()),
-                // Somebody took the port between our look and the server's: try another.
+                // Another process took the port meanwhile: retry with another one.
                 Err(Failure::Died(text)) if self.settings.port == 0 && self.is_new() => {
                     self.address.set_port(0);
                     last = Some(text);
                 }
-                // A port that must be this one may be busy for a moment after its last user.
+                // A fixed port may be busy for a moment after its last user: retry.
                 Err(Failure::Died(text)) => last = Some(text),
                 Err(Failure::Other(error)) => return Err(error),
             }
@@ -98,26 +97,26 @@ impl Server {
         Err(format!("ZooKeeper did not start: {}", last.unwrap_or_default()).into())
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The process id while it runs.
+    /// Returns the process ID while the server runs.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Where its configuration, data and log are.
+    /// Returns the directory of its configuration, data and log.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Stops it as an administrator would, keeping its data.
+    /// Shuts the server down and keeps its data.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
-            let asked = process.stdin.take().map(|mut input| input.write_all(b"stop\n"));
-            if !matches!(asked, Some(Ok(()))) {
+            let sent = process.stdin.take().map(|mut input| input.write_all(b"stop\n"));
+            if !matches!(sent, Some(Ok(()))) {
                 process.kill()?;
             }
             process.wait()?;
@@ -125,7 +124,7 @@ impl Server {
         Ok(())
     }
 
-    /// Kills it as a power cut would, keeping its data.
+    /// Kills the server and keeps its data.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.kill()?;
@@ -134,17 +133,17 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it something like `ruok` or `srvr`.
+    /// Sends a four letter word such as `ruok` or `srvr` and returns the reply.
     pub fn four_letter_word(&self, word: &str) -> io::Result<String> {
         four_letter_word(self.address, word)
     }
 
-    /// Whether no client can have seen this address yet.
+    /// Whether the server has never replied, so that no client can know its address.
     fn is_new(&self) -> bool {
-        !self.directory.path().join(ANSWERED).exists()
+        !self.directory.path().join(READY_FILE).exists()
     }
 
-    /// Starts the process, without waiting for anything.
+    /// Starts the process without waiting for a reply.
     pub(crate) fn spawn(&mut self) -> Result<()> {
         let directory = self.directory.path();
         let data = self.data();
@@ -193,8 +192,8 @@ impl Server {
         text
     }
 
-    /// Waits until the process of [`Server::spawn`] serves clients; if not, the process is gone.
-    pub(crate) fn wait_until_it_answers(&mut self) -> std::result::Result<(), Failure> {
+    /// Waits until the process of [`Server::spawn`] serves clients. Kills the process if it does not.
+    pub(crate) fn wait_until_ready(&mut self) -> std::result::Result<(), Failure> {
         let outcome = self.wait();
         if outcome.is_err() {
             let _ = self.kill();
@@ -204,26 +203,27 @@ impl Server {
 
     fn wait(&mut self) -> std::result::Result<(), Failure> {
         let data = self.data();
-        let deadline = Instant::now() + START_DEADLINE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
             let ended = self.process.as_mut().map(Child::try_wait).transpose()?.flatten();
             if let Some(status) = ended {
                 return Err(Failure::Died(format!("{status}; {}", self.end_of_log())));
             }
-            // Another server may have taken the port, so it is not enough that one answers.
-            if self.four_letter_word("ruok").is_ok_and(|answer| answer == "imok")
-                && self.answers_from(&data)
+            // Another server may have taken the port, so a reply alone is not enough.
+            if self.four_letter_word("ruok").is_ok_and(|reply| reply == "imok")
+                && self.has_data_directory(&data)
             {
-                File::create(self.directory.path().join(ANSWERED))?;
+                File::create(self.directory.path().join(READY_FILE))?;
                 return Ok(());
             }
             thread::sleep(POLL_INTERVAL);
         }
         let log = self.end_of_log();
-        Err(Failure::Other(format!("no answer within {START_DEADLINE:?}; {log}").into()))
+        Err(Failure::Other(format!("no reply within {START_TIMEOUT:?}; {log}").into()))
     }
 
-    fn answers_from(&self, data: &Path) -> bool {
+    /// Whether the server that replies uses this data directory.
+    fn has_data_directory(&self, data: &Path) -> bool {
         let name = self.directory.path().file_name().unwrap_or(data.as_os_str());
         let configuration = self.four_letter_word("conf").unwrap_or_default();
         configuration.contains(&*name.to_string_lossy())
@@ -238,29 +238,29 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // By its id, before its files go; there is nobody to tell about a failure.
+        // Before its files are removed. An error cannot be reported here.
         let _ = self.kill();
     }
 }
 
-/// Sends an administrator's word to a server and reads all of its answer.
+/// Sends a four letter word to a server and returns the whole reply.
 pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, WORD_DEADLINE)?;
-    stream.set_read_timeout(Some(WORD_DEADLINE))?;
+    let mut stream = TcpStream::connect_timeout(&address, REPLY_TIMEOUT)?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     stream.write_all(word.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    Ok(reply)
 }
 
-/// So many addresses, all different, that nobody uses right now.
+/// Returns `count` different addresses that are not in use.
 pub(crate) fn free_loopback_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
     let listeners: io::Result<Vec<_>> =
         (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect();
     listeners?.iter().map(TcpListener::local_addr).collect()
 }
 
-/// Why a start failed: only a server that died may have met a busy port.
+/// Why a start failed. A server that died may have found its port in use.
 pub(crate) enum Failure {
     Died(String),
     Other(crate::Error),
@@ -272,28 +272,28 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What the tests rely on.
+/// The properties that the tests require.
 const SYSTEM_PROPERTIES: [(&str, &str); 4] = [
     // Containers and TTL nodes.
     ("zookeeper.extendedTypesEnabled", "true"),
     // The default, a minute, is longer than any test.
     ("znode.container.checkIntervalMs", "1000"),
-    // Test data may be lost in a power cut, so no write waits for the disk.
+    // Test data need not survive a power failure, so writes do not wait for the disk.
     ("zookeeper.forceSync", "no"),
     ("zookeeper.4lw.commands.whitelist", "*"),
 ];
 
-/// The file that says that the server has answered once.
-const ANSWERED: &str = "answered";
+/// The file that exists once the server has replied.
+const READY_FILE: &str = "ready";
 
-/// More than enough for a port race, little enough for a broken installation.
+/// Enough for races for a port, few enough for a broken installation.
 const START_ATTEMPTS: u32 = 5;
 
-/// A start takes about a second; a busy machine may need ten.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+/// A start takes about a second, ten on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A start is watched often enough not to be felt.
+/// The interval of polling for the start.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A word is answered in a millisecond or so.
-const WORD_DEADLINE: Duration = Duration::from_secs(5);
+/// A reply takes about a millisecond.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,10 +1,10 @@
-//! A clock that two processes share, and that goes on while the machine is suspended.
+//! A clock shared by both processes, which also counts the time that the machine is suspended.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time since the machine was started.
+/// Returns the time since boot.
 pub(super) fn now() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
@@ -15,16 +15,16 @@ pub(super) fn now() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// How often the clock is looked at: tokio's timers stand still while the machine is suspended, this clock does not.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often [`sleep_until`] reads the clock: tokio's timers do not advance while the machine is suspended.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Waits until then; right after a suspend it may be [a moment](LOOK) late.
-pub(super) async fn until(time: Duration) {
+/// Waits until `time`. After a suspend it returns up to [`POLL_INTERVAL`] late.
+pub(super) async fn sleep_until(time: Duration) {
     loop {
         let left = time.saturating_sub(now());
         if left.is_zero() {
             return;
         }
-        tokio::time::sleep(left.min(LOOK)).await;
+        tokio::time::sleep(left.min(POLL_INTERVAL)).await;
     }
 }

@@ -1,11 +1,11 @@
-//! The time in which the lock is held and the command runs.
+//! Runs the command while the lock is held.
 
 use std::{ffi::OsString, future::pending, sync::Arc, time::Duration};
 
 use docent::{
     Client, ConnectionState, EventType,
     recipes::locks::LockGuard,
-    session::{Instant, OnDrop, States},
+    session::{Instant, OnDrop, SessionClaim, States},
 };
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
 use tokio::{
@@ -15,73 +15,77 @@ use tokio::{
 
 use super::{
     clock,
-    family::{self, Family, Signalled},
+    process_tree::{self, ProcessTree, Remaining},
     schedule::Schedule,
-    signals::{Signals, Stops},
+    signals::{Signals, TerminalStops},
     terminal,
-    watchdog::{News, Order, Watchdog},
+    watchdog::{Event, Request, Watchdog},
 };
 use crate::exit::{self, Failure};
 
-/// A lock that is held, and what is to be done with it.
-pub(super) struct Holding<'a> {
+/// A held lock, and the command to run under it.
+pub(super) struct Hold<'a> {
     pub(super) client: &'a Client,
     pub(super) guard: &'a LockGuard,
     pub(super) command: &'a [OsString],
     pub(super) environment: Vec<(&'static str, String)>,
     pub(super) kill_after: Duration,
-    /// Whether the command runs on while there is no connection.
+    /// Whether the command keeps running while there is no connection.
     pub(super) run_suspended: bool,
-    /// Told when somebody asks for the lock.
+    /// Notified when another client revokes the lock.
     pub(super) revoked: Arc<Notify>,
-    /// So long before the command is started.
-    pub(super) pause: Duration,
+    /// The delay before the command is started.
+    pub(super) delay: Duration,
 }
 
-/// Why the command was ended.
+/// Why the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    /// It ended by itself.
-    ByItself,
+enum EndReason {
+    /// It exited by itself.
+    Exited,
     SessionLost,
     NodeDeleted,
-    OutOfTouch,
+    /// The deadline passed without a reply from a server.
+    NotConfirmed,
     Revoked,
     WatchdogDied,
 }
 
-impl Why {
+impl EndReason {
     const fn text(self) -> &'static str {
         match self {
-            Self::ByItself => "",
-            Self::SessionLost => "the session was lost, and the lock with it",
-            Self::NodeDeleted => "the lock's node was deleted by somebody else",
-            Self::OutOfTouch => "it could not be confirmed in time that the lock is held",
-            Self::Revoked => "somebody asked for the lock, and got it",
+            Self::Exited => "",
+            Self::SessionLost => "session lost, and the lock with it",
+            Self::NodeDeleted => "the lock node was deleted by another client",
+            Self::NotConfirmed => "no server confirmed in time that the lock is held",
+            Self::Revoked => "the lock was revoked by another client",
             Self::WatchdogDied => "the watchdog was killed",
         }
     }
 }
 
-/// Between two looks at processes that were killed and are not gone yet.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// The interval of polling for the exit of killed processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-impl Holding<'_> {
-    /// Runs the command. Its exit code; or that the lock was lost, and the command ended. When this returns,
-    /// nothing is left of the command.
+/// The delay before a failed read of the lock node is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+impl Hold<'_> {
+    /// Runs the command. Returns its exit code, or an error if the lock was lost and the command was ended. When this
+    /// returns, no process of the command is left.
     pub(super) async fn run(self, signals: &mut Signals) -> Result<u8, Failure> {
-        // Whoever may delete the node leaves us the lock no longer: told from before the command runs.
-        let lost = || Failure::new(exit::LOST, Why::SessionLost.text());
+        let lost = || Failure::new(exit::LOST, EndReason::SessionLost.text());
         let states = self.client.states();
-        let mut node = Box::pin(self.until_deleted());
+        // Another client that deletes the node takes the lock away: watched from before the command is started.
+        let mut deleted = Box::pin(self.node_deleted());
         loop {
             tokio::select! {
                 biased;
-                () = &mut node => return Err(lost()),
-                seen = self.client.exists(self.guard.lock_path()) => match seen {
+                () = &mut deleted => return Err(lost()),
+                stat = self.client.exists(self.guard.lock_path()) => match stat {
                     Ok(Some(_)) => break,
                     Err(error) if error.is_retryable() && self.guard.is_held() => {
-                        sleep(LOOK_AGAIN * 10).await;
+                        sleep(RETRY_DELAY).await;
                     }
                     Ok(None) => return Err(lost()),
                     Err(error) => return Err(error.into()),
@@ -90,70 +94,86 @@ impl Holding<'_> {
         }
         tokio::select! {
             biased;
-            () = &mut node => return Err(lost()),
+            () = &mut deleted => return Err(lost()),
             () = self.guard.lost() => return Err(lost()),
-            // It has not begun: as while it waits.
-            signal = signals.next() => return Ok(exit::of_signal(signal.as_raw())),
-            () = sleep(self.pause) => {}
+            // The command is not started yet, so a signal has the same effect as during the acquire.
+            signal = signals.next() => return Ok(exit::from_signal(signal.as_raw())),
+            () = sleep(self.delay) => {}
         }
-        let until = self.schedule().ok_or_else(lost)?;
-        let strangers = family::adopt_orphans();
-        let watchdog = Watchdog::start(self.command, &self.environment, self.kill_after, until)
+        let schedule = self.schedule().ok_or_else(lost)?;
+        let preexisting = process_tree::adopt_orphans();
+        let watchdog = Watchdog::start(self.command, &self.environment, self.kill_after, schedule)
             .map_err(|error| Failure::os("cannot start a process", error))?;
-        let mut running = Running {
-            holding: &self,
-            family: Family::new(Some(watchdog.pid()), strangers),
+        let mut running = RunningCommand {
+            hold: &self,
+            claim: self.client.session().map(|lease| lease.claim()),
+            processes: ProcessTree::new(Some(watchdog.pid()), preexisting),
             watchdog,
-            until,
-            why: Why::ByItself,
-            is_paused: false,
-            kills: false,
+            schedule,
+            reason: EndReason::Exited,
+            is_suspended: false,
+            is_killed: false,
         };
-        let ended = running.watch(signals, states, node).await;
-        if ended.is_none() {
-            // Its end is waited for.
+        let exit_code = running.supervise(signals, states, deleted).await;
+        if exit_code.is_none() {
+            // `watchdog.wait` below blocks.
             running.watchdog.kill();
         }
-        running.clear_up().await;
-        let Running { watchdog, why, family, .. } = running;
+        running.kill_remaining().await;
+        let RunningCommand { watchdog, reason, processes, .. } = running;
         watchdog.wait();
-        if let Some(group) = family.group() {
+        if let Some(group) = processes.group() {
             terminal::take_back(group);
-            // It fell to us with the end of its parent.
+            // This process inherited the command when the watchdog exited.
             let _ = waitpid(Some(group), WaitOptions::NOHANG);
         }
-        match (why, ended) {
-            (Why::ByItself, Some(code)) => Ok(code),
-            (Why::ByItself, None) => {
+        match (reason, exit_code) {
+            (EndReason::Exited, Some(code)) => Ok(code),
+            (EndReason::Exited, None) => {
                 Err(Failure::new(exit::OS, "the command could not be started"))
             }
-            (why, _) => {
-                let text = format!("{}; the command was ended", why.text());
+            (reason, _) => {
+                let text = format!("{}; the command was ended", reason.text());
                 Err(Failure::new(exit::LOST, text))
             }
         }
     }
 
-    /// Until when the lock is believed in; `None` when it is not.
+    /// Returns the deadline of the session's lease, or `None` if the lock is not held.
     fn deadline(&self) -> Option<Instant> {
         let lease = self.client.session()?;
         if lease.session_id() != self.guard.session_id() {
             return None;
         }
-        // Read before it is asked: after a lapse it would be that of a new belief.
+        // Read before `is_held`: after a lapse, the deadline is that of a renewed lease.
         let deadline = lease.deadline();
         self.guard.is_held().then_some(deadline)
     }
 
-    fn schedule(&self) -> Option<Schedule> {
-        // In this order: what passes in between makes it earlier.
-        let now = clock::now();
-        let left = self.deadline()?.since(self.client.now());
-        Some(Schedule::before(now + left, self.client.session_timeout(), self.kill_after))
+    /// Why the lock is no longer held. `claim` was made while it was.
+    fn loss(&self, claim: Option<&SessionClaim>) -> EndReason {
+        let now = self.client.now();
+        match self.client.session() {
+            Some(lease) if lease.session_id() == self.guard.session_id() && !lease.is_lost() => {
+                if claim.is_some_and(|claim| claim.is_valid(now)) {
+                    EndReason::NodeDeleted
+                } else {
+                    EndReason::NotConfirmed
+                }
+            }
+            _ => EndReason::SessionLost,
+        }
     }
 
-    /// Waits until our node is gone, as far as the server tells.
-    async fn until_deleted(&self) {
+    fn schedule(&self) -> Option<Schedule> {
+        // The clock first: the time until the deadline is read makes the schedule earlier, never later.
+        let now = clock::now();
+        let left = self.deadline()?.duration_since(self.client.now());
+        Some(Schedule::for_deadline(now + left, self.client.session_timeout(), self.kill_after))
+    }
+
+    /// Waits until the server reports that the lock node is deleted.
+    async fn node_deleted(&self) {
         loop {
             match self.client.exists_and_watch(self.guard.lock_path()).await {
                 Ok((None, _)) => return,
@@ -164,12 +184,12 @@ impl Holding<'_> {
                         return;
                     }
                     if event.is_end() {
-                        // The loss of the session is noticed elsewhere.
+                        // The session was lost, which `LockGuard::lost` reports.
                         pending::<()>().await;
                     }
                 }
                 Err(error) if error.is_retryable() && self.guard.is_held() => {
-                    sleep(LOOK_AGAIN * 10).await;
+                    sleep(RETRY_DELAY).await;
                 }
                 Err(_) => pending().await,
             }
@@ -178,188 +198,187 @@ impl Holding<'_> {
 }
 
 /// The command while it runs.
-struct Running<'a> {
-    holding: &'a Holding<'a>,
+struct RunningCommand<'a> {
+    hold: &'a Hold<'a>,
+    /// Made before the command was started; `None` if the session had ended.
+    claim: Option<SessionClaim>,
     watchdog: Watchdog,
-    family: Family,
-    /// What the watchdog was told last.
-    until: Schedule,
-    why: Why,
-    /// Stopped by us, for there is no connection.
-    is_paused: bool,
-    /// The time of the command is over.
-    kills: bool,
+    processes: ProcessTree,
+    /// The schedule last sent to the watchdog.
+    schedule: Schedule,
+    reason: EndReason,
+    /// Whether the command is stopped because there is no connection.
+    is_suspended: bool,
+    /// Whether the command was killed.
+    is_killed: bool,
 }
 
-impl Running<'_> {
-    /// Returns how the command has ended, when the watchdog says so; `None` when it does not any more.
-    async fn watch(
+impl RunningCommand<'_> {
+    /// Waits for the end of the command. Returns the exit code that the watchdog reports, or `None` if the command
+    /// could not be started or the watchdog died.
+    async fn supervise(
         &mut self,
         signals: &mut Signals,
         mut states: States,
-        mut node: std::pin::Pin<Box<impl Future<Output = ()>>>,
+        mut deleted: std::pin::Pin<Box<impl Future<Output = ()>>>,
     ) -> Option<u8> {
-        let holding = self.holding;
-        let pace = (holding.client.session_timeout() / 20)
+        let hold = self.hold;
+        let renewal_interval = (hold.client.session_timeout() / 20)
             .clamp(Duration::from_millis(10), Duration::from_millis(500));
-        let mut tick = interval(pace);
+        let mut tick = interval(renewal_interval);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stops = Stops::listen();
-        let mut node_is_there = true;
-        let (mut revoked_once, mut is_told) = (false, true);
+        let mut terminal_stops = TerminalStops::listen();
+        let mut node_exists = true;
+        let (mut is_revoked, mut has_states) = (false, true);
         loop {
             let lost =
-                async { if self.kills { pending().await } else { holding.guard.lost().await } };
+                async { if self.is_killed { pending().await } else { hold.guard.lost().await } };
             tokio::select! {
                 biased;
-                news = self.watchdog.news() => match news {
-                    Some(News::Started(pid)) => {
-                        self.family.set_group(pid);
-                        self.follow(holding.client.state().borrow().as_ref().copied());
+                event = self.watchdog.next_event() => match event {
+                    Some(Event::Started(pid)) => {
+                        self.processes.set_group(pid);
+                        self.handle_state(hold.client.state().borrow().as_ref().copied());
                     }
-                    Some(News::Stopped { wants_terminal }) => self.stopped(wants_terminal),
-                    Some(News::Ended { code, in_time }) => {
+                    Some(Event::Stopped { wants_terminal }) => self.handle_stop(wants_terminal),
+                    Some(Event::Exited { code, in_time }) => {
                         if !in_time {
-                            self.blame(Why::OutOfTouch);
+                            self.set_reason(EndReason::NotConfirmed);
                         }
                         return Some(code);
                     }
-                    Some(News::Failed) => return None,
+                    Some(Event::Failed) => return None,
                     None => {
-                        self.blame(Why::WatchdogDied);
+                        self.set_reason(EndReason::WatchdogDied);
                         return None;
                     }
                 },
-                // None: the client has ended, and will say nothing more.
-                state = states.next(), if is_told => {
-                    is_told = state.is_some();
-                    self.follow(state);
+                // `None` after the client was closed: no more states follow.
+                state = states.next(), if has_states => {
+                    has_states = state.is_some();
+                    self.handle_state(state);
                 }
-                () = &mut node, if node_is_there => {
-                    node_is_there = false;
-                    self.kill(Why::NodeDeleted);
+                () = &mut deleted, if node_exists => {
+                    node_exists = false;
+                    self.kill(EndReason::NodeDeleted);
                 }
-                () = lost => {
-                    let lease = holding.client.session();
-                    let same = lease.is_some_and(|lease| {
-                        lease.session_id() == holding.guard.session_id() && !lease.is_lost()
-                    });
-                    self.kill(if same { Why::OutOfTouch } else { Why::SessionLost });
+                () = lost => self.kill(hold.loss(self.claim.as_ref())),
+                () = hold.revoked.notified(), if !is_revoked => {
+                    is_revoked = true;
+                    self.set_reason(EndReason::Revoked);
+                    self.watchdog.send(Request::End { kill_at: clock::now() + hold.kill_after });
                 }
-                () = holding.revoked.notified(), if !revoked_once => {
-                    revoked_once = true;
-                    self.blame(Why::Revoked);
-                    self.watchdog.order(Order::End { kill_at: clock::now() + holding.kill_after });
+                // A signal that arrives before the command is started is forwarded after that.
+                signal = signals.next(), if self.processes.group().is_some() => {
+                    self.processes.signal_group(signal);
                 }
-                // One that comes before the command is there waits for it.
-                signal = signals.next(), if self.family.group().is_some() => {
-                    self.family.signal_group(signal);
-                }
-                // Ctrl-Z, where the terminal is our group's.
-                () = stops.next() => {
-                    // Not SIGTSTP: the watchdog would tell us to do what we are doing.
-                    self.family.signal_group(Signal::STOP);
-                    self.stop_with_it();
+                // Ctrl-Z while the group of this process is in the foreground.
+                () = terminal_stops.next() => {
+                    // Not SIGTSTP: the watchdog would report that as a stop by the terminal.
+                    self.processes.signal_group(Signal::STOP);
+                    self.suspend_job();
                 }
                 _ = tick.tick() => self.renew(),
             }
         }
     }
 
-    /// Tells the watchdog until when the lock is held, and does its work if it does not.
+    /// Sends the current schedule to the watchdog. Kills the command itself when its time is up, in case the watchdog
+    /// is stopped.
     fn renew(&mut self) {
-        match self.holding.schedule() {
-            Some(until) if !self.kills => {
-                if until != self.until {
-                    self.until = until;
-                    self.watchdog.order(Order::Until(until));
+        match self.hold.schedule() {
+            Some(schedule) if !self.is_killed => {
+                if schedule != self.schedule {
+                    self.schedule = schedule;
+                    self.watchdog.send(Request::Renew(schedule));
                 }
-                if clock::now() >= until.kill_at {
-                    self.kill(Why::OutOfTouch);
+                if clock::now() >= schedule.kill_at {
+                    self.kill(EndReason::NotConfirmed);
                 }
             }
-            _ => self.kill(Why::SessionLost),
+            _ => self.kill(self.hold.loss(self.claim.as_ref())),
         }
-        // A watchdog that is stopped does not notice that there is nothing left to watch.
-        if self.kills && self.family.count().is_over() {
+        // A stopped watchdog does not notice that all processes of the command have exited.
+        if self.is_killed && self.processes.count().is_done() {
             self.watchdog.kill();
         }
     }
 
-    fn blame(&mut self, why: Why) {
-        if self.why == Why::ByItself {
-            self.why = why;
+    /// Sets why the command ended; the first reason counts.
+    fn set_reason(&mut self, reason: EndReason) {
+        if self.reason == EndReason::Exited {
+            self.reason = reason;
         }
     }
 
-    /// The lock is another's, or may be in a moment.
-    fn kill(&mut self, why: Why) {
-        self.blame(why);
-        self.kills = true;
-        self.family.signal(Signal::KILL);
-        self.watchdog.order(Order::End { kill_at: Duration::ZERO });
+    /// Kills the command: another client holds the lock, or may acquire it soon.
+    fn kill(&mut self, reason: EndReason) {
+        self.set_reason(reason);
+        self.is_killed = true;
+        self.processes.signal(Signal::KILL);
+        self.watchdog.send(Request::End { kill_at: Duration::ZERO });
     }
 
-    /// While nobody knows whether the lock is still ours, the command stands still.
+    /// Stops the command while there is no connection, and continues it after a reconnect.
     ///
-    /// Source: what Curator advises for `ConnectionState.SUSPENDED`.
-    fn follow(&mut self, state: Option<ConnectionState>) {
-        if self.holding.run_suspended || self.family.group().is_none() {
+    /// Source: Curator's advice for `ConnectionState.SUSPENDED`.
+    fn handle_state(&mut self, state: Option<ConnectionState>) {
+        if self.hold.run_suspended || self.processes.group().is_none() {
             return;
         }
         let is_connected = state.is_some_and(ConnectionState::is_connected);
-        if !is_connected && !self.is_paused {
-            self.family.signal(Signal::STOP);
-            self.is_paused = true;
-        } else if is_connected && self.is_paused && self.holding.guard.is_held() {
-            self.family.signal(Signal::CONT);
-            self.is_paused = false;
+        if !is_connected && !self.is_suspended {
+            self.processes.signal(Signal::STOP);
+            self.is_suspended = true;
+        } else if is_connected && self.is_suspended && self.hold.guard.is_held() {
+            self.processes.signal(Signal::CONT);
+            self.is_suspended = false;
         }
     }
 
-    /// The terminal has stopped the command: it may have it, if that is ours to give.
-    fn stopped(&self, wants_terminal: bool) {
-        match self.family.group() {
-            Some(group) if wants_terminal && terminal::is_ours() => {
-                terminal::give(group);
-                self.family.signal_group(Signal::CONT);
+    /// Handles a stop by the terminal: gives the terminal to the command if it wants it and this process has it.
+    fn handle_stop(&self, wants_terminal: bool) {
+        match self.processes.group() {
+            Some(group) if wants_terminal && terminal::is_foreground() => {
+                terminal::give_to(group);
+                self.processes.signal_group(Signal::CONT);
             }
-            _ => self.stop_with_it(),
+            _ => self.suspend_job(),
         }
     }
 
-    /// The user has stopped the command from the terminal (Ctrl-Z): the shell gets its prompt back. The session is
-    /// kept alive by nobody then, so the watchdog ends the command if that takes too long.
-    fn stop_with_it(&self) {
-        let Some(group) = self.family.group() else { return };
+    /// Stops this process too, so that the shell returns to its prompt after Ctrl-Z. Then nothing keeps the session
+    /// alive: the watchdog ends the command if it is not continued in time.
+    fn suspend_job(&self) {
+        let Some(group) = self.processes.group() else { return };
         terminal::take_back(group);
         let _ = kill_process(getpid(), Signal::STOP);
-        // Here we go on: fg, or bg.
-        if terminal::is_the_commands() {
-            terminal::give(group);
+        // Continued by `fg` or `bg`.
+        if terminal::goes_to_command() {
+            terminal::give_to(group);
         }
-        self.family.signal_group(Signal::CONT);
+        self.processes.signal_group(Signal::CONT);
     }
 
-    /// Waits until nothing is left of the command.
-    async fn clear_up(&mut self) {
-        let family = &self.family;
-        let ours: Vec<_> = family.group().into_iter().chain([self.watchdog.pid()]).collect();
-        // Usually there is nothing left to do: that is why the watchdog has ended.
+    /// Kills the remaining processes of the command and waits until none is left.
+    async fn kill_remaining(&mut self) {
+        let processes = &self.processes;
+        let excluded: Vec<_> = processes.group().into_iter().chain([self.watchdog.pid()]).collect();
+        // Usually none is left: the watchdog exits after the last of them.
         loop {
-            family::reap_orphans(&ours);
-            let left = family.count();
-            if left.is_over() {
-                if left != Signalled::default() {
+            process_tree::reap_orphans(&excluded);
+            let remaining = processes.count();
+            if remaining.is_done() {
+                if remaining != Remaining::default() {
                     eprintln!(
-                        "docent lock: {} processes of the command belong to another user now and cannot be ended",
-                        left.out_of_reach
+                        "docent lock: {} processes of the command run as another user and cannot be ended",
+                        remaining.not_permitted
                     );
                 }
                 return;
             }
-            family.signal(Signal::KILL);
-            sleep(LOOK_AGAIN).await;
+            processes.signal(Signal::KILL);
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -1,16 +1,16 @@
-//! `docent lock`: a command that runs only while a lock is held.
+//! `docent lock`: runs a command only while a lock is held.
 //!
-//! | file | |
+//! | module | contents |
 //! |---|---|
-//! | this | options, waiting for the lock |
-//! | `hold` | the time in which it is held |
-//! | `watchdog` | the second process, for when this one cannot act |
-//! | `schedule` | when a command must go |
-//! | `family` | the processes of a command |
+//! | this | options, acquiring the lock |
+//! | `hold` | running the command while the lock is held |
+//! | `watchdog` | the second process, which ends the command when this one cannot |
+//! | `schedule` | when the command must be ended |
+//! | `process_tree` | the processes of the command |
 
 mod clock;
-mod family;
 mod hold;
+mod process_tree;
 mod progress;
 mod schedule;
 mod signals;
@@ -28,12 +28,9 @@ use std::{
 use clap::Args;
 use docent::{
     Client, ConnectionState, ErrorKind,
-    recipes::{
-        self,
-        locks::{
-            InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockGuard,
-            LockOptions,
-        },
+    recipes::locks::{
+        InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockGuard,
+        LockOptions,
     },
 };
 use tokio::{
@@ -41,57 +38,59 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(crate) use self::watchdog::{STAGE, WATCHDOG, become_command, run as run_watchdog};
-use self::{hold::Holding, signals::Signals};
+pub(crate) use self::watchdog::{
+    EXEC_COMMAND, WATCHDOG_COMMAND, exec_command, run as run_watchdog,
+};
+use self::{hold::Hold, signals::Signals};
 use crate::{
     connect::{ServerArgs, Settings},
     duration,
-    exit::{self, Ended, Failure},
+    exit::{self, CommandResult, Failure},
 };
 
 /// Run a command only while a lock is held
 ///
-/// Waits until the lock is ours, runs the command, gives the lock back, and ends
-/// with the command's exit code. When the lock may be lost, the command is ended
-/// in time: before the server can give the lock to somebody else.
+/// Acquires the lock, runs the command, releases the lock, and exits with the
+/// exit code of the command. If the lock may be lost, the command is ended in
+/// time: before another client can acquire the lock.
 #[derive(Args)]
 #[command(verbatim_doc_comment,
-    after_help = "See `docent lock --help` for examples, exit codes, and what is promised.",
+    after_help = "See `docent lock --help` for examples, exit codes and guarantees.",
     after_long_help = HELP)]
 pub(crate) struct Lock {
-    /// Wait so long for the lock: 10s, 500ms, 2m; a bare number is seconds
+    /// Longest time to wait for the lock: 10s, 500ms, 2m; a number without a unit is seconds
     #[arg(short, long, value_name = "TIME", visible_short_alias = 'w', value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// Do not wait: the lock is free, or it is not
+    /// Fail at once if the lock is not free
     #[arg(short, long, visible_alias = "nonblock", conflicts_with = "timeout")]
     no_wait: bool,
-    /// One of N leases instead of a mutex; everybody must say the same N
+    /// Acquire one of N leases instead of a mutex; all contenders must use the same N
     #[arg(long, value_name = "N")]
     semaphore: Option<NonZeroU16>,
-    /// The reading side of a read/write lock: others may read too
+    /// Acquire the read lock of a read/write lock: it is shared with other readers
     #[arg(long, conflicts_with_all = ["semaphore", "write"])]
     read: bool,
-    /// The writing side of a read/write lock
+    /// Acquire the write lock of a read/write lock
     #[arg(long, conflicts_with = "semaphore")]
     write: bool,
-    /// Give the lock up, and end the command, when somebody asks for it with `docent revoke`
+    /// End the command and release the lock when it is revoked with `docent revoke`
     #[arg(long, conflicts_with = "semaphore")]
     revocable: bool,
-    /// Between TERM and KILL when the command is ended; less when the lock ends sooner
+    /// Longest time between TERM and KILL when the command is ended; shorter if the lock is lost sooner
     #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     kill_after: Duration,
-    /// Let the command run on while there is no connection; else it stands still
+    /// Keep the command running while there is no connection, instead of stopping it
     #[arg(long)]
     run_suspended: bool,
-    /// What `docent locks` shows of this holder [default: user, host, process and command's name]
+    /// Description of this contender for `docent locks` [default: user, host, process ID and command name]
     #[arg(long, value_name = "TEXT", conflicts_with = "revocable")]
     data: Option<String>,
-    /// The exit code for a lock that was not got, as flock(1)
+    /// Exit code if the lock was not acquired, as in flock(1)
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
     conflict_exit_code: u8,
-    /// The lock: a path such as /locks/backup
+    /// Path of the lock, such as /locks/backup
     path: String,
-    /// The command and its arguments, behind --
+    /// Command and its arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     #[command(flatten)]
@@ -100,81 +99,83 @@ pub(crate) struct Lock {
 
 const HELP: &str = "\
 Examples:
-  docent lock /locks/backup -- ./backup.sh              as long as it takes
-  docent lock --no-wait /locks/cron -- ./hourly.sh      one machine of many
+  docent lock /locks/backup -- ./backup.sh              wait without limit
+  docent lock --no-wait /locks/cron -- ./hourly.sh      on one of many machines
   docent lock --timeout 30s /locks/db -- psql -f x.sql
   docent lock --semaphore 3 /locks/licences -- ./solve  three at a time
-  docent lock --read /locks/tree -- tar c tree          a writer is alone
+  docent lock --read /locks/tree -- tar c tree          shared; writers wait
   docent lock /l -- sh -c './write --token $DOCENT_FENCING_TOKEN'
 
-The command's environment:
-  DOCENT_FENCING_TOKEN  a number that grows from holder to holder. Hand it to
-                        what you write to, and let that refuse a number smaller
-                        than it has seen: nothing else protects against a write
-                        that is late. (In no order with --semaphore.)
-  DOCENT_LOCK_PATH      the lock's node; `docent multi` can check that it is
-                        there, in one step with a write
+Environment of the command:
+  DOCENT_FENCING_TOKEN  a number that is greater for each later holder. Pass it
+                        to the resource with every write, and let the resource
+                        reject a number smaller than one it has seen: only this
+                        protects against delayed writes. (With --semaphore, the
+                        tokens have no order.)
+  DOCENT_LOCK_PATH      the lock node; `docent multi` can check that it exists
+                        in one transaction with a write
   DOCENT_CONNECT        the servers
 
 Exit codes:
-  the command's, or 128 + the signal that ended it
-  124      the lock was not got: --timeout, --no-wait (-E makes it another)
-  125      the lock was lost, or asked back: the command was ended
+  that of the command, or 128 + the signal that ended it
+  124      the lock was not acquired: --timeout, --no-wait (-E changes it)
+  125      the lock was lost or revoked, and the command was ended
   126      the command cannot be executed
-  127      there is no such command
-  128 + N  signal N ended the waiting; nothing is left in the queue
+  127      the command was not found
+  128 + N  signal N arrived during the acquire; no node is left in the queue
   64       wrong usage; nothing was done
   69       no server
-  77       not allowed by an ACL, or refused credentials
-  78       the configuration file is wrong
-  70, 71, 74  anything else; the operating system; a file
+  77       not allowed by an ACL, or the credentials were rejected
+  78       the configuration file is invalid
+  70, 71, 74  other errors; of the operating system; of a file
 
-When the command is ended (TERM, then KILL, to everything it has started):
-  the session is lost, or     KILL at once: the lock may be another's already
-  the lock's node deleted
-  no server is heard          it stands still (SIGSTOP), and goes on when the
-                              session is there again; TERM and KILL before the
-                              session can end
+How the command is ended (TERM, then KILL, for every process it started):
+  the session is lost, or     KILL at once: another client may hold the lock
+  the lock node is deleted
+  no server responds          it is stopped (SIGSTOP), and continued after a
+                              reconnect; TERM and KILL before the session can
+                              expire
   docent lock is killed       at once, by its watchdog: a second process
-  docent lock is stopped      by its watchdog, before the session can end
+  docent lock is stopped      by its watchdog, before the session can expire
   (SIGSTOP, Ctrl-Z)
-  the command has ended, but  at once: nothing runs on without the lock, so no
-  what it has started has not daemon either
+  the command exits, but not  at once: no process runs without the lock, so no
+  processes it started        daemon does either
 
-HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the command's process
-group. What is not promised is in docs/CLI.md.";
+HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the process group of the
+command. docs/CLI.md lists the limits of these guarantees.";
 
-/// A lock of any kind.
-enum Kind {
+/// The recipe that the options select.
+enum Recipe {
     Mutex(InterProcessMutex),
     Semaphore(InterProcessSemaphoreV2),
 }
 
 impl Lock {
-    pub(crate) fn run(self) -> Ended {
-        // Before anything is done, everything is looked at.
+    pub(crate) fn run(self) -> CommandResult {
+        // All errors of the command line are reported before anything is done.
         let settings = self.server.settings()?;
-        find(self.command.first().map(OsString::as_os_str).unwrap_or_default())?;
+        find_program(self.command.first().map(OsString::as_os_str).unwrap_or_default())?;
         crate::runtime().map_err(crate::no_runtime)?.block_on(self.lock(settings))
     }
 
-    async fn lock(&self, settings: Settings) -> Ended {
-        let mut signals = Signals::listen().map_err(|error| Failure::os("signals", error))?;
-        let (began, connect) = (Instant::now(), settings.connect.clone());
+    async fn lock(&self, settings: Settings) -> CommandResult {
+        let mut signals =
+            Signals::listen().map_err(|error| Failure::os("cannot handle signals", error))?;
+        let (start, connect) = (Instant::now(), settings.connect.clone());
         let revoked = Arc::new(Notify::new());
         let client = tokio::select! {
             biased;
-            signal = signals.next() => return Ok(exit::of_signal(signal.as_raw())),
+            signal = signals.next() => return Ok(exit::from_signal(signal.as_raw())),
             client = settings.connect() => client?,
         };
-        let ended = self.with_client(&client, &mut signals, began, &revoked, connect).await;
-        // Also what a dropped acquire has left in the queue goes before it.
-        let _ = timeout(Self::patience(&client), client.close()).await;
-        ended
+        let result = self.with_client(&client, &mut signals, start, &revoked, connect).await;
+        // Requests are sent in order, so the deletes of a dropped acquire precede the close.
+        let _ = timeout(Self::cleanup_timeout(&client), client.close()).await;
+        result
     }
 
-    /// How long the last words to the server may take; without a connection, nobody would hear them.
-    fn patience(client: &Client) -> Duration {
+    /// How long the release and the close may take. Short without a connection, since they cannot succeed then.
+    fn cleanup_timeout(client: &Client) -> Duration {
         let connected = client.state().borrow().is_some_and(ConnectionState::is_connected);
         let limit = if connected { Duration::from_secs(5) } else { Duration::from_millis(100) };
         client.session_timeout().min(limit)
@@ -184,22 +185,22 @@ impl Lock {
         &self,
         client: &Client,
         signals: &mut Signals,
-        began: Instant,
+        start: Instant,
         revoked: &Arc<Notify>,
         connect: String,
-    ) -> Ended {
-        let kind = self.kind(client)?;
+    ) -> CommandResult {
+        let recipe = self.recipe(client)?;
         let acquire = async {
-            let was_free = self.looks_free(client).await;
-            let asked = Instant::now();
-            let guard = self.acquire(client, &kind, began, revoked).await?;
-            let at_once = was_free && asked.elapsed() < UNCONTENDED;
-            Ok::<_, Failure>((guard, at_once))
+            let was_free = self.appears_free(client).await;
+            let acquire_start = Instant::now();
+            let guard = self.acquire(client, &recipe, start, revoked).await?;
+            let is_uncontended = was_free && acquire_start.elapsed() < UNCONTENDED;
+            Ok::<_, Failure>((guard, is_uncontended))
         };
-        let (guard, at_once) = tokio::select! {
+        let (guard, is_uncontended) = tokio::select! {
             biased;
-            // The acquire is dropped, and leaves the queue with that.
-            signal = signals.next() => return Ok(exit::of_signal(signal.as_raw())),
+            // This drops the acquire, which deletes its node.
+            signal = signals.next() => return Ok(exit::from_signal(signal.as_raw())),
             acquired = acquire => acquired?,
             () = progress::show(client, &self.path) => return Ok(exit::SOFTWARE),
         };
@@ -212,7 +213,7 @@ impl Lock {
             ("DOCENT_FENCING_TOKEN", token.to_string()),
             ("DOCENT_CONNECT", connect),
         ];
-        let holding = Holding {
+        let hold = Hold {
             client,
             guard: &guard,
             command: &self.command,
@@ -220,20 +221,24 @@ impl Lock {
             kill_after: self.kill_after,
             run_suspended: self.run_suspended,
             revoked: Arc::clone(revoked),
-            pause: if at_once { Duration::ZERO } else { hand_over(client.session_timeout()) },
+            delay: if is_uncontended {
+                Duration::ZERO
+            } else {
+                handover_delay(client.session_timeout())
+            },
         };
-        let ended = holding.run(signals).await;
-        // That it is not held any more was told; what cannot be deleted goes with the session.
-        let _ = timeout(Self::patience(client), guard.release()).await;
-        ended
+        let result = hold.run(signals).await;
+        // An error is ignored: a lost lock was reported, and a node that cannot be deleted ends with the session.
+        let _ = timeout(Self::cleanup_timeout(client), guard.release()).await;
+        result
     }
 
-    fn kind(&self, client: &Client) -> Result<Kind, Failure> {
-        // A semaphore has two nodes for each who waits: both say it.
-        let data = self.data();
+    fn recipe(&self, client: &Client) -> Result<Recipe, Failure> {
+        // A semaphore creates two nodes for a contender; both get the data.
+        let data = self.node_data();
         let options = LockOptions::default().with_data(data.clone()).with_default_data(data);
         Ok(match self.semaphore {
-            Some(leases) => Kind::Semaphore(InterProcessSemaphoreV2::with_options(
+            Some(leases) => Recipe::Semaphore(InterProcessSemaphoreV2::with_options(
                 client,
                 &self.path,
                 leases.get().into(),
@@ -241,15 +246,15 @@ impl Lock {
             )?),
             None if self.read || self.write => {
                 let pair = InterProcessReadWriteLock::with_options(client, &self.path, options)?;
-                let side = if self.read { pair.read_lock() } else { pair.write_lock() };
-                Kind::Mutex(side.clone())
+                let lock = if self.read { pair.read_lock() } else { pair.write_lock() };
+                Recipe::Mutex(lock.clone())
             }
-            None => Kind::Mutex(InterProcessMutex::with_options(client, &self.path, options)?),
+            None => Recipe::Mutex(InterProcessMutex::with_options(client, &self.path, options)?),
         })
     }
 
-    /// Whether nobody holds the lock or waits for it, as far as can be seen.
-    async fn looks_free(&self, client: &Client) -> bool {
+    /// Whether the lock has neither a holder nor a waiter at the moment.
+    async fn appears_free(&self, client: &Client) -> bool {
         let path = match self.semaphore {
             Some(_) => format!("{}/leases", self.path),
             None => self.path.clone(),
@@ -260,39 +265,39 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock; `None` when the time is up.
+    /// Acquires the lock. Returns `None` after `--timeout`, or if it is not free with `--no-wait`.
     async fn acquire(
         &self,
         client: &Client,
-        kind: &Kind,
-        began: Instant,
+        recipe: &Recipe,
+        start: Instant,
         revoked: &Arc<Notify>,
     ) -> Result<Option<LockGuard>, Failure> {
-        let time = if self.no_wait { Some(Duration::ZERO) } else { self.timeout };
+        let limit = if self.no_wait { Some(Duration::ZERO) } else { self.timeout };
         loop {
-            let left = time.map(|time| time.saturating_sub(began.elapsed()));
-            let acquired = match kind {
-                Kind::Mutex(mutex) => {
+            let remaining = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+            let acquired = match recipe {
+                Recipe::Mutex(mutex) => {
                     if self.revocable {
                         let revoked = Arc::clone(revoked);
                         mutex.make_revocable(move || revoked.notify_one());
                     }
-                    match left {
-                        Some(left) => mutex.acquire_timeout(left).await,
+                    match remaining {
+                        Some(remaining) => mutex.acquire_timeout(remaining).await,
                         None => mutex.acquire().await.map(Some),
                     }
                 }
-                Kind::Semaphore(semaphore) => match left {
-                    Some(left) => semaphore.acquire_timeout(left).await,
+                Recipe::Semaphore(semaphore) => match remaining {
+                    Some(remaining) => semaphore.acquire_timeout(remaining).await,
                     None => semaphore.acquire().await.map(Some),
                 },
             };
             match acquired {
                 Ok(guard) => return Ok(guard),
-                // The server was away for longer than the recipe has patience; we have more.
-                Err(recipes::Error::Session(error)) if error.is_retryable() => {
-                    client.wait_until_connected(client.config().connection_timeout).await?;
-                    if time.is_some_and(|time| began.elapsed() >= time) {
+                // No server for longer than the recipe's retry policy allows: reconnect and acquire again.
+                Err(error) if error.is_retryable() => {
+                    client.wait_until_connected(client.config().connection_timeout()).await?;
+                    if limit.is_some_and(|limit| start.elapsed() >= limit) {
                         return Ok(None);
                     }
                 }
@@ -304,15 +309,16 @@ impl Lock {
     fn not_acquired(&self) -> String {
         let path = &self.path;
         match self.timeout {
-            None => format!("{path} is taken (`docent locks {path}` shows by whom)"),
+            None => format!("{path} is held by another client; `docent locks {path}` shows which"),
             Some(time) => format!(
-                "{path} was not free within {time:?} (`docent locks {path}` shows by whom it is held)"
+                "{path} was not acquired within {time:?}; `docent locks {path}` shows the holder"
             ),
         }
     }
 
-    /// Who we are. Not the command's arguments: those may be secret, and nodes can be read by anybody.
-    fn data(&self) -> String {
+    /// Describes this contender. Without the arguments of the command: they may be secret, and every client can read
+    /// the node.
+    fn node_data(&self) -> String {
         if let Some(data) = &self.data {
             return data.clone();
         }
@@ -325,21 +331,21 @@ impl Lock {
     }
 }
 
-/// How long the command waits for the end of another's, if there was another.
+/// How long the command is delayed after a contended acquire, so that the previous holder's command has stopped.
 ///
-/// When the session of a holder is killed, the servers give its lock away before they tell it. It is told at once,
-/// and its command stands still a few milliseconds later: so long the next one waits, and a little more.
-fn hand_over(session_timeout: Duration) -> Duration {
-    (session_timeout / 10).min(MAX_HAND_OVER)
+/// When a session is killed, the servers delete its lock node before its client is notified. The client is
+/// disconnected at once and stops its command a few milliseconds later; the delay is longer than that.
+fn handover_delay(session_timeout: Duration) -> Duration {
+    (session_timeout / 10).min(MAX_HANDOVER_DELAY)
 }
 
-/// Who has the lock so soon, and saw nobody before, had nobody before it.
+/// An acquire that found no other contender and took less than this had no previous holder.
 const UNCONTENDED: Duration = Duration::from_millis(50);
 
-const MAX_HAND_OVER: Duration = Duration::from_millis(250);
+const MAX_HANDOVER_DELAY: Duration = Duration::from_millis(250);
 
-/// Whether there is such a command: looked for as the shell does, before anybody waits for it.
-fn find(program: &OsStr) -> Result<PathBuf, Failure> {
+/// Finds the program as the shell does, so that a wrong name is reported before the lock is acquired.
+fn find_program(program: &OsStr) -> Result<PathBuf, Failure> {
     let name = program.to_string_lossy().into_owned();
     let is_path = program.as_encoded_bytes().contains(&b'/');
     let candidates: Vec<PathBuf> = if is_path {
@@ -356,9 +362,11 @@ fn find(program: &OsStr) -> Result<PathBuf, Failure> {
         found = true;
     }
     if found || (is_path && Path::new(program).is_dir()) {
-        let text = format!("{name} cannot be executed: is it a program, and chmod +x?");
+        let text = format!(
+            "{name} cannot be executed; check that it is a program and has the permission (chmod +x)"
+        );
         return Err(Failure::new(exit::NOT_EXECUTABLE, text));
     }
-    let text = format!("{name}: no such command; check its name, and PATH");
+    let text = format!("{name}: no such command; check the name and PATH");
     Err(Failure::new(exit::NOT_FOUND, text))
 }

@@ -1,4 +1,4 @@
-//! What is told while one waits, if a person is watching.
+//! The status line that shows the position in the queue on a terminal.
 
 use std::{
     future::pending,
@@ -10,62 +10,66 @@ use docent::Client;
 
 use crate::queue::Queue;
 
-/// Nobody needs to know about a wait shorter than that.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The interval of updates. A shorter wait shows no status line.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Writes our place in the queue to the standard error, again and again, if that is a terminal. Does not return.
+/// Keeps the position in the queue on standard error, if that is a terminal. Does not return.
 pub(super) async fn show(client: &Client, path: &str) {
     if !stderr().is_terminal() {
         return pending().await;
     }
-    let mut line = Line(None);
+    let mut line = StatusLine(None);
     loop {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(UPDATE_INTERVAL).await;
         let connected = client.state().borrow().is_some_and(docent::ConnectionState::is_connected);
-        let place = if connected {
+        let status = if connected {
             let session = client.session().map(|session| session.session_id());
             match Queue::read(client, path).await {
-                Ok(queue) => place(path, &queue, session),
+                Ok(queue) => queue_status(path, &queue, session),
                 Err(_) => continue,
             }
         } else {
             Some(format!("waiting for {path}: no connection"))
         };
-        line.write(place);
+        line.write(status);
     }
 }
 
-/// Our place, in words.
-fn place(path: &str, queue: &Queue, session: Option<i64>) -> Option<String> {
+/// Describes the position of this session in the queue.
+fn queue_status(path: &str, queue: &Queue, session: Option<i64>) -> Option<String> {
     let waiting: Vec<_> = queue.waiting().collect();
-    let at = waiting.iter().position(|one| Some(one.session) == session)?;
-    let ahead = match (at, queue.holders().next()) {
+    let position = waiting.iter().position(|entry| Some(entry.session) == session)?;
+    let text = match (position, queue.holders().next()) {
         (0, Some(holder)) => format!("next, behind {}", holder.owner()),
         (0, None) => "next".to_owned(),
-        (at, _) => format!("{at} ahead in the queue"),
+        (position, _) => format!("{position} ahead in the queue"),
     };
-    Some(format!("waiting for {path}: {ahead}"))
+    Some(format!("waiting for {path}: {text}"))
 }
 
-/// What stands on the terminal's line, and goes with the waiting.
-struct Line(Option<String>);
+/// The text on the terminal; the line is cleared on drop.
+struct StatusLine(Option<String>);
 
-/// To the beginning of the line, and over what is there.
-const ANEW: &str = "\r\x1b[K";
+/// Moves the cursor to the beginning of the line and erases it.
+const CLEAR_LINE: &str = "\r\x1b[K";
 
-impl Line {
+impl StatusLine {
     fn write(&mut self, text: Option<String>) {
         if text.is_some() && text != self.0 {
-            let _ = write!(stderr(), "{ANEW}docent lock: {}", text.as_deref().unwrap_or_default());
+            let _ = write!(
+                stderr(),
+                "{CLEAR_LINE}docent lock: {}",
+                text.as_deref().unwrap_or_default()
+            );
             self.0 = text;
         }
     }
 }
 
-impl Drop for Line {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if self.0.is_some() {
-            let _ = write!(stderr(), "{ANEW}");
+            let _ = write!(stderr(), "{CLEAR_LINE}");
         }
     }
 }

@@ -1,34 +1,34 @@
-//! When a command must go, if nobody says that the lock is still held.
+//! When to end the command if the session's lease is not renewed.
 //!
-//! | when | what |
+//! | time | definition |
 //! |---|---|
-//! | deadline | the end of the belief: the session timeout after the last request that was answered was *sent*, less a margin |
-//! | KILL | a tenth of the session timeout before it, at most 2 s: so long may the killing take |
-//! | TERM | before KILL, by `--kill-after` (5 s) or 3/20 of the session timeout, whichever is shorter |
+//! | deadline | end of the lease: the last answered request was *sent* one session timeout before, less a margin |
+//! | KILL | a tenth of the session timeout before the deadline, at most 2 s: the time that killing may take |
+//! | TERM | before KILL by `--kill-after` (5 s) or 3/20 of the session timeout, whichever is shorter |
 //!
-//! A third of the timeout passes between two pings at most, so while there is a connection at least half of it is
-//! left.
+//! Pings are at most a third of the session timeout apart, so at least half of the timeout is left while there is a
+//! connection.
 
 use std::time::Duration;
 
-/// When to end the command, on the [clock](super::clock).
+/// The times at which the command is ended, on the [clock](super::clock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Schedule {
     pub(super) term_at: Duration,
     pub(super) kill_at: Duration,
 }
 
-/// So long may killing take at most.
-const MAX_MARGIN: Duration = Duration::from_secs(2);
+/// The longest time allowed for killing.
+const MAX_KILL_MARGIN: Duration = Duration::from_secs(2);
 
 impl Schedule {
-    /// For a belief that ends at `deadline`.
-    pub(super) fn before(
+    /// Returns the schedule for a lease that ends at `deadline`.
+    pub(super) fn for_deadline(
         deadline: Duration,
         session_timeout: Duration,
         kill_after: Duration,
     ) -> Self {
-        let kill_at = deadline.saturating_sub((session_timeout / 10).min(MAX_MARGIN));
+        let kill_at = deadline.saturating_sub((session_timeout / 10).min(MAX_KILL_MARGIN));
         let grace = kill_after.min(session_timeout * 3 / 20);
         Self { term_at: kill_at.saturating_sub(grace), kill_at }
     }
@@ -39,29 +39,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_is_left_to_kill_and_a_little_more_to_end() {
+    fn kill_is_a_tenth_before_the_deadline_and_term_before_kill() {
         let seconds = Duration::from_secs;
         assert_eq!(
-            Schedule::before(seconds(100), seconds(10), seconds(5)),
+            Schedule::for_deadline(seconds(100), seconds(10), seconds(5)),
             Schedule { term_at: Duration::from_millis(97_500), kill_at: seconds(99) }
         );
         assert_eq!(
-            Schedule::before(seconds(100), seconds(60), seconds(5)),
+            Schedule::for_deadline(seconds(100), seconds(60), seconds(5)),
             Schedule { term_at: seconds(93), kill_at: seconds(98) }
         );
         assert_eq!(
-            Schedule::before(seconds(100), seconds(60), Duration::ZERO).term_at,
+            Schedule::for_deadline(seconds(100), seconds(60), Duration::ZERO).term_at,
             seconds(98)
         );
     }
 
-    /// A connection that is given up at two thirds of the timeout may come back before anything is ended.
+    /// A connection that is closed after two thirds of the timeout may be re-established before the command is ended.
     #[test]
-    fn an_idle_session_with_a_connection_is_far_from_it() {
+    fn term_is_later_than_a_read_timeout_of_an_idle_session() {
         let timeout = Duration::from_secs(6);
         let deadline = Duration::from_secs(100) + timeout - timeout / 20;
         let last_ping_is_due = Duration::from_secs(100) + timeout / 3;
-        let schedule = Schedule::before(deadline, timeout, Duration::from_secs(5));
+        let schedule = Schedule::for_deadline(deadline, timeout, Duration::from_secs(5));
         assert!(schedule.term_at > last_ping_is_due + timeout / 3);
     }
 }

@@ -1,4 +1,4 @@
-//! The signals that end a program, or tell it something.
+//! The signals that `docent lock` handles.
 
 use std::{
     collections::BTreeSet,
@@ -10,19 +10,19 @@ use std::{
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What is passed on to the command, and ends the waiting before it.
-const PASSED_ON: [Signal; 6] =
+/// The signals that are forwarded to the command; before the command is started, they end the acquire.
+const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
-/// Those that have come.
+/// The stream of received signals to forward.
 pub(super) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// Listens from now on, but not to what our caller has had ignored (`nohup`, `trap '' INT`): the command
-    /// ignores that too.
+    /// Starts to listen, except for signals that the parent process has set to be ignored (`nohup`, `trap '' INT`):
+    /// the command inherits that.
     pub(super) fn listen() -> io::Result<Self> {
         let ignored = ignored();
-        PASSED_ON
+        FORWARDED
             .into_iter()
             .filter(|signal| !ignored.contains(&signal.as_raw()))
             .map(|one| Ok((one, signal(SignalKind::from_raw(one.as_raw()))?)))
@@ -30,11 +30,11 @@ impl Signals {
             .map(Self)
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Cancel safe: no signal is lost.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
@@ -48,11 +48,11 @@ impl Signals {
     }
 }
 
-/// SIGTSTP, which stops us unless we listen.
-pub(super) struct Stops(Option<Stream>);
+/// The stream of SIGTSTP, which stops this process unless it listens.
+pub(super) struct TerminalStops(Option<Stream>);
 
-impl Stops {
-    /// Listens from now on, unless that signal is ignored: then there is no shell to take over.
+impl TerminalStops {
+    /// Starts to listen, unless the signal is ignored: then there is no shell with job control.
     pub(super) fn listen() -> Self {
         let number = Signal::TSTP.as_raw();
         if ignored().contains(&number) {
@@ -61,23 +61,23 @@ impl Stops {
         Self(signal(SignalKind::from_raw(number)).ok())
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Cancel safe: no signal is lost.
     pub(super) async fn next(&mut self) {
-        let came = match &mut self.0 {
+        let received = match &mut self.0 {
             Some(stream) => stream.recv().await,
             None => None,
         };
-        if came.is_none() {
+        if received.is_none() {
             pending().await
         }
     }
 }
 
-/// The numbers of the ignored signals, where the system tells: see proc(5).
+/// Returns the numbers of the ignored signals, from `SigIgn` of proc(5); none on systems without it.
 fn ignored() -> BTreeSet<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

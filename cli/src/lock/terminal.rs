@@ -1,9 +1,9 @@
-//! Who has the terminal. A command in a process group of its own can read from it only as the foreground group,
-//! which a shell arranges for its jobs, and we for ours:
+//! The foreground process group of the terminal. The command has its own process group and can read from the terminal
+//! only while that is the foreground group. As a shell does for its jobs, `docent lock` gives it the terminal:
 //!
-//! * at once, when both the standard input and output are the terminal: nobody but the command is there;
-//! * else when it is stopped for wanting to read (SIGTTIN) or to change it (SIGTTOU): in `docent lock ... | less`
-//!   the terminal is the pager's, which is in our group, unless the command needs it.
+//! * at once, if standard input and standard output are the terminal, so the command is alone there;
+//! * else when the command is stopped because it reads from the terminal (SIGTTIN) or changes it (SIGTTOU): in
+//!   `docent lock ... | less` the pager, which is in the group of `docent lock`, has the terminal until then.
 
 use std::{
     fs::File,
@@ -16,42 +16,42 @@ use rustix::{
     termios::{tcgetpgrp, tcsetpgrp},
 };
 
-/// The terminal of our session, if it has one.
-fn ours() -> Option<File> {
+/// Opens the controlling terminal, if there is one.
+fn controlling_terminal() -> Option<File> {
     File::options().read(true).write(true).open("/dev/tty").ok()
 }
 
-/// The foreground group.
+/// Returns the foreground group.
 fn foreground() -> Option<Pid> {
-    tcgetpgrp(ours()?).ok()
+    tcgetpgrp(controlling_terminal()?).ok()
 }
 
-/// Whether our group has it.
-pub(super) fn is_ours() -> bool {
+/// Whether the group of this process is in the foreground.
+pub(super) fn is_foreground() -> bool {
     foreground() == Some(getpgrp())
 }
 
-/// Whether the command gets it at once.
-pub(super) fn is_the_commands() -> bool {
-    io::stdin().is_terminal() && io::stdout().is_terminal() && is_ours()
+/// Whether the command gets the terminal at once.
+pub(super) fn goes_to_command() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal() && is_foreground()
 }
 
-/// Gives the terminal to our own group.
-pub(super) fn take() {
-    give(getpgrp());
+/// Makes the group of this process the foreground group.
+pub(super) fn take_foreground() {
+    give_to(getpgrp());
 }
 
-/// The same, but only from this group: a command in the background has nothing that could be taken back.
+/// The same, but only if `group` is in the foreground: a background command does not have the terminal.
 pub(super) fn take_back(group: Pid) {
     if foreground() == Some(group) {
-        take();
+        take_foreground();
     }
 }
 
-/// Gives the terminal to a group, unless there is none.
-pub(super) fn give(group: Pid) {
-    let Some(terminal) = ours() else { return };
-    // The background is stopped when it does so, but for those who block that signal.
+/// Makes `group` the foreground group. Does nothing without a terminal.
+pub(super) fn give_to(group: Pid) {
+    let Some(terminal) = controlling_terminal() else { return };
+    // A background process that calls tcsetpgrp is stopped by SIGTTOU unless it blocks that signal.
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGTTOU);
     let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK);

@@ -1,21 +1,21 @@
-//! The process between `docent lock` and its command. It is there for when `docent lock` cannot act.
+//! The process between `docent lock` and its command, which ends the command when `docent lock` cannot.
 //!
 //! ```text
-//! docent lock            holds the session; tells until when the lock is surely held
-//!   └─ lock-watchdog     this: docent once more; ends the command when it is told nothing, or the pipe breaks
-//!        └─ CMD          leads a process group of its own; dies with the watchdog (Linux)
+//! docent lock            owns the session; reports until when the lock is certainly held
+//!   └─ lock-watchdog     this module, in a second docent process; ends the command when the reports stop
+//!        └─ CMD          leads its own process group; on Linux, it dies with the watchdog
 //! ```
 //!
-//! | who is gone | who ends the command |
+//! | failure | what ends the command |
 //! |---|---|
-//! | `docent lock` killed | the watchdog, at once: the pipe is closed |
-//! | `docent lock` stopped | the watchdog, at the deadline that it was told last |
-//! | the watchdog killed | `docent lock`, at once; the kernel kills CMD itself (`PR_SET_PDEATHSIG`) |
-//! | the watchdog stopped | `docent lock`, by the same schedule |
-//! | both killed at the same instant | the kernel kills CMD itself, but not what CMD has started |
+//! | `docent lock` is killed | the watchdog, at once: the socket is closed |
+//! | `docent lock` is stopped | the watchdog, at the last deadline it received |
+//! | the watchdog is killed | `docent lock`, at once; the kernel kills CMD itself (`PR_SET_PDEATHSIG`) |
+//! | the watchdog is stopped | `docent lock`, by the same schedule |
+//! | both are killed at the same instant | the kernel kills CMD itself, but not the processes CMD started |
 //!
-//! They talk in lines over a socket, which is the watchdog's standard input; the standard input that is CMD's
-//! comes through it as a descriptor. Times are those of the [clock](super::clock), in nanoseconds.
+//! The two processes exchange lines over a socket, which is the watchdog's standard input. The standard input of CMD
+//! is passed over it as a file descriptor. Times are on the shared [clock](super::clock), in nanoseconds.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -36,52 +36,52 @@ use rustix::{
 };
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    net::UnixStream as Listened,
+    net::UnixStream as AsyncUnixStream,
     signal::unix::{SignalKind, signal},
 };
 
 use super::{
     clock,
-    family::{self, Family, Signalled},
+    process_tree::{self, ProcessTree, Remaining, parse_pid},
     schedule::Schedule,
     terminal,
 };
 use crate::exit;
 
-/// The hidden commands: what the process is.
-pub(crate) const WATCHDOG: &str = "__lock-watchdog";
-/// What becomes the command.
-pub(crate) const STAGE: &str = "__lock-command";
-/// That the command gets the terminal.
+/// The hidden subcommand of the watchdog process.
+pub(crate) const WATCHDOG_COMMAND: &str = "__lock-watchdog";
+/// The hidden subcommand of the process that executes the command.
+pub(crate) const EXEC_COMMAND: &str = "__lock-command";
+/// The argument that gives the terminal to the command.
 const FOREGROUND: &str = "foreground";
 
-/// What `docent lock` says to the watchdog.
+/// A message from `docent lock` to the watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// The lock is held; this is when to end the command, unless another order comes before.
-    Until(Schedule),
-    /// End the command: TERM now, KILL then.
+pub(super) enum Request {
+    /// The lock is held; replaces the schedule by which the watchdog ends the command.
+    Renew(Schedule),
+    /// Ends the command: TERM now, KILL at the given time.
     End {
-        /// On the clock.
+        /// A time on the clock.
         kill_at: Duration,
     },
 }
 
-impl Order {
-    fn line(self) -> String {
+impl Request {
+    fn to_line(self) -> String {
         match self {
-            Self::Until(Schedule { term_at, kill_at }) => {
-                format!("until {} {}\n", term_at.as_nanos(), kill_at.as_nanos())
+            Self::Renew(Schedule { term_at, kill_at }) => {
+                format!("renew {} {}\n", term_at.as_nanos(), kill_at.as_nanos())
             }
             Self::End { kill_at } => format!("end {}\n", kill_at.as_nanos()),
         }
     }
 
-    fn read(line: &str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         let time = |word: &str| word.parse().ok().map(Duration::from_nanos);
         match line.split(' ').collect::<Vec<_>>().as_slice() {
-            ["until", term_at, kill_at] => {
-                Some(Self::Until(Schedule { term_at: time(term_at)?, kill_at: time(kill_at)? }))
+            ["renew", term_at, kill_at] => {
+                Some(Self::Renew(Schedule { term_at: time(term_at)?, kill_at: time(kill_at)? }))
             }
             ["end", kill_at] => Some(Self::End { kill_at: time(kill_at)? }),
             _ => None,
@@ -89,47 +89,47 @@ impl Order {
     }
 }
 
-/// What the watchdog tells.
+/// A message from the watchdog to `docent lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
-    /// The command runs.
+pub(super) enum Event {
+    /// The command was started.
     Started(Pid),
-    /// It was stopped from its terminal: by Ctrl-Z, or for wanting something of it.
+    /// The command was stopped by its terminal: by Ctrl-Z, or by an access from the background.
     Stopped {
-        /// It reads from a terminal, or changes it, that another group has.
+        /// The command reads or changes the terminal while another process group is in the foreground.
         wants_terminal: bool,
     },
-    /// It has ended, and nothing that it started is left.
-    Ended {
-        /// Its exit code, or 128 and its signal.
+    /// The command has exited, and no process that it started is left.
+    Exited {
+        /// The exit code, or 128 plus the signal number.
         code: u8,
-        /// Not because the watchdog was told nothing for too long.
+        /// `false` if the watchdog ended the command because its schedule was not renewed.
         in_time: bool,
     },
-    /// It could not be started.
+    /// The command could not be started.
     Failed,
 }
 
-impl News {
-    fn line(self) -> String {
+impl Event {
+    fn to_line(self) -> String {
         match self {
             Self::Started(pid) => format!("started {}\n", pid.as_raw_nonzero()),
             Self::Stopped { wants_terminal } => {
                 format!("stopped {}\n", if wants_terminal { "for-terminal" } else { "by-terminal" })
             }
-            Self::Ended { code, in_time } => {
-                format!("ended {code} {}\n", if in_time { "in-time" } else { "at-deadline" })
+            Self::Exited { code, in_time } => {
+                format!("exited {code} {}\n", if in_time { "in-time" } else { "at-deadline" })
             }
             Self::Failed => "failed\n".to_owned(),
         }
     }
 
-    fn read(line: &str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         match line.split(' ').collect::<Vec<_>>().as_slice() {
-            ["started", pid] => Some(Self::Started(Pid::from_raw(pid.parse().ok()?)?)),
+            ["started", pid] => Some(Self::Started(parse_pid(pid)?)),
             ["stopped", why] => Some(Self::Stopped { wants_terminal: *why == "for-terminal" }),
-            ["ended", code, when] => {
-                Some(Self::Ended { code: code.parse().ok()?, in_time: *when == "in-time" })
+            ["exited", code, when] => {
+                Some(Self::Exited { code: code.parse().ok()?, in_time: *when == "in-time" })
             }
             ["failed"] => Some(Self::Failed),
             _ => None,
@@ -137,61 +137,61 @@ impl News {
     }
 }
 
-/// The watchdog, as `docent lock` sees it.
+/// The handle of `docent lock` to its watchdog process.
 pub(super) struct Watchdog {
     process: Child,
-    news: tokio::io::Lines<BufReader<Listened>>,
-    /// The same socket. Not tokio's, which refuses to write before it has found out that it can.
-    orders: UnixStream,
+    events: tokio::io::Lines<BufReader<AsyncUnixStream>>,
+    /// The same socket, from std: a tokio socket does not write before it was polled for readiness.
+    requests: UnixStream,
 }
 
 impl Watchdog {
-    /// Starts it; it starts the command.
+    /// Starts the watchdog, which starts the command.
     pub(super) fn start(
         command: &[OsString],
         environment: &[(&str, String)],
         kill_after: Duration,
-        until: Schedule,
+        schedule: Schedule,
     ) -> io::Result<Self> {
-        let (ours, its) = UnixStream::pair()?;
-        let mut watchdog = Command::new(ourselves()?);
+        let (local, remote) = UnixStream::pair()?;
+        let mut watchdog = Command::new(current_program()?);
         watchdog
-            .arg(WATCHDOG)
+            .arg(WATCHDOG_COMMAND)
             .arg(kill_after.as_nanos().to_string())
-            .arg(if terminal::is_the_commands() { FOREGROUND } else { "background" })
+            .arg(if terminal::goes_to_command() { FOREGROUND } else { "background" })
             .args(command)
             .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(OwnedFd::from(its))
-            // What is sent to our group by the terminal or the shell is not for it.
+            .stdin(OwnedFd::from(remote))
+            // Signals that the terminal or the shell sends to the group of `docent lock` must not reach it.
             .process_group(0);
         let process = watchdog.spawn()?;
-        send_with_stdin(&ours, &Order::Until(until).line())?;
-        ours.set_nonblocking(true)?;
-        let orders = ours.try_clone()?;
-        let news = BufReader::new(Listened::from_std(ours)?).lines();
-        Ok(Self { process, news, orders })
+        send_with_stdin(&local, &Request::Renew(schedule).to_line())?;
+        local.set_nonblocking(true)?;
+        let requests = local.try_clone()?;
+        let events = BufReader::new(AsyncUnixStream::from_std(local)?).lines();
+        Ok(Self { process, events, requests })
     }
 
     pub(super) fn pid(&self) -> Pid {
         Pid::from_child(&self.process)
     }
 
-    /// Gives an order, unless it is too busy to listen: then it will do what it was told before.
-    pub(super) fn order(&self, order: Order) {
-        let _ = (&self.orders).write(order.line().as_bytes());
+    /// Sends a request. It is dropped if the socket's buffer is full; then the watchdog keeps to its last schedule.
+    pub(super) fn send(&self, request: Request) {
+        let _ = (&self.requests).write(request.to_line().as_bytes());
     }
 
-    /// The next news; `None` when it is gone.
+    /// Returns the next event, or `None` when the watchdog has exited.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
-    pub(super) async fn news(&mut self) -> Option<News> {
+    /// Cancel safe: no event is lost.
+    pub(super) async fn next_event(&mut self) -> Option<Event> {
         loop {
-            match self.news.next_line().await {
+            match self.events.next_line().await {
                 Ok(Some(line)) => {
-                    if let Some(news) = News::read(&line) {
-                        return Some(news);
+                    if let Some(event) = Event::parse(&line) {
+                        return Some(event);
                     }
                 }
                 _ => return None,
@@ -199,38 +199,38 @@ impl Watchdog {
         }
     }
 
-    /// Kills it.
+    /// Kills the watchdog.
     pub(super) fn kill(&mut self) {
         let _ = self.process.kill();
     }
 
-    /// Waits for its end, which must be near.
+    /// Waits for the watchdog to exit. Blocks, so it must be about to exit.
     pub(super) fn wait(mut self) {
         let _ = self.process.wait();
     }
 }
 
-/// This program, also when its file has been replaced meanwhile.
-fn ourselves() -> io::Result<std::path::PathBuf> {
+/// The path of this program. On Linux it remains valid when the file is replaced.
+fn current_program() -> io::Result<std::path::PathBuf> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         return Ok("/proc/self/exe".into());
     }
     std::env::current_exe()
 }
 
-/// Sends a first line, and our standard input with it.
+/// Sends the first line, with the standard input of this process as a file descriptor.
 fn send_with_stdin(socket: &UnixStream, line: &str) -> io::Result<()> {
     let stdin = io::stdin();
     let descriptors = [stdin.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     with.push(SendAncillaryMessage::ScmRights(&descriptors));
-    // A line is far smaller than the socket's buffer, which is empty.
+    // The socket's buffer is empty and far larger than a line, so this neither blocks nor writes a part.
     sendmsg(socket, &[IoSlice::new(line.as_bytes())], &mut with, SendFlags::empty())?;
     Ok(())
 }
 
-/// Receives the first line, and the command's standard input.
+/// Receives the first line and the standard input of the command.
 fn receive_with_stdin(socket: &UnixStream) -> io::Result<(String, OwnedFd)> {
     let mut bytes = [0; 256];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -249,11 +249,12 @@ fn receive_with_stdin(socket: &UnixStream) -> io::Result<(String, OwnedFd)> {
     }
 }
 
-// What the watchdog itself does.
+// The watchdog process.
 
-/// The watchdog's process. Its arguments: the longest grace in nanoseconds, who has the terminal, the command.
+/// Runs the watchdog process. Arguments: the longest time from TERM to KILL in nanoseconds, `foreground` or
+/// `background`, the command.
 pub(crate) fn run(arguments: &[OsString]) -> u8 {
-    match watch(arguments) {
+    match supervise(arguments) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("docent lock: the watchdog: {error}");
@@ -262,26 +263,27 @@ pub(crate) fn run(arguments: &[OsString]) -> u8 {
     }
 }
 
-fn watch(arguments: &[OsString]) -> io::Result<()> {
-    let not_for_you = || io::Error::from(io::ErrorKind::InvalidInput);
-    let [grace, terminal, command @ ..] = arguments else { return Err(not_for_you()) };
-    let grace = grace.to_str().and_then(|text| text.parse().ok()).ok_or_else(not_for_you)?;
-    // Not called docent: who ends all of those by name must not end this one too.
+fn supervise(arguments: &[OsString]) -> io::Result<()> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let [grace, terminal, command @ ..] = arguments else { return Err(invalid()) };
+    let grace = grace.to_str().and_then(|text| text.parse().ok()).ok_or_else(invalid)?;
+    // Not `docent`: `pkill docent` must not end both processes.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = rustix::thread::set_name(c"lock-watchdog");
-    let strangers = family::adopt_orphans();
+    let preexisting = process_tree::adopt_orphans();
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (line, stdin) = receive_with_stdin(&control)?;
-    let Some(Order::Until(until)) = Order::read(line.trim_end()) else {
-        return Err(not_for_you());
+    let Some(Request::Renew(schedule)) = Request::parse(line.trim_end()) else {
+        return Err(invalid());
     };
     control.set_nonblocking(true)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let news = control.try_clone()?;
-        let mut orders = Orders(Some(BufReader::new(Listened::from_std(control)?).lines()));
-        let mut ended = signal(SignalKind::child())?;
-        if clock::now() >= until.term_at {
-            tell(&news, News::Failed);
+        let events = control.try_clone()?;
+        let mut requests =
+            Requests(Some(BufReader::new(AsyncUnixStream::from_std(control)?).lines()));
+        let mut child_signals = signal(SignalKind::child())?;
+        if clock::now() >= schedule.term_at {
+            send_event(&events, Event::Failed);
             return Ok(());
         }
         let child = match spawn(command, terminal, stdin) {
@@ -289,39 +291,46 @@ fn watch(arguments: &[OsString]) -> io::Result<()> {
             Err(error) => {
                 let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
                 eprintln!("docent lock: {name}: {error}");
-                tell(&news, News::Failed);
+                send_event(&events, Event::Failed);
                 return Ok(());
             }
         };
         let pid = Pid::from_child(&child);
-        tell(&news, News::Started(pid));
-        let mut family = Family::new(None, strangers);
-        family.set_group(pid);
-        let mut guard =
-            Guard { family, pid, until, grace, ending: None, ended: None, in_time: true };
+        send_event(&events, Event::Started(pid));
+        let mut processes = ProcessTree::new(None, preexisting);
+        processes.set_group(pid);
+        let mut supervisor = Supervisor {
+            processes,
+            pid,
+            schedule,
+            grace,
+            kill_at: None,
+            exit_code: None,
+            in_time: true,
+        };
         loop {
             tokio::select! {
                 biased;
-                order = orders.next() => guard.obey(order),
-                _ = ended.recv() => {}
-                () = clock::until(guard.next_look()) => {}
+                request = requests.next() => supervisor.handle(request),
+                _ = child_signals.recv() => {}
+                () = clock::sleep_until(supervisor.next_wakeup()) => {}
             }
-            if let Some(by) = guard.stopped_by() {
-                let wants_terminal = [Signal::TTIN, Signal::TTOU].contains(&by);
-                tell(&news, News::Stopped { wants_terminal });
+            if let Some(signal) = supervisor.stop_signal() {
+                let wants_terminal = [Signal::TTIN, Signal::TTOU].contains(&signal);
+                send_event(&events, Event::Stopped { wants_terminal });
             }
-            if let Some(code) = guard.look() {
-                tell(&news, News::Ended { code, in_time: guard.in_time });
+            if let Some(code) = supervisor.poll() {
+                send_event(&events, Event::Exited { code, in_time: supervisor.in_time });
                 return Ok(());
             }
         }
     })
 }
 
-/// Starts the command, by way of a stage that makes it what it must be.
+/// Starts the command by way of [`exec_command`].
 fn spawn(command: &[OsString], terminal: &OsStr, stdin: OwnedFd) -> io::Result<Child> {
-    Command::new(ourselves()?)
-        .arg(STAGE)
+    Command::new(current_program()?)
+        .arg(EXEC_COMMAND)
         .arg(std::process::id().to_string())
         .arg(terminal)
         .args(command)
@@ -330,32 +339,32 @@ fn spawn(command: &[OsString], terminal: &OsStr, stdin: OwnedFd) -> io::Result<C
         .spawn()
 }
 
-/// Between fork and exec, as a program of its own: Rust has no safe way to do anything there. Its arguments: who
-/// must be its parent, who has the terminal, the command.
-pub(crate) fn become_command(arguments: &[OsString]) -> u8 {
+/// Prepares its own process for the command and executes it. This is a program because safe Rust cannot run code
+/// between fork and exec. Arguments: the expected parent process ID, `foreground` or `background`, the command.
+pub(crate) fn exec_command(arguments: &[OsString]) -> u8 {
     let [parent, terminal, program, rest @ ..] = arguments else { return exit::USAGE };
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        // It may have gone before that.
-        let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-        if now.as_deref() != parent.to_str() {
+        // The parent may have exited before that call.
+        let current = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+        if current.as_deref() != parent.to_str() {
             return exit::LOST;
         }
     }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let _ = parent;
     if terminal == FOREGROUND {
-        terminal::take();
+        terminal::take_foreground();
     }
     let error = Command::new(program).args(rest).exec();
     let name = program.to_string_lossy();
     let mut stderr = io::stderr();
-    // That there is such a file was found out before.
+    // `docent lock` has found the file, so it is the interpreter that is missing.
     if error.kind() == io::ErrorKind::NotFound {
         let _ = writeln!(
             stderr,
-            "docent lock: {name}: the interpreter in its first line (#!) is not there"
+            "docent lock: {name}: the interpreter named in its first line (#!) does not exist"
         );
         return exit::NOT_FOUND;
     }
@@ -363,18 +372,18 @@ pub(crate) fn become_command(arguments: &[OsString]) -> u8 {
     exit::NOT_EXECUTABLE
 }
 
-/// Lines from `docent lock`, until it is gone.
-struct Orders(Option<tokio::io::Lines<BufReader<Listened>>>);
+/// The requests of `docent lock`, until the socket is closed.
+struct Requests(Option<tokio::io::Lines<BufReader<AsyncUnixStream>>>);
 
-impl Orders {
-    /// The next order; `None` once, when the pipe breaks.
-    async fn next(&mut self) -> Option<Order> {
+impl Requests {
+    /// Returns the next request, or `None` once when the socket is closed.
+    async fn next(&mut self) -> Option<Request> {
         loop {
             let Some(lines) = &mut self.0 else { return std::future::pending().await };
             match lines.next_line().await {
                 Ok(Some(line)) => {
-                    if let Some(order) = Order::read(&line) {
-                        return Some(order);
+                    if let Some(request) = Request::parse(&line) {
+                        return Some(request);
                     }
                 }
                 _ => {
@@ -386,110 +395,111 @@ impl Orders {
     }
 }
 
-/// Who may not read any more is dead or stopped; the line is short.
-fn tell(mut news: &UnixStream, what: News) {
-    let _ = news.write(what.line().as_bytes());
+/// Sends an event. It cannot be delivered if `docent lock` is dead or stopped; a line is never written in part.
+fn send_event(mut socket: &UnixStream, event: Event) {
+    let _ = socket.write(event.to_line().as_bytes());
 }
 
-/// What it knows about the command.
-struct Guard {
-    family: Family,
+/// The state of the command in the watchdog process.
+struct Supervisor {
+    processes: ProcessTree,
     pid: Pid,
-    until: Schedule,
-    /// Between TERM and KILL at most.
+    schedule: Schedule,
+    /// The longest time from TERM to KILL, in nanoseconds.
     grace: u64,
-    /// TERM was sent: when KILL follows.
-    ending: Option<Duration>,
-    /// What it is to be told as.
-    ended: Option<u8>,
-    /// The deadline was not what ended it.
+    /// The time of KILL, once TERM was sent.
+    kill_at: Option<Duration>,
+    /// The exit code to report, once the command has exited.
+    exit_code: Option<u8>,
+    /// Whether the command exited before the schedule required TERM.
     in_time: bool,
 }
 
-/// Between two looks at processes that were killed and are not gone yet.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// The interval of polling for the exit of killed processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-impl Guard {
-    fn obey(&mut self, order: Option<Order>) {
-        match order {
-            Some(Order::Until(until)) => self.until = until,
-            Some(Order::End { kill_at }) => self.end(kill_at),
-            // Nobody holds the session alive any more: it lasts until its deadline.
-            None => self.end(self.until.kill_at),
+impl Supervisor {
+    fn handle(&mut self, request: Option<Request>) {
+        match request {
+            Some(Request::Renew(schedule)) => self.schedule = schedule,
+            Some(Request::End { kill_at }) => self.end(kill_at),
+            // Nothing keeps the session alive: it lasts until its deadline at most.
+            None => self.end(self.schedule.kill_at),
         }
     }
 
     fn end(&mut self, kill_at: Duration) {
         let now = clock::now();
         let latest = now + Duration::from_nanos(self.grace);
-        let kill_at = kill_at.min(latest).min(self.until.kill_at);
-        if let Some(before) = self.ending {
-            self.ending = Some(before.min(kill_at));
+        let kill_at = kill_at.min(latest).min(self.schedule.kill_at);
+        if let Some(before) = self.kill_at {
+            self.kill_at = Some(before.min(kill_at));
             return;
         }
-        self.ending = Some(kill_at);
+        self.kill_at = Some(kill_at);
         if now < kill_at {
-            self.family.signal(Signal::TERM);
-            // Who is stopped would not hear it.
-            self.family.signal(Signal::CONT);
+            self.processes.signal(Signal::TERM);
+            // A stopped process does not handle TERM before it continues.
+            self.processes.signal(Signal::CONT);
         }
     }
 
-    fn next_look(&self) -> Duration {
-        let again = clock::now() + LOOK_AGAIN;
-        match self.ending {
-            None => self.until.term_at,
-            Some(kill_at) => kill_at.max(again),
+    fn next_wakeup(&self) -> Duration {
+        let next_poll = clock::now() + POLL_INTERVAL;
+        match self.kill_at {
+            None => self.schedule.term_at,
+            Some(kill_at) => kill_at.max(next_poll),
         }
     }
 
-    /// Does what is due; how the command has ended, once all of it has.
-    fn look(&mut self) -> Option<u8> {
-        family::reap_orphans(&[self.pid]);
-        let ended = self.has_ended();
+    /// Sends the signals that are due. Returns the exit code once the command and all its processes have exited.
+    fn poll(&mut self) -> Option<u8> {
+        process_tree::reap_orphans(&[self.pid]);
+        let exit_code = self.poll_exit_code();
         let now = clock::now();
-        if self.ending.is_none() && ended.is_some() && self.left() == Signalled::default() {
-            return ended;
+        if self.kill_at.is_none()
+            && exit_code.is_some()
+            && self.processes.count() == Remaining::default()
+        {
+            return exit_code;
         }
-        if self.ending.is_none() && (ended.is_some() || now >= self.until.term_at) {
-            self.in_time = ended.is_some();
-            // Also what a command leaves behind must not run on without the lock.
-            self.end(self.until.kill_at);
+        if self.kill_at.is_none() && (exit_code.is_some() || now >= self.schedule.term_at) {
+            self.in_time = exit_code.is_some();
+            // Processes that the command leaves behind must not run without the lock either.
+            self.end(self.schedule.kill_at);
         }
-        if self.ending.is_some_and(|kill_at| now >= kill_at) {
-            self.family.signal(Signal::KILL);
+        if self.kill_at.is_some_and(|kill_at| now >= kill_at) {
+            self.processes.signal(Signal::KILL);
         }
-        ended.filter(|_| self.ending.is_some() && self.left().is_over())
+        exit_code.filter(|_| self.kill_at.is_some() && self.processes.count().is_done())
     }
 
-    fn left(&self) -> Signalled {
-        self.family.count()
-    }
-
-    /// Its exit code, or 128 and its signal. It is not waited for: that is left to `docent lock`, to which it falls
-    /// with our end, and until then nobody else can get its number.
-    fn has_ended(&mut self) -> Option<u8> {
-        if self.ended.is_some() {
-            return self.ended;
+    /// Returns the exit code of the command, or 128 plus its signal, once it has exited.
+    ///
+    /// Does not reap the command: `docent lock` inherits it when the watchdog exits. Until then, its process ID is
+    /// not reused.
+    fn poll_exit_code(&mut self) -> Option<u8> {
+        if self.exit_code.is_some() {
+            return self.exit_code;
         }
         let mut options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        // Where orphans do not fall to `docent lock`, the group would seem to live on.
+        // Without subreapers, `docent lock` does not inherit it, and the group would seem to live on.
         options.set(WaitIdOptions::NOWAIT, cfg!(any(target_os = "linux", target_os = "android")));
         let status = waitid(WaitId::Pid(self.pid), options).ok().flatten()?;
-        self.ended = match (status.exit_status(), status.terminating_signal()) {
+        self.exit_code = match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Some(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            (None, Some(signal)) => Some(exit::of_signal(signal)),
+            (None, Some(signal)) => Some(exit::from_signal(signal)),
             _ => None,
         };
-        self.ended
+        self.exit_code
     }
 
-    /// By what it has been stopped since we asked last; SIGSTOP is our own.
-    fn stopped_by(&self) -> Option<Signal> {
+    /// Returns the signal that stopped the command since the last call. Leaves out SIGSTOP, which docent sends itself.
+    fn stop_signal(&self) -> Option<Signal> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options).ok().flatten();
-        let by = Signal::from_named_raw(status?.stopping_signal()?)?;
-        (by != Signal::STOP).then_some(by)
+        let signal = Signal::from_named_raw(status?.stopping_signal()?)?;
+        (signal != Signal::STOP).then_some(signal)
     }
 }
 
@@ -498,24 +508,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_are_parsed_as_they_were_written() {
         let time = Duration::from_nanos(u64::MAX);
-        for order in [
-            Order::Until(Schedule { term_at: Duration::ZERO, kill_at: time }),
-            Order::End { kill_at: time },
+        for request in [
+            Request::Renew(Schedule { term_at: Duration::ZERO, kill_at: time }),
+            Request::End { kill_at: time },
         ] {
-            assert_eq!(Order::read(order.line().trim_end()), Some(order));
+            assert_eq!(Request::parse(request.to_line().trim_end()), Some(request));
         }
-        for news in [
-            News::Started(rustix::process::getpid()),
-            News::Stopped { wants_terminal: true },
-            News::Failed,
-            News::Ended { code: 255, in_time: false },
+        for event in [
+            Event::Started(rustix::process::getpid()),
+            Event::Stopped { wants_terminal: true },
+            Event::Failed,
+            Event::Exited { code: 255, in_time: false },
         ] {
-            assert_eq!(News::read(news.line().trim_end()), Some(news));
+            assert_eq!(Event::parse(event.to_line().trim_end()), Some(event));
         }
-        for line in ["", "until", "until 1", "end x", "ended 256 in-time", "started 0"] {
-            assert_eq!((Order::read(line), News::read(line)), (None, None), "{line}");
+        for line in ["", "renew", "renew 1", "end x", "exited 256 in-time", "started 0"] {
+            assert_eq!((Request::parse(line), Event::parse(line)), (None, None), "{line}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! ACLs as zkCli takes them: `world:anyone:r,digest:user:hash:cdrwa`.
+//! ACLs in the format of zkCli: `world:anyone:r,digest:user:hash:cdrwa`.
 
 use docent::{Acl, Perms};
 
-/// An entry with texts of its own.
+/// An ACL entry that owns its strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     perms: Perms,
@@ -16,11 +16,12 @@ impl Entry {
     }
 }
 
-/// For clap, which has split it at commas.
+/// Parses one entry; clap splits the list at commas.
 pub(super) fn parse(text: &str) -> Result<Entry, String> {
-    let wrong = || "is not SCHEME:ID:PERMISSIONS, such as world:anyone:r or auth::cdrwa".to_owned();
-    let (rest, letters) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let (scheme, id) = rest.split_once(':').ok_or_else(wrong)?;
+    let invalid =
+        || "is not SCHEME:ID:PERMISSIONS, such as world:anyone:r or auth::cdrwa".to_owned();
+    let (rest, letters) = text.rsplit_once(':').ok_or_else(invalid)?;
+    let (scheme, id) = rest.split_once(':').ok_or_else(invalid)?;
     let mut perms = Perms::NONE;
     for letter in letters.chars() {
         perms = perms
@@ -30,11 +31,11 @@ pub(super) fn parse(text: &str) -> Result<Entry, String> {
                 'r' => Perms::READ,
                 'w' => Perms::WRITE,
                 'a' => Perms::ADMIN,
-                _ => return Err(format!("permissions are letters of cdrwa, not {letter:?}")),
+                _ => return Err(format!("permissions must be letters of cdrwa, not {letter:?}")),
             };
     }
     if scheme.is_empty() || letters.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     Ok(Entry { perms, scheme: scheme.to_owned(), id: id.to_owned() })
 }
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_zkclis() {
+    fn entries_have_the_format_of_zkcli() {
         let entry = parse("digest:user:hash=:cdrwa").unwrap();
         assert_eq!(entry.as_acl(), Acl::new(Perms::ALL, "digest", "user:hash="));
         assert_eq!(parse("auth::r").unwrap().as_acl(), Acl::new(Perms::READ, "auth", ""));

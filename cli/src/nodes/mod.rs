@@ -1,4 +1,4 @@
-//! Nodes from the command line: what they share.
+//! The commands that read and write nodes, and the code they share.
 
 mod acl;
 pub(crate) mod multi;
@@ -12,6 +12,7 @@ use std::{
 };
 
 use docent::{Client, ErrorKind, Stat};
+use docent_protocol::path::{self, PathError};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     queue::join,
 };
 
-/// The names of a Stat's fields, and their values, as zkCli prints them.
+/// Returns the name and value of each field of a Stat, and whether it is an ID. Names and order are those of zkCli.
 fn fields(stat: &Stat) -> [(&'static str, i64, bool); 11] {
     [
         ("czxid", stat.czxid, true),
@@ -36,7 +37,7 @@ fn fields(stat: &Stat) -> [(&'static str, i64, bool); 11] {
     ]
 }
 
-/// `name = value`, a line each; ids in hexadecimal, times in milliseconds since 1970.
+/// Formats a Stat as lines `name = value`: IDs in hexadecimal, times in milliseconds since 1970.
 fn stat_lines(stat: &Stat) -> String {
     let line = |(name, value, is_id)| {
         if is_id { format!("{name} = {value:#x}\n") } else { format!("{name} = {value}\n") }
@@ -44,69 +45,81 @@ fn stat_lines(stat: &Stat) -> String {
     fields(stat).into_iter().map(line).collect()
 }
 
-/// The same as an object: numbers as they are.
+/// Returns a Stat as a JSON object of numbers.
 fn stat_json(stat: &Stat) -> Value {
     let fields = fields(stat).map(|(name, value, _)| (name.to_owned(), value.into()));
     Value::Object(Map::from_iter(fields))
 }
 
-/// An object that begins with a path.
-fn object(path: &str) -> Map<String, Value> {
+/// Returns a JSON object with the member `path`.
+fn path_object(path: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(path))])
 }
 
-/// One object on one line.
+/// Prints a JSON object on one line.
 fn print_json(object: impl Into<Value>) -> Result<(), Failure> {
     print(&format!("{}\n", object.into()))
 }
 
-/// All of it at once, and now.
+/// Prints text and flushes the output.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
 
-/// The data on the command line; `-` is the standard input, to its end.
-fn given(data: &str) -> Result<Vec<u8>, Failure> {
+/// Returns the data of an argument; `-` reads standard input to its end.
+fn read_data(data: &str) -> Result<Vec<u8>, Failure> {
     if data != "-" {
         return Ok(data.as_bytes().to_vec());
     }
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes).map_err(|error| {
-        Failure::new(exit::IO, format_args!("cannot read the standard input: {error}"))
+        Failure::new(exit::IO, format_args!("cannot read standard input: {error}"))
     })?;
     Ok(bytes)
 }
 
-/// Paths that are none are refused before there is a connection.
-fn check(path: &str) -> Result<(), Failure> {
-    docent_protocol::path::validate(path)
-        .map_err(|error| Failure::usage(format_args!("{path:?}: {error}; a path looks like /a/b")))
+/// Validates a path, before the command connects.
+fn validate_path(path: &str) -> Result<(), Failure> {
+    path::validate(path).map_err(|error| invalid_path(path, error))
 }
 
-/// A node and all below it, parents before children, in the order of their names. What goes meanwhile is left out.
-/// Listings are asked for many at a time.
-async fn tree(client: &Client, root: &str) -> Result<Vec<String>, Failure> {
-    const AT_ONCE: usize = 256;
+/// As [`validate_path`], for a node to create. The name of a sequential one may be empty: the server appends the number.
+fn validate_new_path(path: &str, sequential: bool) -> Result<(), Failure> {
+    if sequential {
+        path::validate_sequential(path).map_err(|error| invalid_path(path, error))
+    } else {
+        validate_path(path)
+    }
+}
+
+fn invalid_path(path: &str, error: PathError) -> Failure {
+    Failure::usage(format_args!("{path:?}: {error}; a path looks like /a/b"))
+}
+
+/// Lists a node and its descendants, sorted by path, so parents precede children. Leaves out nodes that are deleted
+/// meanwhile. Up to 256 requests are in flight.
+async fn list_tree(client: &Client, root: &str) -> Result<Vec<String>, Failure> {
+    const BATCH: usize = 256;
     let mut found = vec![root.to_owned()];
-    let mut ahead = VecDeque::from([root.to_owned()]);
-    while !ahead.is_empty() {
-        let batch: Vec<_> = ahead.drain(..ahead.len().min(AT_ONCE)).collect();
-        let asked: Vec<_> = batch.iter().map(|path| client.get_children(path)).collect();
-        for (path, answer) in batch.iter().zip(asked) {
-            match answer.await {
+    let mut unvisited = VecDeque::from([root.to_owned()]);
+    while !unvisited.is_empty() {
+        let batch: Vec<_> = unvisited.drain(..unvisited.len().min(BATCH)).collect();
+        let replies: Vec<_> = batch.iter().map(|path| client.get_children(path)).collect();
+        for (path, reply) in batch.iter().zip(replies) {
+            match reply.await {
                 Ok(children) => {
-                    let below: Vec<_> = children.iter().map(|name| join(path, &name)).collect();
-                    found.extend(below.iter().cloned());
-                    ahead.extend(below);
+                    let paths: Vec<_> = children.iter().map(|name| join(path, name)).collect();
+                    found.extend(paths.iter().cloned());
+                    unvisited.extend(paths);
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode && path != root => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
-    // A parent's path is the beginning of its children's; the slash goes before anything in a name.
+    // By component: as whole strings, `/a-b` would sort between `/a` and `/a/b`.
     found.sort_by(|one, other| one.split('/').cmp(other.split('/')));
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! `docent multi`: several writes, all or none.
+//! `docent multi`: transactions.
 
 use std::io::{self, BufRead as _};
 
@@ -6,43 +6,43 @@ use clap::Args;
 use docent::{Client, CreateMode, session::TransactionResult};
 use serde_json::json;
 
-use super::{check, object, print, print_json};
+use super::{path_object, print, print_json, validate_new_path};
 use crate::{
     command::Command,
     connect::ServerArgs,
     data,
-    exit::{self, Ended, Failure},
+    exit::{self, CommandResult, Failure},
 };
 
-/// Make several writes in one step: all of them, or none
+/// Apply several writes in one transaction: all of them, or none
 #[derive(Args)]
 #[command(after_long_help = format!("\
-Operations, one an argument, or one a line of the standard input (where #
+Operations, one per argument, or one per line of standard input (where #
 begins a comment):
-  create [-s] [-c] PATH [DATA]   -s with digits behind the name, -c a container
+  create [-s] [-c] PATH [DATA]   -s sequential, -c container
   set [-v VERSION] PATH DATA
   delete [-v VERSION] PATH
-  check [-v VERSION] PATH        fails it all unless the node exists, and has
-                                 that version
-Words are separated by blanks; 'single quotes' take everything as it is, and
-\"double quotes\" all but a backslash, which stands before a quote or itself.
+  check [-v VERSION] PATH        the transaction fails unless the node exists
+                                 and has this version
+Words are separated by blanks. 'Single quotes' preserve every character; in
+\"double quotes\", a backslash escapes a quote or a backslash.
 
 Examples:
   docent multi 'check -v 3 /a' 'set /a 90' 'set /b 110'
   docent multi \"check $DOCENT_LOCK_PATH\" 'set /balance 90'
-      in a command under docent lock: is applied only while the lock is held,
-      however late it arrives
+      in a command under docent lock: applied only while the lock is held, even
+      if the request is delayed
 
-A line for each: created PATH, set PATH version N, deleted PATH, checked PATH.
-With --json, one object a line: op, path, and version for set. When one fails,
-nothing was done, and its number (from 0) is told.
+Prints one line per operation: created PATH, set PATH version N, deleted PATH,
+checked PATH. With --json, one object per line: op, path, and version for set.
+If an operation fails, none is applied, and the error has its index (from 0).
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Multi {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The operations; none: from the standard input
+    /// Operations; read from standard input if there are none
     #[arg(value_name = "OPERATION")]
     operations: Vec<String>,
     #[arg(skip)]
@@ -51,7 +51,7 @@ pub(crate) struct Multi {
     server: ServerArgs,
 }
 
-/// One operation.
+/// One operation of the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Operation {
     Create { mode: CreateMode, path: String, data: String },
@@ -70,7 +70,7 @@ impl Operation {
         }
     }
 
-    /// Whether a name of digits only is meant: `/a/` with -s.
+    /// Whether the server appends a number, so that the name may be empty: `/a/` with -s.
     fn is_sequential(&self) -> bool {
         matches!(self, Self::Create { mode, .. } if mode.is_sequential())
     }
@@ -86,11 +86,11 @@ impl Command for Multi {
         Ok(())
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         let operations = &self.parsed;
         let results = commit(client, operations).await?;
         for (operation, result) in operations.iter().zip(results) {
-            self.show(operation, result)?;
+            self.print_result(operation, result)?;
         }
         Ok(0)
     }
@@ -100,30 +100,32 @@ impl Multi {
     fn parse(&self) -> Result<Vec<Operation>, Failure> {
         let lines: Vec<String> = if self.operations.is_empty() {
             io::stdin().lock().lines().collect::<Result<_, _>>().map_err(|error| {
-                Failure::new(exit::IO, format_args!("cannot read the standard input: {error}"))
+                Failure::new(exit::IO, format_args!("cannot read standard input: {error}"))
             })?
         } else {
             self.operations.clone()
         };
-        let what = if self.operations.is_empty() { "line" } else { "operation" };
+        let unit = if self.operations.is_empty() { "line" } else { "operation" };
         let mut operations = Vec::new();
         for (index, line) in lines.iter().enumerate() {
-            let said = format!("{what} {}", index + 1);
-            let wrong = |why: String| Failure::usage(format_args!("{said}: {why}"));
-            let Some(operation) = parse(line).map_err(wrong)? else { continue };
-            let path = operation.path();
-            let named = if operation.is_sequential() { path.trim_end_matches('/') } else { path };
-            check(if named.is_empty() { "/" } else { named })
-                .map_err(|failure| wrong(failure.to_string()))?;
+            let position = format!("{unit} {}", index + 1);
+            let invalid = |reason: String| Failure::usage(format_args!("{position}: {reason}"));
+            let Some(operation) = parse(line).map_err(invalid)? else { continue };
+            validate_new_path(operation.path(), operation.is_sequential())
+                .map_err(|failure| invalid(failure.to_string()))?;
             operations.push(operation);
         }
         if operations.is_empty() {
-            return Err(Failure::usage("there is no operation; see docent multi --help"));
+            return Err(Failure::usage("no operation given; see docent multi --help"));
         }
         Ok(operations)
     }
 
-    fn show(&self, operation: &Operation, result: TransactionResult) -> Result<(), Failure> {
+    fn print_result(
+        &self,
+        operation: &Operation,
+        result: TransactionResult,
+    ) -> Result<(), Failure> {
         let path = operation.path();
         let (verb, path, version) = match result {
             TransactionResult::Created { path, .. } => ("created", path, None),
@@ -132,7 +134,7 @@ impl Multi {
             _ => ("checked", path.to_owned(), None),
         };
         if self.json {
-            let mut object = object(&path);
+            let mut object = path_object(&path);
             object.insert("op".to_owned(), json!(verb));
             if let Some(version) = version {
                 object.insert("version".to_owned(), json!(version));
@@ -140,7 +142,7 @@ impl Multi {
             return print_json(object);
         }
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
-        print(&format!("{verb} {}{version}\n", data::shown(path.as_bytes())))
+        print(&format!("{verb} {}{version}\n", data::escape(path.as_bytes())))
     }
 }
 
@@ -150,7 +152,7 @@ async fn commit(
 ) -> Result<Vec<TransactionResult>, Failure> {
     let mut transaction = client.transaction();
     for operation in operations {
-        transaction = match operation {
+        match operation {
             Operation::Create { mode, path, data } => {
                 transaction.create(path, data.as_bytes(), *mode)
             }
@@ -164,9 +166,9 @@ async fn commit(
     Ok(transaction.commit().await?)
 }
 
-/// `None` for an empty line or a comment.
+/// Parses an operation. Returns `None` for an empty line or a comment.
 fn parse(line: &str) -> Result<Option<Operation>, String> {
-    let words = words(line)?;
+    let words = split_words(line)?;
     let Some((verb, rest)) = words.split_first() else { return Ok(None) };
     let (mut version, mut sequential, mut container) = (None, false, false);
     let mut rest = rest.iter().map(String::as_str).peekable();
@@ -175,7 +177,7 @@ fn parse(line: &str) -> Result<Option<Operation>, String> {
             ("set" | "delete" | "check", "-v") => {
                 let number = rest.next().and_then(|text| text.parse().ok());
                 let number = number.filter(|number: &i32| *number >= 0);
-                version = Some(number.ok_or("-v wants a version, a number from 0")?);
+                version = Some(number.ok_or("-v requires a version, a number from 0")?);
             }
             ("create", "-s") => sequential = true,
             ("create", "-c") => container = true,
@@ -189,19 +191,23 @@ fn parse(line: &str) -> Result<Option<Operation>, String> {
                 Ok(both) => both,
                 Err(rest) => match <[String; 1]>::try_from(rest) {
                     Ok([path]) => [path, String::new()],
-                    Err(_) => return Err("create wants PATH [DATA]".to_owned()),
+                    Err(_) => return Err("create requires PATH [DATA]".to_owned()),
                 },
             };
             let mode = match (sequential, container) {
                 (false, false) => CreateMode::Persistent,
                 (true, false) => CreateMode::PersistentSequential,
                 (false, true) => CreateMode::Container,
-                (true, true) => return Err("a container has no digits: -s or -c".to_owned()),
+                (true, true) => {
+                    return Err(
+                        "-s and -c exclude each other: a container cannot be sequential".to_owned()
+                    );
+                }
             };
             Operation::Create { mode, path, data }
         }
         ("set", Ok([path, data])) => Operation::Set { version, path, data },
-        ("set", _) => return Err("set wants PATH DATA".to_owned()),
+        ("set", _) => return Err("set requires PATH DATA".to_owned()),
         ("delete" | "check", Err(rest)) if rest.len() == 1 => {
             let path = rest.into_iter().next().unwrap_or_default();
             if verb == "check" {
@@ -210,14 +216,14 @@ fn parse(line: &str) -> Result<Option<Operation>, String> {
                 Operation::Delete { version, path }
             }
         }
-        ("delete" | "check", _) => return Err(format!("{verb} wants one PATH")),
-        _ => return Err(format!("{verb:?} is none of create, set, delete, check")),
+        ("delete" | "check", _) => return Err(format!("{verb} requires one PATH")),
+        _ => return Err(format!("{verb:?} is not one of create, set, delete, check")),
     };
     Ok(Some(operation))
 }
 
-/// As a shell does it, roughly.
-fn words(line: &str) -> Result<Vec<String>, String> {
+/// Splits a line into words with a subset of the quoting rules of shells.
+fn split_words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut chars = line.chars();
@@ -232,7 +238,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
                         Some(end) if end == char => break,
                         Some('\\') if char == '"' => word.extend(chars.next()),
                         Some(other) => word.push(other),
-                        None => return Err(format!("the quote {char} is not closed")),
+                        None => return Err(format!("unclosed quote {char}")),
                     }
                 }
             }
@@ -249,14 +255,14 @@ mod tests {
 
     #[test]
     fn words_are_quoted_as_in_a_shell() {
-        let said = words(r#"set  /a 'b "c"' "d \"\\ 'e'" '' f'g'"#).unwrap();
-        assert_eq!(said, ["set", "/a", "b \"c\"", "d \"\\ 'e'", "", "fg"]);
-        assert_eq!(words("a # b").unwrap(), ["a"]);
-        assert!(words("a 'b").is_err());
+        let words = split_words(r#"set  /a 'b "c"' "d \"\\ 'e'" '' f'g'"#).unwrap();
+        assert_eq!(words, ["set", "/a", "b \"c\"", "d \"\\ 'e'", "", "fg"]);
+        assert_eq!(split_words("a # b").unwrap(), ["a"]);
+        assert!(split_words("a 'b").is_err());
     }
 
     #[test]
-    fn operations_have_their_options() {
+    fn operations_accept_their_options_only() {
         let check = Operation::Check { version: Some(3), path: "/a".to_owned() };
         assert_eq!(parse("check -v 3 /a"), Ok(Some(check)));
         let create = Operation::Create {

@@ -5,38 +5,39 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::Args;
 use docent::{Client, ErrorKind, session::Node};
 
-use super::{check, object, print, print_json, stat_json, stat_lines, tree};
+use super::{list_tree, path_object, print, print_json, stat_json, stat_lines, validate_path};
 use crate::{
     command::Command,
     connect::ServerArgs,
     data,
-    exit::{self, Ended, Failure},
+    exit::{self, CommandResult, Failure},
     queue::join,
 };
 
 /// Print the data of a node, byte for byte
 ///
-/// On a terminal, a newline is added where there is none.
+/// On a terminal, a newline is added if the data does not end with one.
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
   docent get /app/config > config.json
-  docent get -r /app                    all below, a line each: PATH TAB DATA,
-                                        control characters escaped
+  docent get -r /app                    the node and its descendants, one line
+                                        each: PATH TAB DATA, with control
+                                        characters escaped
   docent get --json /app/config | jq .stat.version
 
-With --json, one object a line: path, data (data_base64 when it is no text),
+With --json, one object per line: path, data (data_base64 if it is not UTF-8),
 stat.
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Get {
-    /// The node and all below it
+    /// Print the node and its descendants
     #[arg(short, long)]
     recursive: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The node
+    /// Path of the node
     path: String,
     #[command(flatten)]
     server: ServerArgs,
@@ -48,21 +49,21 @@ impl Command for Get {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         if !self.recursive {
             let node = client.get_data(&self.path).await?;
-            self.show(&self.path, &node)?;
+            self.print_node(&self.path, &node)?;
             return Ok(0);
         }
-        let paths = tree(client, &self.path).await?;
+        let paths = list_tree(client, &self.path).await?;
         for batch in paths.chunks(256) {
-            let asked: Vec<_> = batch.iter().map(|path| client.get_data(path)).collect();
-            for (path, answer) in batch.iter().zip(asked) {
-                match answer.await {
-                    Ok(node) => self.show(path, &node)?,
+            let replies: Vec<_> = batch.iter().map(|path| client.get_data(path)).collect();
+            for (path, reply) in batch.iter().zip(replies) {
+                match reply.await {
+                    Ok(node) => self.print_node(path, &node)?,
                     Err(error) if error.kind() == ErrorKind::NoNode && *path != self.path => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -73,15 +74,15 @@ impl Command for Get {
 }
 
 impl Get {
-    fn show(&self, path: &str, node: &Node) -> Result<(), Failure> {
+    fn print_node(&self, path: &str, node: &Node) -> Result<(), Failure> {
         if self.json {
-            let mut object = object(path);
-            data::put(&mut object, &node.data);
+            let mut object = path_object(path);
+            data::insert(&mut object, &node.data);
             object.insert("stat".to_owned(), stat_json(&node.stat));
             return print_json(object);
         }
         if self.recursive {
-            return print(&format!("{path}\t{}\n", data::shown(&node.data)));
+            return print(&format!("{path}\t{}\n", data::escape(&node.data)));
         }
         let mut out = io::stdout().lock();
         out.write_all(&node.data)?;
@@ -97,24 +98,25 @@ impl Get {
 #[command(after_long_help = format!("\
 Examples:
   docent ls /app
-  docent ls -r /app                     full paths of it and of all below it
+  docent ls -r /app                     full paths of the node and its
+                                        descendants
   docent ls -l /app                     with version, size, number of children,
-                                        and the session if ephemeral
+                                        and the session of ephemeral nodes
 
-With --json, one object a line: path, and stat with -l.
+With --json, one object per line: path, and stat with -l.
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Ls {
-    /// The node and all below it, by full paths
+    /// List full paths of the node and its descendants
     #[arg(short, long)]
     recursive: bool,
-    /// With what is known about each
+    /// Print version, size, number of children and session of each node
     #[arg(short, long)]
     long: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The node
+    /// Path of the node
     path: String,
     #[command(flatten)]
     server: ServerArgs,
@@ -126,41 +128,40 @@ impl Command for Ls {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         let paths = if self.recursive {
-            tree(client, &self.path).await?
+            list_tree(client, &self.path).await?
         } else {
-            let mut names = client.get_children(&self.path).await?.to_vec();
-            names.sort_unstable();
-            names.iter().map(|name| join(&self.path, name)).collect()
+            let children = client.get_children(&self.path).await?;
+            children.sorted().iter().map(|name| join(&self.path, name)).collect()
         };
         for batch in paths.chunks(256) {
-            self.show(client, batch).await?;
+            self.print_nodes(client, batch).await?;
         }
         Ok(0)
     }
 }
 
 impl Ls {
-    async fn show(&self, client: &Client, paths: &[String]) -> Result<(), Failure> {
-        let asked: Vec<_> =
+    async fn print_nodes(&self, client: &Client, paths: &[String]) -> Result<(), Failure> {
+        let replies: Vec<_> =
             paths.iter().filter(|_| self.long).map(|path| client.exists(path)).collect();
-        let mut stats = asked.into_iter();
+        let mut replies = replies.into_iter();
         let mut text = String::new();
         for path in paths {
-            let stat = match stats.next() {
-                Some(answer) => match answer.await? {
+            let stat = match replies.next() {
+                Some(reply) => match reply.await? {
                     Some(stat) => Some(stat),
-                    // It has gone meanwhile.
+                    // The node was deleted meanwhile.
                     None => continue,
                 },
                 None => None,
             };
             if self.json {
-                let mut object = object(path);
+                let mut object = path_object(path);
                 if let Some(stat) = &stat {
                     object.insert("stat".to_owned(), stat_json(stat));
                 }
@@ -168,7 +169,7 @@ impl Ls {
                 continue;
             }
             let name = if self.recursive { path } else { path.rsplit('/').next().unwrap_or(path) };
-            let name = data::shown(name.as_bytes());
+            let name = data::escape(name.as_bytes());
             match &stat {
                 None => text.push_str(&format!("{name}\n")),
                 Some(stat) => {
@@ -187,7 +188,7 @@ impl Ls {
     }
 }
 
-/// Print what is known about a node; exit code 1 when there is none
+/// Print the Stat of a node; exit code 1 if it does not exist
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
@@ -195,15 +196,15 @@ Examples:
   if docent stat /app/ready >/dev/null; then ...; fi
   docent stat --json /app/config | jq .version
 
-Lines are NAME = VALUE: ids in hexadecimal, times in milliseconds since 1970.
+Lines are NAME = VALUE: IDs in hexadecimal, times in milliseconds since 1970.
 With --json, one object with numbers.
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct StatCommand {
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The node
+    /// Path of the node
     path: String,
     #[command(flatten)]
     server: ServerArgs,
@@ -215,10 +216,10 @@ impl Command for StatCommand {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         let Some(stat) = client.exists(&self.path).await? else {
             let text = format!("{}: no such node", self.path);
             return Err(Failure::new(exit::NO_NODE, text));
@@ -234,16 +235,16 @@ impl Command for StatCommand {
 
 /// Wait until the server has caught up with the leader
 ///
-/// Each command is a connection of its own, perhaps to another server: name one
-/// server where that matters.
+/// Each command opens a new connection, perhaps to another server: connect to a
+/// single server if that matters.
 #[derive(Args)]
 #[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent sync / && echo the ensemble has a leader
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct SyncCommand {
-    /// A path; servers do not look at it
+    /// Path of a node; servers ignore it
     #[arg(default_value = "/")]
     path: String,
     #[command(flatten)]
@@ -256,10 +257,10 @@ impl Command for SyncCommand {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         client.sync(&self.path).await?;
         Ok(0)
     }

@@ -1,4 +1,4 @@
-//! `docent watch`: events, a line each.
+//! `docent watch`: prints events.
 
 use std::time::Duration;
 
@@ -6,47 +6,46 @@ use clap::Args;
 use docent::{Client, EventType, protocol::AddWatchMode};
 use serde_json::json;
 
-use super::{check, object, print, print_json};
+use super::{path_object, print, print_json, validate_path};
 use crate::{
     command::Command,
     connect::ServerArgs,
     data, duration,
-    exit::{self, Ended, Failure},
+    exit::{self, CommandResult, Failure},
 };
 
-/// Print what happens to a node, a line for each event
+/// Print the events of a node, one line each
 ///
-/// The node need not exist. Needs servers since 3.6.
+/// The node need not exist. Requires ZooKeeper 3.6 or later.
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
   docent watch /app/config | while read event path; do ...; done
-  docent watch -r /app                      and to all below it
+  docent watch -r /app                      and of its descendants
   docent watch --count 1 --timeout 30s /app/ready
 
 Lines: `watching PATH` once the watch is set, then EVENT PATH. Events are
 NodeCreated, NodeDataChanged, NodeDeleted, NodeChildrenChanged (without -r), and
-Resync: the connection was lost for a while, and what happened meanwhile is not
-told, so read again. With --json, one object a line: event, path, and zxid where
-the server tells it.
+Resync: events may have been missed while the connection was lost, so read again.
+With --json, one object per line: event, path, and zxid if the server sends it.
 
 Runs until --count, --timeout (exit code 124), or a signal.
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Watch {
-    /// All below it too
+    /// Watch its descendants too
     #[arg(short, long)]
     recursive: bool,
-    /// End after so many events
+    /// Exit after N events
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so long
+    /// Exit after this time, with code 124
     #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The node
+    /// Path of the node
     path: String,
     #[command(flatten)]
     server: ServerArgs,
@@ -58,14 +57,14 @@ impl Command for Watch {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)
+        validate_path(&self.path)
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         match self.timeout {
             None => self.watch(client).await,
             Some(time) => match tokio::time::timeout(time, self.watch(client)).await {
-                Ok(ended) => ended,
+                Ok(result) => result,
                 Err(_) => Ok(exit::NOT_ACQUIRED),
             },
         }
@@ -73,27 +72,26 @@ impl Command for Watch {
 }
 
 impl Watch {
-    async fn watch(&self, client: &Client) -> Ended {
+    async fn watch(&self, client: &Client) -> CommandResult {
         let mode = if self.recursive {
             AddWatchMode::PersistentRecursive
         } else {
             AddWatchMode::Persistent
         };
         let mut watcher = client.add_watch(&self.path, mode).await?;
-        self.show("watching", &self.path, None)?;
+        self.print_event("watching", &self.path, None)?;
         let mut events = 0;
         loop {
             let event = watcher.changed().await;
             let name = if event.is_resync() {
                 "Resync"
             } else if event.is_end() {
-                let text =
-                    "the session was lost, and the watch with it; start again, and read again";
+                let text = "session lost, and the watch with it; restart the watch and read the node again";
                 return Err(Failure::new(exit::NO_SERVER, text));
             } else {
                 name(event.event_type)
             };
-            self.show(name, &event.path, event.zxid)?;
+            self.print_event(name, &event.path, event.zxid)?;
             events += 1;
             if self.count.is_some_and(|count| events >= count) {
                 return Ok(0);
@@ -101,11 +99,11 @@ impl Watch {
         }
     }
 
-    fn show(&self, event: &str, path: &str, zxid: Option<i64>) -> Result<(), Failure> {
+    fn print_event(&self, event: &str, path: &str, zxid: Option<i64>) -> Result<(), Failure> {
         if !self.json {
-            return print(&format!("{event} {}\n", data::shown(path.as_bytes())));
+            return print(&format!("{event} {}\n", data::escape(path.as_bytes())));
         }
-        let mut object = object(path);
+        let mut object = path_object(path);
         object.insert("event".to_owned(), json!(event));
         if let Some(zxid) = zxid {
             object.insert("zxid".to_owned(), json!(zxid));
@@ -114,7 +112,7 @@ impl Watch {
     }
 }
 
-/// ZooKeeper's names.
+/// Returns ZooKeeper's name of an event type.
 fn name(event: EventType) -> &'static str {
     match event {
         EventType::NodeCreated => "NodeCreated",

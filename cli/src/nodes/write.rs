@@ -6,12 +6,15 @@ use clap::Args;
 use docent::{Acl, Client, CreateMode, ErrorKind, Ttl};
 use docent_protocol::acl::OPEN_ACL_UNSAFE;
 
-use super::{acl, check, given, object, print, print_json, stat_json, tree};
+use super::{
+    acl, list_tree, path_object, print, print_json, read_data, stat_json, validate_new_path,
+    validate_path,
+};
 use crate::{
     command::Command,
     connect::ServerArgs,
     duration,
-    exit::{self, Ended, Failure},
+    exit::{self, CommandResult, Failure},
 };
 
 /// Write the data of a node
@@ -20,20 +23,20 @@ use crate::{
 Examples:
   docent set /app/config '{{\"a\": 1}}'
   docent set /app/config - < config.json
-  docent set --version 3 /app/config new    only if that is still its version
+  docent set --version 3 /app/config new    only if the version is still 3
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Set {
-    /// Only if the node has this version
+    /// Fail unless the node has this version
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(0..))]
     version: Option<i32>,
-    /// Print the new stat, as one JSON object
+    /// Print the new Stat as one JSON object
     #[arg(long)]
     json: bool,
-    /// The node
+    /// Path of the node
     path: String,
-    /// The data; - is the standard input, and -- stands before data that begin with a hyphen
+    /// New data; - reads standard input; put -- before data that begins with a hyphen
     #[arg(allow_negative_numbers = true)]
     data: String,
     #[arg(skip)]
@@ -48,12 +51,12 @@ impl Command for Set {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)?;
-        self.bytes = given(&self.data)?;
+        validate_path(&self.path)?;
+        self.bytes = read_data(&self.data)?;
         Ok(())
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         let stat = client.set_data(&self.path, &self.bytes, self.version).await?;
         if self.json {
             print_json(stat_json(&stat))?;
@@ -64,39 +67,39 @@ impl Command for Set {
 
 /// Create a node, and print its path
 ///
-/// An ephemeral node would go with this command's session, so there is no option
-/// for one: see docent lock.
+/// There is no option for ephemeral nodes: they would be deleted with the session
+/// of this command. See docent lock.
 #[derive(Args)]
 #[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent create /app/config '{{}}'
-  docent create -p /app/a/b/c               with parents that are missing
+  docent create -p /app/a/b/c               with missing parents
   job=$(docent create -s /app/jobs/job- do-it)
   docent create --acl auth::cdrwa --auth digest:me:secret /app/mine x
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Create {
-    /// Create parents that are missing too; they get the same ACL
+    /// Create missing parents, with the same ACL
     #[arg(short, long)]
     parents: bool,
-    /// Ten digits behind the name, greater for each
+    /// Append a number of ten digits to the name, which increases with each node
     #[arg(short, long)]
     sequential: bool,
-    /// Goes some time after its last child went
+    /// Create a container, which servers delete some time after its last child
     #[arg(short, long, conflicts_with_all = ["sequential", "ttl"])]
     container: bool,
-    /// Goes when it was not changed for so long, and has no children (if servers allow it)
+    /// Time to live without a change and without children (if servers allow it)
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Ttl>,
-    /// SCHEME:ID:PERMISSIONS,... as zkCli takes it [default: world:anyone:cdrwa]
+    /// ACL in the format of zkCli: SCHEME:ID:PERMISSIONS,... [default: world:anyone:cdrwa]
     #[arg(long, value_name = "ACL", value_delimiter = ',', value_parser = acl::parse)]
     acl: Vec<acl::Entry>,
-    /// One JSON object: path and stat
+    /// Print one JSON object: path and stat
     #[arg(long)]
     json: bool,
-    /// The node
+    /// Path of the node
     path: String,
-    /// The data; - is the standard input
+    /// Data; - reads standard input
     #[arg(default_value = "", allow_negative_numbers = true)]
     data: String,
     #[arg(skip)]
@@ -106,10 +109,10 @@ pub(crate) struct Create {
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {
-    let time = duration::positive(text)?;
+    let time = duration::parse_positive(text)?;
     Ttl::from_duration(time).ok_or_else(|| {
         let max = Duration::from_millis(u64::try_from(Ttl::MAX.as_millis()).unwrap_or(u64::MAX));
-        format!("must be from 1ms to {}", duration::show(max))
+        format!("must be from 1ms to {}", duration::format(max))
     })
 }
 
@@ -119,14 +122,12 @@ impl Command for Create {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        // With -s, the name may be empty: all digits.
-        let named = if self.sequential { self.path.trim_end_matches('/') } else { &self.path };
-        check(if named.is_empty() { "/" } else { named })?;
-        self.bytes = given(&self.data)?;
+        validate_new_path(&self.path, self.sequential)?;
+        self.bytes = read_data(&self.data)?;
         Ok(())
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         let mode = match (self.sequential, self.container, self.ttl) {
             (false, false, None) => CreateMode::Persistent,
             (true, _, None) => CreateMode::PersistentSequential,
@@ -136,22 +137,22 @@ impl Command for Create {
         };
         let acl: Vec<Acl<'_>> = self.acl.iter().map(acl::Entry::as_acl).collect();
         let acl = if acl.is_empty() { OPEN_ACL_UNSAFE } else { &acl };
-        let created = match client.create2(&self.path, &self.bytes, mode, acl).await {
+        let created = match client.create_with_stat(&self.path, &self.bytes, mode, acl).await {
             Err(error) if error.kind() == ErrorKind::NoNode && self.parents => {
-                create_parents(client, &self.path, acl).await?;
-                client.create2(&self.path, &self.bytes, mode, acl).await
+                client.create_parents_with_acl(&self.path, CreateMode::Persistent, acl).await?;
+                client.create_with_stat(&self.path, &self.bytes, mode, acl).await
             }
             other => other,
         };
         let (path, stat) = created.map_err(|error| match error.kind() {
             ErrorKind::NoNode => Failure::new(
                 exit::NO_NODE,
-                format_args!("{error}: its parent does not exist; -p creates it"),
+                format_args!("{error}: the parent does not exist; -p creates it"),
             ),
             _ => error.into(),
         })?;
         if self.json {
-            let mut object = object(&path);
+            let mut object = path_object(&path);
             object.insert("stat".to_owned(), stat_json(&stat));
             print_json(object)?;
         } else {
@@ -161,52 +162,40 @@ impl Command for Create {
     }
 }
 
-/// Creates the ancestors of a node, from the root.
-async fn create_parents(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<(), Failure> {
-    for (end, _) in path.match_indices('/').skip(1) {
-        let parent = path.get(..end).unwrap_or_default();
-        match client.create_with_acl(parent, b"", CreateMode::Persistent, acl).await {
-            Err(error) if error.kind() != ErrorKind::NodeExists => return Err(error.into()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 /// Delete a node
 ///
-/// With -r, all below it too: in one transaction, so all of it or nothing, unless
-/// that is too large (half a MiB of paths); then in several, children first.
+/// With -r, its descendants too: all or none, in one transaction, unless that is
+/// too large (500,000 bytes of paths); then in several, children first.
 #[derive(Args)]
 #[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent delete /app/config
-  docent delete --version 3 /app/config     only if nobody has written since
-  docent delete -r /app                     and all below it
-  docent delete -f /app/flag                no node is no failure
+  docent delete --version 3 /app/config     only if the version is still 3
+  docent delete -r /app                     with its descendants
+  docent delete -f /app/flag                exit code 0 without the node too
 
-{}", exit::TABLE))]
+{}", exit::HELP))]
 pub(crate) struct Delete {
-    /// All below it too
+    /// Delete its descendants too
     #[arg(short, long, conflicts_with = "version")]
     recursive: bool,
-    /// A node that does not exist is no failure
+    /// Ignore a node that does not exist
     #[arg(short, long)]
     force: bool,
-    /// Only if the node has this version
+    /// Fail unless the node has this version
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(0..))]
     version: Option<i32>,
-    /// The node
+    /// Path of the node
     path: String,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-/// How much one transaction takes: far from a server's limit of 1,048,575 bytes.
+/// The largest transaction: far below the default limit of servers, 1,048,575 bytes (`jute.maxbuffer`).
 const TRANSACTION_BYTES: usize = 500_000;
-/// How often a tree that changes meanwhile is looked at again.
-const ATTEMPTS: u32 = 10;
+/// The number of attempts to delete a tree that other clients change.
+const MAX_ATTEMPTS: u32 = 10;
 
 impl Command for Delete {
     fn server(&self) -> &ServerArgs {
@@ -214,14 +203,14 @@ impl Command for Delete {
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
-        check(&self.path)?;
+        validate_path(&self.path)?;
         if self.path == "/" {
-            return Err(Failure::usage("/ cannot be deleted; name a node below it"));
+            return Err(Failure::usage("/ cannot be deleted; give a node below it"));
         }
         Ok(())
     }
 
-    async fn run(&self, client: &Client) -> Ended {
+    async fn run(&self, client: &Client) -> CommandResult {
         let deleted = if self.recursive {
             delete_tree(client, &self.path).await
         } else {
@@ -238,27 +227,24 @@ async fn delete_tree(client: &Client, root: &str) -> Result<(), Failure> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let paths = tree(client, root).await?;
+        let paths = list_tree(client, root).await?;
         match delete_all(client, &paths).await {
-            // Somebody creates or deletes below it: look again.
+            // Another client creates or deletes nodes in the tree: list it again.
             Err(error)
-                if attempt < ATTEMPTS
+                if attempt < MAX_ATTEMPTS
                     && matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NotEmpty) => {}
             other => return Ok(other?),
         }
     }
 }
 
-/// Deletes nodes, the last one first, in as few transactions as can be.
+/// Deletes nodes in reverse order, in as few transactions as possible.
 async fn delete_all(client: &Client, paths: &[String]) -> Result<(), docent::Error> {
-    let (mut transaction, mut bytes) = (client.transaction(), 0);
+    let mut transaction = client.transaction();
     for path in paths.iter().rev() {
-        transaction = transaction.delete(path, None);
-        // What goes on the wire beside the path: lengths, the version, the header.
-        bytes += path.len() + client.config().connect_string.chroot().map_or(0, str::len) + 17;
-        if bytes > TRANSACTION_BYTES {
+        if transaction.delete(path, None).encoded_len() > TRANSACTION_BYTES {
             transaction.commit().await?;
-            (transaction, bytes) = (client.transaction(), 0);
+            transaction.clear();
         }
     }
     transaction.commit().await.map(|_| ())

@@ -1,4 +1,4 @@
-//! What the tests of the commands share: a server, the program, and its processes.
+//! Shared code of the tests: a server, the program and its processes.
 
 #![allow(dead_code, reason = "every test program includes all of it and uses a part")]
 #![allow(
@@ -27,10 +27,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How long a test waits for anything before it fails: far more than a busy machine needs.
+/// How long a test waits for an event before it fails: far more than a busy machine needs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The result of a future that must end before the deadline.
+/// Awaits a future; fails after the deadline.
 pub(crate) async fn within_deadline<F: Future>(what: &str, future: F) -> F::Output {
     match timeout(DEADLINE, future).await {
         Ok(result) => result,
@@ -38,20 +38,19 @@ pub(crate) async fn within_deadline<F: Future>(what: &str, future: F) -> F::Outp
     }
 }
 
-/// Asks again and again until the answer is `Some`, and returns what is in it.
+/// Polls `ask` until it returns `Some`, and returns the value.
 pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        if let Some(answer) = ask().await {
-            return answer;
+        if let Some(value) = ask().await {
+            return value;
         }
         assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        // The pause between two questions, for what cannot call us back.
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The program, with no setting from outside, to be ended with the test.
+/// The program without settings from the environment; it is killed on drop.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_docent"));
     for name in ["CONNECT", "SESSION_TIMEOUT", "CONNECT_TIMEOUT", "AUTH", "CONFIG"] {
@@ -73,8 +72,8 @@ pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command 
     command
 }
 
-/// A program that hears SIGINT. Where the tests run in the background of a script, nobody does: that is inherited,
-/// and docent keeps to it.
+/// A program with the default action for SIGINT and SIGQUIT. Tests in the background of a script inherit these as
+/// ignored, and docent does not handle ignored signals.
 pub(crate) fn program(name: &str) -> Command {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -87,7 +86,7 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
-/// What a run came to.
+/// The exit code and output of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -106,14 +105,14 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// That it went well, and what it printed.
+    /// Asserts success and returns the output.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// That it failed with one line.
+    /// Asserts this exit code and an error of one line that contains `text`.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, text: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -123,13 +122,13 @@ impl Ran {
     }
 }
 
-/// Runs it to its end.
+/// Runs the program until it exits.
 pub(crate) async fn run(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Ran {
     let output = docent(connect, arguments).output();
     within_deadline("the program", output).await.unwrap().into()
 }
 
-/// The end of a program that was started.
+/// Waits until a program exits.
 pub(crate) async fn ended(child: Child) -> Ran {
     within_deadline("the end of the program", child.wait_with_output()).await.unwrap().into()
 }
@@ -140,10 +139,10 @@ pub(crate) async fn kill(signal: &str, pid: u32) {
     assert!(status.success(), "kill {signal} {pid}");
 }
 
-/// The processes with this text in their environment.
+/// Returns the processes with this text in their environment.
 pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let is_marked = |pid: &u32| {
-        // One that has ended has none, and one that is not ours cannot be read.
+        // Empty for a zombie; not readable for a process of another user.
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(mark.len()).any(|part| part == mark.as_bytes())
     };
@@ -152,12 +151,12 @@ pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     pids.filter(is_marked).collect()
 }
 
-/// A client of the test's own.
+/// Connects a new client.
 pub(crate) async fn client(connect: &str) -> Client {
     Client::connect(connect).await.unwrap()
 }
 
-/// The names below a path; none when it is not there.
+/// Returns the names of the children; none if the node does not exist.
 pub(crate) async fn children(client: &Client, path: &str) -> Vec<String> {
     match client.get_children(path).await {
         Ok(children) => children.to_vec(),
@@ -168,9 +167,9 @@ pub(crate) async fn children(client: &Client, path: &str) -> Vec<String> {
     }
 }
 
-/// Waits until so many nodes are below a path.
+/// Waits until a node has `count` children.
 pub(crate) async fn until_children(client: &Client, path: &str, count: usize) {
-    eventually(&format!("{count} nodes below {path}"), async || {
+    eventually(&format!("{count} children of {path}"), async || {
         (children(client, path).await.len() == count).then_some(())
     })
     .await;

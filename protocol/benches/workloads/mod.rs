@@ -1,19 +1,18 @@
-//! What is measured, once for the clock (`codec.rs`) and once for the instruction counter
-//! (`instructions.rs`).
+//! The workloads of both benchmarks: time (`codec.rs`) and instructions (`instructions.rs`).
 
 use docent_protocol::{
     CreateMode, Decode, Encode, ErrorCode, EventType, KeeperState, Stat, Text, WatcherEvent,
     acl::OPEN_ACL_UNSAFE,
-    call::{Create2, GetData},
     frame,
     jute::{List, Reader},
     multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
+    operation::{Create2, GetData},
     reply::{Create2Reply, GetChildrenReply, GetDataReply, ReplyHeader, StatReply},
     request::{CreateRequest, DeleteRequest, ReadRequest, SetDataRequest},
     xid,
 };
 
-/// A thing to do over and over: reads `input`, appends to `output`.
+/// One operation to measure: reads `input`, appends to `output`.
 #[derive(Clone, Copy)]
 pub struct Workload {
     pub name: &'static str,
@@ -76,7 +75,7 @@ fn children_reply() -> Vec<u8> {
     listing(|number| format!("lock-{number:010}"))
 }
 
-/// Hardly two in a row of one length.
+/// A listing in which few neighbours have the same length.
 fn mixed_children_reply() -> Vec<u8> {
     listing(|number| format!("lock-{number:0width$}", width = 5 + number * 7 % 11))
 }
@@ -108,7 +107,7 @@ fn event() -> Vec<u8> {
     reply(xid::NOTIFICATION, &EVENT)
 }
 
-/// What no decoder can do without: every field out of the bytes, at places known beforehand.
+/// The minimum for any decoder: loads every field from a known offset.
 fn read_get_data_by_hand(input: &[u8], _: &mut Vec<u8>) -> u64 {
     let Some((head, rest)) = input.split_first_chunk::<20>() else { return 0 };
     let header = (int(head, 0), long(head, 4), int(head, 12));
@@ -131,12 +130,12 @@ fn read_get_data_by_hand(input: &[u8], _: &mut Vec<u8>) -> u64 {
     0
 }
 
-#[inline(always)]
+#[inline]
 fn int<const N: usize>(bytes: &[u8; N], at: usize) -> i32 {
     i32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-#[inline(always)]
+#[inline]
 fn long<const N: usize>(bytes: &[u8; N], at: usize) -> i64 {
     (i64::from(int(bytes, at)) << 32) | i64::from(int(bytes, at + 4) as u32)
 }
@@ -157,7 +156,7 @@ fn decode_create2(input: &[u8], _: &mut Vec<u8>) -> u64 {
     0
 }
 
-/// The least a listing takes: from length to length, each looked at once.
+/// The minimum for a listing: walks from length to length.
 fn walk_lengths(input: &[u8], _: &mut Vec<u8>) -> u64 {
     let mut rest = &input[20..];
     let mut count = 0;
@@ -170,7 +169,7 @@ fn walk_lengths(input: &[u8], _: &mut Vec<u8>) -> u64 {
     count
 }
 
-/// As far as a client's connection goes: the listing is checked and can be handed on.
+/// Checks the listing, as a client's connection does before it delivers the reply.
 fn decode_children(input: &[u8], _: &mut Vec<u8>) -> u64 {
     let mut reader = Reader::new(input);
     let header = ReplyHeader::decode(&mut reader);
@@ -179,7 +178,7 @@ fn decode_children(input: &[u8], _: &mut Vec<u8>) -> u64 {
     0
 }
 
-/// And every name looked at.
+/// Checks the listing and decodes every name.
 fn read_children(input: &[u8], _: &mut Vec<u8>) -> u64 {
     let mut reader = Reader::new(input);
     let header = ReplyHeader::decode(&mut reader);
@@ -205,19 +204,20 @@ fn decode_event(input: &[u8], _: &mut Vec<u8>) -> u64 {
 }
 
 fn encode_get(_: &[u8], output: &mut Vec<u8>) -> u64 {
-    let call = GetData(ReadRequest { path: "/lock/_c_b0f6-lock-0000000001".into(), watch: true });
-    let _ = frame::put_call(output, frame::DEFAULT_LIMIT, 1, &call);
+    let operation =
+        GetData(ReadRequest { path: "/lock/_c_b0f6-lock-0000000001".into(), watch: true });
+    let _ = frame::put_operation(output, frame::DEFAULT_LIMIT, 1, &operation);
     0
 }
 
 fn encode_create2(_: &[u8], output: &mut Vec<u8>) -> u64 {
-    let call = Create2::new(
+    let operation = Create2::new(
         "/lock/_c_b0f6-lock-",
         Some(DATA),
         OPEN_ACL_UNSAFE,
         CreateMode::EphemeralSequential,
     );
-    let _ = frame::put_call(output, frame::DEFAULT_LIMIT, 1, &call);
+    let _ = frame::put_operation(output, frame::DEFAULT_LIMIT, 1, &operation);
     0
 }
 

@@ -1,89 +1,115 @@
-//! What the holder of a lock has in its hands.
+//! The guard of a held lock.
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    pin::Pin,
-    sync::Arc,
-    task::Poll,
-};
+use std::{fmt, sync::Arc};
 
 use docent_session::{Instant, Transaction};
 use tokio_util::sync::CancellationToken;
 
-use super::hold::Hold;
+use super::{hold::Hold, holds::Holds};
 use crate::Error;
 
-/// A lock that is held, of whatever kind: a mutex, a read or write lock, a semaphore's lease, or several locks
-/// at once.
+/// A held lock of any kind: a mutex, a read or write lock, a lease of a semaphore, or several locks at once.
 ///
-/// [`release`](Self::release) gives it up and says how that went; dropping it gives it up in the background, from
-/// anywhere: the request is queued by the drop itself.
+/// [`release`](Self::release) releases it and returns the result. Dropping it releases it in the background, on any
+/// thread, inside or outside a runtime: the drop itself queues the request.
 ///
-/// # What a hold is worth
+/// # What a guard guarantees
 ///
-/// A lock of ZooKeeper is a node that goes with its session, and whether the session still lives is known
-/// to the servers, not to the holder. So [`is_held`](Self::is_held) is computed from the clock when asked, and
-/// once it has said no it says no for ever. It is best effort: a process that is stopped between asking
-/// and acting, a request that is late on the network, or an ensemble that has cut itself off from the
-/// holder's server can all make it too late. [`proven_until`](Self::proven_until) is sound, and short.
+/// A ZooKeeper lock is a node that is deleted with its session, and only the servers know whether the session is
+/// alive. So [`is_held`](Self::is_held) is computed from the clock at each call, and stays false once it was false.
+/// It is best effort: it can be wrong when a process is stopped between the check and the action, when a request is
+/// delayed in the network, or when the holder's server is partitioned from the ensemble.
+/// [`proven_until`](Self::proven_until) is sound, but short.
 ///
-/// What protects the *effects* of a holder is the [`fencing_token`](Self::fencing_token): hand it to the resource
-/// with every write, and let that refuse smaller ones than it has seen.
+/// A lock node can also be deleted while its session is alive, with zkCli for example: the next contender then acquires
+/// the lock. A guard notices that only if it was asked to: the first call of [`lost`](Self::lost) or
+/// [`cancellation_token`](Self::cancellation_token) sets a watch on the lock node. Without such a call, nothing is sent
+/// that Curator does not send.
+///
+/// The [`fencing_token`](Self::fencing_token) protects the *effects* of a holder: send it to the resource with every
+/// write, and let the resource reject tokens smaller than the greatest it has seen.
 ///
 /// # Several locks at once
 ///
-/// The guard of an [`InterProcessMultiLock`](super::InterProcessMultiLock) is held as long as all of its locks
-/// are. What there is one of for each lock ([`lock_path`](Self::lock_path), [`fencing_token`](Self::fencing_token))
-/// is that of the first lock: whoever holds them all holds that one, so its token grows from holder to holder.
+/// The guard of an [`InterProcessMultiLock`](super::InterProcessMultiLock) is held while all of its locks are held.
+/// [`lock_path`](Self::lock_path) and [`fencing_token`](Self::fencing_token) are those of the first lock: a holder of
+/// all locks holds that one, so its token increases from holder to holder.
+///
+/// # Example
+///
+/// ```
+/// use docent_recipes::locks::InterProcessMutex;
+/// use docent_session::Client;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = Client::connect(&server.connect_string()).await?;
+/// # async fn print_a_page(_token: i64) {}
+/// let guard = InterProcessMutex::new(&client, "/locks/printer")?.acquire().await?;
+/// let token = guard.fencing_token().await?;
+/// tokio::select! {
+///     () = print_a_page(token) => {}
+///     () = guard.lost() => println!("the lock was lost: the page may be printed twice"),
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Source: for a semaphore, Curator's `Lease`; for the others, `Locker`.
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard {
-    /// In the order in which they were acquired; none once it was released.
-    holds: Vec<Arc<Hold>>,
+    /// Empty after the release.
+    holds: Holds,
 }
 
 impl LockGuard {
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { holds: vec![hold] }
+        Self { holds: Holds::one(hold) }
     }
 
-    /// Another guard of a hold; `None` once the last one has let go.
-    pub(crate) fn enter(hold: &Arc<Hold>) -> Option<Self> {
-        hold.enter().then(|| Self::new(Arc::clone(hold)))
+    /// Another guard of a hold; `None` if its last guard is being released.
+    pub(crate) fn reenter(hold: &Arc<Hold>) -> Option<Self> {
+        hold.add_guard().then(|| Self::new(Arc::clone(hold)))
     }
 
-    /// A guard of no lock yet.
-    pub(crate) const fn of_none() -> Self {
-        Self { holds: Vec::new() }
+    /// A guard without locks.
+    pub(crate) fn empty() -> Self {
+        Self { holds: Holds::default() }
     }
 
-    /// Takes another one's locks in behind its own.
-    pub(crate) fn absorb(&mut self, mut other: Self) {
+    /// Its holds, for another handle on them. The guard alone releases them.
+    pub(crate) fn holds(&self) -> &[Arc<Hold>] {
+        self.holds.all()
+    }
+
+    /// Moves the locks of another guard behind its own.
+    pub(crate) fn append(&mut self, mut other: Self) {
         self.holds.append(&mut other.holds);
     }
 
-    /// Gives the lock up, once all guards of its owner are released: deletes the lock node, with retries. Sends
-    /// checkWatches (17) for each watch that is left, and delete (2). Several locks are given up one after the
-    /// other, the last one first.
+    /// Releases the lock, if this is the last guard of its owner: deletes the lock node, with retries. Sends
+    /// checkWatches (17) for each node that the lock object watches, and delete (2). Several locks are released one
+    /// after the other, the last one first.
     ///
     /// # Errors
     ///
-    /// When a node could not be deleted: then that is done in the background, until it is gone or the client
-    /// is closed. The hold is over in any case (CURATOR-486). That the node was gone before is no error. Of
-    /// several locks all are given up, and the first error is told.
+    /// When a node could not be deleted: the background then repeats the delete until it succeeds or the client is
+    /// closed. The lock is no longer held in any case (CURATOR-486). A missing node is no error: nothing is sent to
+    /// delete a node that is known to be deleted, since another client may have created one in its place. Of several locks all
+    /// are released, and the first error is returned.
     ///
     /// # Cancel safety
     ///
-    /// The hold is over at the first poll; a node whose delete was dropped is deleted in the background.
+    /// The lock is no longer held after the first poll; if the future is dropped, the background deletes the node.
     ///
     /// Source: `InterProcessMutex.release`, `LockInternals.releaseLock`, `Lease.close`,
     /// `InterProcessMultiLock.release`.
     pub async fn release(mut self) -> Result<(), Error> {
-        let mut ending = Ending(self.let_go());
+        let mut ended = EndedHolds(self.end());
         let mut result = Ok(());
-        while let Some(hold) = ending.0.pop() {
+        while let Some(hold) = ended.0.pop() {
             let released = hold.release().await;
             if result.is_ok() {
                 result = released;
@@ -92,103 +118,126 @@ impl LockGuard {
         result
     }
 
-    /// The holds that this was the last guard of; nobody believes in them any more.
-    fn let_go(&mut self) -> Vec<Arc<Hold>> {
-        let mut ending = std::mem::take(&mut self.holds);
-        ending.retain(|hold| hold.let_go());
-        for hold in ending.iter().rev() {
-            hold.finish();
+    /// Cancels the tokens, and ends and returns the holds of which this was the last guard.
+    fn end(&mut self) -> Vec<Arc<Hold>> {
+        // Cancelled first: work under the lock stops before another owner can acquire it.
+        self.holds.cancel();
+        let mut ended = self.holds.take();
+        ended.retain(|hold| hold.remove_guard());
+        for hold in ended.iter().rev() {
+            hold.end();
         }
-        ending
+        ended
     }
 
     /// Whether the lock is still held, as far as this process can know: it was not released, its session is not
-    /// known to be lost, and an answered request is recent enough. `false` is for ever.
+    /// known to be lost, the last answered request is recent enough, and the lock node is not known to be deleted. Once
+    /// false, it stays false. Sends nothing.
     ///
-    /// Best effort: see [above](Self#what-a-hold-is-worth), and [`SessionLease`](docent_session::SessionLease).
+    /// Best effort: see [above](Self#what-a-guard-guarantees), and [`SessionLease`](docent_session::SessionLease).
     ///
-    /// Source: `InterProcessMutex.isAcquiredInThisProcess`, which does not know whether the session lives.
+    /// **Without a watch, a deletion of the lock node by another client is not seen: this stays true.** The watch is set
+    /// by [`lost`](Self::lost), by [`cancellation_token`](Self::cancellation_token), and by the acquire of a
+    /// [revocable](super::InterProcessMutex::make_revocable) lock. With a watch, this is false once its event has
+    /// arrived. [`fencing_token`](Self::fencing_token) and [`guarded`](Self::guarded) send requests that the server
+    /// refuses after a deletion.
+    ///
+    /// Source: `InterProcessMutex.isAcquiredInThisProcess`, which ignores the loss of the session.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.holds.is_empty() && self.holds.iter().all(|hold| hold.is_held())
+        self.holds.is_held()
     }
 
-    /// Until when nobody else can have been given the lock, whatever happens to servers and network, on the
-    /// clock of [`Client::now`](docent_session::Client::now). Nothing renews it yet: it ends a session timeout
-    /// after the session was made.
+    /// The path of the first lock node that is no longer held.
+    pub(crate) fn first_lost(&self) -> Option<&str> {
+        self.holds.first_lost()
+    }
+
+    /// The time until which no other client can acquire the lock, whatever happens to servers and network, on the
+    /// clock of [`Client::now`](docent_session::Client::now). Nothing renews it yet: it ends one session timeout
+    /// after the session was created.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
-        let bounds = self.holds.iter().map(|hold| hold.claim().lease().proven_until());
-        bounds.min().unwrap_or(Instant::ZERO)
+        self.holds.proven_until()
     }
 
     /// Waits until [`is_held`](Self::is_held) is false.
     ///
+    /// Its first poll sets a watch on the lock node, unless there is one: it sends getData (4) with watch, once for each
+    /// lock of the guard, and again after each write to the node. Guards of one [`Owner`](super::Owner) share it. A read
+    /// that fails is repeated after 100 ms to 5 s. The watch survives reconnects.
+    ///
+    /// **What it sees:** the end of the session, by a server's word or by the clock; the deletion of the lock node by
+    /// another client, also before the watch was set, while the connection was broken, and when a node was created in
+    /// its place.
+    ///
+    /// **What it cannot see:** a deletion while there is no connection (until the reconnect), on a server that lags
+    /// (until it has applied the deletion), and while the server refuses to read the lock node (`NoAuth`). Between the
+    /// deletion and its event, another client can acquire the lock: only [`guarded`](Self::guarded) writes and the
+    /// [`fencing_token`](Self::fencing_token) protect against that.
+    ///
+    /// Can be polled anywhere, also outside a runtime.
+    ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future loses nothing. The watch stays until the end of the hold.
     pub async fn lost(&self) {
-        let mut all: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
-            self.holds.iter().map(|hold| Box::pin(hold.until_lost()) as Pin<Box<_>>).collect();
-        poll_fn(|cx| {
-            let any = all.iter_mut().any(|lost| lost.as_mut().poll(cx).is_ready());
-            if any || self.holds.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        self.holds.lost().await;
     }
 
-    /// A token that is cancelled when the lock is lost; not by a release. Watched over by a task of the client's
-    /// runtime, from the first call on.
+    /// As [`lost`](Self::lost), without a watch on the lock node: sends nothing.
+    pub(crate) async fn ended(&self) {
+        self.holds.ended().await;
+    }
+
+    /// A token that is cancelled when work under the lock has to stop: when the lock is lost, and when this guard is
+    /// released or dropped, before the delete is sent. Only the end of the guard or of its hold cancels it. It does not
+    /// distinguish a loss from a release.
+    ///
+    /// Each guard has its own token: with several guards of one [`Owner`](super::Owner), a release cancels the token
+    /// of the released guard.
+    ///
+    /// From the first call on, a task of the client's runtime waits for the loss. The end of the guard cancels the
+    /// token without that task. The first call also sets the watch of [`lost`](Self::lost), and sends getData (4) for
+    /// it in the call itself.
+    ///
+    /// **The token is cancelled for every loss that [`lost`](Self::lost) sees, and for no other:** its documentation
+    /// lists both.
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
-        match self.holds.as_slice() {
-            [] => CancellationToken::new(),
-            [hold] => hold.cancellation_token(),
-            several @ [first, ..] => {
-                let any = CancellationToken::new();
-                for hold in several {
-                    let (lost, any) = (hold.cancellation_token(), any.clone());
-                    let hold = Arc::downgrade(hold);
-                    first.client().spawn(async move {
-                        // Ends with the hold, too: its token is dropped with it.
-                        crate::race::race(lost.cancelled(), Hold::until_gone(hold)).await;
-                        if lost.is_cancelled() {
-                            any.cancel();
-                        }
-                    });
-                }
-                any
-            }
-        }
+        self.holds.cancellation_token()
     }
 
     /// A number that is greater for every later holder of this lock: the `czxid` of the lock node.
     ///
-    /// Known from the node's creation, unless the reply to that was lost: then the first call asks for it.
-    /// Sends exists (3) in that case. The holders of a semaphore's leases have different ones, in no order.
+    /// It is known from the reply to the create. If that was lost, or the server has no create2, the first call sends
+    /// exists (3). The tokens of a semaphore's leases are distinct, but in no order. Readers that hold the lock at the
+    /// same time may acquire it in another order than that of their tokens. A reader that downgraded has the token of its
+    /// write lock: its own node is younger than those of the contenders that waited meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when the node is gone, and those of the session.
+    /// [`LockLost`](crate::ErrorKind::LockLost) when the node is missing, which ends the hold, and those of the session.
+    /// Also when a reader downgraded, and the token of its write lock was unknown when that was released.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub async fn fencing_token(&self) -> Result<i64, Error> {
-        match self.holds.first() {
-            Some(hold) => hold.fencing_token().await,
-            None => Err(Error::LockLost { path: String::new() }),
-        }
+        self.holds.fencing_token().await
     }
 
-    /// Begins a transaction that the server applies only while the lock is ours: it checks that each of our lock
-    /// nodes exists, together with what is added, in one step. So writes to ZooKeeper itself are safe without a
-    /// fencing token, however late they come. Sent by `commit`: multi (14), with check (13) in front.
+    /// Begins a transaction that the server applies only while the lock is ours: it first checks that each of our lock
+    /// nodes exists, atomically with the added operations. So writes to ZooKeeper itself are safe without a fencing
+    /// token, however late they arrive. `commit` sends multi (14) with a check (13) as its first operation.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when it is known that the lock is not held any more. When only the server knows, the
-    /// commit fails with `NoNode` and the number of the check, which is 0 for a guard of one lock.
+    /// [`LockLost`](crate::ErrorKind::LockLost) when the lock is known to be lost. When only the server knows, the commit fails with
+    /// `NoNode` and the index of the check, which is 0 for a guard of one lock.
+    ///
+    /// With several locks, the transaction belongs to the client of the first lock: paths of added operations are that
+    /// client's. The other lock nodes are checked at the paths of their own clients, in the same ensemble.
     ///
     /// # Example
     ///
@@ -199,12 +248,9 @@ impl LockGuard {
     /// # }
     /// ```
     ///
-    /// Curator has nothing of the kind.
+    /// Curator has no equivalent.
     pub fn guarded(&self) -> Result<Transaction<'_>, Error> {
-        let lost = || Error::LockLost { path: self.lock_path().to_owned() };
-        let first = self.holds.first().filter(|_| self.is_held()).ok_or_else(lost)?;
-        let transaction = first.client().transaction();
-        Ok(self.lock_paths().fold(transaction, |checked, path| checked.check(path, None)))
+        self.holds.guarded()
     }
 
     /// The path of the lock node.
@@ -212,31 +258,31 @@ impl LockGuard {
     /// Source: `InterProcessMutex.getLockPath`, `Lease.getNodeName`.
     #[must_use]
     pub fn lock_path(&self) -> &str {
-        self.holds.first().map_or("", |hold| hold.path())
+        self.holds.path()
     }
 
-    /// The paths of all its lock nodes, in the order in which they were acquired.
+    /// The paths of all lock nodes, in the order in which they were acquired.
     pub fn lock_paths(&self) -> impl Iterator<Item = &str> {
-        self.holds.iter().map(|hold| hold.path())
+        self.holds.paths()
     }
 
-    /// The session that holds it.
+    /// The id of the session that holds the lock.
     #[must_use]
     pub fn session_id(&self) -> i64 {
-        self.holds.first().map_or(0, |hold| hold.claim().lease().session_id())
+        self.holds.session_id()
     }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        drop(Ending(self.let_go()));
+        drop(EndedHolds(self.end()));
     }
 }
 
-/// Holds whose nodes are to go: dropped, they go in the background, the last one first.
-struct Ending(Vec<Arc<Hold>>);
+/// Holds that have ended. Dropping them deletes their nodes in the background, the last one first.
+struct EndedHolds(Vec<Arc<Hold>>);
 
-impl Drop for Ending {
+impl Drop for EndedHolds {
     fn drop(&mut self) {
         for hold in self.0.drain(..).rev() {
             hold.release_in_background();
@@ -265,16 +311,16 @@ mod tests {
         (server, InterProcessMutex::new(&client, "/lock").unwrap())
     }
 
-    /// Between the last guard's going and the delete, an owner on another thread must not enter again.
+    /// Between the end of the last guard and the delete, an owner on another thread must not enter again.
     #[tokio::test]
     async fn a_hold_that_is_being_released_is_not_entered_again() {
         let (_server, mutex) = mutex().await;
         let mut guard = mutex.acquire().await.unwrap();
-        let hold = guard.holds.pop().unwrap();
-        assert!(hold.let_go(), "the last one");
-        // Here the releasing thread is interrupted, and nothing is marked yet.
+        let hold = guard.holds.take().pop().unwrap();
+        assert!(hold.remove_guard(), "the last guard");
+        // As if the releasing thread were interrupted before it marks the hold as ended.
         assert!(hold.is_held());
-        assert!(!hold.enter(), "a lock that is about to go was entered");
+        assert!(!hold.add_guard(), "a hold that is being released was entered");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! One hold of a lock, shared by the guards of its owner.
+//! A hold of a lock, shared by the guards of its owner.
 
 use std::{
     fmt,
@@ -8,84 +8,113 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
-use docent_session::{Client, SessionClaim, retry::RetryPolicy};
-use tokio::sync::{Notify, OnceCell};
-use tokio_util::sync::CancellationToken;
+use docent_session::{Client, ConnectionState, SessionClaim, retry::RetryPolicy};
+use tokio::sync::{OnceCell, watch};
 use tracing::trace;
 
-use super::watcher_removal::{Removed, WatcherRemovalManager};
-use crate::{Error, guaranteed_delete, race::race};
+use super::{
+    node_watch::{self, NodeIdentity, NodeState},
+    watcher_removal::{RemovedWatches, WatcherRemovalManager},
+};
+use crate::{Error, error, guaranteed_delete, planted, select::select};
 
-/// A lock that was got.
+/// The result of a successful acquire.
 #[derive(Debug)]
 pub(crate) struct Acquired {
-    pub(crate) path: String,
+    /// Without a `czxid` if the create returned no stat, or its reply was lost: then it is read from the node.
+    pub(crate) node: NodeIdentity,
     pub(crate) claim: SessionClaim,
-    /// `None` when the node's creation was not answered: it can be asked for.
-    pub(crate) czxid: Option<i64>,
+    /// Shared with the task that watches a revocable node.
+    pub(crate) state: Arc<NodeState>,
 }
 
-/// What it takes to give a node up.
+/// Releases a lock node.
 #[derive(Debug, Clone)]
 pub(crate) struct Releaser {
     pub(crate) client: Client,
     pub(crate) policy: Arc<dyn RetryPolicy>,
-    /// To be removed first; a lease has none.
+    /// The watches to remove before the delete; none for a lease.
     pub(crate) watches: Option<Arc<WatcherRemovalManager>>,
     pub(crate) revocation: Option<Arc<super::revocation::Revocation>>,
 }
 
-/// Takes a hold out of its owner's hands, at the end.
-pub(crate) type Forget = Box<dyn Fn(&Hold) + Send + Sync>;
+/// Called when a hold ends, to remove it from its owner.
+pub(crate) type OnEnd = Box<dyn Fn(&Hold) + Send + Sync>;
 
-/// One hold of a lock; re-entrant guards share it.
+/// A hold of a lock; re-entrant guards share it.
 pub(crate) struct Hold {
     releaser: Releaser,
-    path: String,
+    node: NodeIdentity,
     claim: SessionClaim,
     czxid: OnceCell<i64>,
-    /// How many guards there are for it. None: it is being released, and nobody enters any more.
-    count: AtomicUsize,
-    /// Given up, or found to be gone.
-    over: AtomicBool,
-    ended: Notify,
-    token: OnceLock<CancellationToken>,
-    forget: Forget,
+    /// The write hold that this read hold continues, after a downgrade.
+    continues: Option<Arc<Self>>,
+    /// The number of its guards. At 0 it is being released, and can no longer be entered.
+    guards: AtomicUsize,
+    state: Arc<NodeState>,
+    /// Whether the node is watched, or was.
+    is_watched: AtomicBool,
+    /// Set if a change of the connection ends the hold.
+    connection: OnceLock<Connection>,
+    on_end: OnEnd,
 }
 
+/// The state of a connection; what was current when a hold began is marked as seen.
+pub(crate) type Connection = watch::Receiver<Option<ConnectionState>>;
+
 impl Hold {
-    /// A hold with its first guard's count.
-    pub(crate) fn new(releaser: Releaser, acquired: Acquired, forget: Forget) -> Arc<Self> {
-        let Acquired { path, claim, czxid } = acquired;
-        Arc::new(Self {
+    /// A hold that counts its first guard.
+    pub(crate) fn new(releaser: Releaser, acquired: Acquired, on_end: OnEnd) -> Self {
+        let Acquired { node, claim, state } = acquired;
+        Self {
             releaser,
-            path,
+            czxid: OnceCell::new_with(node.czxid),
+            node,
             claim,
-            czxid: OnceCell::new_with(czxid),
-            count: AtomicUsize::new(1),
-            over: AtomicBool::new(false),
-            ended: Notify::new(),
-            token: OnceLock::new(),
-            forget,
-        })
+            continues: None,
+            guards: AtomicUsize::new(1),
+            state,
+            is_watched: AtomicBool::new(false),
+            connection: OnceLock::new(),
+            on_end,
+        }
     }
 
-    /// Counts another guard; not once the last one has let go.
-    pub(crate) fn enter(&self) -> bool {
-        let more = |count| (count > 0).then_some(count + 1);
-        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    /// Makes it continue the write hold of its owner: it then has the same fencing token. The token of its own node is
+    /// greater than those of contenders that already wait.
+    pub(crate) fn continuing(self, write: Option<Arc<Self>>) -> Self {
+        Self { continues: write, ..self }
     }
 
-    /// Whether that was the last guard.
-    pub(crate) fn let_go(&self) -> bool {
-        self.count.fetch_sub(1, Ordering::AcqRel) == 1
+    /// Counts another guard; returns false if the last guard has been removed.
+    pub(crate) fn add_guard(&self) -> bool {
+        let increment = |guards| (guards > 0).then_some(guards + 1);
+        self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).is_ok()
+    }
+
+    /// Removes a guard; returns true if it was the last one.
+    pub(crate) fn remove_guard(&self) -> bool {
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        !self.over.load(Ordering::Acquire) && self.claim.is_valid(self.releaser.client.now())
+        !self.state.is_over()
+            && !self.connection.get().is_some_and(has_changed)
+            && self.claim.is_valid(self.releaser.client.now())
+    }
+
+    /// From now on, the first change of the connection after the state that `connection` has seen ends the hold. A
+    /// connection changes only by being lost, so no later state can hide a loss.
+    pub(crate) fn end_with_connection(&self, connection: Connection) {
+        // Set once, when the hold begins.
+        let _ = self.connection.set(connection);
+    }
+
+    /// Marks the node as watched by the caller, who notes its deletion in the state.
+    pub(crate) fn set_watched(&self) {
+        self.is_watched.store(true, Ordering::Release);
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -93,117 +122,112 @@ impl Hold {
     }
 
     pub(crate) fn path(&self) -> &str {
-        &self.path
+        &self.node.path
     }
 
     pub(crate) const fn claim(&self) -> &SessionClaim {
         &self.claim
     }
 
-    /// Nobody may believe in it any more; comes before anything is sent.
-    pub(crate) fn finish(&self) {
-        self.over.store(true, Ordering::Release);
-        (self.forget)(self);
-        self.ended.notify_waiters();
+    /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
+    pub(crate) fn end(&self) {
+        self.state.release();
+        (self.on_end)(self);
     }
 
-    /// Removes the watches and ends the revocability, which come before the delete.
+    /// Watches the node from the first call on, so that its deletion by another client ends the hold. The call itself
+    /// queues the read.
+    pub(crate) fn watch_node(&self) {
+        if self.is_held() && !self.is_watched.swap(true, Ordering::AcqRel) {
+            let (node, claim) = (self.node.clone(), self.claim.clone());
+            node_watch::watch(&self.releaser.client, node, claim, Arc::clone(&self.state));
+        }
+    }
+
+    /// Removes the watches and the revocation listener, which precedes the delete.
     ///
     /// Source: `LockInternals.releaseLock`.
-    fn before_delete(&self) -> Option<Removed> {
+    fn prepare_release(&self) -> Option<RemovedWatches> {
         let watches = self.releaser.watches.as_ref();
         let removed = watches.map(|watches| watches.remove_watches(&self.releaser.client));
         if let Some(revocation) = &self.releaser.revocation {
             revocation.clear();
         }
-        trace!(step = 10, path = self.path, "release");
+        trace!(step = 10, path = self.path(), "release");
         removed
     }
 
+    /// Deletes the node, unless it is known to be deleted: a node at its path is then another client's.
     pub(crate) async fn release(&self) -> Result<(), Error> {
-        let mut removed = self.before_delete();
+        let mut removed = self.prepare_release();
+        if self.state.is_deleted() {
+            return Ok(());
+        }
         let Releaser { client, policy, .. } = &self.releaser;
-        let mut delete = pin!(guaranteed_delete::delete(client, &**policy, &self.path));
+        let mut delete = pin!(guaranteed_delete::delete(client, &**policy, self.path()));
         let deleted = poll_fn(|cx| {
             let deleted = delete.as_mut().poll(cx);
             // The first poll has queued the delete.
             drop(removed.take());
             deleted
         });
-        match deleted.await {
-            Err(error) if error.kind() != docent_session::ErrorKind::NoNode => Err(error.into()),
-            _ => Ok(()),
-        }
+        deleted.await
     }
 
-    /// As [`release`](Self::release), for those who cannot wait.
+    /// As [`release`](Self::release), without waiting.
     pub(crate) fn release_in_background(&self) {
-        let removed = self.before_delete();
-        guaranteed_delete::delete_in_background(&self.releaser.client, &self.path);
+        let removed = self.prepare_release();
+        if !self.state.is_deleted() {
+            guaranteed_delete::delete_in_background(&self.releaser.client, self.path());
+        }
         drop(removed);
     }
 
-    pub(crate) async fn until_lost(&self) {
-        let client = &self.releaser.client;
-        let mut state = client.state();
-        loop {
-            let ended = self.ended.notified();
-            if !self.is_held() {
-                return;
+    /// Waits until [`is_held`](Self::is_held) is false. Sends nothing.
+    pub(crate) async fn lost(&self) {
+        let suspended = async {
+            match self.connection.get() {
+                // An error means that the client has ended.
+                Some(connection) => drop(connection.clone().changed().await),
+                None => std::future::pending().await,
             }
-            // The deadline moves on with every answer; then there is nothing but to look again.
-            let left = self.claim.lease().deadline().since(client.now()) + PAST_THE_DEADLINE;
-            let asleep = tokio::time::sleep(left);
-            race(asleep, race(ended, state.changed())).await;
-        }
-    }
-
-    /// Cancelled when the lock is lost; not by a release.
-    pub(crate) fn cancellation_token(self: &Arc<Self>) -> CancellationToken {
-        self.token
-            .get_or_init(|| {
-                let token = CancellationToken::new();
-                let (hold, watched) = (Arc::clone(self), token.clone());
-                self.releaser.client.spawn(async move {
-                    hold.until_lost().await;
-                    if !hold.over.load(Ordering::Acquire) {
-                        watched.cancel();
-                    }
-                });
-                token
-            })
-            .clone()
-    }
-
-    /// Waits until it was given up or is gone.
-    pub(crate) async fn until_gone(hold: std::sync::Weak<Self>) {
-        if let Some(hold) = hold.upgrade() {
-            let ended = hold.ended.notified();
-            if !hold.over.load(Ordering::Acquire) {
-                ended.await;
-            }
-        }
+        };
+        select(select(self.claim.lost(), self.state.over()), suspended).await;
     }
 
     pub(crate) async fn fencing_token(&self) -> Result<i64, Error> {
-        let session_id = self.claim.lease().session_id();
-        let ask = || async {
-            let stat = self.releaser.client.exists(&self.path).await?;
-            match stat {
-                // 0: a node that a driver wanted to be persistent.
-                Some(stat) if [session_id, 0].contains(&stat.ephemeral_owner) => Ok(stat.czxid),
-                _ => Err(Error::LockLost { path: self.path.clone() }),
+        match &self.continues {
+            Some(write) => write.token_of_node().await,
+            None => self.token_of_node().await,
+        }
+    }
+
+    async fn token_of_node(&self) -> Result<i64, Error> {
+        if planted::is("token-from-sequence") {
+            let (_, digits) =
+                self.path().split_at_checked(self.path().len() - 10).unwrap_or_default();
+            return Ok(digits.parse().unwrap_or_default());
+        }
+        let read = || async {
+            match self.releaser.client.exists(self.path()).await? {
+                Some(stat) if self.node.matches(&stat) => Ok(stat.czxid),
+                _ => {
+                    self.state.note_deletion(self.path());
+                    Err(error::lock_lost(self.path()))
+                }
             }
         };
-        self.czxid.get_or_try_init(ask).await.copied()
+        self.czxid.get_or_try_init(read).await.copied()
     }
+}
+
+/// Also true if the client has ended.
+fn has_changed(connection: &Connection) -> bool {
+    connection.has_changed().unwrap_or(true)
 }
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Hold").field("path", &self.path()).finish_non_exhaustive()
     }
 }
-
-/// Timers may go off a moment early.
-const PAST_THE_DEADLINE: Duration = Duration::from_millis(1);

@@ -1,21 +1,26 @@
-//! Several locks as one.
+//! Several locks that are acquired as one.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use docent_session::Client;
+use docent_session::{Client, Clock};
 
-use super::{InterProcessLock, InterProcessMutex, LockFuture, LockGuard, LockOptions};
-use crate::Error;
+use super::{InterProcessLock, InterProcessMutex, LockFuture, LockGuard, LockOptions, Owner};
+use crate::{Error, error};
 
-/// Several locks, of whatever kinds, that are held together or not at all.
+/// Several locks, of any kinds, that are held together or not at all.
 ///
-/// They are acquired in the order of the list, so two multi locks that share locks must name them in the same
-/// order, or they can wait for each other for ever. When one cannot be had, those before it are released, the
-/// last one first.
+/// They are acquired in the order of the list. Two multi locks that share locks must list them in the same order, or
+/// they can wait for each other for ever. When one lock cannot be acquired, those before it are released in the
+/// background, the last one first.
 ///
-/// Not mirrored (N5): Curator goes on to the next lock after an error, gives each lock the whole time, and
-/// keeps the last error. Here the first failure ends the attempt, the time is that of the whole call, and the
-/// first error is told; errors of the roll-back are not (the nodes go in the background then).
+/// Each acquire is a separate contender. For all locks of the list it is one [`Owner`], as a thread is in Curator: a
+/// lock that is listed twice, or a read lock after its write lock, is entered again. Locks that an owner already holds
+/// are entered again with [`acquire_as`](Self::acquire_as).
+///
+/// Not mirrored (N5 in `docs/CURATOR.md`): Curator continues with the next lock after an error, gives each lock the
+/// whole timeout, and throws the last error. Here the first failure ends the acquire, the timeout is that of the whole
+/// call, and the first error is returned. Also, Curator does not check that it still holds the first lock after it has
+/// acquired the last.
 ///
 /// # Example
 ///
@@ -43,34 +48,43 @@ pub struct InterProcessMultiLock {
 }
 
 impl InterProcessMultiLock {
-    /// A mutex at each of these paths, with the default [`LockOptions`]. Sends nothing.
+    /// A mutex at each of these paths, with the default [`LockOptions`]. A path that is listed twice is one mutex.
+    /// Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when one is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn new(client: &Client, paths: &[&str]) -> Result<Self, Error> {
         Self::with_options(client, paths, &LockOptions::default())
     }
 
-    /// A mutex at each of these paths. Sends nothing.
+    /// A mutex at each of these paths. A path that is listed twice is one mutex. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when one is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn with_options(
         client: &Client,
         paths: &[&str],
         options: &LockOptions,
     ) -> Result<Self, Error> {
-        let mutex = |path: &&str| -> Result<Arc<dyn InterProcessLock>, Error> {
-            Ok(Arc::new(InterProcessMutex::with_options(client, path, options.clone())?))
-        };
-        Ok(Self::of(paths.iter().map(mutex).collect::<Result<_, _>>()?))
+        let mut mutexes: HashMap<&str, Arc<dyn InterProcessLock>> = HashMap::new();
+        let mut locks = Vec::with_capacity(paths.len());
+        for path in paths {
+            let lock = match mutexes.get(path) {
+                Some(lock) => Arc::clone(lock),
+                None => Arc::new(InterProcessMutex::with_options(client, path, options.clone())?),
+            };
+            mutexes.insert(path, Arc::clone(&lock));
+            locks.push(lock);
+        }
+        Ok(Self::from_locks(locks))
     }
 
-    /// These locks.
+    /// A multi lock of these locks. They may have different clients, but [`guarded`](LockGuard::guarded) requires that
+    /// all clients use one ensemble.
     #[must_use]
-    pub const fn of(locks: Vec<Arc<dyn InterProcessLock>>) -> Self {
+    pub const fn from_locks(locks: Vec<Arc<dyn InterProcessLock>>) -> Self {
         Self { locks }
     }
 
@@ -78,29 +92,20 @@ impl InterProcessMultiLock {
     ///
     /// # Errors
     ///
-    /// That of the first lock which fails; those before it are released then.
+    /// That of the first lock that fails, and [`LockLost`](crate::ErrorKind::LockLost) when a lock was lost during the wait for the others:
+    /// acquire them again. The acquired locks are then released in the background. `BadArguments` for an empty list.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases what it has got.
+    /// Dropping the future releases the acquired locks.
     ///
     /// Source: `InterProcessMultiLock.acquire()`.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
-        let mut all = LockGuard::of_none();
-        for lock in &self.locks {
-            match lock.acquire().await {
-                Ok(guard) => all.absorb(guard),
-                Err(error) => {
-                    roll_back(all).await;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(all)
+        self.acquire_as(&Owner::new()).await
     }
 
-    /// Waits for all locks, and returns `None` when they were not got within `wait`, all together. A lock for
-    /// which no time is left is still tried.
+    /// Waits for all locks, and returns `None` when they were not all acquired within `wait`. Each lock is tried, also
+    /// with no time remaining.
     ///
     /// # Errors
     ///
@@ -112,23 +117,55 @@ impl InterProcessMultiLock {
     ///
     /// Source: `InterProcessMultiLock.acquire(long, TimeUnit)`.
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
-        let until = tokio::time::Instant::now() + wait;
-        let mut all = LockGuard::of_none();
+        self.acquire_as_timeout(&Owner::new(), wait).await
+    }
+
+    /// As [`acquire`](Self::acquire), each lock under `owner`: re-entrant locks that it holds already are entered again
+    /// (see [`InterProcessMutex::acquire_as`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_as(&self, owner: &Owner) -> Result<LockGuard, Error> {
+        self.check_not_empty()?;
+        let mut all = LockGuard::empty();
         for lock in &self.locks {
-            let left = until.saturating_duration_since(tokio::time::Instant::now());
-            match lock.acquire_timeout(left).await {
-                Ok(Some(guard)) => all.absorb(guard),
-                Ok(None) => {
-                    roll_back(all).await;
-                    return Ok(None);
-                }
-                Err(error) => {
-                    roll_back(all).await;
-                    return Err(error);
-                }
+            all.append(lock.acquire_as(owner).await?);
+        }
+        check_all_held(all)
+    }
+
+    /// As [`acquire_as`](Self::acquire_as), within `wait` as [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_as_timeout(
+        &self,
+        owner: &Owner,
+        wait: Duration,
+    ) -> Result<Option<LockGuard>, Error> {
+        self.check_not_empty()?;
+        let clock = self.clock();
+        // A deadline beyond the clock's range is none.
+        let deadline = clock.now().checked_add(wait);
+        let mut all = LockGuard::empty();
+        for lock in &self.locks {
+            let remaining = deadline.map_or(wait, |deadline| deadline.duration_since(clock.now()));
+            match lock.acquire_as_timeout(owner, remaining).await? {
+                Some(guard) => all.append(guard),
+                None => return Ok(None),
             }
         }
-        Ok(Some(all))
+        check_all_held(all).map(Some)
     }
 
     /// Whether all locks are held through these objects, as far as this process can know.
@@ -136,24 +173,48 @@ impl InterProcessMultiLock {
     /// Source: `InterProcessMultiLock.isAcquiredInThisProcess`.
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
-        self.locks.iter().all(|lock| lock.is_acquired_in_this_process())
+        !self.locks.is_empty() && self.locks.iter().all(|lock| lock.is_acquired_in_this_process())
+    }
+
+    fn check_not_empty(&self) -> Result<(), Error> {
+        if self.locks.is_empty() {
+            return Err(error::bad_arguments("the list of locks is empty"));
+        }
+        Ok(())
     }
 }
 
-/// Releases what was got; the last one first.
-async fn roll_back(all: LockGuard) {
-    if let Err(error) = all.release().await {
-        tracing::debug!(%error, "while rolling back a multi lock");
+/// Checks that all locks are held at one moment: an early one may be lost during the wait for a later one.
+fn check_all_held(all: LockGuard) -> Result<LockGuard, Error> {
+    match all.first_lost() {
+        None => Ok(all),
+        Some(path) => Err(error::lock_lost(path)),
     }
 }
 
 impl InterProcessLock for InterProcessMultiLock {
+    fn clock(&self) -> Clock {
+        self.locks.first().map_or_else(Clock::system, |lock| lock.clock())
+    }
+
     fn acquire(&self) -> LockFuture<'_, LockGuard> {
         Box::pin(self.acquire())
     }
 
     fn acquire_timeout(&self, wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
         Box::pin(self.acquire_timeout(wait))
+    }
+
+    fn acquire_as<'a>(&'a self, owner: &'a Owner) -> LockFuture<'a, LockGuard> {
+        Box::pin(self.acquire_as(owner))
+    }
+
+    fn acquire_as_timeout<'a>(
+        &'a self,
+        owner: &'a Owner,
+        wait: Duration,
+    ) -> LockFuture<'a, Option<LockGuard>> {
+        Box::pin(self.acquire_as_timeout(owner, wait))
     }
 
     fn is_acquired_in_this_process(&self) -> bool {

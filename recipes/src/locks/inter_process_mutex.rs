@@ -2,24 +2,35 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use docent_session::Client;
+use docent_session::{Client, Clock};
 
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockInternalsDriver, LockOptions, Owner,
     StandardLockInternalsDriver,
     hold::{Acquired, Hold},
-    inter_process_read_write_lock::ReadLockDriver,
     lock_internals::{LOCK_NAME, LockInternals},
     owners::Owners,
 };
-use crate::Error;
+use crate::{Error, deadline::Deadline, error, timer};
 
 /// A mutex that any number of processes, docent or Curator, share by its path. First come, first served.
 ///
-/// Each [`acquire`](Self::acquire) is a contender of its own: a task that holds the lock and acquires it again waits
-/// for itself. What may be entered again is acquired with an [`Owner`], which stands for Curator's thread.
+/// Each [`acquire`](Self::acquire) is a separate contender: a task that holds the lock and acquires it again waits
+/// for itself. To re-enter the lock, acquire it with an [`Owner`], which takes the place of Curator's thread.
 ///
-/// Clones are the same lock object.
+/// Clones are the same lock object. One client serves any number of locks.
+///
+/// # Requests
+///
+/// A free lock is acquired by two requests, one after the other: create2 (15) of an ephemeral sequential node below
+/// [`path`](Self::path), and getChildren2 (12) of the path. A contender that is not the first watches the node ahead of
+/// its own, by getData (4), so that a release wakes one contender. The release sends delete (2).
+/// [`lock_internals`](super::lock_internals) lists every step, also those after a failure.
+///
+/// # Outages
+///
+/// A hold ends with its session, and an acquire fails when the retry policy of its [`LockOptions`] gives up. Between
+/// the loss and its discovery another client may hold the lock: [`LockGuard`] documents what protects against that.
 ///
 /// # Example
 ///
@@ -46,16 +57,19 @@ use crate::Error;
 pub struct InterProcessMutex {
     internals: Arc<LockInternals>,
     owners: Arc<Owners>,
-    kind: Kind,
+    driver_factory: DriverFactory,
+    /// For a read lock: the owners of its write lock.
+    writers: Option<Arc<Owners>>,
 }
 
-/// By what rule the lock is given.
-#[derive(Debug, Clone)]
-pub(super) enum Kind {
-    /// The same for everybody.
-    Driver(Arc<dyn LockInternalsDriver>),
-    /// A read lock's, which asks who holds the write lock.
-    Read(Arc<Owners>),
+/// Makes the driver of one acquire, which may depend on its owner.
+pub(super) type DriverFactory =
+    Arc<dyn Fn(Option<&Owner>) -> Arc<dyn LockInternalsDriver> + Send + Sync>;
+
+/// The same driver for every acquire.
+pub(super) fn fixed_driver(driver: impl LockInternalsDriver) -> DriverFactory {
+    let driver: Arc<dyn LockInternalsDriver> = Arc::new(driver);
+    Arc::new(move |_| Arc::clone(&driver))
 }
 
 impl InterProcessMutex {
@@ -63,7 +77,7 @@ impl InterProcessMutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn new(client: &Client, path: &str) -> Result<Self, Error> {
         Self::with_options(client, path, LockOptions::default())
     }
@@ -72,16 +86,16 @@ impl InterProcessMutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
         Self::with_driver(client, path, options, StandardLockInternalsDriver)
     }
 
-    /// A lock at this path whose order, or whose nodes, are others than usual. Sends nothing.
+    /// A lock at this path with a custom driver, which decides the order of contenders and their nodes. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     ///
     /// Source: `InterProcessMutex(CuratorFramework, String, LockInternalsDriver)`.
     pub fn with_driver(
@@ -91,30 +105,39 @@ impl InterProcessMutex {
         driver: impl LockInternalsDriver,
     ) -> Result<Self, Error> {
         let internals = LockInternals::new(client, path, LOCK_NAME, 1, options)?;
-        Ok(Self::of(internals, Kind::Driver(Arc::new(driver))))
+        Ok(Self::with_driver_factory(internals, fixed_driver(driver)))
     }
 
-    pub(super) fn of(internals: LockInternals, kind: Kind) -> Self {
-        Self { internals: Arc::new(internals), owners: Arc::default(), kind }
+    pub(super) fn with_driver_factory(
+        internals: LockInternals,
+        driver_factory: DriverFactory,
+    ) -> Self {
+        let internals = Arc::new(internals);
+        Self { internals, owners: Arc::default(), driver_factory, writers: None }
+    }
+
+    /// Makes it the read lock beside a write lock with these owners.
+    pub(super) fn beside_writers(self, writers: Arc<Owners>) -> Self {
+        Self { writers: Some(writers), ..self }
     }
 
     pub(super) const fn owners(&self) -> &Arc<Owners> {
         &self.owners
     }
 
-    /// Waits for the lock. What is sent is told in [`lock_internals`](super::lock_internals).
+    /// Waits for the lock. [`lock_internals`](super::lock_internals) lists the requests.
     ///
     /// # Errors
     ///
-    /// * What broke the session for longer than the retry policy allows: `ConnectionLoss`, `SessionExpired`. As
-    ///   with Curator, waiting alone is not proof against an outage.
-    /// * `NoNode` when the own node vanished more often than the retry policy allows.
+    /// * `ConnectionLoss` or `SessionExpired`, when the connection or session is lost for longer than the retry policy
+    ///   allows. As with Curator, waiting does not by itself survive an outage.
+    /// * `NoNode` when the own node is deleted more often than the retry policy allows.
     /// * `NoAuth`, `Closed`.
-    /// * [`Error::SequenceExhausted`].
+    /// * [`SequenceExhausted`](crate::ErrorKind::SequenceExhausted).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue; no node stays behind while the client lives.
+    /// Dropping the future deletes the own node in the background: no node is left behind while the client lives.
     ///
     /// Source: `InterProcessMutex.acquire()`.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
@@ -125,11 +148,10 @@ impl InterProcessMutex {
         }
     }
 
-    /// Waits for the lock, and returns `None` when it was not got within `wait`.
+    /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
     ///
-    /// With no time at all a free lock is still got: the server is asked once. The time bounds the whole call,
-    /// but for a step that is under way when it is up, which may take a second more; without a connection,
-    /// too.
+    /// A zero timeout still acquires a free lock: the queue is listed once. The timeout bounds the whole call, also
+    /// without a connection; only a step in progress at the deadline may take one second more.
     ///
     /// # Errors
     ///
@@ -139,19 +161,19 @@ impl InterProcessMutex {
     ///
     /// As [`acquire`](Self::acquire).
     ///
-    /// Source: `InterProcessMutex.acquire(long, TimeUnit)`. Not mirrored: there, an outage takes as long as the
-    /// retry policy likes, and ends in an error (N8).
+    /// Source: `InterProcessMutex.acquire(long, TimeUnit)`. Not mirrored: there, an outage lasts as long as the retry
+    /// policy allows, and ends in an error (N8 in `docs/CURATOR.md`).
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
         self.attempt(Some(wait)).await
     }
 
     /// Waits for the lock, or enters it again if `owner` holds it already: then nothing is sent, and the lock is
-    /// given up with the last of the owner's guards.
+    /// released with the last of the owner's guards.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Error::LockLost`] when `owner` has guards of a hold that is lost:
-    /// release them first. (Curator would let it in.)
+    /// As [`acquire`](Self::acquire), and [`LockLost`](crate::ErrorKind::LockLost) when `owner` has guards of a lost hold: release them
+    /// first. (Curator would grant the lock.)
     ///
     /// # Cancel safety
     ///
@@ -183,27 +205,27 @@ impl InterProcessMutex {
         self.attempt_as(owner, Some(wait)).await
     }
 
-    /// Whether `owner` holds it, as far as this process can know.
+    /// Whether `owner` holds the lock, as far as this process can know.
     ///
-    /// Source: `InterProcessMutex.isOwnedByCurrentThread`; honest after the loss of the session, unlike there.
+    /// Source: `InterProcessMutex.isOwnedByCurrentThread`, which stays true after the session is lost.
     #[must_use]
     pub fn is_owned_by(&self, owner: &Owner) -> bool {
         self.owners.hold(owner).is_some_and(|hold| hold.is_held())
     }
 
-    /// Whether it is held through this object, by anybody, as far as this process can know.
+    /// Whether the lock is held through this object, by any owner, as far as this process can know.
     ///
-    /// Source: `InterProcessLock.isAcquiredInThisProcess`; honest after the loss of the session, unlike there.
+    /// Source: `InterProcessLock.isAcquiredInThisProcess`, which stays true after the session is lost.
     #[must_use]
     pub fn is_acquired_in_this_process(&self) -> bool {
         self.owners.any_held()
     }
 
-    /// Makes this object's next hold revocable: `listener` is called whenever somebody asks for the lock with
-    /// [`Revoker`](super::Revoker), from the acquire to the release, by a task of the client's runtime. What
-    /// becomes of that is up to the holder. To be called before each acquire: a release ends it.
+    /// Makes this object's next hold revocable: from the acquire to the release, a task of the client's runtime calls
+    /// `listener` for each revocation request of a [`Revoker`](super::Revoker). The holder decides how to respond.
+    /// Call it before each acquire: a release ends it.
     ///
-    /// The lock node of a revocable lock is empty, and watched: an acquire sends getData (4) of it as well.
+    /// The lock node of a revocable lock is empty and watched: an acquire also sends getData (4) for it.
     ///
     /// # Example
     ///
@@ -214,8 +236,8 @@ impl InterProcessMutex {
     ///
     /// let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
     /// let wanted = Arc::new(tokio::sync::Notify::new());
-    /// let tell = Arc::clone(&wanted);
-    /// mutex.make_revocable(move || tell.notify_one());
+    /// let notify = Arc::clone(&wanted);
+    /// mutex.make_revocable(move || notify.notify_one());
     /// let guard = mutex.acquire().await?;
     /// wanted.notified().await;
     /// guard.release().await
@@ -227,24 +249,19 @@ impl InterProcessMutex {
         self.internals.revocation().set(Arc::new(listener));
     }
 
-    /// All who hold it or wait for it, first come first, as paths of their nodes. Sends getChildren2 (12).
+    /// The paths of the lock nodes of all holders and waiters, in the order of the queue. Sends getChildren2 (12).
     ///
     /// # Errors
     ///
-    /// Those of the session; a path that does not exist has no participants.
+    /// Those of the session; a missing path has no participants.
     ///
-    /// Source: `InterProcessMutex.getParticipantNodes`; children that are no lock nodes are left out, unlike there.
+    /// Source: `InterProcessMutex.getParticipantNodes`, which includes children that are no lock nodes.
     pub async fn participants(&self) -> Result<Vec<String>, Error> {
-        match &self.kind {
-            Kind::Driver(driver) => self.internals.participants(&**driver).await,
-            Kind::Read(writers) => {
-                let driver = ReadLockDriver::new(Arc::clone(writers), None);
-                self.internals.participants(&driver).await
-            }
-        }
+        let driver = (self.driver_factory)(None);
+        self.internals.participants(&*driver).await
     }
 
-    /// The path it was made with; with its namespace in front, if it has one.
+    /// The path of the lock, including its namespace.
     #[must_use]
     pub fn path(&self) -> &str {
         self.internals.base_path()
@@ -252,7 +269,7 @@ impl InterProcessMutex {
 
     async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
         let acquired = self.attempt_lock(None, wait).await?;
-        Ok(acquired.map(|acquired| self.hold(None, acquired)))
+        Ok(acquired.map(|acquired| self.hold(None, acquired, None)))
     }
 
     async fn attempt_as(
@@ -261,28 +278,28 @@ impl InterProcessMutex {
         wait: Option<Duration>,
     ) -> Result<Option<LockGuard>, Error> {
         let client = self.internals.client();
-        let began = client.now();
-        let turn = self.owners.turn(owner);
-        let Some(turn) = &turn.turn else { return Ok(None) };
-        let _turn = match wait {
-            None => turn.lock().await,
-            Some(wait) => match tokio::time::timeout(wait, turn.lock()).await {
-                Ok(turn) => turn,
-                Err(_) => return Ok(None),
+        let deadline = Deadline::after(client, wait);
+        let acquiring = self.owners.acquiring(owner);
+        let Some(mutex) = &acquiring.mutex else { return Ok(None) };
+        let _serialized = match wait {
+            None => mutex.lock().await,
+            Some(wait) => match timer::timeout(client, wait, mutex.lock()).await {
+                Some(serialized) => serialized,
+                None => return Ok(None),
             },
         };
         if let Some(hold) = self.owners.hold(owner) {
             let held = hold.is_held();
-            match LockGuard::enter(&hold) {
+            match LockGuard::reenter(&hold) {
                 Some(guard) if held => return Ok(Some(guard)),
-                Some(_) => return Err(Error::LockLost { path: self.path().to_owned() }),
-                // Its last guard is just being released: it is waited for in the queue.
+                Some(_) => return Err(error::lock_lost(self.path())),
+                // Its last guard is being released: acquire the lock anew, in the queue behind it.
                 None => {}
             }
         }
-        let wait = wait.map(|wait| wait.saturating_sub(client.now().since(began)));
-        let acquired = self.attempt_lock(Some(owner), wait).await?;
-        Ok(acquired.map(|acquired| self.hold(Some(owner), acquired)))
+        let writing = self.writers.as_ref().and_then(|writers| writers.hold(owner));
+        let acquired = self.attempt_lock(Some(owner), deadline.remaining()).await?;
+        Ok(acquired.map(|acquired| self.hold(Some(owner), acquired, writing)))
     }
 
     async fn attempt_lock(
@@ -290,35 +307,55 @@ impl InterProcessMutex {
         owner: Option<&Owner>,
         wait: Option<Duration>,
     ) -> Result<Option<Acquired>, Error> {
-        match &self.kind {
-            Kind::Driver(driver) => self.internals.attempt_lock(&**driver, wait).await,
-            Kind::Read(writers) => {
-                let driver = ReadLockDriver::new(Arc::clone(writers), owner.cloned());
-                self.internals.attempt_lock(&driver, wait).await
-            }
-        }
+        let driver = (self.driver_factory)(owner);
+        self.internals.attempt_lock(&*driver, wait).await
     }
 
-    fn hold(&self, owner: Option<&Owner>, acquired: Acquired) -> LockGuard {
+    fn hold(
+        &self,
+        owner: Option<&Owner>,
+        acquired: Acquired,
+        writing: Option<Arc<Hold>>,
+    ) -> LockGuard {
+        // A downgrade: only then both nodes have the same number.
+        let number = |path: &str| path.rsplit('_').next().map(str::to_owned);
+        let write = writing.filter(|write| number(write.path()) == number(&acquired.node.path));
         let (owners, id) = (Arc::downgrade(&self.owners), owner.map(Owner::id));
-        let forget = Box::new(move |hold: &Hold| {
+        let on_end = Box::new(move |hold: &Hold| {
             if let (Some(owners), Some(id)) = (owners.upgrade(), id) {
-                owners.forget(id, hold);
+                owners.remove(id, hold);
             }
         });
-        let hold = Hold::new(self.internals.releaser(), acquired, forget);
-        self.owners.enter(owner, &hold);
+        let hold = Hold::new(self.internals.releaser(), acquired, on_end).continuing(write);
+        let hold = Arc::new(hold);
+        self.owners.add(owner, &hold);
         LockGuard::new(hold)
     }
 }
 
 impl InterProcessLock for InterProcessMutex {
+    fn clock(&self) -> Clock {
+        self.internals.client().clock().clone()
+    }
+
     fn acquire(&self) -> LockFuture<'_, LockGuard> {
         Box::pin(self.acquire())
     }
 
     fn acquire_timeout(&self, wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
         Box::pin(self.acquire_timeout(wait))
+    }
+
+    fn acquire_as<'a>(&'a self, owner: &'a Owner) -> LockFuture<'a, LockGuard> {
+        Box::pin(self.acquire_as(owner))
+    }
+
+    fn acquire_as_timeout<'a>(
+        &'a self,
+        owner: &'a Owner,
+        wait: Duration,
+    ) -> LockFuture<'a, Option<LockGuard>> {
+        Box::pin(self.acquire_as_timeout(owner, wait))
     }
 
     fn is_acquired_in_this_process(&self) -> bool {

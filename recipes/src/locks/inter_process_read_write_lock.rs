@@ -1,21 +1,21 @@
-//! Many readers or one writer, across processes.
+//! A lock across processes for many readers or one writer.
 //!
-//! Both kinds queue up in one place: the children of one node, `_c_` GUID `-__READ__` and `-__WRIT__`, each with
-//! ten digits behind it.
+//! Readers and writers share one queue: the children of one node, `_c_` GUID `-__READ__` and `-__WRIT__`, each
+//! followed by ten digits.
 //!
-//! | who | gets the lock | and watches otherwise |
+//! | contender | acquires the lock | otherwise watches |
 //! |---|---|---|
-//! | a writer | when it is first of all | whoever is right ahead of it, reader or writer |
-//! | a reader | when no writer is ahead of it | the first of the writers ahead, as all readers do that wait for it |
+//! | a writer | when it is the first of all contenders | the contender directly ahead, reader or writer |
+//! | a reader | when no writer is ahead of it | the first writer ahead, as all waiting readers do |
 //! | a reader whose owner holds the write lock | at once | – |
 //!
-//! A writer that reads gets a node with the *same number* as its write node, plain ephemeral and not
-//! sequential: so it stands ahead of every writer in the queue, and goes on reading when it has written
-//! (since Curator 5.5.0, CURATOR-621). The other way round there is no way: a reader that writes waits for
-//! itself.
+//! A writer that reads creates a node with the *same number* as its write node, ephemeral and not sequential: so it is
+//! ahead of every writer in the queue, and remains a reader after the write lock is released (since Curator 5.5.0,
+//! CURATOR-621). The reverse is impossible: a reader that acquires the write lock waits for itself.
 //!
-//! Not mirrored: such a node counts only if it was there before the write node went. Made later, for its create was
-//! lost, it would stand ahead of a writer that has the lock; then it is given up, and the reader queues as any other.
+//! Not mirrored: such a node counts only if it existed before the write node was deleted. Created later, after a lost
+//! create, it would be ahead of a writer that already has the lock; it is then deleted, and the reader joins the end of
+//! the queue.
 //!
 //! Source: `InterProcessReadWriteLock`.
 
@@ -24,32 +24,33 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use docent_protocol::{CreateMode, sequence_number};
+use docent_protocol::CreateMode;
 use docent_session::Client;
 
 use super::{
     InterProcessMutex, LockInternalsDriver, LockNode, LockOptions, Owner,
-    inter_process_mutex::Kind,
+    inter_process_mutex::{DriverFactory, fixed_driver},
     lock_internals::LockInternals,
     owners::Owners,
     standard_lock_internals_driver::{
-        Contender, PredicateError, PredicateResults, fix_for_sorting,
+        Contender, PredicateError, PredicateResults, fix_for_sorting, sequence_of,
     },
 };
-use crate::Error;
+use crate::{Error, planted};
 
 /// Source: `InterProcessReadWriteLock.READ_LOCK_NAME`, of the same length as the other.
 const READ_LOCK_NAME: &str = "__READ__";
 /// Source: `InterProcessReadWriteLock.WRITE_LOCK_NAME`.
 const WRITE_LOCK_NAME: &str = "__WRIT__";
 
-/// A pair of locks that any number of processes, docent or Curator, share by their path: one for many readers
-/// at a time, one for a single writer. First come, first served; a reader behind a writer waits for it.
+/// A pair of locks that any number of processes, docent or Curator, share by their path: a read lock for many holders
+/// at a time, a write lock for one. First come, first served; a reader behind a writer waits for it.
 ///
-/// Both are [`InterProcessMutex`]es, with everything those have. What an [`Owner`] does with one counts for the
-/// other: whoever holds the write lock under an owner gets the read lock under the same one at once, and may
-/// release the write lock first (it *downgrades*). Who holds the read lock and wants the write lock waits for
-/// itself, for ever.
+/// Both are [`InterProcessMutex`]es, with all of their methods. They share their [`Owner`]s: an owner that holds the
+/// write lock acquires the read lock at once, and may release the write lock first (it *downgrades*). An owner that
+/// holds the read lock and acquires the write lock waits for itself, for ever.
+///
+/// The fencing token of a reader that downgraded is that of its write lock.
 ///
 /// Clones are the same pair.
 ///
@@ -64,7 +65,7 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 /// let writing = lock.write_lock().acquire_as(&me).await?;
 /// let reading = lock.read_lock().acquire_as(&me).await?;
 /// writing.release().await?;
-/// // Others may read now; nobody has written in between.
+/// // Others may read now; no writer came in between.
 /// reading.release().await
 /// # }
 /// # #[tokio::main(flavor = "current_thread")]
@@ -87,7 +88,7 @@ impl InterProcessReadWriteLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn new(client: &Client, path: &str) -> Result<Self, Error> {
         Self::with_options(client, path, LockOptions::default())
     }
@@ -96,19 +97,25 @@ impl InterProcessReadWriteLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     ///
     /// Source: `InterProcessReadWriteLock(CuratorFramework, String, byte[])` (CURATOR-140).
     pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
         let unlimited = usize::MAX;
         let write = LockInternals::new(client, path, WRITE_LOCK_NAME, 1, options.clone())?;
-        let write = InterProcessMutex::of(write, Kind::Driver(Arc::new(WriteLockDriver)));
+        let write = InterProcessMutex::with_driver_factory(write, fixed_driver(WriteLockDriver));
+        let writers = Arc::clone(write.owners());
+        let of_driver = Arc::clone(&writers);
+        let read_driver: DriverFactory = Arc::new(move |owner| {
+            Arc::new(ReadLockDriver::new(Arc::clone(&of_driver), owner.cloned()))
+        });
         let read = LockInternals::new(client, path, READ_LOCK_NAME, unlimited, options)?;
-        let read = InterProcessMutex::of(read, Kind::Read(Arc::clone(write.owners())));
+        let read =
+            InterProcessMutex::with_driver_factory(read, read_driver).beside_writers(writers);
         Ok(Self { read, write })
     }
 
-    /// The lock of the readers. Its participants are readers only.
+    /// The read lock. Its participants are readers only.
     ///
     /// Source: `InterProcessReadWriteLock.readLock`.
     #[must_use]
@@ -116,7 +123,7 @@ impl InterProcessReadWriteLock {
         &self.read
     }
 
-    /// The lock of the writers. Its participants are writers only.
+    /// The write lock. Its participants are writers only.
     ///
     /// Source: `InterProcessReadWriteLock.writeLock`.
     #[must_use]
@@ -133,28 +140,27 @@ impl fmt::Debug for InterProcessReadWriteLock {
     }
 }
 
-/// The readers and writers among the children, first come first. Of those with one number, which a writer that
-/// reads has, the writer comes first.
+/// The readers and writers among the children, in the order of the queue. A writer precedes a reader with the same
+/// number, which is its own after a downgrade.
 ///
-/// Source: `InterProcessReadWriteLock.SortingLockInternalsDriver`. Not mirrored: other children take part there.
+/// Source: `InterProcessReadWriteLock.SortingLockInternalsDriver`, which does not filter other children.
 #[must_use]
 pub fn sorted_readers_and_writers<'a>(children: &[&'a str]) -> Vec<Contender<'a>> {
-    let of = |name: &'a str| {
+    let contender = |name: &'a str| {
         let lock_name = if is_writer(name) { WRITE_LOCK_NAME } else { READ_LOCK_NAME };
-        let digits = name.contains(lock_name).then(|| fix_for_sorting(name, lock_name))?;
-        Some(Contender { sequence: sequence_number(digits)?, name })
+        Some(Contender { sequence: sequence_of(name, lock_name)?, name })
     };
-    let mut contenders: Vec<_> = children.iter().filter_map(|name| of(name)).collect();
+    let mut contenders: Vec<_> = children.iter().filter_map(|name| contender(name)).collect();
     contenders.sort_unstable_by_key(|one| (one.sequence, !is_writer(one.name), one.name));
     contenders
 }
 
-/// The kind is what stands right in front of the digits: a GUID cannot contain either name.
+/// The kind is the lock name directly before the digits: a GUID cannot contain either name.
 fn is_writer(name: &str) -> bool {
     name.rfind(WRITE_LOCK_NAME) > name.rfind(READ_LOCK_NAME)
 }
 
-/// Whether the reader `our_name` gets the lock; if not, the first writer ahead is to be watched.
+/// Whether the reader `our_name` gets the lock; if not, the node to watch is the first writer ahead.
 ///
 /// # Errors
 ///
@@ -167,13 +173,14 @@ pub fn gets_the_read_lock<'a>(
     our_name: &str,
 ) -> Result<PredicateResults<'a>, PredicateError> {
     let ahead = ahead_of(contenders, our_name)?;
-    match ahead.iter().find(|contender| is_writer(contender.name)) {
+    let skipped = usize::from(planted::is("reader-skips-writer"));
+    match ahead.iter().filter(|contender| is_writer(contender.name)).nth(skipped) {
         Some(writer) => Ok(PredicateResults::PathToWatch(writer.name)),
         None => Ok(PredicateResults::GetsTheLock),
     }
 }
 
-/// Whether the writer `our_name` is the very first; if not, whoever is right ahead is to be watched.
+/// Whether the writer `our_name` is the first contender; if not, the node to watch is the one directly ahead.
 fn gets_the_write_lock<'a>(
     contenders: &[Contender<'a>],
     our_name: &str,
@@ -184,7 +191,7 @@ fn gets_the_write_lock<'a>(
     }
 }
 
-/// Who comes before us, in an order that can be trusted.
+/// The contenders before `our_name`, or an error when the numbers have no order.
 fn ahead_of<'a, 'b>(
     contenders: &'b [Contender<'a>],
     our_name: &str,
@@ -193,20 +200,20 @@ fn ahead_of<'a, 'b>(
         .iter()
         .position(|contender| contender.name == our_name)
         .ok_or(PredicateError::OurNodeMissing)?;
-    let out_of_numbers = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
+    let out_of_range = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
     let two_writers = contenders.windows(2).any(|pair| match pair {
         [one, other] => {
             one.sequence == other.sequence && is_writer(one.name) && is_writer(other.name)
         }
         _ => false,
     });
-    if two_writers || contenders.iter().any(out_of_numbers) {
+    if two_writers || contenders.iter().any(out_of_range) {
         return Err(PredicateError::SequenceExhausted);
     }
     Ok(contenders.get(..ours).unwrap_or_default())
 }
 
-/// The writers' rule.
+/// The rule for writers.
 #[derive(Debug, Clone, Copy)]
 struct WriteLockDriver;
 
@@ -225,25 +232,25 @@ impl LockInternalsDriver for WriteLockDriver {
     }
 }
 
-/// The readers' rule, for one acquire.
+/// The rule for readers, for one acquire.
 #[derive(Debug)]
-pub(super) struct ReadLockDriver {
+struct ReadLockDriver {
     writers: Arc<Owners>,
     owner: Option<Owner>,
     downgrade: Mutex<Option<Downgrade>>,
 }
 
-/// A read node with the number of a writer. It stands ahead of all writers in the queue, which is safe only if it
-/// was there before the write node went: until then they wait for that, and from then on for this one.
+/// A read node with the number of our owner's write node. It is ahead of all waiting writers, which is safe only if it
+/// existed before the write node was deleted: they wait first for the write node, then for this one.
 #[derive(Debug)]
 struct Downgrade {
     write_node: String,
-    /// Whether both were there at once.
+    /// Whether one listing has shown both nodes.
     seen_together: bool,
 }
 
 impl ReadLockDriver {
-    pub(super) const fn new(writers: Arc<Owners>, owner: Option<Owner>) -> Self {
+    const fn new(writers: Arc<Owners>, owner: Option<Owner>) -> Self {
         Self { writers, owner, downgrade: Mutex::new(None) }
     }
 
@@ -272,17 +279,17 @@ impl LockInternalsDriver for ReadLockDriver {
     ) -> Result<PredicateResults<'a>, PredicateError> {
         let result = gets_the_read_lock(contenders, our_name)?;
         let mut downgrade = self.downgrade();
-        // Without one, our node may stand behind another writer, even if our owner writes by now.
+        // Without a downgrade, our node may be behind another writer, even if our owner is a writer by now.
         let Some(downgrade) = downgrade.as_mut() else { return Ok(result) };
         let mut names = contenders.iter().map(|contender| contender.name);
         downgrade.seen_together |= names.any(|name| name == downgrade.write_node);
         if !downgrade.seen_together {
-            // It came too late, and the next writer may have the lock: to the end of the queue.
+            // Our node was created too late, and the next writer may have the lock: join the end of the queue.
             return Err(PredicateError::OurNodeMissing);
         }
-        // Unlike Curator, which does not look for the own node then.
-        let writes = self.our_write_node().is_some();
-        Ok(if writes { PredicateResults::GetsTheLock } else { result })
+        // Unlike Curator, which grants the lock here without looking for the own node.
+        let is_writing = self.our_write_node().is_some();
+        Ok(if is_writing { PredicateResults::GetsTheLock } else { result })
     }
 
     /// Source: `InterProcessReadWriteLock.ReadLock`, `WriteLock.getSortingSequence`.
@@ -325,48 +332,54 @@ mod tests {
     }
 
     #[test]
-    fn readers_wait_for_the_first_writer_ahead() {
+    fn a_reader_waits_for_the_first_writer_ahead() {
         assert_eq!(read(&[W2, R1, R3], R1), Ok(GetsTheLock));
         assert_eq!(read(&[W0, W2, R1, R3], R3), Ok(PathToWatch(W0)));
         assert_eq!(read(&[W2, R1, R3], R3), Ok(PathToWatch(W2)));
     }
 
     #[test]
-    fn writers_wait_for_whoever_is_right_ahead() {
+    fn a_writer_waits_for_the_contender_directly_ahead() {
         assert_eq!(write(&[W0, R1], W0), Ok(GetsTheLock));
         assert_eq!(write(&[R1, W2, R3, W4], W4), Ok(PathToWatch(R3)));
         assert_eq!(write(&[R1, W2], W2), Ok(PathToWatch(R1)));
     }
 
-    /// CURATOR-621: a queued writer stays out while the downgraded owner reads.
+    /// CURATOR-621: a queued writer waits while the downgraded owner reads.
     #[test]
-    fn a_downgraded_reader_stands_ahead_of_every_queued_writer() {
+    fn a_downgraded_reader_is_ahead_of_every_queued_writer() {
         assert_eq!(write(&[R0, W2, W0], W2), Ok(PathToWatch(R0)));
         assert_eq!(write(&[W2, R0], W2), Ok(PathToWatch(R0)));
         assert_eq!(read(&[R0, W2], R0), Ok(GetsTheLock));
     }
 
     #[test]
-    fn an_own_node_may_be_missing() {
+    fn a_missing_own_node_is_an_error() {
         assert_eq!(read(&[W0], R1), Err(OurNodeMissing));
         assert_eq!(write(&[R1], W0), Err(OurNodeMissing));
     }
 
     #[test]
-    fn without_an_order_nobody_gets_the_lock() {
+    fn numbers_without_an_order_are_an_error() {
         let twice = "_c_z-__WRIT__0000000002";
         let last = "_c_z-__READ__2147483647";
         assert_eq!(write(&[W2, twice], W2), Err(SequenceExhausted));
         assert_eq!(read(&[R1, last], R1), Err(SequenceExhausted));
     }
 
-    /// N7, and N10: only what stands in front of the digits makes a reader or a writer.
+    /// N7 and N10 in `docs/CURATOR.md`: only the text before the digits makes a reader or a writer.
     #[test]
-    fn foreign_children_are_neither() {
-        let children = ["0", "__WRIT__", "x-lock-0000000000", "__WRIT____READ__0000000001"];
+    fn other_children_are_neither_readers_nor_writers() {
+        let children = [
+            "0",
+            "__WRIT__",
+            "x-lock-0000000000",
+            "my__WRIT__0000000000",
+            "__WRIT__-__READ__0000000001",
+        ];
         let names: Vec<_> =
             sorted_readers_and_writers(&children).iter().map(|one| one.name).collect();
-        assert_eq!(names, ["__WRIT____READ__0000000001"]);
+        assert_eq!(names, ["__WRIT__-__READ__0000000001"]);
         assert!(!is_writer(names[0]));
     }
 
@@ -388,11 +401,11 @@ mod tests {
         ) {
             let names: Vec<_> = children.iter().map(String::as_str).collect();
             let all = sorted_readers_and_writers(&names);
-            let holds = |one: &&Contender<'_>| {
+            let is_holder = |one: &&Contender<'_>| {
                 let rule = if is_writer(one.name) { write } else { read };
                 rule(&names, one.name) == Ok(GetsTheLock)
             };
-            let holders: Vec<_> = all.iter().filter(holds).collect();
+            let holders: Vec<_> = all.iter().filter(is_holder).collect();
             if let Some(writer) = holders.iter().find(|one| is_writer(one.name)) {
                 for other in &holders {
                     prop_assert!(other.name == writer.name, "{holders:?} of {names:?}");

@@ -1,17 +1,17 @@
-//! A mutex across processes that nobody enters twice.
+//! A mutex across processes that is not re-entrant.
 
 use std::{fmt, time::Duration};
 
-use docent_session::Client;
+use docent_session::{Client, Clock};
 
 use super::{InterProcessLock, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions};
 use crate::Error;
 
-/// A mutex that is not re-entrant: a semaphore of one lease. For Curator's users, what can be released by another
-/// thread than the one that acquired it; here every guard can.
+/// A mutex that is not re-entrant: a semaphore with one lease. In Curator, its purpose is a release on another thread
+/// than the acquire; here every guard can be released on any thread.
 ///
-/// It is not the same lock as an [`InterProcessMutex`](super::InterProcessMutex) at the same path, and takes twice
-/// as many requests. Clones are the same object.
+/// It does not exclude an [`InterProcessMutex`](super::InterProcessMutex) at the same path, and sends twice as many
+/// requests. Clones are the same object.
 ///
 /// # Example
 ///
@@ -41,7 +41,7 @@ impl InterProcessSemaphoreMutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn new(client: &Client, path: &str) -> Result<Self, Error> {
         Self::with_options(client, path, LockOptions::default())
     }
@@ -50,12 +50,12 @@ impl InterProcessSemaphoreMutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
         InterProcessSemaphoreV2::with_options(client, path, 1, options).map(Self)
     }
 
-    /// Waits for the lock. What is sent is told at [`InterProcessSemaphoreV2`].
+    /// Waits for the lock. The module [`lease`](super::lease) lists the requests.
     ///
     /// # Errors
     ///
@@ -63,14 +63,14 @@ impl InterProcessSemaphoreMutex {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue; no node stays behind while the client lives.
+    /// Dropping the future leaves the queue; no node is left behind while the client lives.
     ///
     /// Source: `InterProcessSemaphoreMutex.acquire()`.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         self.0.acquire().await
     }
 
-    /// Waits for the lock, and returns `None` when it was not got within `wait`.
+    /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl InterProcessSemaphoreMutex {
         self.0.acquire_timeout(wait).await
     }
 
-    /// Whether it is held through this object, as far as this process can know.
+    /// Whether the lock is held through this object, as far as this process can know.
     ///
     /// Source: `InterProcessSemaphoreMutex.isAcquiredInThisProcess`.
     #[must_use]
@@ -93,7 +93,7 @@ impl InterProcessSemaphoreMutex {
         self.0.any_held()
     }
 
-    /// Who holds it, or waits as the first: the paths of the leases.
+    /// The paths of the lease nodes of the holder and of the first waiter.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl InterProcessSemaphoreMutex {
         self.0.participants().await
     }
 
-    /// The path it was made with; with its namespace in front, if it has one.
+    /// The path of the lock, including its namespace.
     #[must_use]
     pub fn path(&self) -> &str {
         self.0.path()
@@ -110,6 +110,10 @@ impl InterProcessSemaphoreMutex {
 }
 
 impl InterProcessLock for InterProcessSemaphoreMutex {
+    fn clock(&self) -> Clock {
+        self.0.client().clock().clone()
+    }
+
     fn acquire(&self) -> LockFuture<'_, LockGuard> {
         Box::pin(self.acquire())
     }

@@ -1,4 +1,4 @@
-//! A number of leases, across processes. How one is got is told in [`lease`](super::lease).
+//! A semaphore across processes. The module [`lease`](super::lease) describes how a lease is acquired.
 //!
 //! Source: `InterProcessSemaphoreV2`.
 
@@ -8,17 +8,17 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, ErrorKind};
+use docent_session::{Client, ErrorKind, retry::RetryLoop};
 use tokio::sync::OnceCell;
-use tracing::debug;
 
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
-    lease::{Inner, LEASE_BASE_NAME, MaxLeases},
+    lease::{LEASE_BASE_NAME, MaxLeases, Semaphore},
     standard_lock_internals_driver::sorted_contenders,
 };
 use crate::{
-    Error, deadline::Deadline, protection::join, retry_loop::call_with_retry, shared::SharedCount,
+    Error, base_path::check_base_path, deadline::Deadline, error, protection::join,
+    shared::SharedCount,
 };
 
 /// Source: `InterProcessSemaphoreV2.LOCK_PARENT`.
@@ -28,11 +28,10 @@ const LEASE_PARENT: &str = "leases";
 
 /// A semaphore that any number of processes, docent or Curator, share by its path. First come, first served.
 ///
-/// How many leases there are is said by everybody who makes one ([`new`](Self::new)), and all must say the same;
-/// or by a [`SharedCount`] ([`with_count`](Self::with_count)), which can change. When it is lowered, leases that are
-/// out stay out.
+/// The number of leases is either a constant ([`new`](Self::new)), which must be the same in all processes, or a
+/// [`SharedCount`] ([`with_count`](Self::with_count)), which can change. Lowering it does not revoke acquired leases.
 ///
-/// A lease is a [`LockGuard`]: given back by [`release`](LockGuard::release) or by dropping it. Clones are the same
+/// A lease is a [`LockGuard`], returned by [`release`](LockGuard::release) or by dropping it. Clones are the same
 /// object.
 ///
 /// # Example
@@ -58,39 +57,39 @@ const LEASE_PARENT: &str = "leases";
 ///
 /// Source: Curator's `InterProcessSemaphoreV2`.
 #[derive(Clone)]
-pub struct InterProcessSemaphoreV2(Arc<Inner>);
+pub struct InterProcessSemaphoreV2(Arc<Semaphore>);
 
 impl InterProcessSemaphoreV2 {
-    /// A semaphore at this path with so many leases, and the default [`LockOptions`]. Sends nothing.
+    /// A semaphore at this path with `max_leases` leases and the default [`LockOptions`]. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn new(client: &Client, path: &str, max_leases: usize) -> Result<Self, Error> {
         Self::with_options(client, path, max_leases, LockOptions::default())
     }
 
-    /// A semaphore at this path with so many leases. Sends nothing.
+    /// A semaphore at this path with `max_leases` leases. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn with_options(
         client: &Client,
         path: &str,
         max_leases: usize,
         options: LockOptions,
     ) -> Result<Self, Error> {
-        Self::of(client, path, MaxLeases::Fixed(max_leases), options)
+        Self::with_max_leases(client, path, MaxLeases::Fixed(max_leases), options)
     }
 
-    /// A semaphore at this path with as many leases as the count says, now and later. Sends nothing.
+    /// A semaphore at this path whose number of leases is the value of `count`, also after it changes. Sends nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     ///
-    /// Source: `InterProcessSemaphoreV2(CuratorFramework, String, SharedCountReader)`; a waiter is woken by a change
+    /// Source: `InterProcessSemaphoreV2(CuratorFramework, String, SharedCountReader)`; a change wakes a waiter
     /// (CURATOR-75).
     pub fn with_count(client: &Client, path: &str, count: &SharedCount) -> Result<Self, Error> {
         Self::with_count_and_options(client, path, count, LockOptions::default())
@@ -100,7 +99,7 @@ impl InterProcessSemaphoreV2 {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPath`] when it is no path, or `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
     pub fn with_count_and_options(
         client: &Client,
         path: &str,
@@ -108,23 +107,23 @@ impl InterProcessSemaphoreV2 {
         options: LockOptions,
     ) -> Result<Self, Error> {
         let max_leases = MaxLeases::Counted(count.subscribe(), count.clone());
-        Self::of(client, path, max_leases, options)
+        Self::with_max_leases(client, path, max_leases, options)
     }
 
-    fn of(
+    fn with_max_leases(
         client: &Client,
         path: &str,
         max_leases: MaxLeases,
         options: LockOptions,
     ) -> Result<Self, Error> {
-        super::lock_internals::check_base_path(path)?;
-        // What the user says about data is about the leases.
-        let of_lock = LockOptions { data: None, ..options.clone() };
-        let lock = InterProcessMutex::with_options(client, &join(path, LOCK_PARENT), of_lock)?;
-        // With the namespace.
+        check_base_path(path)?;
+        // `LockOptions::with_data` is for the leases, not for the mutex.
+        let lock_options = LockOptions { data: None, ..options.clone() };
+        let lock = InterProcessMutex::with_options(client, &join(path, LOCK_PARENT), lock_options)?;
+        // The path of the mutex includes the namespace.
         let path = lock.path().strip_suffix(LOCK_PARENT).unwrap_or_default();
         let path = path.trim_end_matches('/').to_owned();
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Semaphore {
             client: client.clone(),
             leases_path: join(&path, LEASE_PARENT),
             path,
@@ -136,20 +135,25 @@ impl InterProcessSemaphoreV2 {
         })))
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
     /// Waits for a lease.
     ///
     /// # Errors
     ///
-    /// * What broke the session for longer than the retry policy allows: `ConnectionLoss`, `SessionExpired`.
-    /// * `NoNode` when the lease vanished more often than the retry policy allows.
+    /// * `ConnectionLoss` or `SessionExpired`, when the connection or session is lost for longer than the retry policy
+    ///   allows.
+    /// * `NoNode` when the lease node is deleted more often than the retry policy allows.
     /// * `NoAuth`, `Closed`, and those of [`InterProcessMutex::acquire`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue; no node stays behind while the client lives.
+    /// Dropping the future leaves the queue; no node is left behind while the client lives.
     ///
     /// Source: `InterProcessSemaphoreV2.acquire()`. Not mirrored: on a closed client that fails with a
-    /// `NullPointerException` (N6).
+    /// `NullPointerException` (N6 in `docs/CURATOR.md`).
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         loop {
             if let Some(lease) = self.0.acquire_1_lease(None).await? {
@@ -158,7 +162,7 @@ impl InterProcessSemaphoreV2 {
         }
     }
 
-    /// Waits for a lease, and returns `None` when it was not got within `wait`. The time is bounded as that of
+    /// Waits for a lease, and returns `None` when it was not acquired within `wait`. The timeout is that of
     /// [`InterProcessMutex::acquire_timeout`].
     ///
     /// # Errors
@@ -174,29 +178,29 @@ impl InterProcessSemaphoreV2 {
         self.0.acquire_1_lease(Some(wait)).await
     }
 
-    /// Waits for so many leases, one after the other. What it has got it keeps while it waits for the rest, as
-    /// Curator does: two that want many can wait for each other for ever, unless they have a
-    /// [time](Self::acquire_many_timeout).
+    /// Waits for `quantity` leases, one after the other. As in Curator, it keeps acquired leases while it waits for the
+    /// rest: two such calls can wait for each other for ever, unless they have a
+    /// [timeout](Self::acquire_many_timeout).
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire); what was got before is given back then.
+    /// As [`acquire`](Self::acquire); acquired leases are then returned. `BadArguments` for a quantity of 0.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire), and what was got is given back.
+    /// As [`acquire`](Self::acquire); acquired leases are returned.
     ///
     /// Source: `InterProcessSemaphoreV2.acquire(int)`.
     pub async fn acquire_many(&self, quantity: usize) -> Result<Vec<LockGuard>, Error> {
         loop {
-            if let Some(leases) = self.many(quantity, None).await? {
+            if let Some(leases) = self.acquire_quantity(quantity, None).await? {
                 return Ok(leases);
             }
         }
     }
 
-    /// Waits for so many leases, and returns `None` when they were not got within `wait`, all together: then what
-    /// was got is given back.
+    /// Waits for `quantity` leases, and returns `None` when they were not all acquired within `wait`; acquired leases
+    /// are then returned.
     ///
     /// # Errors
     ///
@@ -212,31 +216,31 @@ impl InterProcessSemaphoreV2 {
         quantity: usize,
         wait: Duration,
     ) -> Result<Option<Vec<LockGuard>>, Error> {
-        self.many(quantity, Some(wait)).await
+        self.acquire_quantity(quantity, Some(wait)).await
     }
 
-    /// The leases that are out, and the one that the first in the queue waits with, oldest first, as paths of
-    /// their nodes. Sends getChildren2 (12).
+    /// The paths of the nodes of all acquired leases, and of the lease for which the first waiter waits, oldest first.
+    /// Sends getChildren2 (12).
     ///
     /// # Errors
     ///
-    /// Those of the session; a semaphore that was never used has none.
+    /// Those of the session; a semaphore that was never used has no participants.
     ///
-    /// Source: `InterProcessSemaphoreV2.getParticipantNodes`, which tells names, in no order, and fails when nobody
-    /// has used the semaphore.
+    /// Source: `InterProcessSemaphoreV2.getParticipantNodes`, which returns names in no order, and fails for a
+    /// semaphore that was never used.
     pub async fn participants(&self) -> Result<Vec<String>, Error> {
         let inner = &*self.0;
-        let list = || inner.client.get_children2(&inner.leases_path);
-        let children = match call_with_retry(&inner.client, inner.policy(), list).await {
-            Ok((children, _)) => children.to_vec(),
-            Err(error) if error.kind() == ErrorKind::NoNode => Vec::new(),
-            Err(error) => return Err(error.into()),
+        let list = || inner.client.get_children_with_stat(&inner.leases_path);
+        let children = match inner.client.retry_idempotent(inner.policy(), list).await {
+            Ok((children, _)) => children,
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(Vec::new()),
+            Err(error) => return Err(error),
         };
-        let leases = sorted_contenders(children.iter().map(String::as_str), LEASE_BASE_NAME);
+        let leases = sorted_contenders(&children, LEASE_BASE_NAME);
         Ok(leases.iter().map(|lease| join(&inner.leases_path, lease.name)).collect())
     }
 
-    /// The path it was made with; with its namespace in front, if it has one.
+    /// The path of the semaphore, including its namespace.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.0.path
@@ -246,37 +250,34 @@ impl InterProcessSemaphoreV2 {
         self.0.any_held()
     }
 
-    async fn many(
+    async fn acquire_quantity(
         &self,
         quantity: usize,
         wait: Option<Duration>,
     ) -> Result<Option<Vec<LockGuard>>, Error> {
-        let time = Deadline::after(&self.0.client, wait);
-        let mut leases = Vec::with_capacity(quantity);
-        while leases.len() < quantity {
-            match self.0.acquire_1_lease(time.left()).await {
-                Ok(Some(lease)) => leases.push(lease),
-                Ok(None) => {
-                    return_all(leases).await;
-                    return Ok(None);
-                }
-                Err(error) => {
-                    return_all(leases).await;
-                    return Err(error);
+        if quantity == 0 {
+            return Err(error::bad_arguments("the quantity of leases must be at least 1"));
+        }
+        let deadline = Deadline::after(&self.0.client, wait);
+        let mut retry = RetryLoop::new(&self.0.client, self.0.policy());
+        // On every other return, dropping the leases releases them in the background:
+        // `InterProcessSemaphoreV2.returnAll`, without waiting for it in an outage.
+        let mut leases: Vec<LockGuard> = Vec::new();
+        loop {
+            while leases.len() < quantity {
+                match self.0.acquire_1_lease(deadline.remaining()).await? {
+                    Some(lease) => leases.push(lease),
+                    None => return Ok(None),
                 }
             }
-        }
-        Ok(Some(leases))
-    }
-}
-
-/// Gives leases back; errors are not told, and the nodes go in the background then.
-///
-/// Source: `InterProcessSemaphoreV2.returnAll`.
-pub(super) async fn return_all(leases: Vec<LockGuard>) {
-    for lease in leases {
-        if let Err(error) = lease.release().await {
-            debug!(%error, "while a lease is given back");
+            // All must be held at one moment: an early lease may be lost during the wait for a later one.
+            let lost: Vec<_> = leases.extract_if(.., |lease| !lease.is_held()).collect();
+            let Some(first) = lost.first() else { return Ok(Some(leases)) };
+            let lost = error::lock_lost(first.lock_path());
+            match deadline.bound_by_end(retry.pause_after_any_error(lost)).await {
+                Some(allowed) => allowed?,
+                None => return Ok(None),
+            }
         }
     }
 }

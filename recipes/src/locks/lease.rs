@@ -1,24 +1,25 @@
-//! How a lease is got and waited for.
+//! The semaphore algorithm: how a lease is acquired.
 //!
-//! Below the semaphore's path are a mutex (`locks`) and the leases (`leases`), each lease a node
+//! Below the semaphore's path are a mutex (`locks`) and the leases (`leases`). Each lease is a node
 //! `_c_` GUID `-lease-` and ten digits.
 //!
 //! | step | frames |
 //! |---|---|
-//! | 1. acquire the mutex | create2 (15), getChildren2 (12), and waiting, below `locks` |
-//! | 2. put a lease down | create2 (15) below `leases`, with parents as a lock node |
-//! | 3. count the leases, watching | getChildren2 (12) with watch |
-//! | 4. as many as there may be, or fewer: the lease is ours | – |
-//! | 5. too many: wait for any change, and count again | – |
+//! | 1. acquire the mutex | create2 (15), getChildren2 (12), and those of a waiter, below `locks` |
+//! | 2. create a lease node | create2 (15) below `leases`, with parents like a lock node |
+//! | 3. count the leases, with a watch | getChildren2 (12) with watch |
+//! | 4. at most the maximum: the lease is ours | – |
+//! | 5. more: wait for any change, and count again | – |
 //! | 6. remove the watch, release the mutex | checkWatches (17) if the watch has not fired, delete (2) |
-//! | out of time | delete (2) of the lease, then 6 |
+//! | timeout | delete (2) of the lease, then 6 |
 //! | release | delete (2) of the lease |
 //!
-//! The mutex is held while a lease is waited for, so that only the first in the queue watches the leases, and
-//! whoever came first gets the next one.
+//! The mutex is held during the wait for a lease: so only the first in the queue watches the leases, and waiters
+//! acquire leases in the order of the queue.
 //!
-//! Beyond Curator: when the mutex is lost on the way (its session ended), the lease is put back and everything
-//! begins again. Two that wait for leases at once would count each other, and neither would ever get one.
+//! Unlike in Curator, when the mutex is lost during the wait (its session ended), the lease node is deleted and the
+//! acquire restarts. Two contenders that wait for leases at once would count each other's nodes, and neither would ever
+//! acquire one.
 //!
 //! Source: `InterProcessSemaphoreV2`.
 
@@ -30,7 +31,8 @@ use std::{
 use bytes::Bytes;
 use docent_protocol::{CreateMode, WatcherType};
 use docent_session::{
-    Client, Error as SessionError, Outcome, SessionClaim, Watcher, retry::RetryPolicy,
+    Client, Error, ErrorKind, Outcome, SessionClaim, Watcher,
+    retry::{RetryLoop, RetryPolicy},
 };
 use tokio::sync::{OnceCell, watch};
 use tracing::{debug, trace};
@@ -38,25 +40,24 @@ use tracing::{debug, trace};
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
     hold::{Acquired, Hold, Releaser},
-    inter_process_semaphore_v2::return_all,
+    standard_lock_internals_driver::sequence_of,
 };
 use crate::{
-    Error,
+    create::lacks_3_5_operations,
     deadline::Deadline,
     default_data::default_data,
-    guaranteed_delete,
+    error, guaranteed_delete, planted,
     protection::{self, NewNode, OurNode, join},
-    race::race,
-    retry_loop::{RetryLoop, call_with_retry},
+    select::select,
     shared::{SharedCount, VersionedValue, count_of},
-    wake::Wake,
+    state_changes::StateChanges,
 };
 
 /// Source: `InterProcessSemaphoreV2.LEASE_BASE_NAME`.
 pub(super) const LEASE_BASE_NAME: &str = "lease-";
 
-/// A semaphore, for all clones of its object.
-pub(super) struct Inner {
+/// The state of a semaphore, shared by all clones of its object.
+pub(super) struct Semaphore {
     pub(super) client: Client,
     pub(super) path: String,
     pub(super) lock: InterProcessMutex,
@@ -67,21 +68,21 @@ pub(super) struct Inner {
     pub(super) holds: Mutex<Vec<Weak<Hold>>>,
 }
 
-/// How many leases there may be.
+/// The maximum number of leases.
 pub(super) enum MaxLeases {
     Fixed(usize),
     Counted(watch::Receiver<VersionedValue>, SharedCount),
 }
 
-/// How a try to get a lease ended.
-enum Try {
-    Got(LockGuard),
+/// The result of one attempt to acquire a lease.
+enum Attempt {
+    Acquired(LockGuard),
     TimedOut,
-    /// The lease vanished, or the mutex was lost.
+    /// The lease node was deleted, or the mutex was lost.
     Retry(Error),
 }
 
-impl Inner {
+impl Semaphore {
     pub(super) fn policy(&self) -> &dyn RetryPolicy {
         &*self.options.retry_policy
     }
@@ -100,81 +101,94 @@ impl Inner {
         &self,
         wait: Option<Duration>,
     ) -> Result<Option<LockGuard>, Error> {
-        let time = Deadline::after(&self.client, wait);
+        let deadline = Deadline::after(&self.client, wait);
         let mut retry = RetryLoop::new(&self.client, self.policy());
         loop {
-            match self.try_to_acquire(&time).await? {
-                Try::Got(lease) => return Ok(Some(lease)),
-                Try::TimedOut => return Ok(None),
-                Try::Retry(error) => match time.bound(retry.pause_whatever(error)).await {
-                    Some(allowed) => allowed?,
-                    None => return Ok(None),
-                },
+            match self.attempt(&deadline).await? {
+                Attempt::Acquired(lease) => return Ok(Some(lease)),
+                Attempt::TimedOut => return Ok(None),
+                Attempt::Retry(error) => {
+                    match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
+                        Some(allowed) => allowed?,
+                        None => return Ok(None),
+                    }
+                }
             }
         }
     }
 
-    async fn try_to_acquire(&self, time: &Deadline<'_>) -> Result<Try, Error> {
+    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<Attempt, Error> {
         if let Some(kind) = self.client.ended() {
-            return Err(SessionError::new(kind, Outcome::NotApplied).into());
+            return Err(Error::new(kind, Outcome::NotApplied));
         }
-        let lock = match time.left() {
+        let lock = match deadline.remaining() {
             None => self.lock.acquire().await?,
-            Some(left) => match self.lock.acquire_timeout(left).await? {
-                Some(lock) => lock,
-                None => return Ok(Try::TimedOut),
-            },
+            Some(left) => {
+                let acquired = deadline.bound_by_end(self.lock.acquire_timeout(left)).await;
+                match acquired.transpose()?.flatten() {
+                    Some(lock) => lock,
+                    None => return Ok(Attempt::TimedOut),
+                }
+            }
         };
-        let result = self.try_under_lock(&lock, time).await;
-        // Its node goes, whatever becomes of the lease.
-        match (result, time.bound(lock.release()).await) {
-            (Ok(Try::Got(lease)), Some(Err(error))) => {
-                return_all(vec![lease]).await;
-                Err(error)
+        let result = self.attempt_under_lock(&lock, deadline).await;
+        // The mutex is released whatever the result.
+        match (result, deadline.bound_by_end(lock.release()).await) {
+            // The lease is dropped, and released in the background.
+            (Ok(Attempt::Acquired(_)), Some(Err(error))) => Err(error),
+            // The session may have ended during the release.
+            (Ok(Attempt::Acquired(lease)), _) if !lease.is_held() => {
+                Ok(Attempt::Retry(error::lock_lost(lease.lock_path())))
             }
             (result, _) => result,
         }
     }
 
-    async fn try_under_lock(&self, lock: &LockGuard, time: &Deadline<'_>) -> Result<Try, Error> {
-        let Some(data) = time.bound(self.data()).await else { return Ok(Try::TimedOut) };
+    async fn attempt_under_lock(
+        &self,
+        lock: &LockGuard,
+        deadline: &Deadline<'_>,
+    ) -> Result<Attempt, Error> {
+        let Some(data) = deadline.bound(self.data()).await else { return Ok(Attempt::TimedOut) };
         let node = NewNode {
             parent: &self.leases_path,
             name: LEASE_BASE_NAME,
             data: &data,
             parents: self.options.parents(),
+            with_parents: true,
+            search_after_parents: false,
             mode: CreateMode::EphemeralSequential,
         };
-        trace!(path = self.leases_path, "put a lease down");
+        trace!(path = self.leases_path, "create the lease node");
         let create = protection::create(&self.client, self.policy(), &node);
-        // Declared before the node: dropped on the way, the node goes first.
-        let mut watch = LeaseWatch { inner: self, watcher: None };
-        let Some(created) = time.bound(create).await else { return Ok(Try::TimedOut) };
+        // Declared before the node: on cancellation, the node is deleted first.
+        let mut watch = LeaseWatch { semaphore: self, watcher: None };
+        let Some(created) = deadline.bound(create).await else { return Ok(Attempt::TimedOut) };
         let ours = OurNode::new(&self.client, created?);
-        let waited = self.wait_for_lease(lock, &ours, &mut watch, time).await;
+        let waited = self.wait_for_lease(lock, &ours, &mut watch, deadline).await;
         let result = match waited {
             Ok(Some(claim)) => {
                 let lease = ours.keep().map(|created| self.lease(created, claim));
-                return Ok(lease.map_or(Try::TimedOut, Try::Got));
+                return Ok(lease.map_or(Attempt::TimedOut, Attempt::Acquired));
             }
-            Ok(None) => Ok(Try::TimedOut),
-            Err(error) if error.is_no_node() => Ok(Try::Retry(error)),
+            Ok(None) => Ok(Attempt::TimedOut),
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Attempt::Retry(error)),
             Err(error) => Err(error),
         };
-        trace!(path = ours.path(), "put the lease back");
-        if let Some(Err(error)) = time.bound(ours.delete(self.policy())).await {
-            debug!(%error, "while a lease is put back");
+        trace!(path = ours.path(), "delete the lease node");
+        if let Some(Err(error)) = deadline.bound_by_end(ours.delete(self.policy())).await {
+            debug!(%error, "lease node not deleted; retrying in the background");
         }
         result
     }
 
-    /// Waits until there are no more leases than there may be; `None` when the time is up.
+    /// Waits until there are at most the maximum number of leases; `None` after the deadline.
     async fn wait_for_lease(
         &self,
         lock: &LockGuard,
         ours: &OurNode<'_>,
         watch: &mut LeaseWatch<'_>,
-        time: &Deadline<'_>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<SessionClaim>, Error> {
         let mut count = match &self.max_leases {
             MaxLeases::Fixed(_) => None,
@@ -182,39 +196,39 @@ impl Inner {
         };
         loop {
             let claim = ours.claim()?;
-            let mut wake = Wake::arm(&self.client);
+            let mut state = StateChanges::subscribe(&self.client);
             if let Some(count) = &mut count {
                 count.mark_unchanged();
             }
             trace!(path = ours.path(), "count the leases");
-            let list = || self.client.get_children2_and_watch(&self.leases_path);
-            let listing = call_with_retry(&self.client, self.policy(), list);
-            let Some(listing) = time.bound(listing).await else { return Ok(None) };
+            let list = || self.client.get_children_with_stat_and_watch(&self.leases_path);
+            let listing = self.client.retry_idempotent(self.policy(), list);
+            let Some(listing) = deadline.bound(listing).await else { return Ok(None) };
             let ((children, _), watcher) = listing?;
             watch.watcher = Some(watcher);
             let (mut leases, mut present) = (0, false);
-            for name in children.iter() {
-                if ours.is_twin(&name) {
-                    debug!(%name, "a second node of one create is deleted");
-                    let path = join(&self.leases_path, &name);
+            for name in &children {
+                if ours.is_duplicate(name) {
+                    debug!(name, "deleting a duplicate of the lease node");
+                    let path = join(&self.leases_path, name);
                     guaranteed_delete::delete_in_background(&self.client, &path);
                 }
                 present |= name == ours.name();
-                // Others are no leases (N7).
-                leases += usize::from(name.contains(LEASE_BASE_NAME));
+                // Other children are no leases (N7 in `docs/CURATOR.md`).
+                leases += usize::from(sequence_of(name, LEASE_BASE_NAME).is_some());
             }
             if !present || !lock.is_held() {
-                return Err(Error::own_node_missing(ours.name()));
+                return Err(error::own_node_missing(ours.name()));
             }
-            if leases <= self.max_leases() {
+            if leases <= self.max_leases() + usize::from(planted::is("one-lease-too-many")) {
                 if claim.is_valid(self.client.now()) {
-                    trace!(path = ours.path(), "ours");
+                    trace!(path = ours.path(), "lease acquired");
                     return Ok(Some(claim));
                 }
-                // The answer took too long to be believed: count again.
+                // The reply took longer than the claim is valid: count again.
                 continue;
             }
-            if time.is_up() {
+            if deadline.has_passed() {
                 return Ok(None);
             }
             let counted = async {
@@ -226,9 +240,9 @@ impl Inner {
                     std::future::pending::<()>().await;
                 }
             };
-            let woken = race(watch.changed(), race(wake.changed(), counted));
-            // Out of time, they are counted once more.
-            time.wait_for(race(woken, lock.lost())).await;
+            let woken = select(watch.changed(), select(state.changed(), counted));
+            // After the deadline they are counted once more.
+            deadline.wait_for(select(woken, lock.ended())).await;
         }
     }
 
@@ -244,9 +258,8 @@ impl Inner {
             watches: None,
             revocation: None,
         };
-        let protection::Created { path, czxid, .. } = created;
-        let acquired = Acquired { path, claim, czxid };
-        let hold = Hold::new(releaser, acquired, Box::new(|_| {}));
+        let acquired = Acquired { node: created.into(), claim, state: Arc::default() };
+        let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(&hold));
@@ -261,9 +274,9 @@ impl Inner {
     }
 }
 
-/// The watch of the leases. Dropped, it is removed as Curator does: the server is asked about it (N11).
+/// The watch of the leases. Dropping it sends Curator's checkWatches, which leaves the server's watch (N11).
 struct LeaseWatch<'a> {
-    inner: &'a Inner,
+    semaphore: &'a Semaphore,
     watcher: Option<Watcher>,
 }
 
@@ -278,8 +291,9 @@ impl LeaseWatch<'_> {
 
 impl Drop for LeaseWatch<'_> {
     fn drop(&mut self) {
-        if self.watcher.as_mut().is_some_and(|watcher| watcher.try_changed().is_none()) {
-            let Inner { client, leases_path, .. } = self.inner;
+        let Semaphore { client, leases_path, .. } = self.semaphore;
+        let is_set = self.watcher.as_mut().is_some_and(|watcher| watcher.try_changed().is_none());
+        if is_set && !lacks_3_5_operations(client) {
             drop(client.check_watches(leases_path, WatcherType::Any));
         }
     }

@@ -1,4 +1,4 @@
-//! What can be different about a lock that is otherwise acquired as any other.
+//! The part of the lock algorithm that differs between kinds of locks.
 
 use std::fmt;
 
@@ -8,41 +8,40 @@ use super::standard_lock_internals_driver::{
     Contender, PredicateError, PredicateResults, gets_the_lock, sorted_contenders,
 };
 
-/// The node that a contender puts into the queue.
+/// The node that a contender creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockNode {
-    /// Its name, behind the GUID.
+    /// The part of its name after the GUID.
     pub name: String,
     /// Ephemeral and sequential, for the locks of this crate.
     pub mode: CreateMode,
 }
 
-/// Decides who wants a lock, in which order they get it, and what node stands for a contender.
+/// Decides which children contend for a lock, in which order they acquire it, and which node a contender creates.
 ///
-/// Every method has the standard answer, which is that of [`StandardLockInternalsDriver`]; a lock with an order
-/// of its own overrides what it needs. All who share the lock must have the same driver.
+/// Every method has a default, which is that of [`StandardLockInternalsDriver`]; a lock with a different order
+/// overrides some of them. All clients that share a lock must use the same driver.
 ///
-/// # What an implementation answers for
+/// # Requirements for an implementation
 ///
-/// That at most one contender (or as many as there are leases) is told that it gets the lock, as long as
-/// all look at the same children. The rest is not its business: the retries, the clean-up, the session that
-/// a node belongs to.
+/// For any list of children, [`gets_the_lock`](Self::gets_the_lock) must grant the lock to at most one contender (of a
+/// semaphore, at most `max_leases`). Retries, clean-up and sessions are not the driver's concern.
 ///
 /// Source: `LockInternalsDriver`, `LockInternalsSorter`. There, `createsTheLock` creates the node itself
-/// (CURATOR-84); here it says which one, so that none can be left behind.
+/// (CURATOR-84); here it only describes the node, so that no node can be left behind.
 pub trait LockInternalsDriver: fmt::Debug + Send + Sync + 'static {
-    /// The children that want the lock, in the order in which they get it.
+    /// The contenders among the children, in the order in which they acquire the lock.
     ///
     /// Source: `LockInternalsSorter.fixForSorting`, `LockInternals.getSortedChildren`.
     fn sorted<'a>(&self, children: &[&'a str], lock_name: &str) -> Vec<Contender<'a>> {
         sorted_contenders(children.iter().copied(), lock_name)
     }
 
-    /// Whether `our_name` has the lock, and whom to watch if not.
+    /// Whether `our_name` has the lock, and which node to watch if not.
     ///
     /// # Errors
     ///
-    /// What the children can say of neither.
+    /// A [`PredicateError`] when the children allow no decision.
     ///
     /// Source: `LockInternalsDriver.getsTheLock`.
     fn gets_the_lock<'a>(
@@ -54,7 +53,7 @@ pub trait LockInternalsDriver: fmt::Debug + Send + Sync + 'static {
         gets_the_lock(contenders, our_name, max_leases)
     }
 
-    /// What node to create.
+    /// The node to create.
     ///
     /// Source: `LockInternalsDriver.createsTheLock`.
     fn creates_the_lock(&self, lock_name: &str) -> LockNode {
@@ -62,7 +61,7 @@ pub trait LockInternalsDriver: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The order of the server's numbers, for the first `max_leases` of them.
+/// Grants the lock to the first `max_leases` contenders, in the order of the server's sequence numbers.
 ///
 /// Source: Curator's class of that name.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,9 +1,10 @@
-//! Curator's locks.
+//! Curator's locks: mutexes, a read-write lock, a semaphore, and several locks as one.
 //!
 //! Source: `org.apache.curator.framework.recipes.locks`.
 
 mod guard;
-mod hold;
+pub(crate) mod hold;
+pub(crate) mod holds;
 mod inter_process_lock;
 mod inter_process_multi_lock;
 mod inter_process_mutex;
@@ -13,13 +14,14 @@ mod inter_process_semaphore_v2;
 pub mod lease;
 pub mod lock_internals;
 mod lock_internals_driver;
-mod options;
+pub(crate) mod node_watch;
 mod owner;
 mod owners;
 mod revocation;
 pub mod standard_lock_internals_driver;
 mod watcher_removal;
 
+pub use crate::options::LockOptions;
 pub use guard::LockGuard;
 pub use inter_process_lock::{InterProcessLock, LockFuture};
 pub use inter_process_multi_lock::InterProcessMultiLock;
@@ -30,6 +32,5 @@ pub use inter_process_read_write_lock::{
 pub use inter_process_semaphore_mutex::InterProcessSemaphoreMutex;
 pub use inter_process_semaphore_v2::InterProcessSemaphoreV2;
 pub use lock_internals_driver::{LockInternalsDriver, LockNode, StandardLockInternalsDriver};
-pub use options::LockOptions;
 pub use owner::Owner;
 pub use revocation::{REVOKE_MESSAGE, Revoker};

@@ -1,4 +1,4 @@
-//! Who holds a lock object, of those that have a name.
+//! The owners and holds of a lock object.
 //!
 //! Source: `InterProcessMutex.threadData`.
 
@@ -9,7 +9,7 @@ use std::{
 
 use super::{Owner, hold::Hold};
 
-/// The owners of one lock object, and its holds.
+/// The owners of one lock object, and all of its holds.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     entries: Mutex<HashMap<u64, Entry>>,
@@ -19,21 +19,22 @@ pub(super) struct Owners {
 #[derive(Debug, Default)]
 struct Entry {
     hold: Option<Weak<Hold>>,
-    /// One acquire of an owner at a time, as a thread would.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Serializes the acquires of one owner, as they are in a thread.
+    acquiring: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// An owner's entry is in use; dropped, an idle one is removed, also when an acquire is dropped on its way.
-pub(super) struct Turn<'a> {
+/// Keeps the entry of an owner that acquires the lock. Dropping it removes an idle entry, also when the acquire was
+/// dropped.
+pub(super) struct Acquiring<'a> {
     owners: &'a Owners,
     id: u64,
-    pub(super) turn: Option<Arc<tokio::sync::Mutex<()>>>,
+    pub(super) mutex: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        self.turn = None;
-        self.owners.forget_idle(self.id);
+        self.mutex = None;
+        self.owners.remove_idle(self.id);
     }
 }
 
@@ -42,17 +43,17 @@ impl Owners {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this owner holds, or is just giving up.
+    /// The hold of this owner, which may be being released.
     pub(super) fn hold(&self, owner: &Owner) -> Option<Arc<Hold>> {
         self.lock().get(&owner.id())?.hold.as_ref()?.upgrade()
     }
 
-    pub(super) fn turn(&self, owner: &Owner) -> Turn<'_> {
-        let turn = Arc::clone(&self.lock().entry(owner.id()).or_default().turn);
-        Turn { owners: self, id: owner.id(), turn: Some(turn) }
+    pub(super) fn acquiring(&self, owner: &Owner) -> Acquiring<'_> {
+        let mutex = Arc::clone(&self.lock().entry(owner.id()).or_default().acquiring);
+        Acquiring { owners: self, id: owner.id(), mutex: Some(mutex) }
     }
 
-    pub(super) fn enter(&self, owner: Option<&Owner>, hold: &Arc<Hold>) {
+    pub(super) fn add(&self, owner: Option<&Owner>, hold: &Arc<Hold>) {
         if let Some(owner) = owner {
             self.lock().entry(owner.id()).or_default().hold = Some(Arc::downgrade(hold));
         }
@@ -61,28 +62,28 @@ impl Owners {
         holds.push(Arc::downgrade(hold));
     }
 
-    /// Whether any hold of this object is believed in.
+    /// Whether the lock object has a hold that is held.
     pub(super) fn any_held(&self) -> bool {
         let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.iter().filter_map(Weak::upgrade).any(|hold| hold.is_held())
     }
 
-    /// This hold is over; the owner may have another by now.
-    pub(super) fn forget(&self, id: u64, hold: &Hold) {
+    /// Removes a hold that has ended. The owner may have another one by now, which stays.
+    pub(super) fn remove(&self, id: u64, hold: &Hold) {
         if let Some(entry) = self.lock().get_mut(&id)
-            && entry.hold.as_ref().is_some_and(|entered| std::ptr::eq(entered.as_ptr(), hold))
+            && entry.hold.as_ref().is_some_and(|current| std::ptr::eq(current.as_ptr(), hold))
         {
             entry.hold = None;
         }
-        self.forget_idle(id);
+        self.remove_idle(id);
     }
 
-    /// An owner that neither holds nor acquires needs no entry.
-    fn forget_idle(&self, id: u64) {
+    /// Removes the entry of an owner that neither holds nor acquires the lock.
+    fn remove_idle(&self, id: u64) {
         let mut entries = self.lock();
         let idle = entries
             .get(&id)
-            .is_some_and(|entry| entry.hold.is_none() && Arc::strong_count(&entry.turn) == 1);
+            .is_some_and(|entry| entry.hold.is_none() && Arc::strong_count(&entry.acquiring) == 1);
         if idle {
             entries.remove(&id);
         }

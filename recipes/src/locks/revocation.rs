@@ -1,39 +1,42 @@
-//! Asking a holder to give its lock up.
+//! Asks the holder of a lock to release it.
 //!
-//! Who wants a lock writes [`REVOKE_MESSAGE`] into the lock node; a holder that said it is revocable watches its
-//! node and is told. That is a request and no more: the lock stays held until the holder releases it.
+//! A client writes [`REVOKE_MESSAGE`] into the lock node of the holder. A revocable holder watches its node, and its
+//! listener is called. This is only a request: the lock stays held until the holder releases it.
 //!
 //! Source: `Revoker`, `RevocationSpec`, `Revocable`, `LockInternals.checkRevocableWatcher`.
 
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use docent_protocol::EventType;
-use docent_session::{Client, Error as SessionError, ErrorKind, retry::RetryPolicy};
+use docent_session::{Client, Error, ErrorKind, retry::RetryPolicy};
 use tracing::debug;
 
-use super::watcher_removal::{Entered, WatcherRemovalManager};
-use crate::{Error, retry_loop::call_with_retry};
+use super::{
+    node_watch::NodeState,
+    watcher_removal::{LockWatch, Purpose, WatcherRemovalManager},
+};
 
-/// What is written into the node of a lock that somebody else wants.
+/// The data that requests the revocation of a lock node.
 ///
 /// Source: `LockInternals.REVOKE_MESSAGE`.
 pub const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
 
-/// Asks holders to give their locks up.
+/// Requests the revocation of locks.
 #[derive(Debug, Clone, Copy)]
 pub struct Revoker;
 
 impl Revoker {
-    /// Asks whoever has the lock node at this path (one of
-    /// [`participants`](super::InterProcessMutex::participants)) to release its lock. If it is not revocable, nothing
-    /// comes of it. Sends setData (5).
+    /// Asks the owner of the lock node at this path (one of
+    /// [`participants`](super::InterProcessMutex::participants)) to release its lock. Without effect if it is not
+    /// revocable. Sends setData (5).
     ///
     /// # Errors
     ///
-    /// Those of the session, after the retries of `policy`. That the node is gone is no error: so is the hold.
+    /// Those of the session, after the retries of `policy`. A missing node is no error: the lock has been released.
     ///
     /// # Cancel safety
     ///
@@ -67,17 +70,17 @@ impl Revoker {
         path: &str,
     ) -> Result<(), Error> {
         let write = || client.set_data(path, REVOKE_MESSAGE, None);
-        match call_with_retry(client, policy, write).await {
-            Err(error) if error.kind() != ErrorKind::NoNode => Err(error.into()),
+        match client.retry_idempotent(policy, write).await {
+            Err(error) if error.kind() != ErrorKind::NoNode => Err(error),
             _ => Ok(()),
         }
     }
 }
 
-/// Who is told.
+/// Called for each revocation request.
 pub(crate) type Listener = Arc<dyn Fn() + Send + Sync>;
 
-/// Whether a lock object is revocable: for one acquire and its release.
+/// The revocation listener of a lock object, for one acquire and its release.
 ///
 /// Source: `LockInternals.revocable`.
 #[derive(Default)]
@@ -107,43 +110,57 @@ impl fmt::Debug for Revocation {
     }
 }
 
-/// Listens to what is written into our own node, until it is gone or its watch removed. Other writes than
-/// the message only have the watch set again.
+/// Calls the listener for each revocation request, until our own node is deleted or its watch removed. Other writes
+/// only renew the watch. A failed read is repeated beyond the retry policy: without a watch, later requests would be
+/// lost.
 ///
-/// Source: `LockInternals.revocableWatcher`, which reads in ZooKeeper's event thread; here it is a task.
-pub(crate) fn watch_over(
+/// Source: `LockInternals.revocableWatcher`, which reads in ZooKeeper's event thread; here a task does.
+pub(crate) fn watch_for_revocation(
     client: &Client,
     policy: Arc<dyn RetryPolicy>,
     watches: Arc<WatcherRemovalManager>,
     path: String,
-    mut watch: Entered,
+    state: Arc<NodeState>,
+    mut watch: LockWatch,
     listener: Listener,
 ) {
     let task = {
-        let client = client.clone();
+        // The guard keeps the client, not this.
+        let client = client.downgrade();
         async move {
             while let Some(event) = watch.changed().await {
-                if event.event_type != EventType::NodeDataChanged {
-                    return;
+                match event.event_type {
+                    EventType::NodeDataChanged => {}
+                    EventType::NodeDeleted => return state.note_deletion(&path),
+                    _ => return,
                 }
-                let read = || client.get_data_and_watch(&path);
-                match call_with_retry(&client, &*policy, read).await {
-                    Ok((node, watcher)) => {
-                        watch = watches.enter(watcher);
-                        if node.data == REVOKE_MESSAGE {
-                            debug!(path, "asked to give the lock up");
-                            listener();
+                let (node, watcher) = loop {
+                    let Some(client) = client.upgrade() else { return };
+                    let read = || client.get_data_and_watch(&path);
+                    match client.retry_idempotent(&*policy, read).await {
+                        Ok(read) => break read,
+                        Err(error) if error.kind() == ErrorKind::NoNode => {
+                            return state.note_deletion(&path);
+                        }
+                        Err(_) if client.ended().is_some() => return,
+                        Err(error) => {
+                            debug!(path, %error, "own node not read; retrying")
                         }
                     }
-                    Err(error) => return ignore(&path, &error),
+                    let timer = client.runtime().timer(READ_RETRY_PAUSE);
+                    drop(client);
+                    timer.await;
+                };
+                watch = watches.add(watcher, Purpose::OwnNode);
+                if node.data == REVOKE_MESSAGE {
+                    debug!(path, "revocation requested");
+                    listener();
                 }
             }
         }
     };
-    client.spawn(task);
+    client.runtime().spawn(Box::pin(task));
 }
 
-/// A node that is gone needs no revocation; one that cannot be read is heard of no more.
-fn ignore(path: &str, error: &SessionError) {
-    debug!(path, %error, "no longer revocable");
-}
+/// The pause between two reads beyond the retry policy.
+const READ_RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -1,13 +1,13 @@
-//! Who holds the lock, and whom the others watch: pure functions of the children's names.
+//! Which contender holds the lock, and which node each of the others watches: pure functions of the children's names.
 //!
-//! A lock node is called `_c_` GUID `-lock-` and ten digits; the digits say who came first. The GUID in front
-//! is why the names themselves are in no useful order.
+//! A lock node is called `_c_` GUID `-lock-` and ten digits. The digits are the order of the queue; because of the
+//! GUID before them, the order of the whole names is meaningless.
 //!
 //! | Curator | here |
 //! |---|---|
-//! | sorts all children by the text behind the last lock name, as strings | by the number there |
-//! | a child without the lock name takes part: one called `0` blocks everybody for ever (N7, CURATOR-43) | is not a contender |
-//! | numbers may be negative, stuck at 2147483647, or equal: two can hold the lock | nobody gets it |
+//! | sorts all children by the text after the last lock name, as strings | sorts them by the number there |
+//! | a child that is no lock node is a contender: one called `0` blocks all others for ever (N7 in `docs/CURATOR.md`, CURATOR-43) | is not a contender |
+//! | numbers may be negative, stuck at 2147483647, or equal: two contenders can hold the lock | no contender gets it |
 //!
 //! Between 0 and 2147483646 the order of the ten digits as text is that of the numbers.
 //!
@@ -15,35 +15,35 @@
 
 use docent_protocol::sequence_number;
 
-/// What the children say about our own node.
+/// The position of our own node among the contenders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PredicateResults<'a> {
-    /// The lock is ours.
+    /// Our node has the lock.
     GetsTheLock,
-    /// It is not; the next news is when this child goes.
+    /// Our node waits until this child is deleted.
     PathToWatch(&'a str),
 }
 
-/// Why the children say nothing about our own node.
+/// Why the position of our own node is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredicateError {
-    /// It is not among them.
+    /// Our node is not among the children.
     OurNodeMissing,
-    /// A contender's number is negative or the last one there is, or two are equal: no order.
+    /// A contender's number is negative or 2147483647, or two are equal: there is no order.
     SequenceExhausted,
 }
 
-/// Somebody who wants the lock.
+/// A client that holds the lock or waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Contender<'a> {
-    /// What the server put behind its name.
+    /// The sequence number that the server appended to the name.
     pub sequence: i32,
-    /// Its node's name.
+    /// The name of its node.
     pub name: &'a str,
 }
 
-/// The text that decides the order: what stands behind the last occurrence of the lock name, or all of it if
-/// that does not occur.
+/// The part of a name that decides the order: the text after the last occurrence of the lock name, or the whole name
+/// if it does not occur.
 ///
 /// Source: `StandardLockInternalsDriver.standardFixForSorting`.
 #[must_use]
@@ -54,8 +54,16 @@ pub fn fix_for_sorting<'a>(name: &'a str, lock_name: &str) -> &'a str {
     }
 }
 
-/// The children that want the lock, first come first. Others (without the lock name, or without a number
-/// behind it) are no contenders.
+/// The sequence number of a lock node, or `None` for another child. Before the digits of a lock node is the lock name,
+/// and before that either nothing or a `-`, such as the one after a GUID. So `release-0000000001` is no `lease-` node,
+/// and `block-0000000001` no `lock-` node.
+pub(crate) fn sequence_of(name: &str, lock_name: &str) -> Option<i32> {
+    let (front, digits) = name.rsplit_once(lock_name)?;
+    if front.is_empty() || front.ends_with('-') { sequence_number(digits) } else { None }
+}
+
+/// The contenders among the children, in the order of the queue. Children without the lock name before a number, or
+/// with other text than a `-` before the lock name, are no contenders.
 ///
 /// Source: `LockInternals.getSortedChildren`.
 pub fn sorted_contenders<'a>(
@@ -64,25 +72,21 @@ pub fn sorted_contenders<'a>(
 ) -> Vec<Contender<'a>> {
     let mut contenders: Vec<_> = children
         .into_iter()
-        .filter(|name| name.contains(lock_name))
-        .filter_map(|name| {
-            let sequence = sequence_number(fix_for_sorting(name, lock_name))?;
-            Some(Contender { sequence, name })
-        })
+        .filter_map(|name| Some(Contender { sequence: sequence_of(name, lock_name)?, name }))
         .collect();
     contenders.sort_unstable();
     contenders
 }
 
-/// Whether the node `our_name` is among the first `max_leases`; if not, which one to watch: the one that
-/// is `max_leases` places ahead.
+/// Whether the node `our_name` is among the first `max_leases` contenders. If not, the node to watch is the one
+/// `max_leases` places ahead.
 ///
 /// # Errors
 ///
-/// * [`PredicateError::OurNodeMissing`]: somebody deleted our node, or its session has ended.
-/// * [`PredicateError::SequenceExhausted`]: a number is negative or 2147483647, or two are equal. Where the
-///   server's counter stands still, the order of equal numbers is chance, and two contenders can each find
-///   themselves first.
+/// * [`PredicateError::OurNodeMissing`]: our node was deleted, or its session has ended.
+/// * [`PredicateError::SequenceExhausted`]: a number is negative or 2147483647, or two are equal. When the
+///   server's counter stops, equal numbers have no defined order, and two contenders can each find themselves
+///   first.
 ///
 /// Source: `StandardLockInternalsDriver.getsTheLock`.
 pub fn gets_the_lock<'a>(
@@ -94,12 +98,12 @@ pub fn gets_the_lock<'a>(
         .iter()
         .position(|contender| contender.name == our_name)
         .ok_or(PredicateError::OurNodeMissing)?;
-    let out_of_numbers = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
+    let out_of_range = |contender: &Contender<'_>| !(0..i32::MAX).contains(&contender.sequence);
     let ties = contenders.windows(2).any(|pair| match pair {
         [one, other] => one.sequence == other.sequence,
         _ => false,
     });
-    if ties || contenders.iter().any(out_of_numbers) {
+    if ties || contenders.iter().any(out_of_range) {
         return Err(PredicateError::SequenceExhausted);
     }
     match our_index.checked_sub(max_leases).and_then(|ahead| contenders.get(ahead)) {
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_numbers_and_not_of_the_guids() {
+    fn contenders_are_ordered_by_number_and_not_by_guid() {
         let children = ["_c_a-lock-0000000002", "_c_b-lock-0000000001", "_c_c-lock-0000000003"];
         assert_eq!(decide(&children, "_c_b-lock-0000000001", 1), Ok(GetsTheLock));
         assert_eq!(
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn with_more_leases_the_one_so_many_places_ahead_is_watched() {
+    fn with_several_leases_the_node_that_many_places_ahead_is_watched() {
         let children: Vec<_> = (0..5).map(|n| format!("lock-{n:010}")).collect();
         let children: Vec<_> = children.iter().map(String::as_str).collect();
         assert_eq!(decide(&children, "lock-0000000002", 3), Ok(GetsTheLock));
@@ -152,7 +156,7 @@ mod tests {
         );
     }
 
-    /// The name is cut at its last occurrence: a path of the user's may contain it too.
+    /// The name is cut at the last occurrence: a name chosen by a user may contain another one.
     #[test]
     fn the_last_occurrence_of_the_lock_name_counts() {
         assert_eq!(fix_for_sorting("lock-lock-0000000007", LOCK), "0000000007");
@@ -160,22 +164,30 @@ mod tests {
     }
 
     #[test]
-    fn our_own_node_may_be_missing() {
+    fn a_missing_own_node_is_an_error() {
         assert_eq!(decide(&["lock-0000000001"], "lock-0000000002", 1), Err(OurNodeMissing));
         assert_eq!(decide(&[], "lock-0000000002", 1), Err(OurNodeMissing));
     }
 
     /// N7, CURATOR-43: `0` would sort before every lock node, for ever.
     #[test]
-    fn foreign_children_are_no_contenders() {
-        let children =
-            ["0", "zzz", "lock-", "lock-x", "kazoo__lock__0000000000", "lock-0000000005"];
+    fn children_that_are_no_lock_nodes_are_no_contenders() {
+        let children = [
+            "0",
+            "zzz",
+            "lock-",
+            "lock-x",
+            "kazoo__lock__0000000000",
+            "block-0000000000",
+            "_c_a-block-0000000001",
+            "lock-0000000005",
+        ];
         assert_eq!(decide(&children, "lock-0000000005", 1), Ok(GetsTheLock));
     }
 
-    /// reliability 0.1 and case 48: the counter of a 3.6+ server stands still at 2147483647.
+    /// The counter of a server since 3.6 stops at 2147483647.
     #[test]
-    fn at_the_end_of_the_numbers_nobody_gets_the_lock() {
+    fn no_contender_gets_the_lock_when_the_sequence_is_exhausted() {
         for children in [
             ["a-lock-2147483647", "b-lock-2147483646"],
             ["a-lock-2147483647", "b-lock-2147483647"],
@@ -189,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Any name at all, and names that are nearly right.
+    /// Arbitrary names, and names that are nearly valid.
     fn child() -> impl Strategy<Value = String> {
         prop_oneof![
             6 => (0u32..6, 0i32..9).prop_map(|(id, n)| format!("_c_{id}-lock-{n:010}")),
@@ -202,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn among_any_children_at_most_so_many_get_the_lock(
+        fn at_most_max_leases_contenders_get_the_lock(
             children in prop::collection::btree_set(child(), 0..12),
             leases in 1usize..4,
         ) {
@@ -212,9 +224,9 @@ mod tests {
             prop_assert!(holders <= leases, "{holders} hold {leases} leases: {names:?}");
         }
 
-        /// Whoever waits watches somebody ahead of it, so there is always one who does not wait.
+        /// Every waiter watches a contender ahead of it, so at least one contender does not wait.
         #[test]
-        fn who_waits_watches_somebody_ahead(children in prop::collection::btree_set(child(), 0..12)) {
+        fn a_waiter_watches_a_contender_ahead(children in prop::collection::btree_set(child(), 0..12)) {
             let names: Vec<_> = children.iter().map(String::as_str).collect();
             let order = sorted_contenders(names.iter().copied(), LOCK);
             let place = |name: &str| order.iter().position(|contender| contender.name == name);

@@ -1,4 +1,4 @@
-//! Values that many processes share.
+//! Values shared between processes.
 //!
 //! Source: `org.apache.curator.framework.recipes.shared`.
 

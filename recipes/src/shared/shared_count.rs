@@ -1,13 +1,13 @@
-//! A number that many processes share.
+//! A number shared between processes.
 
 use bytes::Bytes;
 use docent_session::Client;
 use tokio::sync::watch;
 
 use super::{SharedValue, VersionedValue};
-use crate::{Error, locks::LockOptions};
+use crate::{Error, options::LockOptions};
 
-/// A number that many processes read, write, and are told of: a [`SharedValue`] of four bytes, big-endian.
+/// A number that many processes read, write and subscribe to: a [`SharedValue`] of four bytes, big-endian.
 ///
 /// # Example
 ///
@@ -15,7 +15,7 @@ use crate::{Error, locks::LockOptions};
 /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
 /// use docent_recipes::{locks::InterProcessSemaphoreV2, shared::SharedCount};
 ///
-/// // As many leases as the count says, from now on and whenever it changes.
+/// // The number of leases follows the count.
 /// let leases = SharedCount::start(&client, "/printers/count", 3).await?;
 /// let semaphore = InterProcessSemaphoreV2::with_count(&client, "/printers/lock", &leases)?;
 /// leases.set_count(4).await?;
@@ -35,7 +35,7 @@ use crate::{Error, locks::LockOptions};
 pub struct SharedCount(SharedValue);
 
 impl SharedCount {
-    /// Makes the node with `seed_value` if there is none, and begins to watch it, as [`SharedValue::start`].
+    /// Creates the node with `seed_value` if it is missing, and starts to watch it, as [`SharedValue::start`].
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl SharedCount {
         Self::start_with(client, path, seed_value, &LockOptions::default()).await
     }
 
-    /// As [`start`](Self::start), with these of the options that [`SharedValue::start_with`] uses.
+    /// As [`start`](Self::start), with the options that [`SharedValue::start_with`] uses.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl SharedCount {
         SharedValue::start_with(client, path, to_bytes(seed_value), options).await.map(Self)
     }
 
-    /// What was last heard of.
+    /// The last known number.
     ///
     /// Source: `SharedCount.getCount`.
     #[must_use]
@@ -68,7 +68,7 @@ impl SharedCount {
         count_of(&self.0.versioned_value())
     }
 
-    /// What was last heard of, with its version: for [`try_set_count`](Self::try_set_count); [`count_of`] reads it.
+    /// The last known number with its version, for [`try_set_count`](Self::try_set_count); [`count_of`] decodes it.
     ///
     /// Source: `SharedCount.getVersionedValue`.
     #[must_use]
@@ -76,7 +76,8 @@ impl SharedCount {
         self.0.versioned_value()
     }
 
-    /// Tells of each later value; several in a row may come as one.
+    /// Receives later values; of several in quick succession, possibly only the last. It ends as a receiver of
+    /// [`SharedValue::subscribe`] does.
     ///
     /// Source: `SharedCount.addListener`.
     #[must_use]
@@ -84,7 +85,7 @@ impl SharedCount {
         self.0.subscribe()
     }
 
-    /// Writes, whatever was there.
+    /// Writes the number unconditionally.
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ impl SharedCount {
         self.0.set_value(to_bytes(count)).await
     }
 
-    /// Writes if `previous` is still there; false if not.
+    /// Writes the number if `previous` is still the current version; returns false if not.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ fn to_bytes(count: i32) -> Bytes {
     Bytes::copy_from_slice(&count.to_be_bytes())
 }
 
-/// The number in a value; 0 if there are no four bytes in it.
+/// Decodes the number in a value; 0 for a value of fewer than four bytes.
 ///
 /// Source: `SharedCount.fromBytes`, which fails on fewer.
 #[must_use]

@@ -1,46 +1,59 @@
-//! A value in a node, and the latest of it that was heard of.
+//! A value in a node, watched by each process.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use docent_protocol::CreateMode;
 use docent_session::{
-    Client, ConnectionState, Error as SessionError, ErrorKind, Watcher, retry::RetryPolicy,
+    Client, ConnectionState, Error, ErrorKind, Watcher,
+    retry::{RetryLoop, RetryPolicy},
 };
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, trace};
 
 use crate::{
-    Error,
     acl_provider::acl_of,
-    locks::{LockOptions, lock_internals::check_base_path},
-    parents::{Last, create_parents},
-    race::{First, race},
-    retry_loop::RetryLoop,
+    base_path::check_base_path,
+    create,
+    options::LockOptions,
+    parents::{LastNode, create_parents},
+    select::{Either, select},
 };
 
-/// A value, and which one it was.
+/// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause before a failed read is repeated.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// A value with its version.
 ///
 /// Source: Curator's `VersionedValue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionedValue {
-    /// The change that wrote it: of two values, the later one has the greater number.
+    /// The zxid of the change that wrote it: the later of two values has the greater one.
     pub mzxid: i64,
-    /// The node's version then.
+    /// The version of the node's data.
     pub version: i32,
-    /// What was written.
+    /// The data of the node.
     pub value: Bytes,
 }
 
-/// A value that many processes read, write, and are told of.
+/// A value that many processes read, write and subscribe to.
 ///
-/// It is kept in a persistent node, which [`start`](Self::start) makes if it is missing. A task of the client's
-/// runtime watches that node, so [`value`](Self::value) is what was last heard of and costs nothing; others may
-/// have written meanwhile.
+/// It is stored in a persistent node, which [`start`](Self::start) creates if it is missing. A task of the client's
+/// runtime watches that node: so [`value`](Self::value) returns the last known value without a request, and may be
+/// out of date. The task repeats a failed read, whatever the error, after a pause of 100 ms to 5 s, until it succeeds
+/// or the client ends. While the node is missing, the last value stays.
 ///
-/// Clones are the same object; the watching ends with the last of them.
+/// Clones are the same object; dropping the last one ends the watching task. The end of the client ends it too, and
+/// with it the receivers of [`subscribe`](Self::subscribe).
 ///
 /// # Example
 ///
@@ -51,7 +64,7 @@ pub struct VersionedValue {
 /// let colour = SharedValue::start(&client, "/settings/colour", "red").await?;
 /// let seen = colour.versioned_value();
 /// if !colour.try_set_value(&seen, "blue").await? {
-///     println!("somebody was faster: {:?}", colour.value());
+///     println!("changed by another client: {:?}", colour.value());
 /// }
 /// # Ok(())
 /// # }
@@ -74,7 +87,10 @@ struct Inner {
     client: Client,
     path: String,
     policy: Arc<dyn RetryPolicy>,
-    current: watch::Sender<VersionedValue>,
+    /// `None` once the watching task has ended: the receivers then end too.
+    sender: Mutex<Option<watch::Sender<VersionedValue>>>,
+    /// Keeps the last value.
+    current: watch::Receiver<VersionedValue>,
 }
 
 impl SharedValue {
@@ -91,17 +107,17 @@ impl SharedValue {
         Self::start_with(client, path, seed_value, &LockOptions::default()).await
     }
 
-    /// Makes the node with `seed_value` if there is none, and begins to watch it. Sends create2 (15), with parents
-    /// as a lock node, and getData (4) with watch. Of the options count the retry policy, the ACL provider, and
-    /// how parents are made.
+    /// Creates the node with `seed_value` if it is missing, and starts to watch it. Sends create2 (15), with parents
+    /// like a lock node, and getData (4) with watch. It uses these options: the retry policy, the ACL provider, and the
+    /// mode of the parents.
     ///
     /// # Errors
     ///
-    /// Those of the session, and [`Error::InvalidPath`].
+    /// Those of the session, and [`InvalidPath`](crate::ErrorKind::InvalidPath).
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may have made the node.
+    /// If the future is dropped, the node may have been created.
     ///
     /// Source: `SharedValue.start`.
     pub async fn start_with(
@@ -113,30 +129,42 @@ impl SharedValue {
         check_base_path(path)?;
         let seed = seed_value.into();
         let mut retry = RetryLoop::new(client, &*options.retry_policy);
-        let (first, watcher) = loop {
-            match begin(client, path, &seed, options).await {
-                Ok(begun) => break begun,
-                Err(error) => retry.pause(error).await?,
-            }
+        let (node, watcher) = loop {
+            let error = match create_if_missing(client, path, &seed, options).await {
+                Ok(()) => match client.get_data_and_watch(path).await {
+                    Ok(read) => break read,
+                    // Deleted after the create.
+                    Err(error) if error.kind() == ErrorKind::NoNode => {
+                        retry.pause_after_any_error(error).await?;
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            retry.pause(error).await?;
         };
+        let (sender, current) = watch::channel(VersionedValue::of(node));
         let inner = Arc::new(Inner {
             client: client.clone(),
             path: path.to_owned(),
             policy: Arc::clone(&options.retry_policy),
-            current: watch::Sender::new(first),
+            sender: Mutex::new(Some(sender)),
+            current,
         });
         let closed = CancellationToken::new();
         let task = {
-            let (inner, closed) = (Arc::clone(&inner), closed.clone());
+            // Made here: a task that is dropped with its runtime may never have been polled.
+            let (watching, closed) = (Watching(Arc::clone(&inner)), closed.clone());
             async move {
-                race(closed.cancelled(), inner.keep_watching(watcher)).await;
+                select(closed.cancelled(), watching.0.keep_watching(watcher)).await;
             }
         };
-        client.spawn(task);
+        client.runtime().spawn(Box::pin(task));
         Ok(Self { inner, _watching: Arc::new(closed.drop_guard()) })
     }
 
-    /// What was last heard of.
+    /// The last known value.
     ///
     /// Source: `SharedValue.getValue`.
     #[must_use]
@@ -144,7 +172,7 @@ impl SharedValue {
         self.inner.current.borrow().value.clone()
     }
 
-    /// What was last heard of, with its version: for [`try_set_value`](Self::try_set_value).
+    /// The last known value with its version, for [`try_set_value`](Self::try_set_value).
     ///
     /// Source: `SharedValue.getVersionedValue`.
     #[must_use]
@@ -152,40 +180,43 @@ impl SharedValue {
         self.inner.current.borrow().clone()
     }
 
-    /// Tells of each later value; several in a row may come as one.
+    /// Receives later values; of several in quick succession, possibly only the last. The receiver ends with the
+    /// client, and with the last clone of this object: `changed` and `wait_for` then return an error.
     ///
     /// Source: `SharedValue.getListenable`.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<VersionedValue> {
-        self.inner.current.subscribe()
+        let mut receiver = self.inner.current.clone();
+        receiver.mark_unchanged();
+        receiver
     }
 
-    /// Writes, whatever was there. Sends setData (5).
+    /// Writes the value unconditionally. Sends setData (5).
     ///
     /// # Errors
     ///
-    /// Those of the session, after retries: then it may have been written.
+    /// Those of the session, after retries: the value may have been written.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may have been written.
+    /// If the future is dropped, the value may have been written.
     ///
     /// Source: `SharedValue.setValue`.
     pub async fn set_value(&self, value: impl Into<Bytes>) -> Result<(), Error> {
         self.inner.write(value.into(), None).await
     }
 
-    /// Writes if `previous` is still there; false, and the newer value is read, if not. Sends setData (5) with
-    /// that version, and getData (4) when it failed.
+    /// Writes the value if `previous` is still the current version; if not, reads the newer value and returns false.
+    /// Sends setData (5) with that version, and getData (4) after a `BadVersion`.
     ///
     /// # Errors
     ///
-    /// As [`set_value`](Self::set_value). When a reply is lost and the write tried again, the answer may be false
-    /// though the first try has written: look at the value.
+    /// As [`set_value`](Self::set_value). When a reply is lost, the retry may return false although the first attempt
+    /// has written the value: compare the value.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may have been written.
+    /// If the future is dropped, the value may have been written.
     ///
     /// Source: `SharedValue.trySetValue`.
     pub async fn try_set_value(
@@ -195,7 +226,7 @@ impl SharedValue {
     ) -> Result<bool, Error> {
         match self.inner.write(value.into(), Some(previous.version)).await {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == Some(ErrorKind::BadVersion) => {
+            Err(error) if error.kind() == ErrorKind::BadVersion => {
                 let node = self.inner.read_value().await?;
                 self.inner.update(node);
                 Ok(false)
@@ -205,29 +236,35 @@ impl SharedValue {
     }
 }
 
-/// Makes the node and reads it, watching.
-async fn begin(
+async fn create_if_missing(
     client: &Client,
     path: &str,
     seed: &Bytes,
     options: &LockOptions,
-) -> Result<(VersionedValue, Watcher), SessionError> {
+) -> Result<(), Error> {
     let parents = options.parents();
     let acl = acl_of(parents.acl_provider, path);
-    let create = || client.create2(path, seed, CreateMode::Persistent, acl);
+    let create = || create::create(client, path, seed, CreateMode::Persistent, acl);
     let created = match create().await {
         Err(error) if error.kind() == ErrorKind::NoNode => {
-            create_parents(client, path, Last::Parent, parents).await?;
+            create_parents(client, path, LastNode::Skip, parents).await?;
             create().await
         }
         other => other,
     };
     match created {
-        Err(error) if error.kind() != ErrorKind::NodeExists => return Err(error),
-        _ => {}
+        Err(error) if error.kind() != ErrorKind::NodeExists => Err(error),
+        _ => Ok(()),
     }
-    let (node, watcher) = client.get_data_and_watch(path).await?;
-    Ok((VersionedValue::of(node), watcher))
+}
+
+/// The watching task of a value. Its end, also with its runtime, ends the receivers.
+struct Watching(Arc<Inner>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        *self.0.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl Inner {
@@ -255,57 +292,74 @@ impl Inner {
         }
     }
 
-    /// Source: `SharedValue.updateValue`: only what is newer counts.
-    fn update(&self, heard: VersionedValue) {
-        self.current.send_if_modified(|current| {
-            let newer = heard.mzxid > current.mzxid;
-            if newer {
-                trace!(path = self.path, version = heard.version, "a newer value");
-                *current = heard;
+    /// Replaces the current value by a newer one. Source: `SharedValue.updateValue`.
+    fn update(&self, value: VersionedValue) {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = &*sender else { return };
+        sender.send_if_modified(|current| {
+            let is_newer = value.mzxid > current.mzxid;
+            if is_newer {
+                trace!(path = self.path, version = value.version, "a newer value");
+                *current = value;
             }
-            newer
+            is_newer
         });
     }
 
-    /// Reads the node again whenever its watch says so, and when there is a connection again.
+    /// Reads the node after each event of its watch, and after each reconnect. A failed read is repeated: it leaves no
+    /// watch, so no event would follow.
     ///
-    /// Source: `SharedValue.watcher`, `SharedValue.connectionStateListener`.
-    async fn keep_watching(&self, watcher: Watcher) {
-        let mut watcher = Some(watcher);
+    /// Source: `SharedValue.watcher`, `SharedValue.connectionStateListener`. Not mirrored: in Curator, reading a
+    /// missing node and a failed read leave no watch.
+    async fn keep_watching(&self, mut watcher: Watcher) {
         let mut state = self.client.state();
         loop {
-            let event = async {
-                match &mut watcher {
-                    Some(watcher) => drop(watcher.changed().await),
-                    None => std::future::pending().await,
+            // A watch that has fired stays pending, so only the state can wake the task.
+            if let Either::Right(Err(_)) = select(watcher.changed(), state.changed()).await {
+                return;
+            }
+            let mut pause = MIN_PAUSE;
+            loop {
+                if self.client.ended().is_some() {
+                    return;
                 }
-            };
-            let woken = race(event, state.changed()).await;
-            if self.client.ended().is_some() {
-                return;
+                let state = *state.borrow_and_update();
+                if !state.is_some_and(ConnectionState::is_connected) {
+                    // Wait for the connection.
+                    break;
+                }
+                match self.read_and_watch().await {
+                    Ok(renewed) => {
+                        watcher = renewed;
+                        break;
+                    }
+                    Err(error) => {
+                        debug!(path = self.path, %error, ?pause, "value not read; retrying");
+                        self.client.runtime().timer(pause).await;
+                        pause = (pause * 2).min(MAX_PAUSE);
+                    }
+                }
             }
-            if let First::Right(Err(_)) = woken {
-                return;
-            }
-            let connected = state.borrow_and_update().is_some_and(ConnectionState::is_connected);
-            if !connected {
-                // Read again when there is a connection.
-                watcher = watcher.filter(|_| matches!(woken, First::Right(_)));
-                continue;
-            }
+        }
+    }
+
+    /// Reads the node and sets a watch that fires when the node is changed or deleted, or, if it is missing, created.
+    async fn read_and_watch(&self) -> Result<Watcher, Error> {
+        loop {
             match self.client.get_data_and_watch(&self.path).await {
-                Ok((node, again)) => {
+                Ok((node, watcher)) => {
                     self.update(VersionedValue::of(node));
-                    watcher = Some(again);
+                    return Ok(watcher);
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode => {
-                    debug!(path = self.path, "deleted: the last value stays");
-                    watcher = self.client.exists_and_watch(&self.path).await.ok().map(|(_, w)| w);
+                    debug!(path = self.path, "node missing; keeping the last value");
+                    let (stat, watcher) = self.client.exists_and_watch(&self.path).await?;
+                    // A node created between the two requests has to be read.
+                    if stat.is_none() {
+                        return Ok(watcher);
+                    }
                 }
-                Err(error) => {
-                    debug!(path = self.path, %error, "not read; again when the connection changes");
-                    watcher = None;
-                }
+                Err(error) => return Err(error),
             }
         }
     }

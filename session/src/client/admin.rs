@@ -1,65 +1,84 @@
-//! What administrators and tools ask for: ACLs, ids, counts, the ensemble's members, any request at all.
+//! Operations for administrators and tools: ACLs, authentication ids, counts, the members of the ensemble, and raw
+//! requests.
 
 use docent_protocol::{
-    Acl, Decode, List, OpCode, Stat, Text,
+    Acl, Decode, OpCode, Stat, Text,
     acl::AclList,
-    call::{
-        Call, GetAcl, GetAllChildrenNumber, GetEphemerals, Reconfig as ReconfigCall, SetAcl, WhoAmI,
-    },
     jute::Reader,
-    reply::{GetAclReply, GetAllChildrenNumberReply, GetChildrenReply, WhoAmIReply},
+    operation::{
+        ApplicationOperation, GetAcl, GetAllChildrenNumber, GetEphemerals,
+        Reconfig as ReconfigCall, SetAcl, WhoAmI,
+    },
+    reply::GetAclReply,
     request::{PathRequest, ReconfigRequest, SetAclRequest},
 };
 
-use super::{ANY_VERSION, Client, node, stat};
-use crate::{Node, Response, WatchResponse, chroot::Chroot, response::readers, state::Body};
+use super::{
+    chroot::Chroot,
+    client::{ANY_VERSION, Client},
+    exchange::{nothing, whole},
+    response::{Node, Response, WatchResponse},
+};
+use crate::{Credential, driver::Machine, machine::Body};
 
-/// The ensemble's configuration.
+/// The node of the ensemble's configuration.
 ///
 /// Source: `ZooDefs.CONFIG_NODE`.
 const CONFIG_NODE: &str = "/zookeeper/config";
 
+/// # Access control and administration
 impl Client {
-    /// Reads the ACL of a node, and its Stat: `aversion` is what [`set_acl`](Self::set_acl) compares.
+    /// Adds credentials. They are sent to this server now, and to every later server before any request. For `digest`,
+    /// `auth` is `user:password`, which is sent in clear text unless the connection is encrypted.
     ///
     /// # Errors
     ///
-    /// `NoNode`, `NoAuth` (neither READ nor ADMIN is allowed). Who lacks ADMIN sees digest ids without their
+    /// `AuthFailed` when the server refuses them. The client has then ended and cannot be used again, as in Java.
+    ///
+    /// Source: `ZooKeeper.addAuthInfo`; op 100, xid -4.
+    pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Response<()> {
+        let credential = Credential::new(scheme, auth);
+        let add = |machine: &mut Machine, token| machine.add_auth(credential, token);
+        let answer = self.handle.shared.request("", add);
+        Response::waiting(answer, nothing, OpCode::Auth, Chroot::default())
+    }
+
+    /// Reads the ACL and the Stat of a node. [`set_acl`](Self::set_acl) compares with the Stat's `aversion`.
+    ///
+    /// # Errors
+    ///
+    /// `NoNode`, `NoAuth` (both READ and ADMIN are denied). Without ADMIN, digest ids are returned without their
     /// digests.
     ///
     /// Source: op 6.
     pub fn get_acl(&self, path: &str) -> Response<(AclEntries, Stat)> {
-        self.path_call(OpCode::GetAcl, path, acl_and_stat, |at| {
-            self.call(path, &GetAcl(PathRequest { path: at.into() }))
-        })
+        let at = self.chroot.prefix(path);
+        self.request(path, &GetAcl(PathRequest { path: (&*at).into() }))
     }
 
-    /// Writes the ACL of a node, if it has this *ACL* version (`aversion`); `None` is any. Returns the new Stat.
+    /// Writes the ACL of a node if it has this *ACL* version (`aversion`); `None` matches any version. Returns the new
+    /// Stat.
     ///
     /// # Errors
     ///
-    /// `NoNode`, `NoAuth` (ADMIN is not allowed), `InvalidAcl`, `BadVersion`; `ConnectionLoss` with
-    /// [`Outcome::Unknown`](crate::Outcome::Unknown) when it may have been written.
+    /// `NoNode`, `NoAuth` (ADMIN is denied), `InvalidAcl`, `BadVersion`. `ConnectionLoss` with
+    /// [`Outcome::Unknown`](crate::Outcome::Unknown) when the ACL may have been written.
     ///
     /// # Cancel safety
     ///
-    /// The request is queued by the call itself. Dropping the future gives up the answer, not the request.
+    /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent.
     ///
     /// Source: op 7.
     pub fn set_acl(&self, path: &str, acl: &[Acl<'_>], version: Option<i32>) -> Response<Stat> {
-        self.path_call(OpCode::SetAcl, path, stat, |at| {
-            let version = version.unwrap_or(ANY_VERSION);
-            self.call(
-                path,
-                &SetAcl(SetAclRequest { path: at.into(), acl: AclList::new(acl), version }),
-            )
-        })
+        let (at, acl) = (self.chroot.prefix(path), AclList::new(acl));
+        let version = version.unwrap_or(ANY_VERSION);
+        self.request(path, &SetAcl(SetAclRequest { path: (&*at).into(), acl, version }))
     }
 
-    /// Lists the paths of this session's ephemeral nodes that begin with `prefix`; `/` is all. The prefix is
-    /// one of text: `/a` finds `/ab`. Servers since 3.6.0.
+    /// Lists the paths of this session's ephemeral nodes that begin with `prefix`; `/` lists all. The prefix is
+    /// compared as text, not by components: `/a` matches `/ab`. Servers since 3.6.0.
     ///
-    /// Under a chroot, only nodes below it are listed, by the client's paths. (Java does neither.)
+    /// Under a chroot, only nodes below it are listed, with the client's paths. (Java does neither.)
     ///
     /// # Errors
     ///
@@ -67,12 +86,11 @@ impl Client {
     ///
     /// Source: op 103.
     pub fn get_ephemerals(&self, prefix: &str) -> Response<Vec<String>> {
-        self.path_call(OpCode::GetEphemerals, prefix, ephemerals, |at| {
-            self.call(prefix, &GetEphemerals(PathRequest { path: at.into() }))
-        })
+        let at = self.chroot.prefix(prefix);
+        self.request(prefix, &GetEphemerals(PathRequest { path: (&*at).into() }))
     }
 
-    /// Counts a node's descendants, not itself. Servers since 3.6.0.
+    /// Counts the descendants of a node, without the node itself. Servers since 3.6.0.
     ///
     /// # Errors
     ///
@@ -80,12 +98,11 @@ impl Client {
     ///
     /// Source: op 104.
     pub fn get_all_children_number(&self, path: &str) -> Response<i32> {
-        self.path_call(OpCode::GetAllChildrenNumber, path, children_number, |at| {
-            self.call(path, &GetAllChildrenNumber(PathRequest { path: at.into() }))
-        })
+        let at = self.chroot.prefix(path);
+        self.request(path, &GetAllChildrenNumber(PathRequest { path: (&*at).into() }))
     }
 
-    /// Asks under which ids the server knows this connection. Servers since 3.7.0.
+    /// Reads the ids by which the server has authenticated this connection. Servers since 3.7.0.
     ///
     /// # Errors
     ///
@@ -93,10 +110,10 @@ impl Client {
     ///
     /// Source: op 107.
     pub fn who_am_i(&self) -> Response<Vec<ClientInfo>> {
-        Response::waiting(self.call("", &WhoAmI), client_infos, OpCode::WhoAmI, Chroot::default())
+        self.request_if(Ok(()), "", &WhoAmI)
     }
 
-    /// Reads the ensemble's configuration: its members and its version, as text. No chroot applies.
+    /// Reads the ensemble's configuration, its members and its version, as text. The chroot does not apply.
     ///
     /// # Errors
     ///
@@ -107,29 +124,28 @@ impl Client {
         self.without_chroot().get_data(CONFIG_NODE)
     }
 
-    /// As [`get_config`](Self::get_config), and watches for the next reconfiguration.
+    /// As [`get_config`](Self::get_config), with a watch for the next reconfiguration.
     ///
     /// # Errors
     ///
-    /// As [`get_config`](Self::get_config); there is no watch then.
+    /// As [`get_config`](Self::get_config); no watch is set then.
     pub fn get_config_and_watch(&self) -> WatchResponse<Node> {
         self.without_chroot().get_data_and_watch(CONFIG_NODE)
     }
 
-    /// Changes the ensemble's members, if its configuration has this version; `None` is any. Returns the new
-    /// configuration.
+    /// Changes the members of the ensemble if its configuration has this version; `None` matches any version. Returns
+    /// the new configuration.
     ///
     /// # Errors
     ///
-    /// `NoAuth` (it takes the super user unless the ACL of `/zookeeper/config` was changed), `BadVersion`,
-    /// `BadArguments`, `NewConfigNoQuorum`, `ReconfigInProgress`, `ReconfigDisabled` (`reconfigEnabled` is off
-    /// by default), `Unimplemented` (a server outside an ensemble). With
-    /// [`Outcome::Unknown`](crate::Outcome::Unknown) on `ConnectionLoss`, which is likely when the server this
-    /// client is connected to is removed.
+    /// `NoAuth` (the super user is required unless the ACL of `/zookeeper/config` was changed), `BadVersion`,
+    /// `BadArguments`, `NewConfigNoQuorum`, `ReconfigInProgress`, `ReconfigDisabled` (`reconfigEnabled` is off by
+    /// default), `Unimplemented` (a server outside an ensemble). `ConnectionLoss` has
+    /// [`Outcome::Unknown`](crate::Outcome::Unknown); it is likely when the server of this connection is removed.
     ///
     /// # Cancel safety
     ///
-    /// The request is queued by the call itself. Dropping the future gives up the answer, not the request.
+    /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent.
     ///
     /// Source: `ZooKeeperAdmin.reconfigure`; op 16.
     pub fn reconfig(&self, change: Reconfig<'_>, from_config: Option<i64>) -> Response<Node> {
@@ -147,47 +163,57 @@ impl Client {
             new_members: members,
             cur_config_id: from_config.unwrap_or(-1),
         });
-        Response::waiting(self.call("", &call), node, OpCode::Reconfig, Chroot::default())
+        self.request_if(Ok(()), "", &call)
     }
 
-    /// Sends any request a client may send and returns the reply's body as it came, for tools. Paths are the
-    /// server's: no chroot applies, and none is checked. No watch is registered here for a request that
-    /// leaves one.
+    /// Sends any client request and returns the raw body of its reply, for tools. Paths are the server's: the chroot
+    /// does not apply, and paths are not checked. A request that sets a watch on the server registers none in the
+    /// client.
+    ///
+    /// The session's own requests cannot be sent here: see [`ApplicationOperation`]. For example, a ping is answered under a
+    /// reserved xid that matches no pending request, so that it would break the connection:
+    ///
+    /// ```compile_fail,E0277
+    /// # fn example(client: &docent_session::Client) {
+    /// drop(client.submit(&docent_protocol::operation::Ping));
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// Whatever the server answers; `RequestTooLarge`.
+    /// Every error that the server returns; `RequestTooLarge`.
     ///
     /// # Cancel safety
     ///
-    /// The request is queued by the call itself. Dropping the future gives up the answer, not the request.
-    pub fn submit(&self, call: &impl Call) -> Response<Body> {
-        Response::waiting(self.call("", call), whole, call.op_code(), Chroot::default())
+    /// The request is queued by the call itself. Dropping the future discards the reply; the request is still sent.
+    pub fn submit(&self, call: &impl ApplicationOperation) -> Response<Body> {
+        let answer = self.handle.shared.submit("", call, None);
+        Response::waiting(answer, whole, call.op_code(), Chroot::default())
     }
 }
 
 /// How [`Client::reconfig`] changes the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconfig<'a> {
-    /// Some come, some go.
+    /// Some members join, some leave.
     Incremental {
-        /// Comma-separated, as in a configuration file:
+        /// Comma-separated, in the syntax of a configuration file:
         /// `server.3=host:2888:3888:participant;2181`.
         joining: Option<&'a str>,
         /// Comma-separated ids: `1,2`.
         leaving: Option<&'a str>,
     },
-    /// These and no others, as in a configuration file, comma-separated.
+    /// The complete list of members, comma-separated, in the syntax of a configuration file.
     Members(&'a str),
 }
 
-/// One id of a connection.
+/// One id of an authenticated connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ClientInfo {
-    /// How it was proved: `ip`, `digest`, `sasl`, `x509`, `super`.
+    /// The authentication scheme: `ip`, `digest`, `sasl`, `x509`, `super`.
     pub auth_scheme: String,
-    /// Who; of a digest, the user alone.
+    /// The id in that scheme; for a digest, the user alone.
     pub user: String,
 }
 
@@ -195,7 +221,7 @@ pub struct ClientInfo {
 #[derive(Clone, Default)]
 pub struct AclEntries {
     /// A [`GetAclReply`] that was decoded once without an error.
-    body: bytes::Bytes,
+    pub(super) body: bytes::Bytes,
 }
 
 impl AclEntries {
@@ -217,37 +243,4 @@ impl std::fmt::Debug for AclEntries {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
-}
-
-readers! {
-    pub(crate) fn whole -> Body = |reply| Ok(reply.body());
-
-    fn children_number -> i32 = |reply| Ok(reply.read::<GetAllChildrenNumberReply>()?.total_number);
-
-    fn acl_and_stat -> (AclEntries, Stat) = |reply| {
-        let stat = reply.read::<GetAclReply<'_>>()?.stat;
-        Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
-    };
-
-    fn ephemerals -> Vec<String> = |reply| {
-        let found = reply.read::<GetChildrenReply<'_>>()?;
-        let chroot = reply.chroot();
-        let paths = found.children.iter().map(|path| path.to_str());
-        // The server's prefix is one of text: under the chroot /app it finds /apple too.
-        Ok(paths
-            .filter(|path| chroot.contains(path))
-            .map(|path| chroot.strip(&path).to_owned())
-            .collect())
-    };
-
-    fn client_infos -> Vec<ClientInfo> = |reply| {
-        let infos: List<'_, _> = reply.read::<WhoAmIReply<'_>>()?.client_info;
-        Ok(infos
-            .iter()
-            .map(|info| ClientInfo {
-                auth_scheme: info.auth_scheme.to_str().into_owned(),
-                user: info.user.to_str().into_owned(),
-            })
-            .collect())
-    };
 }

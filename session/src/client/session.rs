@@ -1,109 +1,325 @@
-//! The session itself: its servers, its hand-over, its load.
+//! The session of a client: its servers, its transfer to another client, its load.
 
-use std::{future::Future, time::Duration};
-
-use docent_protocol::OpCode;
-
-use super::Client;
-use crate::{
-    ConnectString, Error, ErrorKind, Host, Metrics, Response, SessionToken, chroot::Chroot,
-    response::nothing,
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::pin,
+    sync::{Arc, Weak},
+    task::Poll,
+    time::Duration,
 };
 
+use docent_protocol::OpCode;
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::{
+    chroot::Chroot,
+    client::{Client, Handle},
+    exchange::nothing,
+    response::Response,
+    states::States,
+};
+use crate::{
+    Config, ConnectString, ConnectionState, Error, ErrorKind, Host, Instant, InvalidConnectString,
+    Metrics, SessionLease, SessionToken,
+    driver::{ClientTimer, Clock, Machine, Runtime},
+};
+
+/// # The session
 impl Client {
-    /// Takes another list of servers. A client whose server is not in it moves; when servers were added, so
-    /// many clients move, by chance, that each server gets its share. A move loses no request: what was sent
-    /// is answered first, what waits goes out on the next connection, of the same session.
+    /// Runs `body` with this client, closes the session, and returns the result of `body`. This is the best way to end
+    /// a program: ephemeral nodes and locks are released without a wait for the session timeout.
+    ///
+    /// The session ends before this returns, whether `body` succeeded, returned early with `?`, or panicked; the panic
+    /// resumes after the close. It ends for all clones, also for those in tasks that `body` has spawned. Requests queued
+    /// earlier are sent and answered first. Sends closeSession (-11).
+    ///
+    /// The close is bounded by the connection timeout ([`Config::with_connection_timeout`], 15 s by default). If no
+    /// server confirms it, that is logged at WARN, and the result of `body` is returned unchanged. `body` may
+    /// [`close`](Self::close) the client itself.
+    ///
+    /// Only the end of the process comes before the close: `std::process::exit`, and signals that the program does not
+    /// handle. To close on a signal, let `body` return at the signal, or drop the future at the signal.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `body` and closes the session in the background, for all clones. A runtime that ends at
+    /// once still sends the queued requests, including closeSession, if the socket accepts them without waiting; they
+    /// are not confirmed. A future that was never polled only drops its handle.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use docent_session::{Client, Error};
+    /// # use docent_protocol::CreateMode;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = docent_testing::TestingServer::start().await.expect("a port");
+    /// # let connect_string = server.connect_string();
+    /// let client = Client::connect(&connect_string).await?;
+    /// client.run(work).await?;
+    /// # assert!(server.session_ids().is_empty());
+    /// # Ok(())
+    /// # }
+    ///
+    /// async fn work(client: Client) -> Result<(), Error> {
+    ///     client.create("/worker", b"", CreateMode::Ephemeral).await?;
+    ///     // Each error returns, and the session is closed all the same.
+    ///     client.set_data("/worker", b"busy", None).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn run<F, R>(self, body: F) -> R::Output
+    where
+        F: FnOnce(Self) -> R,
+        R: Future,
+    {
+        let client = self.clone();
+        // Dropped after the body, whose destructors may queue requests.
+        let _closing = CloseOnDrop(&client);
+        let mut body = pin!(async { body(self).await });
+        let result =
+            poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(cx))) {
+                Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+                Ok(Poll::Pending) => Poll::Pending,
+                Err(panic) => Poll::Ready(Err(panic)),
+            })
+            .await;
+        if let Err(error) = client.close().await
+            && client.ended() != Some(error.kind())
+        {
+            warn!(%error, "the session was not closed; it ends by its timeout");
+        }
+        match result {
+            Ok(output) => output,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Ends the session and waits for the server's confirmation: ephemeral nodes are deleted when it returns. Requests
+    /// that were queued earlier are sent and answered first. All claims of the session end in the call itself: what it
+    /// holds, a lock too, counts as lost from then on.
+    ///
+    /// Sends closeSession (-11) on this connection, or on the next connection of the session, for which every server is
+    /// tried at once. A server that does not reply for the connection timeout divided by the number of servers is left
+    /// for the next one. Requests without a reply fail then, and may have been applied. Without a session, it returns
+    /// without waiting.
+    ///
+    /// Concurrent calls wait for the same confirmation. With it, the client has ended: every later call is refused,
+    /// [`state`](Self::state) and [`states`](Self::states) end, and watchers receive their last event.
     ///
     /// # Errors
     ///
-    /// `InvalidConfig`: not a connect string, or one with another chroot than the client's.
+    /// `OperationTimeout` or `ConnectionLoss` when no server confirmed the close within the connection timeout
+    /// ([`Config::with_connection_timeout`], 15 s by default). The session then stays on the server until its timeout.
+    /// `Closed` or `AuthFailed` when the client had ended before.
+    ///
+    /// # Cancel safety
+    ///
+    /// The session is closed even if the future is dropped; `tokio::time::timeout` can shorten the wait.
+    pub fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let answer = self.handle.shared.close(self.handle.config.connection_timeout());
+        let response: Response<()> =
+            Response::waiting(answer, nothing, OpCode::CloseSession, Chroot::default());
+        response
+    }
+
+    /// Why the client has ended: `Closed` or `AuthFailed`; `None` while it can have a session.
+    #[must_use]
+    pub fn ended(&self) -> Option<ErrorKind> {
+        self.handle.shared.with(|machine| machine.ended())
+    }
+
+    /// The state of the connection, to read and to wait for. It is `None` before the first state, and after a close.
+    /// The receiver ends with the client, by [`close`](Self::close) or by refused credentials: `changed` and `wait_for`
+    /// then return an error.
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<Option<ConnectionState>> {
+        self.handle.shared.state()
+    }
+
+    /// The current state, if there is one, and each later state in order, until the client ends.
+    #[must_use]
+    pub fn states(&self) -> States {
+        let (current, later) = self.handle.shared.states();
+        States::new(current, later)
+    }
+
+    /// The lease of the session, if there is a session: its id, and the bounds of its lifetime.
+    #[must_use]
+    pub fn session(&self) -> Option<Arc<SessionLease>> {
+        let lease = self.handle.shared.with(|machine| machine.lease().cloned())?;
+        lease.set_timer(|| {
+            let clock = self.handle.shared.clock().clone();
+            Box::new(ClientTimer { clock, runtime: self.handle.runtime.clone() })
+        });
+        Some(lease)
+    }
+
+    /// The time on the client's clock, to compare with the instants of [`SessionLease`].
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.handle.shared.clock().now()
+    }
+
+    /// The configuration that the client was started with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.handle.config
+    }
+
+    /// The client's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.handle.shared.clock()
+    }
+
+    /// The runtime of the client's tasks. A recipe takes from it what it needs: tasks, timers and randomness.
+    #[must_use]
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.handle.runtime
+    }
+
+    /// Replaces the server list. A client whose server is not in the new list moves to another server. When servers
+    /// were added, a random part of the clients moves, so that each server gets its share. A move loses no request:
+    /// requests in flight are answered first, and unsent requests are sent on the next connection, of the same session.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig`: the connect string is invalid, or its chroot differs from the client's.
     ///
     /// Source: `ZooKeeper.updateServerList`, `StaticHostProvider`.
     pub fn update_server_list(&self, connect_string: &str) -> Result<(), Error> {
-        let new: ConnectString = connect_string
-            .parse()
-            .map_err(|error| Error::refused(ErrorKind::InvalidConfig, error))?;
+        let new: ConnectString =
+            connect_string.parse().map_err(|error: InvalidConnectString| {
+                Error::refused(ErrorKind::InvalidConfig, &error).caused_by(error)
+            })?;
         if let Some(chroot) = new.chroot()
-            && self.handle.config.connect_string.chroot() != Some(chroot)
+            && self.handle.config.connect_string().chroot() != Some(chroot)
         {
             return Err(Error::refused(
                 ErrorKind::InvalidConfig,
-                format_args!("the chroot {chroot:?} is not this client's: it cannot be changed"),
+                format_args!(
+                    "the chroot {chroot:?} differs from this client's, which cannot be changed"
+                ),
             ));
         }
-        self.handle.shared.update_server_list(new.hosts());
+        self.handle.shared.with(|machine| machine.update_server_list(new.hosts()));
         Ok(())
     }
 
-    /// The server that the client is connected to; `None` while it is connected to none. A server's name stands for
-    /// all its addresses.
+    /// The server that the client is connected to; `None` without a connection. The name of a server stands for all its
+    /// addresses.
     #[must_use]
     pub fn server(&self) -> Option<Host> {
-        self.handle.shared.server()
+        self.handle.shared.with(|machine| machine.server().cloned())
     }
 
-    /// The highest zxid that this client has seen, if every server has closed the last handshake with it
-    /// without a word. A server does that when it is behind what a client has seen, and when it serves
-    /// nobody; it does not say which. If all are behind for long, they were restored from a backup, or are
-    /// not the ensemble they were. `None` otherwise, and always while connected.
+    /// The highest zxid that this client has seen, if every server has closed the last handshake without replying.
+    /// `None` otherwise, and always while connected.
     ///
-    /// The client goes on trying, in case they catch up, and after the session timeout begins a new session
-    /// that has seen nothing. Who will not wait for that makes a new client.
+    /// A server closes the handshake like this when it is behind the zxid that a client has seen, and when it serves no
+    /// clients; it does not report which. If all servers stay behind, they were restored from a backup, or belong to
+    /// another ensemble.
+    ///
+    /// The client keeps trying, in case the servers catch up. After the session timeout it creates a new session,
+    /// without a last zxid. To connect without this wait, create a new client.
     #[must_use]
     pub fn ahead_of_servers(&self) -> Option<i64> {
-        self.handle.shared.ahead_of_servers()
+        self.handle.shared.with(|machine| machine.ahead_of_servers())
     }
 
-    /// All it takes to go on with the session in another client or process
-    /// ([`Config::with_session`](crate::Config::with_session)): a secret. `None` while there is no session.
+    /// The token to resume the session in another client or process
+    /// ([`Config::with_session`](crate::Config::with_session)). It is a secret. `None` while there is no session.
     ///
     /// Source: `ZooKeeper.getSessionId`, `getSessionPasswd`.
     #[must_use]
     pub fn session_token(&self) -> Option<SessionToken> {
-        self.handle.shared.session_token()
+        self.handle.shared.with(|machine| machine.session_token())
     }
 
-    /// Ends the client and leaves the session, with its ephemeral nodes, to whoever goes on with it before its
-    /// timeout. Sends nothing: requests without an answer fail with `Closed`, and may have been applied. `None`
-    /// when there was no session.
-    #[must_use = "without it, nobody can go on with the session"]
+    /// Ends the client without closing the session. The session and its ephemeral nodes stay for the client that
+    /// resumes it before its timeout. Sends nothing: requests without a reply fail with `Closed`, and may have been
+    /// applied. `None` when there was no session.
+    #[must_use = "without it, the session cannot be continued"]
     pub fn detach(&self) -> Option<SessionToken> {
         self.handle.shared.detach()
     }
 
-    /// Waits until there is room in the queue: at once, unless as many requests wait as
-    /// [`max_requests`](crate::Config::max_requests) or
-    /// [`max_pending_bytes`](crate::Config::max_pending_bytes) allow; then until half of them are answered. Who
-    /// awaits it before each call is slowed down to the server's pace instead of being refused with
-    /// `TooManyRequests`. (With [`WhenFull::Wait`](crate::WhenFull::Wait) nothing is refused, and who awaits each
-    /// call is slowed down without it.)
+    /// Waits for capacity in the queue. It is ready at once, unless the queue has reached
+    /// [`max_requests`](crate::Config::with_max_requests) or
+    /// [`max_pending_bytes`](crate::Config::with_max_pending_bytes); then
+    /// it waits until half of the pending requests are answered. A caller that awaits it before each call is slowed
+    /// down to the pace of the server, instead of being refused with `TooManyRequests`. (With
+    /// [`WhenFull::Wait`](crate::WhenFull::Wait), no request is refused, and awaiting each call has the same effect.)
     ///
-    /// Room is not reserved: with many callers, the queue may be full again.
+    /// Capacity is not reserved: with many callers, the queue may be full again.
     ///
     /// # Errors
     ///
-    /// `Closed` or `AuthFailed` when nothing will be sent again.
+    /// `Closed` or `AuthFailed` when the client has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the line.
+    /// Dropping the future gives up its place in the queue of waiters.
     pub fn ready(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let answer = self.handle.shared.ready();
+        let answer = self.handle.shared.request("", Machine::wait_for_capacity);
         let response: Response<()> =
             Response::waiting(answer, nothing, OpCode::Unknown(0), Chroot::default());
         async move { response.await.map_err(|error| Error::new(error.kind(), error.outcome())) }
     }
 
-    /// What the client has counted so far, and what it holds now. Takes the session's lock for a moment.
+    /// The client's counters and gauges. Takes the session's lock for a moment.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.handle.shared.metrics()
+        self.handle.shared.with(|machine| machine.metrics())
     }
 
-    /// The session timeout in force: granted by the server, or asked for until then.
+    /// The session timeout in force: the granted one, or the requested one until a server has granted one.
     #[must_use]
     pub fn session_timeout(&self) -> Duration {
-        self.handle.shared.session_timeout()
+        self.handle.shared.with(|machine| machine.timeouts().session)
+    }
+}
+
+/// Closes the session without waiting; one that is closed already stays so.
+struct CloseOnDrop<'a>(&'a Client);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        drop(self.0.close());
+    }
+}
+
+/// A client handle that does not keep its session open, like [`std::sync::Weak`]. Created by [`Client::downgrade`].
+#[derive(Clone)]
+pub struct WeakClient {
+    handle: Weak<Handle>,
+    chroot: Chroot,
+}
+
+impl Client {
+    /// A handle that does not keep the session open, for tasks that must not outlive the users of the client.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakClient {
+        WeakClient { handle: Arc::downgrade(&self.handle), chroot: self.chroot.clone() }
+    }
+}
+
+impl WeakClient {
+    /// The client; `None` once the last [`Client`] was dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Client> {
+        let handle = self.handle.upgrade()?;
+        Some(Client { handle, chroot: self.chroot.clone() })
+    }
+}
+
+impl fmt::Debug for WeakClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakClient").finish_non_exhaustive()
     }
 }

@@ -13,11 +13,20 @@
 )]
 
 mod bad_servers;
+mod claims;
+mod close;
 mod contracts;
-mod moves;
-mod room;
+mod conveniences;
+mod ended_runtime;
+mod flow_control;
+mod large_trees;
+mod migration;
+mod other_runtime;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod sessions;
+mod silent_servers;
 mod sockets;
+#[cfg(feature = "stream")]
+mod stream;
 mod support;

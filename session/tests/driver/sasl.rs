@@ -73,7 +73,7 @@ fn proof(response: &str) -> String {
     format!("rspauth={}", digest(""))
 }
 
-/// What a refusal looks like to who connects, to a call, and to a later one.
+/// The error of a refusal: of connect, of a call, and of a later one.
 async fn assert_refused(client: Client, mut conn: Conn, net: &Net, why: &str) {
     let error = soon("a refusal", client.wait_until_connected(LONG)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AuthFailed);
@@ -167,7 +167,7 @@ async fn a_cut_in_the_middle_of_any_word_begins_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconnect_proves_again_who_it_is_before_it_sets_its_watches() {
+async fn a_reconnect_authenticates_again_before_it_sets_its_watches() {
     let (dialer, mut net) = net();
     let client = start(bob().with_auth("digest", b"u:p"), dialer);
     let (mut conn, _) = net.serve(7).await;
@@ -228,7 +228,7 @@ async fn the_right_password_opens_what_is_bobs() {
     for required in [false, true] {
         let server = guarded(required).await;
         let bob = config_for(&server).with_sasl("bob", "pw").unwrap();
-        let client = soon("bob", Client::connect_with(bob)).await.unwrap();
+        let client = soon("bob", bob.connect()).await.unwrap();
         let acl = [Acl::new(Perms::ALL, "sasl", "bob")];
         client.create_with_acl("/his", b"x", CreateMode::Persistent, &acl).await.unwrap();
         let ids = client.who_am_i().await.unwrap();
@@ -243,8 +243,8 @@ async fn the_right_password_opens_what_is_bobs() {
         .await;
         assert_eq!(soon("a read", client.get_data("/his")).await.unwrap().data, "x");
 
-        let nobody = soon("nobody", Client::connect_with(config_for(&server))).await;
-        let kind = nobody.unwrap().get_data("/his").await.unwrap_err().kind();
+        let anonymous = soon("a session", config_for(&server).connect()).await;
+        let kind = anonymous.unwrap().get_data("/his").await.unwrap_err().kind();
         let refused = [ErrorKind::SessionClosedRequireSaslAuth, ErrorKind::AuthFailed];
         assert!(if required { refused.contains(&kind) } else { kind == ErrorKind::NoAuth });
     }
@@ -256,20 +256,20 @@ async fn a_wrong_password_or_user_gets_nowhere() {
         let server = guarded(required).await;
         for (user, password) in [("bob", "wrong"), ("eve", "pw")] {
             let config = config_for(&server).with_sasl(user, password).unwrap();
-            let error = soon("a refusal", Client::connect_with(config)).await.unwrap_err();
+            let error = soon("a refusal", config.connect()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error}");
             assert!(!error.to_string().contains("wrong"), "{error}");
         }
     }
     let server = TestingServer::start().await.unwrap();
     let config = config_for(&server).with_sasl("bob", "pw").unwrap();
-    let error = soon("a refusal", Client::connect_with(config)).await.unwrap_err();
+    let error = soon("a refusal", config.connect()).await.unwrap_err();
     assert!(error.to_string().contains("not configured"), "{error}");
 }
 
 /// 3.4 closes the connection instead of refusing, which may mean anything: the client goes on trying.
 #[tokio::test]
-async fn a_server_of_3_4_refuses_without_a_word() {
+async fn a_server_of_3_4_refuses_silently() {
     let server = TestingServer::start_with(server::Config {
         sasl_users: [("bob".to_owned(), "pw".to_owned())].into(),
         version: Version::V3_4,
@@ -277,17 +277,17 @@ async fn a_server_of_3_4_refuses_without_a_word() {
     })
     .await
     .unwrap();
-    let client = Client::start(config_for(&server).with_sasl("bob", "wrong").unwrap());
-    let told = async {
+    let client = config_for(&server).with_sasl("bob", "wrong").unwrap().start();
+    let reported = async {
         loop {
             let error = client.wait_until_connected(ms(50)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-            if error.to_string().contains("no answer to SASL") {
+            if error.to_string().contains("no reply to SASL") {
                 break;
             }
         }
     };
-    soon("the reason", told).await;
+    soon("the reason", reported).await;
     let config = config_for(&server).with_sasl("bob", "pw").unwrap();
-    soon("a client", Client::connect_with(config)).await.unwrap();
+    soon("a client", config.connect()).await.unwrap();
 }

@@ -20,7 +20,7 @@ async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     let (xid, request) = conn.request().await;
     assert_eq!(xid, xid::SET_WATCHES);
     assert!(request.contains(r#"data_watches: ["/a"]"#), "{request}");
-    // It comes before the reply (reliability case 12).
+    // It comes before the reply.
     conn.event(EventType::NodeDataChanged, "/a").await;
     conn.reply(xid, 80, ErrorCode::Ok, &[]).await;
     let event = soon("the event", watcher.changed()).await;
@@ -63,7 +63,7 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     drop(call);
 }
 
-/// pitfall 21: nobody says so, but the session is lost in time.
+/// No server reports the expiry; the client's clock does.
 #[tokio::test(start_paused = true)]
 async fn without_any_server_the_session_is_lost_after_its_timeout() {
     let (client, conn, net) = connected().await;
@@ -74,7 +74,7 @@ async fn without_any_server_the_session_is_lost_after_its_timeout() {
     assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Suspended));
     assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Lost));
     let waited = begin.elapsed();
-    assert!(waited >= ms(6000) && waited < ms(6100), "{waited:?}");
+    assert!(waited >= ms(5700) && waited < ms(5702), "{waited:?}");
 }
 
 /// An idle session is kept by pings, three to a timeout.
@@ -90,11 +90,11 @@ async fn an_idle_session_is_kept_by_pings() {
         conn.reply(xid::PING, 1, ErrorCode::Ok, &[]).await;
     }
     assert!((29..=31).contains(&pings), "{pings} pings in a minute");
-    assert!(client.session().unwrap().deadline().since(client.now()) > ms(3000));
+    assert!(client.session().unwrap().deadline().duration_since(client.now()) > ms(3000));
     assert_eq!(net.attempts(), 1);
 }
 
-/// pitfall 29: before the requests of users, on every connection.
+/// Credentials precede the requests of callers.
 #[tokio::test(start_paused = true)]
 async fn credentials_come_first_on_every_connection() {
     let (dialer, mut net) = net();
@@ -115,7 +115,7 @@ async fn credentials_come_first_on_every_connection() {
     drop(call);
 }
 
-/// reliability case 36: final, and no loop.
+/// The state is final: the client does not reconnect.
 #[tokio::test(start_paused = true)]
 async fn refused_credentials_end_the_client() {
     let (client, mut conn, net) = connected().await;
@@ -135,7 +135,7 @@ async fn refused_credentials_end_the_client() {
     assert_eq!(net.attempts(), 1);
 }
 
-/// pitfall 26: a ping may be told that authentication is required.
+/// The reply to a ping may be that authentication is required (`enforce.auth.enabled`).
 #[tokio::test(start_paused = true)]
 async fn a_server_that_requires_authentication_ends_the_client() {
     let (client, mut conn, net) = connected().await;
@@ -152,9 +152,10 @@ async fn a_server_that_requires_authentication_ends_the_client() {
     assert_eq!(net.attempts(), 1);
 }
 
-/// pitfall 28: session moved, server behind, not in a quorum: a FIN without a word is no expiry.
+/// A server closes without a reply when the session has moved, when it is behind the client, and without a quorum: this
+/// is not an expiry.
 #[tokio::test(start_paused = true)]
-async fn servers_that_close_without_a_word_do_not_end_the_session() {
+async fn servers_that_close_silently_do_not_end_the_session() {
     let (client, conn, mut net) = connected().await;
     drop(conn);
     for _ in 0..3 {
@@ -167,7 +168,6 @@ async fn servers_that_close_without_a_word_do_not_end_the_session() {
     assert!(!client.session().unwrap().is_lost());
 }
 
-/// pitfall 23: another id than the one asked for is an expiry.
 #[tokio::test(start_paused = true)]
 async fn another_session_than_asked_for_is_an_expiry() {
     let (client, conn, mut net) = connected().await;
@@ -180,7 +180,6 @@ async fn another_session_than_asked_for_is_an_expiry() {
     assert!(old.is_lost());
 }
 
-/// reliability case 26.
 #[tokio::test(start_paused = true)]
 async fn the_granted_timeout_sets_the_pace() {
     let (dialer, mut net) = net();
@@ -205,10 +204,9 @@ async fn the_granted_timeout_sets_the_pace() {
 #[tokio::test(start_paused = true)]
 async fn settings_at_their_limits_are_no_panic() {
     let (dialer, mut net) = net();
-    let mut config = config()
+    let config = config()
         .with_session_timeout(std::time::Duration::MAX)
         .with_connection_timeout(std::time::Duration::MAX);
-    config.session_expiration_percent = 255;
     let client = start(config, dialer);
     let mut conn = net.accept().await;
     assert_eq!(conn.handshake().await.time_out, i32::MAX);
@@ -218,13 +216,11 @@ async fn settings_at_their_limits_are_no_panic() {
     let _ = net.serve(7).await;
 }
 
-/// reliability case 17, pitfall 39: a watcher nobody looks at holds up nobody, keeps so many events, and says
-/// that there were more.
+/// A watcher that is not polled delays no other, keeps a limited number of events, and reports that it dropped some.
 #[tokio::test(start_paused = true)]
-async fn a_watcher_that_is_not_looked_at_keeps_so_many_events_and_says_so() {
+async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss() {
     let (dialer, mut net) = net();
-    let mut config = config();
-    config.max_watch_events = 10;
+    let config = config().with_max_watch_events(10);
     let client = start(config, dialer);
     let (mut conn, _) = net.serve(7).await;
     let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
@@ -248,6 +244,31 @@ async fn a_watcher_that_is_not_looked_at_keeps_so_many_events_and_says_so() {
     assert!((1..10).contains(&kept), "{kept}");
 }
 
+/// A resync names the watched path, whichever node the dropped event was about.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_has_missed_events_names_its_own_path() {
+    let (dialer, mut net) = net();
+    let config =
+        config().with_max_watch_events(2).with_connect_string("one:1/app".parse().unwrap());
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let call = client.add_watch("/a", docent_protocol::AddWatchMode::PersistentRecursive);
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
+    let mut watcher = soon("the watch", call).await.unwrap();
+    for number in 0..3 {
+        conn.event(EventType::NodeCreated, &format!("/app/a/{number}")).await;
+    }
+    let call = client.get_data("/b");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    soon("an answer behind them", call).await.unwrap();
+    let marker = watcher.try_changed().unwrap();
+    assert!(marker.is_resync() && &*marker.path == "/a", "{marker:?}");
+    let event = watcher.try_changed().unwrap();
+    assert!(&*event.path == "/a/2" && watcher.try_changed().is_none(), "{event:?}");
+}
+
 /// An addWatch reply without its four bytes (ClickHouse#98499), and the watch given back on drop.
 #[tokio::test(start_paused = true)]
 async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
@@ -256,7 +277,7 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[]).await;
     let watcher = soon("the watch", call).await.unwrap();
-    assert_eq!(client.load(), (0, 1));
+    assert_eq!(pending_and_watches(&client), (0, 1));
     drop(watcher);
     let (xid, request) = conn.request().await;
     assert!(request.contains("RemoveWatches"), "{request}");
@@ -275,8 +296,7 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
 async fn a_chroot_stands_in_front_of_every_path() {
     use docent_protocol::{CreateMode, Encode, reply::PathReply};
     let (dialer, mut net) = net();
-    let mut config = config();
-    config.connect_string = "one:1/app".parse().unwrap();
+    let config = config().with_connect_string("one:1/app".parse().unwrap());
     let client = start(config, dialer);
     let (mut conn, _) = net.serve(7).await;
     for (path, mode, sent, answered, returned) in [
@@ -300,10 +320,10 @@ async fn a_chroot_stands_in_front_of_every_path() {
     }
 }
 
-/// Who waits for more than there will be hears at least of the end of the client, whether it is kept or
+/// A waiter for more events than there will be is at least notified of the end of the client, whether it is kept or
 /// dropped.
 #[tokio::test(start_paused = true)]
-async fn a_watcher_that_has_told_its_event_still_tells_of_the_end() {
+async fn a_watcher_that_has_delivered_its_event_still_reports_the_end() {
     for dropped in [false, true] {
         let (client, mut conn, _net) = connected().await;
         let call = client.get_data_and_watch("/a");

@@ -1,4 +1,4 @@
-//! Real sockets, on loopback: a port that nobody listens on, a server that says nothing.
+//! Real sockets, on loopback: a port without a listener, a server that says nothing.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -8,7 +8,7 @@ use std::{
 
 use docent_protocol::CreateMode;
 use docent_session::{
-    Client, Clock, Config, Connecting, ConnectionState, ErrorKind, Host, Outcome, Tcp, Transport,
+    Config, Connecting, ConnectionState, ErrorKind, Host, Outcome, Tcp, Transport,
 };
 use docent_testing::TestingCluster;
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ async fn an_absent_server_is_an_error_that_names_it() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = Client::connect_with(quick(&address.to_string())).await.unwrap_err();
+    let error = quick(&address.to_string()).connect().await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::NotApplied));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
@@ -34,18 +34,18 @@ async fn an_absent_server_is_an_error_that_names_it() {
 async fn a_silent_server_is_an_error_in_time() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let error = Client::connect_with(quick(&address)).await.unwrap_err();
+    let error = quick(&address).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
 }
 
-/// A name that does not exist, in a list with a server that does: reliability case 31.
+/// A name that does not exist, in a list with a server that does.
 #[tokio::test]
 async fn a_name_without_an_address_is_passed_over() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let connect = format!("no-such-host.invalid:1,{address}");
     for seed in 0..4 {
-        let client = Client::start(quick(&connect).with_seed(seed));
+        let client = quick(&connect).with_seed(seed).start();
         let accepted = tokio::time::timeout(ms(30_000), listener.accept()).await;
         accepted.expect("a connection").unwrap();
         drop(client);
@@ -65,7 +65,7 @@ impl Transport for Moving {
     }
 }
 
-/// pitfall 31 (ZOOKEEPER-1506): the server behind a name moves, and the session follows it. [`Tcp`] keeps
+/// ZOOKEEPER-1506: the server behind a name moves, and the session follows it. [`Tcp`] keeps
 /// nothing between two attempts, and the client remembers names only.
 #[tokio::test]
 async fn a_name_is_looked_up_at_each_attempt() {
@@ -74,7 +74,7 @@ async fn a_name_is_looked_up_at_each_attempt() {
     let addresses: Vec<SocketAddr> = connect.split(',').map(|a| a.parse().unwrap()).collect();
     let name = Moving(Arc::new(Mutex::new(addresses[0])));
     let config = Config::new("zookeeper.example").unwrap();
-    let client = Client::start_on(config, Clock::system(), name.clone());
+    let client = config.with_transport(name.clone()).start();
     soon("a node", client.create("/a", b"", CreateMode::Ephemeral)).await.unwrap();
     let session = client.session().unwrap().session_id();
     let mut states = client.states();

@@ -26,7 +26,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// What no test waits for longer, on the paused clock.
+/// The limit of each wait, on the paused clock.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -44,6 +44,15 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(LONG, future).await {
         Ok(output) => output,
         Err(_) => panic!("not within {LONG:?}: {what}"),
+    }
+}
+
+/// Waits until a condition holds, in real time: for what cannot call us back. Far less than a session lasts there.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let until = stopwatch() + ms(20_000);
+    while !holds().await {
+        assert!(stopwatch() < until, "not in time: {what}");
+        tokio::time::sleep(ms(1)).await;
     }
 }
 
@@ -98,7 +107,7 @@ impl Net {
         Conn { host, stream, buffer: BytesMut::new() }
     }
 
-    /// The next connection, up to an accepted session; and what was asked for.
+    /// The next connection, up to an accepted session; and its request.
     pub(crate) async fn serve(&mut self, session_id: i64) -> (Conn, Asked) {
         let mut conn = self.accept().await;
         let asked = conn.handshake().await;
@@ -282,7 +291,7 @@ pub(crate) fn config() -> Config {
 }
 
 pub(crate) fn start(config: Config, dialer: Dialer) -> Client {
-    Client::start_on(config, Clock::tokio(), dialer)
+    config.with_clock(Clock::tokio()).with_transport(dialer).start()
 }
 
 /// A client with the session 7, and the server's end of its connection.
@@ -292,4 +301,10 @@ pub(crate) async fn connected() -> (Client, Conn, Net) {
     let (conn, _) = net.serve(7).await;
     client.wait_until_connected(LONG).await.unwrap();
     (client, conn, net)
+}
+
+/// The number of pending requests, and the number of watches.
+pub(crate) fn pending_and_watches(client: &Client) -> (usize, usize) {
+    let metrics = client.metrics();
+    (metrics.pending, metrics.watches)
 }

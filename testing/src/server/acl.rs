@@ -1,7 +1,7 @@
-//! Who may do what: ids of connections, ACLs of nodes, and how the two meet.
+//! Access control: the ids of connections, the ACLs of nodes, and the check of one against the other.
 //!
-//! Schemes: `world`, `auth`, `digest`, `ip`, and `super`, which is let through everywhere. `sasl` is
-//! valid where somebody could prove it, `x509` never, as on a server that was not given its provider.
+//! The schemes are `world`, `auth`, `digest`, `ip`, and `super`, which passes every check. `sasl` is valid if there
+//! are SASL users. `x509` is never valid, as on a server without its provider.
 //!
 //! Source: `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL`, `IPAuthenticationProvider`,
 //! `DigestAuthenticationProvider`.
@@ -12,7 +12,7 @@ use docent_protocol::{Acl, ErrorCode, Id, Perms, Text, acl::AclList};
 
 use super::version::Version;
 
-/// Somebody.
+/// An identity: a scheme and an id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ident {
     pub(crate) scheme: String,
@@ -24,7 +24,7 @@ impl Ident {
         Self { scheme: scheme.to_owned(), id: id.to_owned() }
     }
 
-    /// How whoAmI shows it.
+    /// The user name that whoAmI shows.
     pub(crate) fn user(&self) -> &str {
         if self.scheme == "digest" {
             self.id.split(':').next().unwrap_or_default()
@@ -34,33 +34,33 @@ impl Ident {
     }
 }
 
-/// What somebody may do.
+/// The permissions of one identity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AclEntry {
     pub(crate) perms: i32,
     pub(crate) who: Ident,
 }
 
-/// The ACL of a node; shared, for most nodes have the same.
+/// The ACL of a node. It is shared, since most nodes have the same ACL.
 pub(crate) type NodeAcl = Arc<[AclEntry]>;
 
-/// Everybody may do everything.
+/// The ACL that grants everything to everyone.
 pub(crate) fn open() -> NodeAcl {
     world(Perms::ALL)
 }
 
-/// Everybody may do this.
+/// The ACL that grants these permissions to everyone.
 pub(crate) fn world(perms: Perms) -> NodeAcl {
     Arc::from([AclEntry { perms: perms.number(), who: Ident::new("world", "anyone") }])
 }
 
-/// Whether one of `ids` may do one of `perms`.
+/// Whether one of `ids` has one of `perms`.
 pub(crate) fn allows(acl: &[AclEntry], perms: Perms, ids: &[Ident]) -> bool {
     ids.iter().any(|id| id.scheme == "super")
         || acl.iter().any(|entry| entry.perms & perms.number() != 0 && matches(&entry.who, ids))
 }
 
-/// As [`allows`], as a reply says it.
+/// Like [`allows`], with the error code for the reply.
 pub(crate) fn check(acl: &[AclEntry], perms: Perms, ids: &[Ident]) -> Result<(), ErrorCode> {
     if allows(acl, perms, ids) { Ok(()) } else { Err(ErrorCode::NoAuth) }
 }
@@ -74,10 +74,9 @@ fn matches(wanted: &Ident, ids: &[Ident]) -> bool {
     }
 }
 
-/// The ACL a node gets for the one a request has.
+/// Converts the ACL of a request to the ACL of the node.
 ///
-/// `InvalidAcl` when it is empty or names somebody who cannot be, `MarshallingError` where a real
-/// server stumbles over a null.
+/// `InvalidAcl` if it is empty or names an invalid identity, `MarshallingError` where a real server fails on a null.
 pub(crate) fn fix_up(
     acl: AclList<'_>,
     ids: &[Ident],
@@ -107,7 +106,7 @@ pub(crate) fn fix_up(
             if mine.is_empty() {
                 return Err(ErrorCode::InvalidAcl);
             }
-            // 3.4 appends them behind all others.
+            // 3.4 appends them after all others.
             let to = if version == Version::V3_4 { &mut late } else { &mut fixed };
             to.extend(mine.into_iter().map(|who| AclEntry { perms, who: who.clone() }));
             continue;
@@ -139,8 +138,8 @@ pub(crate) fn fix_up(
     if fixed.is_empty() { Err(ErrorCode::InvalidAcl) } else { Ok(fixed.into()) }
 }
 
-/// Whether the entry is one of those before it. A null on its side stops a real server when it gets as
-/// far as to compare it.
+/// Whether the entry repeats an earlier one. A real server fails on a null in the entry when the comparison reaches
+/// it.
 fn is_known(entry: &Acl<'_>, before: &[Acl<'_>]) -> Result<bool, ErrorCode> {
     for other in before.iter().filter(|other| other.perms == entry.perms) {
         if entry.id.scheme.is_null() {
@@ -158,7 +157,7 @@ fn is_known(entry: &Acl<'_>, before: &[Acl<'_>]) -> Result<bool, ErrorCode> {
     Ok(false)
 }
 
-/// Two parts around a colon; as Java splits, empty ones at the end do not count.
+/// Whether the id has two parts around a colon. As with Java's `split`, empty parts at the end do not count.
 fn is_digest(id: &str) -> bool {
     id.trim_end_matches(':').split(':').count() == 2
 }
@@ -189,7 +188,7 @@ fn ip_matches(have: &str, wanted: &str) -> bool {
     bits == 0 || differ.checked_shr(32_u32.saturating_sub(bits)).unwrap_or(0) == 0
 }
 
-/// As it is shown to somebody without ADMIN: digests without their hash.
+/// The ACL as shown to a client without ADMIN: digests without their hash.
 pub(crate) fn without_digests(acl: &[AclEntry]) -> Vec<AclEntry> {
     let hide = |entry: &AclEntry| match entry.who.scheme.as_str() {
         "digest" => AclEntry {
@@ -201,7 +200,7 @@ pub(crate) fn without_digests(acl: &[AclEntry]) -> Vec<AclEntry> {
     acl.iter().map(hide).collect()
 }
 
-/// As it goes on the wire.
+/// The ACL in wire format.
 pub(crate) fn to_wire(acl: &[AclEntry]) -> Vec<Acl<'_>> {
     acl.iter()
         .map(|entry| Acl {

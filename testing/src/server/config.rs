@@ -1,49 +1,57 @@
-//! Every knob of the server.
+//! The configuration of a server.
 
 use std::time::Duration;
 
 use super::version::Version;
 
-/// How a server is to be. [`Config::default`] is one that tests like: short ticks, long sessions allowed, TTL
-/// nodes on; the rest as a real server's.
+/// The configuration of a server. [`Config::default`] suits tests: short ticks, long sessions, and TTL nodes enabled.
+/// The other settings have the defaults of a real server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Which ZooKeeper to imitate. Default 3.9.
+    /// The ZooKeeper version to imitate. Default: 3.9.
     pub version: Version,
-    /// `tickTime`: sessions expire in steps of it. Default 500 ms.
+    /// `tickTime`: the granularity of session expiry. The members of an ensemble ping each other every half tick.
+    /// Default: 500 ms.
     pub tick_time: Duration,
-    /// `minSessionTimeout`: a shorter one asked for becomes this. Default 2 ticks.
+    /// `syncLimit`: the number of ticks after which a leader and a follower that do not hear from each other give each
+    /// other up. Default: 5, as in ZooKeeper's sample configuration.
+    pub sync_limit: u32,
+    /// How long a member that has lost its leader takes to vote for another one. Default: 0, so that members elect a
+    /// leader at once.
+    pub election_time: Duration,
+    /// `minSessionTimeout`: the lower limit of the negotiated session timeout. Default: 2 ticks.
     pub min_session_timeout: Option<Duration>,
-    /// `maxSessionTimeout`: a longer one asked for becomes this. Default 60 s.
+    /// `maxSessionTimeout`: the upper limit of the negotiated session timeout. Default: 60 s.
     pub max_session_timeout: Duration,
-    /// `jute.maxbuffer`: a longer frame from a client ends its connection. In bytes, default 1,048,575.
+    /// `jute.maxbuffer`: the maximum size of a client's frame, in bytes; a larger one ends its connection. Default:
+    /// 1,048,575.
     pub max_buffer: usize,
-    /// `extendedTypesEnabled`: whether there are TTL nodes. Default true.
+    /// `extendedTypesEnabled`: whether TTL nodes are allowed. Default: true.
     pub extended_types_enabled: bool,
-    /// `zookeeper.DigestAuthenticationProvider.superDigest`: who may do everything.
+    /// `zookeeper.DigestAuthenticationProvider.superDigest`: the digest of the user that passes every ACL check.
     pub super_digest: Option<String>,
-    /// Who may prove to be whom by SASL DIGEST-MD5, and their passwords. Empty: no SASL.
+    /// The users of SASL DIGEST-MD5, with their passwords. Empty: SASL is disabled.
     #[cfg(feature = "sasl")]
     pub sasl_users: std::collections::BTreeMap<String, String>,
-    /// `sessionRequireClientSASLAuth`: a client that has not proved who it is by SASL is refused its first
-    /// request, a ping included, and closed. 3.4 does not know it.
+    /// `sessionRequireClientSASLAuth`: whether clients must authenticate by SASL. The first request of a client that
+    /// has not is refused, even a ping, and its connection is closed. 3.4 does not have this setting.
     #[cfg(feature = "sasl")]
     pub sasl_required: bool,
-    /// `znode.container.checkIntervalMs`: how often empty containers and old TTL nodes are looked for.
-    /// Default 60 s, as there.
+    /// `znode.container.checkIntervalMs`: the interval between searches for empty containers and expired TTL nodes.
+    /// Default: 60 s, as in ZooKeeper.
     pub container_check_interval: Duration,
-    /// Serves reads only, as a member of an ensemble without a quorum does. Default false.
+    /// Whether the server is read-only, like a member of an ensemble without a quorum. Default: false.
     pub read_only: bool,
-    /// `readonlymode.enabled`: whether members without a quorum serve reads. Default true.
+    /// `readonlymode.enabled`: whether members without a quorum serve reads. Default: true.
     pub read_only_mode_enabled: bool,
-    /// `localSessionsEnabled`: whether a read-only server of 3.7 or later grants sessions. Default true.
+    /// `localSessionsEnabled`: whether a read-only server of 3.7 or later grants sessions. Default: true.
     pub local_sessions_enabled: bool,
-    /// How many servers the ensemble has. 1 is a stand-alone server.
+    /// The number of servers in the ensemble. 1: a stand-alone server.
     pub servers: usize,
-    /// What is not given from outside follows from it: session ids, and the choices of faults.
+    /// The seed of all values that are not an input: session ids, and the choices of faults.
     pub seed: u64,
-    /// The wall clock at the instant zero, in milliseconds since 1970. `None`: a fixed instant for a
-    /// machine, and the time of its start for a server that listens.
+    /// The wall clock at instant zero, in milliseconds since 1970. `None`: a fixed instant for an
+    /// [`Ensemble`](super::Ensemble), and the start time for a listening server.
     pub epoch_ms: Option<i64>,
 }
 
@@ -52,6 +60,8 @@ impl Default for Config {
         Self {
             version: Version::default(),
             tick_time: Duration::from_millis(500),
+            sync_limit: 5,
+            election_time: Duration::ZERO,
             min_session_timeout: None,
             max_session_timeout: Duration::from_secs(60),
             max_buffer: docent_protocol::frame::DEFAULT_LIMIT,
@@ -77,7 +87,7 @@ impl Config {
         self.epoch_ms.unwrap_or(1_700_000_000_000)
     }
 
-    /// Whether `sasl` is a scheme of ACLs: only when there is somebody who could prove it.
+    /// Whether `sasl` is a valid ACL scheme: only if there are SASL users.
     #[cfg_attr(
         not(feature = "sasl"),
         expect(clippy::unused_self, reason = "has it with the feature")
@@ -89,7 +99,7 @@ impl Config {
         false
     }
 
-    /// The timeout a client gets for the one it asks for, both in milliseconds.
+    /// The negotiated session timeout for a requested one, both in milliseconds.
     pub(crate) fn negotiate(&self, asked_ms: i32) -> u64 {
         let min = self.min_session_timeout.unwrap_or(self.tick_time * 2);
         let asked = u64::try_from(asked_ms).unwrap_or(0);

@@ -1,50 +1,78 @@
-//! One connection: bytes in, frames out of them; frames in, bytes out of them.
+//! A connection: decodes bytes into frames, and encodes frames into bytes.
 //!
-//! What the frames mean is decided elsewhere (`handshake.rs`, `requests.rs`).
+//! `handshake.rs` and `requests.rs` interpret the frames.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use docent_protocol::{
-    Encode, ErrorCode, EventType, KeeperState, Text, WatcherEvent, frame, reply::ReplyHeader, xid,
+    Encode, ErrorCode, EventType, KeeperState, OpCode, Text, WatcherEvent, frame,
+    reply::ReplyHeader, xid,
 };
 
-use super::acl::Ident;
+use super::{acl::Ident, four_letter_words::SET_TRACE_MASK, requests::Waiting};
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing whole has come yet.
+    /// No complete frame or word has been received yet.
     Greeting,
-    /// It has a session.
+    /// The handshake waits for the leader. The client's requests wait, too.
+    Joining,
+    /// The connection has a session.
     Open { session_id: i64, local: bool },
-    /// Was refused a session and is left open, and answered no more. (Read-only servers since 3.7.)
+    /// The session was refused; the connection stays open but receives no more replies. (Read-only servers since
+    /// 3.7.)
     Ignored,
-    /// Ends when what is to be sent was sent.
+    /// Ends once the pending output has been sent.
     Closing,
 }
 
-/// What the first bytes of a connection are.
+/// An input at the front of the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// A frame's payload.
+    /// The payload of a frame.
     Frame(Bytes),
-    /// A four-letter word.
-    Word([u8; 4]),
-    /// Not all there yet.
+    /// A four-letter word, with the mask that follows `stmk`.
+    Word([u8; 4], u64),
+    /// An incomplete input.
     Partial,
-    /// A length that no frame has.
+    /// An invalid frame length.
     Broken,
 }
 
-/// One connection.
+/// Statistics of a connection, for four-letter words. Instants are milliseconds since the creation of the machine.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// When the connection was accepted.
+    pub(crate) since: u64,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) last_op: Option<OpCode>,
+    pub(crate) last_xid: i32,
+    pub(crate) last_zxid: i64,
+    /// When the last frame was received.
+    pub(crate) last_at: u64,
+}
+
+/// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) member: usize,
+    pub(crate) peer: IpAddr,
+    pub(crate) counts: Counts,
+    /// Frames queued since the member last counted them.
+    pub(crate) unsent: u64,
     pub(crate) state: State,
-    /// Who it has proved to be; its address first.
+    /// The negotiated session timeout, in milliseconds.
+    pub(crate) timeout: u64,
+    /// The requests without a reply, in order. Empty unless one of them waits for the leader.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Whether the client has closed it, and the server has not heard of that.
+    pub(crate) is_abandoned: bool,
+    /// The authenticated ids; the address comes first.
     pub(crate) ids: Arc<[Ident]>,
-    /// How far it has proved itself by SASL.
+    /// The state of the SASL exchange.
     #[cfg(feature = "sasl")]
     pub(crate) sasl: super::sasl::Exchange,
     pub(crate) output: BytesMut,
@@ -56,7 +84,13 @@ impl Connection {
     pub(crate) fn new(member: usize, peer: IpAddr, max_buffer: usize) -> Self {
         Self {
             member,
+            peer,
+            counts: Counts::default(),
+            unsent: 0,
             state: State::Greeting,
+            timeout: 0,
+            waiting: VecDeque::new(),
+            is_abandoned: false,
             ids: Arc::from([Ident::new("ip", &peer.to_string())]),
             #[cfg(feature = "sasl")]
             sasl: super::sasl::Exchange::default(),
@@ -79,7 +113,8 @@ impl Connection {
         }
     }
 
-    /// The next frame. At most the length and what came of it are kept.
+    /// Takes the next input from the received bytes. Only bytes that were received are buffered, whatever length a
+    /// frame announces.
     pub(crate) fn next_input(&mut self) -> Input {
         if matches!(self.state, State::Closing | State::Ignored) {
             self.input.clear();
@@ -89,7 +124,12 @@ impl Connection {
             return Input::Partial;
         };
         if self.state == State::Greeting && start.iter().all(u8::is_ascii_lowercase) {
-            return Input::Word(start);
+            if start != SET_TRACE_MASK {
+                return Input::Word(start, 0);
+            }
+            let mask = self.input.get(start.len()..).and_then(<[u8]>::first_chunk);
+            return mask
+                .map_or(Input::Partial, |mask| Input::Word(start, u64::from_be_bytes(*mask)));
         }
         let Some(len) = usize::try_from(i32::from_be_bytes(start)).ok() else {
             return Input::Broken;
@@ -104,25 +144,41 @@ impl Connection {
         Input::Frame(self.input.split_to(len).freeze())
     }
 
-    /// Ends it without a word.
+    /// Closes the connection without a reply.
     pub(crate) fn close(&mut self) {
         self.state = State::Closing;
+        self.waiting.clear();
     }
 
-    /// Adds an id it has proved.
+    const fn count_sent(&mut self) {
+        self.counts.sent += 1;
+        self.unsent += 1;
+    }
+
+    /// Resets the statistics.
+    pub(crate) fn reset_counts(&mut self) {
+        self.counts = Counts { since: self.counts.since, ..Counts::default() };
+    }
+
+    /// Adds an authenticated id.
     pub(crate) fn prove(&mut self, id: Ident) {
         if !self.ids.contains(&id) {
             self.ids = self.ids.iter().cloned().chain([id]).collect();
         }
     }
 
-    /// Queues a frame of one record, as the handshake's are.
+    /// Queues a frame with a single record, such as those of the handshake.
     pub(crate) fn send(&mut self, record: &impl Encode) {
+        self.count_sent();
         put(&mut self.output, |out| record.encode(out));
     }
 
     /// Queues a reply.
     pub(crate) fn reply(&mut self, xid: i32, zxid: i64, err: ErrorCode, body: &impl Encode) {
+        self.count_sent();
+        if xid >= 0 {
+            (self.counts.last_xid, self.counts.last_zxid) = (xid, zxid);
+        }
         put(&mut self.output, |out| {
             ReplyHeader { xid, zxid, err }.encode(out);
             body.encode(out);
@@ -143,7 +199,7 @@ impl Connection {
     }
 }
 
-/// A server does not limit what it sends; a frame over 2 GiB cannot be, for requests are limited.
+/// A server does not limit the size of its frames. A frame over 2 GiB is impossible, since requests are limited.
 fn put(out: &mut BytesMut, fill: impl FnOnce(&mut BytesMut)) {
     let _ = frame::put(out, i32::MAX as usize, fill);
 }
@@ -169,12 +225,17 @@ mod tests {
         assert_eq!(c.next_input(), Input::Broken);
     }
 
-    /// In front of a handshake it is a word, behind it a length.
+    /// Before the handshake these bytes are a word, after it a length.
     #[test]
     fn words_are_words_only_at_the_beginning() {
         let mut c = connection();
         c.take_input(b"ruok");
-        assert_eq!(c.next_input(), Input::Word(*b"ruok"));
+        assert_eq!(c.next_input(), Input::Word(*b"ruok", 0));
+        let mut c = connection();
+        c.take_input(b"stmk\0\0\0\0\0\0\x01");
+        assert_eq!(c.next_input(), Input::Partial);
+        c.take_input(b"\x32");
+        assert_eq!(c.next_input(), Input::Word(*b"stmk", 306));
         let mut c = connection();
         c.state = State::Open { session_id: 1, local: false };
         c.take_input(b"ruok");

@@ -1,4 +1,5 @@
-//! What tests do to servers: end sessions, cut connections, stop members, let followers lag.
+//! Controls for tests: expire sessions, cut connections, stop members, make members lag. `links.rs` has the controls of
+//! the links.
 
 use std::time::Duration;
 
@@ -6,77 +7,180 @@ use docent_protocol::OpCode;
 
 use super::{
     connection::Connection,
-    ensemble::{Ensemble, Role},
+    ensemble::{Ensemble, Member, Role},
+    links::Body,
+    sessions::Sessions,
 };
 
 impl Ensemble {
-    /// Ends a session as if its time were over: no reply, its connection is closed, its ephemeral nodes
-    /// go. Whether there was one.
+    /// Expires a session: its connection is closed without a reply, and its ephemeral nodes are deleted. Returns
+    /// whether the session existed. Without a leader, the next one expires it.
     pub fn expire_session(&mut self, session_id: i64) -> bool {
-        let known = self.sessions.expire_now(session_id);
-        if known && self.leader().is_some() {
-            self.end_session(session_id);
+        let Some(leader) = self.leader().filter(|leader| !self.is_paused(*leader)) else {
+            let knows = |member: &Member| member.tree.sessions.contains_key(&session_id);
+            let known = self.members.iter().any(knows);
+            if known {
+                self.doomed.insert(session_id);
+            }
+            return known;
+        };
+        let leading = self.members.get(leader).and_then(|member| member.leading.as_ref());
+        let known = leading.is_some_and(|leading| leading.sessions.contains(session_id));
+        if known {
+            self.end_session(leader, session_id);
+            self.pump();
         }
         known
     }
 
-    /// The sessions there are, by id.
-    #[must_use]
-    pub fn session_ids(&self) -> Vec<i64> {
-        self.sessions.ids().collect()
+    /// Expires the sessions that were to expire while there was no leader.
+    pub(super) fn expire_doomed(&mut self, leader: usize) {
+        for session_id in std::mem::take(&mut self.doomed) {
+            self.end_session(leader, session_id);
+        }
     }
 
-    /// Cuts a session's connections; the session goes on. How many there were.
+    /// The ids of all sessions, in ascending order.
+    #[must_use]
+    pub fn session_ids(&self) -> Vec<i64> {
+        if let Some(sessions) = self.tracked_sessions() {
+            return sessions.ids().collect();
+        }
+        let newest = self.members.iter().max_by_key(|member| member.tree.last_zxid);
+        newest.into_iter().flat_map(|member| member.tree.sessions.keys().copied()).collect()
+    }
+
+    /// The sessions that the current leader tracks.
+    pub(super) fn tracked_sessions(&self) -> Option<&Sessions> {
+        let leader = self.members.get(self.leader()?)?;
+        leader.leading.as_ref().map(|leading| &leading.sessions)
+    }
+
+    /// Cuts a session's connections; the session survives. Returns the number of connections cut.
     pub fn cut_session(&mut self, session_id: i64) -> usize {
         let of_session = |c: &Connection| c.session_id() == Some(session_id);
         self.close_all(of_session)
     }
 
-    /// Cuts all connections of a member; `None`: of all. How many there were.
+    /// Cuts all connections of a member, or of all members for `None`. Returns the number of connections cut.
     pub fn cut_connections(&mut self, member: Option<usize>) -> usize {
         self.close_all(|c| member.is_none_or(|member| c.member == member))
     }
 
-    /// Sets the number that the next sequential child of a node gets. Whether there is such a node.
+    /// Sets the sequence number of the node's next sequential child. Returns whether the node exists.
     pub fn set_sequence_counter(&mut self, path: &str, next: i32) -> bool {
-        let set = self.members.iter_mut().map(|member| member.tree.set_counter(path, next));
-        set.filter(|done| *done).count() > 0
+        let trees = self.members.iter_mut().flat_map(|member| {
+            let ordered =
+                member.leading.as_mut().and_then(|leading| leading.ordered.as_deref_mut());
+            ordered.into_iter().chain([&mut member.tree])
+        });
+        trees.map(|tree| tree.set_counter(path, next)).filter(|done| *done).count() > 0
     }
 
-    /// Stops a member: its connections end, and nobody listens. A majority must be left, or the others
-    /// become read-only.
+    /// Stops a member: its connections end, and it no longer accepts any. Its log is kept. The members that it was
+    /// connected to notice at once, unless the [link](Self::cut) to them is cut. Without a majority of running members,
+    /// the others become read-only.
     pub fn stop_member(&mut self, now: Duration, member: usize) {
         self.set_now(now);
-        self.cut_connections(Some(member));
+        let following = self.members.get(member).and_then(|m| m.following.as_ref());
+        let leader = following.map(|following| following.leader);
+        self.post_to_leader(member, Body::Closed);
+        self.step_down(member);
+        self.take_role(member, Role::Down);
         if let Some(member) = self.members.get_mut(member) {
-            member.role = Role::Down;
+            member.paused = false;
+            member.unread.clear();
         }
-        self.elect();
+        self.pump();
+        // A real leader that hears of it steps down at its next tick.
+        if let Some(leader) = leader
+            && self.lacks_quorum_without(leader, member)
+        {
+            self.step_down(leader);
+            self.pump();
+        }
+    }
+
+    /// Whether a leader has no quorum, and knows that it has lost this member.
+    fn lacks_quorum_without(&self, leader: usize, member: usize) -> bool {
+        let leading = self.members.get(leader).and_then(|leader| leader.leading.as_ref());
+        leading.is_some_and(|leading| !leading.learners.contains_key(&member))
+            && !self.has_quorum(leader)
     }
 
     /// Starts a stopped member.
     pub fn start_member(&mut self, now: Duration, member: usize) {
         self.set_now(now);
-        if let Some(member) = self.members.get_mut(member).filter(|m| m.role == Role::Down) {
-            member.role = Role::Looking;
+        if self.role(member) == Role::Down {
+            self.take_role(member, Role::Looking);
         }
-        self.elect();
+        self.pump();
     }
 
-    /// Makes a member apply changes only when it has to: for its own clients' writes, and for `sync`. Its
-    /// clients read old values meanwhile. `false` lets it catch up.
+    /// Pauses a member, as SIGSTOP does: its timers stand still and it handles nothing, but its connections hold, and
+    /// new ones are made. What is sent to it waits.
+    pub fn pause_member(&mut self, now: Duration, member: usize) {
+        self.set_now(now);
+        if self.role(member) != Role::Down
+            && let Some(member) = self.members.get_mut(member)
+        {
+            member.paused = true;
+        }
+    }
+
+    /// Lets a paused member go on. It handles what has been sent to it, its timers run from now on. With
+    /// `clients_first`, a leader answers its waiting clients before it hears that it is deposed.
+    pub fn resume_member(&mut self, now: Duration, at: usize, clients_first: bool) {
+        self.set_now(now);
+        let Some(member) = self.members.get_mut(at) else { return };
+        if !std::mem::take(&mut member.paused) {
+            return;
+        }
+        if let Some(leading) = &mut member.leading {
+            leading.next_ping = leading.next_ping.max(self.now + 1);
+            for learner in leading.learners.values_mut() {
+                learner.last_heard = self.now;
+            }
+        }
+        if let Some(following) = &mut member.following {
+            following.last_heard = self.now;
+        }
+        if clients_first {
+            self.read_waiting(at);
+        }
+        // What the clients' requests have caused comes behind what has waited.
+        let unread = self.members.get_mut(at).map(|member| std::mem::take(&mut member.unread));
+        self.links.repost(unread.unwrap_or_default());
+        self.unsettled = true;
+        self.pump();
+        self.read_waiting(at);
+        self.pump();
+        if self.leader() == Some(at) {
+            self.expire_doomed(at);
+            self.pump();
+        }
+    }
+
+    pub(super) fn is_paused(&self, member: usize) -> bool {
+        self.members.get(member).is_some_and(|member| member.paused)
+    }
+
+    /// Makes a member apply changes only for its own clients' writes and for `sync`. Its clients read stale values
+    /// meanwhile. It accepts changes as before; a leader orders and checks writes as before. `false` lets the member
+    /// catch up with what it knows to be committed.
     pub fn set_lag(&mut self, now: Duration, member: usize, lags: bool) {
         self.set_now(now);
         if let Some(member) = self.members.get_mut(member) {
             member.lags = lags;
         }
-        if !lags {
-            self.catch_up(member);
+        if !self.is_paused(member) {
+            self.apply_committed(member, false);
         }
+        self.pump();
     }
 
-    /// Refuses the next `count` requests as too many (`ThrottledOp`), pings and ends of sessions aside.
-    /// Servers before 3.7 cannot, and do not.
+    /// Rejects the next `count` requests with `ThrottledOp`, except pings, closeSession and createSession. Has no
+    /// effect before 3.7, where servers do not throttle.
     pub const fn throttle(&mut self, count: u32) {
         self.throttled = count;
     }

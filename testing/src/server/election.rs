@@ -1,79 +1,203 @@
-//! Who leads, and what becomes of the others.
+//! Leader election, and its effects on the other members.
 //!
-//! Not ZooKeeper's algorithm, only what a client can see of it: without a majority nobody leads; when the
-//! leader changes, all connections end, the epoch in the zxid grows, and every session gets its full time
-//! again.
+//! This is not ZooKeeper's algorithm, only its effects that a client can see. Members that have no leader and reach
+//! each other in both directions agree at once, if they are a majority: the one whose log is the longest leads, and
+//! the others take its state. Its epoch is in the zxid. When a member loses its leader, or stops leading, it closes
+//! its clients' connections.
+//!
+//! Source: `FastLeaderElection`, `Leader.lead`, `ZooKeeperServer.startSessionTracker`.
 
-use super::ensemble::{Ensemble, Role};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{
+    config::millis,
+    ensemble::{Ensemble, Following, Leading, Learner, Role},
+    links::Body,
+    sessions::Sessions,
+};
 
 impl Ensemble {
-    /// Decides who leads. Everybody whose role changes loses its connections.
-    pub(super) fn elect(&mut self) {
-        let up = self.members.iter().filter(|m| m.role != Role::Down).count();
-        let total = self.members.len();
-        let standalone = total == 1;
-        let leader = if up * 2 <= total || self.config.read_only {
-            None
-        } else {
-            self.leader().or_else(|| self.most_recent())
-        };
-        let is_new = leader.is_some() && self.leader() != leader;
-        if is_new {
-            // A new leader's time begins when everybody has what the old one's time has left.
-            for at in 0..total {
-                if self.role(at) != Role::Down {
-                    self.catch_up(at);
-                }
-            }
-        }
-        if is_new && !standalone {
-            self.zxid = ((self.zxid >> 32) + 1) << 32;
-            self.log.clear();
-            for member in self.members.iter_mut().filter(|m| m.role != Role::Down) {
-                member.tree.last_zxid = self.zxid;
-            }
-        }
-        for at in 0..total {
-            let Some(member) = self.members.get(at) else { continue };
-            let role = match (member.role, leader) {
-                (Role::Down, _) => Role::Down,
-                (_, Some(_)) if standalone => Role::Standalone,
-                (_, Some(leader)) if leader == at => Role::Leader,
-                (_, Some(_)) => Role::Follower,
-                _ if self.config.read_only || self.config.read_only_mode_enabled => Role::ReadOnly,
-                _ => Role::Looking,
-            };
-            let joins = role == Role::Follower && member.role != Role::Follower;
-            if role != member.role || is_new {
-                self.cut_connections(Some(at));
-            }
-            if joins {
-                self.copy_tree(leader, at);
-            }
-            if let Some(member) = self.members.get_mut(at) {
-                member.role = role;
-            }
-        }
-        if is_new {
-            // A new leader gives every session its full time again.
-            for id in self.session_ids() {
-                self.sessions.touch(id, self.now);
+    /// Lets members without a leader find one, or elect one of them.
+    pub(super) fn settle(&mut self) {
+        self.settled_at = self.now;
+        while self.find_leader() || self.elect() {}
+        let serves_reads = self.config.read_only || self.config.read_only_mode_enabled;
+        let role = if serves_reads { Role::ReadOnly } else { Role::Looking };
+        for at in self.searching() {
+            if self.role(at) != role {
+                self.take_role(at, role);
             }
         }
     }
 
-    /// Who of those that are up has applied most; the log belongs to all, so it only has to be up.
-    pub(super) fn most_recent(&self) -> Option<usize> {
-        (0..self.members.len()).filter(|at| self.role(*at) != Role::Down).max_by_key(|at| {
-            (self.members.get(*at).map(|m| m.tree.last_zxid), std::cmp::Reverse(*at))
+    /// The members without a leader.
+    fn searching(&self) -> Vec<usize> {
+        let searches = |at: &usize| {
+            matches!(self.role(*at), Role::Looking | Role::ReadOnly) && !self.is_paused(*at)
+        };
+        (0..self.members.len()).filter(searches).collect()
+    }
+
+    /// When the next member without a leader may vote.
+    pub(super) fn next_vote(&self) -> Option<u64> {
+        let votes_at = |at: usize| self.members.get(at).map(|member| member.votes_at);
+        self.searching().into_iter().filter_map(votes_at).filter(|at| *at > self.settled_at).min()
+    }
+
+    /// The members without a leader that may vote for one.
+    fn voting(&self) -> Vec<usize> {
+        let votes = |at: &usize| self.members.get(*at).is_some_and(|m| m.votes_at <= self.now);
+        self.searching().into_iter().filter(votes).collect()
+    }
+
+    /// Lets a member without a leader follow one that it reaches. It never goes back to a leader of an older epoch than
+    /// it has followed. Returns whether there was such a member.
+    fn find_leader(&mut self) -> bool {
+        for at in self.searching() {
+            let epoch = self.members.get(at).map_or(0, |member| member.epoch);
+            let leaders = (0..self.members.len()).filter(|leader| {
+                let leads = self.role(*leader) == Role::Leader;
+                leads
+                    && !self.is_paused(*leader)
+                    && self.links.connects(at, *leader)
+                    && self.epoch_of(*leader) >= epoch
+            });
+            if let Some(leader) = leaders.max_by_key(|leader| self.epoch_of(*leader)) {
+                self.join(leader, at);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn epoch_of(&self, at: usize) -> i64 {
+        self.members.get(at).map_or(0, |member| member.epoch)
+    }
+
+    /// Elects a leader, if a majority of the members searches for one and can agree. Returns whether it does.
+    fn elect(&mut self) -> bool {
+        if self.config.read_only {
+            return false;
+        }
+        let searching = self.voting();
+        let mut candidates = searching.clone();
+        candidates.sort_by_key(|at| (std::cmp::Reverse(self.last_accepted(*at)), *at));
+        for leader in candidates {
+            let voters: Vec<_> = searching
+                .iter()
+                .copied()
+                .filter(|at| *at == leader || self.links.connects(*at, leader))
+                .collect();
+            let newest = voters.iter().map(|at| self.last_accepted(*at)).max();
+            if voters.len() * 2 > self.members.len() && newest == Some(self.last_accepted(leader)) {
+                self.lead(leader);
+                for at in voters.into_iter().filter(|at| *at != leader) {
+                    self.join(leader, at);
+                }
+                self.expire_doomed(leader);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The zxid of the last change in a member's log.
+    pub(super) fn last_accepted(&self, at: usize) -> i64 {
+        self.members.get(at).map_or(0, |member| {
+            member.accepted.back().map_or(member.tree.last_zxid, |entry| entry.zxid)
         })
     }
 
-    pub(super) fn copy_tree(&mut self, from: Option<usize>, to: usize) {
-        let tree = from.and_then(|from| self.members.get(from)).map(|member| member.tree.clone());
-        if let (Some(tree), Some(member)) = (tree, self.members.get_mut(to)) {
-            member.tree = tree;
+    /// Makes a member the leader of a new epoch. All changes in its log are committed, and the timeout of every session
+    /// starts again, with the length of the session's creation.
+    fn lead(&mut self, at: usize) {
+        let is_standalone = self.members.len() == 1;
+        self.take_role(at, if is_standalone { Role::Standalone } else { Role::Leader });
+        let last = self.last_accepted(at);
+        if let Some(member) = self.members.get_mut(at) {
+            member.committed = last;
+        }
+        self.apply_committed(at, true);
+        self.epoch += 1;
+        let tick = self.sessions_tick();
+        let Some(member) = self.members.get_mut(at) else { return };
+        member.epoch = self.epoch;
+        if !is_standalone {
+            member.tree.last_zxid = self.epoch << 32;
+        }
+        member.committed = member.tree.last_zxid;
+        let mut sessions = Sessions::new(tick);
+        for (id, timeout) in &member.tree.sessions {
+            sessions.add(*id, *timeout, None, self.now);
+        }
+        member.leading = Some(Box::new(Leading {
+            zxid: member.tree.last_zxid,
+            sessions,
+            ordered: None,
+            learners: BTreeMap::new(),
+            syncs: VecDeque::new(),
+            next_ping: self.now + (tick / 2).max(1),
+            is_half: false,
+            tick: 0,
+        }));
+    }
+
+    /// Makes a member follow a leader, with the leader's state.
+    fn join(&mut self, leader: usize, at: usize) {
+        self.take_role(at, Role::Follower);
+        let Some(from) = self.members.get(leader) else { return };
+        let (tree, accepted) = (from.tree.clone(), from.accepted.clone());
+        let (committed, epoch) = (from.committed, from.epoch);
+        let (channel, now) = (self.links.open(), self.now);
+        let Some(member) = self.members.get_mut(at) else { return };
+        (member.tree, member.accepted) = (tree, accepted);
+        (member.committed, member.epoch) = (committed, epoch);
+        let touched = BTreeMap::new();
+        member.following = Some(Following { leader, channel, last_heard: now, touched });
+        let acked = self.last_accepted(at);
+        if let Some(leading) = self.members.get_mut(leader).and_then(|m| m.leading.as_mut()) {
+            let learner = Learner { channel, acked, last_heard: now, last_tick: leading.tick };
+            leading.learners.insert(at, learner);
+        }
+        self.apply_committed(at, false);
+        self.count_acks(leader);
+    }
+
+    /// Changes a member's role. Its clients' connections end.
+    pub(super) fn take_role(&mut self, at: usize, role: Role) {
+        self.cut_connections(Some(at));
+        if let Some(member) = self.members.get_mut(at) {
+            member.role = role;
+            member.votes_at = self.now + millis(self.config.election_time);
+            (member.leading, member.following) = (None, None);
             member.local_sessions.clear();
         }
+        self.unsettled = true;
+    }
+
+    /// Ends a follower's connection to its leader.
+    pub(super) fn lose_leader(&mut self, at: usize) {
+        self.take_role(at, Role::Looking);
+    }
+
+    /// Makes a leader a member without a leader.
+    pub(super) fn step_down(&mut self, at: usize) {
+        let leading = self.members.get(at).and_then(|member| member.leading.as_ref());
+        let learners = leading.map(|l| l.learners.keys().copied().collect::<Vec<_>>());
+        for learner in learners.unwrap_or_default() {
+            self.post_to_learner(at, learner, Body::Closed);
+        }
+        self.take_role(at, Role::Looking);
+    }
+
+    /// Whether a leader has heard from a majority within the limit, counted in ticks.
+    pub(super) fn has_quorum(&self, at: usize) -> bool {
+        let Some(leading) = self.members.get(at).and_then(|m| m.leading.as_ref()) else {
+            return false;
+        };
+        let limit = u64::from(self.config.sync_limit.max(1));
+        let synced =
+            leading.learners.values().filter(|learner| learner.last_tick + limit >= leading.tick);
+        (synced.count() + 1) * 2 > self.members.len()
     }
 }

@@ -1,25 +1,29 @@
-//! The machine: one server, or several over one log. Bytes and instants in, bytes out.
+//! The state machine: one server, or several servers and the links between them. Bytes and instants go in, bytes come out.
 //!
-//! [`Ensemble`] has no sockets, no clock, no tasks and no randomness. Somebody else moves the bytes
-//! (`listen.rs`, or a simulation), and says what time it is; the same inputs always give the same outputs.
+//! [`Ensemble`] has no sockets, no clock, no tasks and no randomness. Its driver (`listen.rs`, or a simulation) moves
+//! the bytes and supplies the time. The same inputs always give the same outputs.
 //!
 //! ```text
-//!   handle_input ─► Connection ─► request ─► prep (checks, on the leader's tree)
-//!                                              │ Txn
-//!                                             log ─► each member's tree ─► its watches ─► events
-//!                                              │
-//!   poll_transmit ◄─ Connection ◄─ reply ◄─────┘
+//!   handle_input ─► Connection ─► request ─► links ─► prep (checks, on the leader's tree)
+//!                                                       │ Txn
+//!                                              links ◄─ log (proposes, commits)
+//!                                                │
+//!                                                ├─► each member's tree ─► its watches ─► events
+//!   poll_transmit ◄─ Connection ◄─ reply ◄───────┘
 //! ```
 //!
-//! Two invariants: a reply goes out after all events that its request caused on that connection; and a
-//! member applies the log in order, so that what a client sees of one member never goes back.
+//! Two invariants hold:
 //!
-//! Methods follow the session machine's naming: `handle_*` takes an input, `poll_*` gives an output, and
-//! time is always an argument, counted from the instant the machine was made.
+//! * On a connection, a reply follows all events that its request caused.
+//! * A member applies the log in order, so a client never sees the state of one member go back.
+//!
+//! Methods are named as in the session machine: `handle_*` takes an input, `poll_*` returns an output. Time is always
+//! an argument, counted from the creation of the machine.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,26 +32,30 @@ use bytes::{Bytes, BytesMut};
 use super::{
     config::{Config, millis},
     connection::{Connection, Input, State},
-    digest,
+    four_letter_words::TRACE_MASK,
+    inspect::Record,
+    links::{Links, Message},
     log::Entry,
+    requests::Context,
+    session_passwd::session_passwd,
     sessions::Sessions,
     tree::{Tree, Txn},
     watches::Watches,
 };
 
-/// A connection of an [`Ensemble`], by its number; numbers are not used again.
+/// The number of a connection of an [`Ensemble`]; numbers are not reused.
 pub type ConnectionId = u64;
 
-/// What a member of an ensemble is at the moment.
+/// The current role of a member of an ensemble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// There is only one.
+    /// The only server.
     Standalone,
     /// Orders all changes.
     Leader,
     /// Follows a leader.
     Follower,
-    /// Has no quorum and answers reads.
+    /// Has no quorum and serves only reads.
     ReadOnly,
     /// Has no quorum and answers nothing.
     Looking,
@@ -61,60 +69,154 @@ impl Role {
     }
 }
 
-/// One member.
+/// A member of an ensemble.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) role: Role,
     pub(crate) tree: Tree,
     pub(crate) watches: Watches,
-    /// Whether it applies changes only when it has to.
+    /// The changes that the member has accepted and not applied yet, oldest first.
+    pub(super) accepted: VecDeque<Arc<Entry>>,
+    /// The zxid of the last change that the member knows to be committed.
+    pub(super) committed: i64,
+    /// The epoch of the last leader that the member has followed or been.
+    pub(super) epoch: i64,
+    /// The state of a leader or a stand-alone server.
+    pub(super) leading: Option<Box<Leading>>,
+    /// The state of a follower.
+    pub(super) following: Option<Following>,
+    /// Whether the member applies changes only for its own clients' writes and for `sync`.
     pub(super) lags: bool,
-    /// Sessions that only it knows, with their timeouts in milliseconds.
+    /// Whether it is paused: nothing arrives, and its timers stand still.
+    pub(super) paused: bool,
+    /// What other members have sent it while it is paused.
+    pub(super) unread: VecDeque<Message>,
+    /// When it may vote: an election takes its time.
+    pub(super) votes_at: u64,
+    /// Whether nothing arrives from its clients.
+    pub(super) deaf: bool,
+    /// Whether nothing arrives at its clients.
+    pub(super) mute: bool,
+    /// The local sessions, known only to this member, with their timeouts in milliseconds.
     pub(crate) local_sessions: BTreeMap<i64, u64>,
-    /// The connection of each session that is attached here.
+    /// The connection of each session attached to this member.
     pub(crate) attached: BTreeMap<i64, ConnectionId>,
     pub(crate) received: u64,
     pub(crate) sent: u64,
+    /// The trace mask of `gtmk` and `stmk`: which traces a real server would log.
+    pub(crate) trace_mask: u64,
+    /// The member's port for `conf`; 0 without a socket.
+    pub(crate) client_port: u16,
 }
 
-/// One or several servers, as a machine without sockets, clock or randomness.
+impl Member {
+    /// Whether bytes of its clients wait.
+    pub(super) const fn hears_nothing(&self) -> bool {
+        self.deaf || self.paused
+    }
+}
+
+/// The state of a leader.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    /// The zxid of the last change that it has ordered.
+    pub(super) zxid: i64,
+    pub(super) sessions: Sessions,
+    /// Its tree with all changes that it has ordered; `None` while its own tree has them all.
+    pub(super) ordered: Option<Box<Tree>>,
+    pub(super) learners: BTreeMap<usize, Learner>,
+    /// The syncs of learners that wait for a change to be committed.
+    pub(super) syncs: VecDeque<(i64, Context)>,
+    /// When it pings its learners next, in milliseconds.
+    pub(super) next_ping: u64,
+    /// Whether the last ping was in the middle of a tick.
+    pub(super) is_half: bool,
+    /// The number of ticks since its election.
+    pub(super) tick: u64,
+}
+
+/// A leader's record of a learner.
+#[derive(Debug)]
+pub(super) struct Learner {
+    pub(super) channel: u64,
+    /// The zxid of the last change that it has accepted.
+    pub(super) acked: i64,
+    /// When it was last heard from, in milliseconds.
+    pub(super) last_heard: u64,
+    /// The same in ticks of the leader.
+    pub(super) last_tick: u64,
+}
+
+/// A follower's record of its leader.
+#[derive(Debug)]
+pub(crate) struct Following {
+    pub(super) leader: usize,
+    pub(super) channel: u64,
+    /// When the leader was last heard from, in milliseconds.
+    pub(super) last_heard: u64,
+    /// The sessions heard of since the leader's last ping, with their timeouts in milliseconds.
+    pub(super) touched: BTreeMap<i64, u64>,
+}
+
+/// One or several servers, as a state machine without sockets, clock or randomness.
 ///
-/// Methods `handle_*` take an input, `poll_*` give an output, and the others are what tests do to
-/// servers. Time is always an argument, counted from the instant the machine was made. After any of them,
-/// ask [`poll_ready`](Self::poll_ready) who has something to be sent.
+/// Methods `handle_*` take an input, `poll_*` return an output; the others are controls for tests. Time is always an
+/// argument, counted from the creation of the machine. After each call, drain [`poll_ready`](Self::poll_ready) for
+/// the connections with pending output.
 #[derive(Debug)]
 pub struct Ensemble {
     pub(crate) config: Config,
     pub(crate) members: Vec<Member>,
-    pub(crate) sessions: Sessions,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
-    /// Connections with something to send, or to be closed.
+    /// Connections with pending output, or about to be closed.
     pub(super) ready: BTreeSet<ConnectionId>,
-    /// What some member has not applied yet, oldest first.
-    pub(super) log: VecDeque<Entry>,
-    pub(super) zxid: i64,
-    /// Connections that had said nothing when they were accepted, oldest first, with that time.
+    pub(super) links: Links,
+    /// Connections that have just got their session, and may have sent more already.
+    pub(super) opened: VecDeque<ConnectionId>,
+    /// Whether messages are being delivered.
+    pub(super) is_pumping: bool,
+    /// Whether a member is applying changes.
+    pub(super) is_applying: bool,
+    /// Whether it is to apply all that is committed, because of a sync between two writes.
+    pub(super) must_catch_up: bool,
+    /// Whether a member may find a leader that it has not looked for yet.
+    pub(super) unsettled: bool,
+    /// When members without a leader looked for one last, in milliseconds.
+    pub(super) settled_at: u64,
+    /// The number of elections.
+    pub(super) epoch: i64,
+    /// Sessions that the next leader expires.
+    pub(super) doomed: BTreeSet<i64>,
+    /// Accepted connections with their greeting deadline, oldest first.
     silent: VecDeque<(u64, ConnectionId)>,
-    /// How many requests are still to be refused as too many.
+    /// The number of requests still to be rejected with `ThrottledOp`.
     pub(super) throttled: u32,
     next_connection: ConnectionId,
     next_session: i64,
+    pub(super) next_request: u64,
     pub(super) next_reaping: u64,
-    /// Of the last input, in milliseconds.
+    /// The changes applied so far, if they are recorded.
+    pub(super) record: Option<Record>,
+    /// The instant of the last input, in milliseconds.
     pub(crate) now: u64,
 }
 
-/// After how many milliseconds a connection that says nothing is closed.
+/// The time after which a silent connection is closed, in milliseconds.
 const GREETING_TIMEOUT: u64 = 16_000;
 
-/// How much may wait to be sent to a client that does not read before its connection is cut, in bytes.
+/// The pending output at which a connection is cut because its client does not read, in bytes.
 pub(super) const OUTPUT_LIMIT: usize = 256 << 20;
 
-/// From how much on no more is read of a client, in bytes.
+/// The pending output above which the server stops reading from the client, in bytes.
 const OUTPUT_HIGH: usize = 8 << 20;
 
+/// The number of waiting requests above which the server stops reading from the client.
+///
+/// Source: `zookeeper.globalOutstandingLimit`.
+const WAITING_HIGH: usize = 1000;
+
 impl Ensemble {
-    /// Servers without data, all running.
+    /// Creates servers without data, all running.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let count = config.servers.max(1);
@@ -122,37 +224,58 @@ impl Ensemble {
             role: Role::Looking,
             tree: Tree::new(config.version),
             watches: Watches::new(config.version),
+            accepted: VecDeque::new(),
+            committed: 0,
+            epoch: 0,
+            leading: None,
+            following: None,
             lags: false,
+            paused: false,
+            unread: VecDeque::new(),
+            votes_at: 0,
+            deaf: false,
+            mute: false,
             local_sessions: BTreeMap::new(),
             attached: BTreeMap::new(),
             received: 0,
             sent: 0,
+            trace_mask: TRACE_MASK,
+            client_port: 0,
         };
-        // As a real server's: the clock's milliseconds in the middle, the server's number in front.
+        // As in a real server: the clock's milliseconds in the middle, the server's number in the top byte.
         let clock = config.epoch().cast_unsigned().wrapping_add(config.seed);
         let next_session = ((clock << 24) >> 8).cast_signed();
         let mut ensemble = Self {
             members: std::iter::repeat_with(member).take(count).collect(),
-            sessions: Sessions::new(millis(config.tick_time)),
             connections: BTreeMap::new(),
             ready: BTreeSet::new(),
-            log: VecDeque::new(),
-            zxid: 0,
+            links: Links::default(),
+            opened: VecDeque::new(),
+            is_pumping: false,
+            is_applying: false,
+            must_catch_up: false,
+            unsettled: true,
+            settled_at: 0,
+            epoch: 0,
+            doomed: BTreeSet::new(),
             silent: VecDeque::new(),
             throttled: 0,
             next_connection: 1,
             next_session,
+            next_request: 0,
             next_reaping: millis(config.container_check_interval),
+            record: None,
             now: 0,
             config,
         };
-        ensemble.elect();
+        ensemble.pump();
         ensemble
     }
 
     // Inputs.
 
-    /// Somebody connects to a member; `None` when nobody listens there.
+    /// Accepts a connection to a member. Returns `None` if the member is not listening, or if a link between it and its
+    /// clients is [cut](Self::cut).
     pub fn handle_connect(
         &mut self,
         now: Duration,
@@ -160,30 +283,46 @@ impl Ensemble {
         peer: IpAddr,
     ) -> Option<ConnectionId> {
         self.set_now(now);
-        if self.role(member) == Role::Down {
+        let is_reached = self
+            .members
+            .get(member)
+            .is_some_and(|member| member.role != Role::Down && !member.deaf && !member.mute);
+        if !is_reached {
             return None;
         }
         let id = self.next_connection;
         self.next_connection += 1;
-        let connection = Connection::new(member, peer, self.config.max_buffer);
+        let mut connection = Connection::new(member, peer, self.config.max_buffer);
+        connection.counts.since = self.now;
         self.connections.insert(id, connection);
         self.silent.push_back((self.now + GREETING_TIMEOUT, id));
         Some(id)
     }
 
-    /// Bytes of a client.
+    /// Handles bytes received from a client.
     pub fn handle_input(&mut self, now: Duration, id: ConnectionId, bytes: &[u8]) {
         self.set_now(now);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.take_input(bytes);
+        self.process_input(id);
+    }
+
+    /// Handles the bytes received on a connection, if they arrive.
+    pub(super) fn process_input(&mut self, id: ConnectionId) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
             let (state, member) = (connection.state, connection.member);
+            if state == State::Joining || self.members.get(member).is_none_or(Member::hears_nothing)
+            {
+                return;
+            }
             match connection.next_input() {
                 Input::Partial => return,
                 Input::Broken => return self.close(id),
-                Input::Word(word) => return self.answer_word(id, word),
+                Input::Word(word, mask) => return self.answer_word(id, word, mask),
                 Input::Frame(payload) => {
+                    connection.counts.received += 1;
+                    connection.counts.last_at = self.now;
                     if let Some(member) = self.members.get_mut(member) {
                         member.received += 1;
                     }
@@ -192,29 +331,50 @@ impl Ensemble {
                         State::Open { session_id, local } => {
                             self.request(id, session_id, local, &payload);
                         }
-                        State::Ignored | State::Closing => return,
+                        State::Joining | State::Ignored | State::Closing => return,
                     }
                     self.ready.insert(id);
+                    self.pump();
                 }
             }
         }
     }
 
-    /// A client's connection has ended. Its session goes on.
+    /// Handles the end of a client's connection. Its session survives.
     pub fn handle_disconnected(&mut self, now: Duration, id: ConnectionId) {
         self.set_now(now);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.is_abandoned = true;
+        if self.members.get(connection.member).is_none_or(|member| !member.hears_nothing()) {
+            self.remove(id);
+        }
+    }
+
+    /// Removes a connection that the client has closed.
+    pub(super) fn remove(&mut self, id: ConnectionId) {
         self.ready.remove(&id);
         let Some(connection) = self.connections.remove(&id) else { return };
         self.detach(id, &connection);
     }
 
-    /// Time has passed: sessions expire, containers go.
+    /// Handles the passage of time: pings between members, leaders and followers that give each other up, expired
+    /// sessions, empty containers and expired TTL nodes, and connections that never sent anything.
     pub fn handle_timeout(&mut self, now: Duration) {
-        self.set_now(now);
-        if self.leader().is_some() {
-            for session_id in self.sessions.expired(self.now) {
-                self.end_session(session_id);
+        let until = self.now.max(millis(now));
+        // In order, also after a pause that missed several of them.
+        loop {
+            let due = [self.next_beat(), self.next_expiry()].into_iter().flatten().min();
+            let Some(due) = due.filter(|due| *due <= until) else { break };
+            self.now = self.now.max(due);
+            if self.next_beat().is_some_and(|beat| beat <= due) {
+                self.beat(due);
             }
+            self.expire();
+        }
+        self.now = until;
+        if self.next_vote().is_some_and(|due| due <= self.now) {
+            self.unsettled = true;
+            self.pump();
         }
         if self.now >= self.next_reaping {
             self.reap();
@@ -229,80 +389,138 @@ impl Ensemble {
 
     // Outputs.
 
-    /// The next connection that has something to send or is to be closed.
+    /// The next connection with pending output, or about to be closed.
     pub fn poll_ready(&mut self) -> Option<ConnectionId> {
         self.ready.pop_first()
     }
 
-    /// What is to be sent to a client; `None` when there is nothing.
+    /// Takes the pending output for a client; `None` if there is none.
     pub fn poll_transmit(&mut self, id: ConnectionId) -> Option<Bytes> {
         let connection = self.connections.get_mut(&id)?;
-        if connection.output.is_empty() {
+        let mute = self.members.get(connection.member).is_some_and(|member| member.mute);
+        if connection.output.is_empty() || mute {
             return None;
         }
-        let member = connection.member;
         let output = connection.output.split().freeze();
-        if let Some(member) = self.members.get_mut(member) {
-            member.sent += 1;
-        }
+        self.count_sent(id);
         Some(output)
     }
 
-    /// As [`poll_transmit`](Self::poll_transmit), into the caller's buffer; whether there was anything.
+    /// Like [`poll_transmit`](Self::poll_transmit), into the caller's buffer. Returns whether there was any output.
     pub fn poll_transmit_into(&mut self, id: ConnectionId, out: &mut BytesMut) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
+        if self.members.get(connection.member).is_some_and(|member| member.mute) {
+            return false;
+        }
         let any = !connection.output.is_empty();
         out.extend_from_slice(&connection.output);
         connection.output.clear();
+        self.count_sent(id);
         any
     }
 
-    /// Whether the connection is to be closed once everything was sent.
+    fn count_sent(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let count = std::mem::take(&mut connection.unsent);
+        if let Some(member) = self.members.get_mut(connection.member) {
+            member.sent += count;
+        }
+    }
+
+    /// Sets the port that the word `conf` shows for a member.
+    pub(crate) fn set_client_port(&mut self, member: usize, port: u16) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.client_port = port;
+        }
+    }
+
+    /// Whether the connection is to be closed once its output has been sent.
     #[must_use]
     pub fn is_closed(&self, id: ConnectionId) -> bool {
-        self.connections.get(&id).is_none_or(|c| c.state == State::Closing)
+        self.connections.get(&id).is_none_or(|c| {
+            let hears = self.members.get(c.member).is_none_or(|member| !member.mute);
+            c.state == State::Closing && hears
+        })
     }
 
-    /// Whether more should be read of a client; not while it does not read what it asked for.
+    /// Whether to read more from a client. `false` while the client does not read its replies, or has very many
+    /// requests that wait for a leader.
     #[must_use]
     pub fn wants_input(&self, id: ConnectionId) -> bool {
-        self.connections.get(&id).is_some_and(|c| c.output.len() < OUTPUT_HIGH)
+        let wants = |c: &Connection| c.output.len() < OUTPUT_HIGH && c.waiting.len() < WAITING_HIGH;
+        self.connections.get(&id).is_some_and(wants)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// The next instant at which [`handle_timeout`](Self::handle_timeout) is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         let greeting = self.silent.front().map(|(until, _)| *until);
-        let expiry = self.leader().and_then(|_| self.sessions.next_expiry());
-        [Some(self.next_reaping), expiry, greeting]
+        let vote = self.next_vote().map(|due| due.max(self.now + 1));
+        [Some(self.next_reaping), self.next_expiry(), self.next_beat(), vote, greeting]
             .into_iter()
             .flatten()
             .min()
             .map(Duration::from_millis)
     }
 
-    /// What a member is.
+    /// The role of a member.
     #[must_use]
     pub fn role(&self, member: usize) -> Role {
         self.members.get(member).map_or(Role::Down, |member| member.role)
     }
 
-    /// Who leads; the only server of a stand-alone one.
+    /// The current leader; for a stand-alone server, the server itself. Of two leaders, of which one is cut off and has
+    /// not stepped down yet, the later one.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
-        self.members.iter().position(|m| matches!(m.role, Role::Leader | Role::Standalone))
+        let members = self.members.iter().enumerate().filter(|(_, m)| m.leading.is_some());
+        members.max_by_key(|(_, member)| member.epoch).map(|(at, _)| at)
     }
 
-    /// The zxid of the last change.
+    /// The zxid of the last change that the current leader has ordered; without a leader, of the last one that a member
+    /// has.
     #[must_use]
-    pub const fn last_zxid(&self) -> i64 {
-        self.zxid
+    pub fn last_zxid(&self) -> i64 {
+        let leading = self.leader().and_then(|at| self.members.get(at)?.leading.as_ref());
+        let last = || (0..self.members.len()).map(|at| self.last_accepted(at)).max();
+        leading.map(|leading| leading.zxid).or_else(last).unwrap_or(0)
     }
 
-    // Inside.
+    // Internals.
 
+    /// Sets the time, after the messages due between members before it. Sessions expire in
+    /// [`handle_timeout`](Self::handle_timeout) only.
     pub(super) fn set_now(&mut self, now: Duration) {
-        self.now = self.now.max(millis(now));
+        let until = self.now.max(millis(now));
+        while let Some(due) = self.next_beat().filter(|due| *due <= until) {
+            self.beat(due);
+        }
+        self.now = until;
+    }
+
+    /// `tickTime`, in milliseconds.
+    pub(super) fn sessions_tick(&self) -> u64 {
+        millis(self.config.tick_time).max(1)
+    }
+
+    /// The next instant at which a leader expires a session.
+    fn next_expiry(&self) -> Option<u64> {
+        let running = self.members.iter().filter(|member| !member.paused);
+        let leading = running.filter_map(|member| member.leading.as_ref());
+        leading.filter_map(|leading| leading.sessions.next_expiry()).min()
+    }
+
+    /// Expires the sessions that are due. A leader that is cut off does so too; it takes effect only if it leads again.
+    fn expire(&mut self) {
+        for at in 0..self.members.len() {
+            let running = self.members.get(at).filter(|member| !member.paused);
+            let leading = running.and_then(|member| member.leading.as_ref());
+            let expired = leading.map(|leading| leading.sessions.expired(self.now));
+            for session_id in expired.unwrap_or_default() {
+                self.end_session(at, session_id);
+            }
+        }
+        self.pump();
     }
 
     /// Marks a connection to be closed.
@@ -336,7 +554,7 @@ impl Ensemble {
         }
     }
 
-    /// A connection no longer speaks for its session, and its watches go.
+    /// Detaches a connection from its session and removes its watches.
     pub(super) fn unregister(&mut self, id: ConnectionId, member: usize, session_id: i64) {
         let Some(member) = self.members.get_mut(member) else { return };
         member.watches.forget(id);
@@ -345,15 +563,15 @@ impl Ensemble {
         }
     }
 
-    /// Ends a session everywhere, without a reply.
-    pub(crate) fn end_session(&mut self, session_id: i64) {
-        self.sessions.remove(session_id);
-        let origin = self.leader().unwrap_or(0);
-        self.commit(origin, Txn::CloseSession { session_id });
-        self.cut_session(session_id);
+    /// Ends a session, as the leader `at`. Each member closes the session's connection when it applies the change.
+    pub(super) fn end_session(&mut self, at: usize, session_id: i64) {
+        if let Some(leading) = self.members.get_mut(at).and_then(|m| m.leading.as_mut()) {
+            leading.sessions.remove(session_id);
+        }
+        self.propose(at, Txn::CloseSession { session_id }, None);
     }
 
-    /// A session id nobody has had.
+    /// A new, unused session id.
     pub(crate) fn new_session_id(&mut self, member: usize) -> i64 {
         self.next_session = (self.next_session + 1) & 0x00FF_FFFF_FFFF_FFFF;
         let server = i64::try_from(member + 1).unwrap_or(1) << 56;
@@ -361,10 +579,10 @@ impl Ensemble {
     }
 
     pub(crate) fn passwd_of(session_id: i64) -> [u8; 16] {
-        digest::session_passwd(session_id)
+        session_passwd(session_id)
     }
 
-    /// The error a member's role gives to everything, if it does.
+    /// Whether a member's role serves requests.
     pub(crate) fn serves(&self, member: usize) -> bool {
         self.role(member).serves()
     }

@@ -1,10 +1,9 @@
-//! The first frame of a client: a session for it, or none.
+//! The handshake: grants, resumes or refuses a session.
 //!
-//! Source: `ZooKeeperServer.processConnectRequest`, `reopenSession`, `finishSessionInit`,
-//! `ReadOnlyZooKeeperServer`.
+//! Source: `ZooKeeperServer.processConnectRequest`, `reopenSession`, `finishSessionInit`, `ReadOnlyZooKeeperServer`.
 
 use docent_protocol::{
-    Decode as _, ErrorCode,
+    Decode as _, ErrorCode, OpCode,
     connect::{ConnectRequest, ConnectResponse, PASSWORD_SIZE},
     jute::Reader,
     reply::ReplyHeader,
@@ -12,8 +11,9 @@ use docent_protocol::{
 
 use super::{
     connection::State,
-    ensemble::{ConnectionId, Ensemble, Role},
-    tree::Txn,
+    ensemble::{ConnectionId, Ensemble, Member, Role},
+    links::{Body, Resume},
+    requests::{Context, Write},
     version::Version,
 };
 
@@ -26,7 +26,7 @@ impl Ensemble {
         };
         let version = self.config.version;
         let read_only = self.role(at) == Role::ReadOnly;
-        // 3.4 stumbles over a null password and leaves the client waiting.
+        // 3.4 fails on a null password and leaves the client waiting.
         if request.passwd.is_none() && version == Version::V3_4 {
             return self.ignore(id);
         }
@@ -64,11 +64,27 @@ impl Ensemble {
             if let Some(member) = self.members.get_mut(at) {
                 member.local_sessions.insert(session_id, timeout);
             }
-        } else {
-            self.sessions.add(session_id, timeout, at, self.now);
-            self.commit(at, Txn::CreateSession);
+            return self.open(id, at, session_id, timeout, true, request.read_only);
         }
-        self.open(id, at, session_id, timeout, read_only, request.read_only);
+        let context = self.joining(id, at, session_id);
+        let write = Write::CreateSession { timeout, asked_read_only: request.read_only };
+        self.send_to_leader(context, write);
+    }
+
+    /// Makes a connection wait for its session.
+    fn joining(&mut self, id: ConnectionId, member: usize, session_id: i64) -> Context {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.state = State::Joining;
+        }
+        Context {
+            id,
+            member,
+            session_id,
+            local: false,
+            xid: 0,
+            op: OpCode::CreateSession,
+            number: 0,
+        }
     }
 
     fn reopen_session(&mut self, id: ConnectionId, at: usize, request: &ConnectRequest<'_>) {
@@ -76,35 +92,64 @@ impl Ensemble {
         let version = self.config.version;
         let read_only = self.role(at) == Role::ReadOnly;
         let is_local = self.is_local(at, session_id);
-        let known = self.sessions.get(session_id).is_some();
-        // Since 3.7 a read-only server resumes no global session, and says so by closing.
-        if read_only && known && !is_local && version.read_only_needs_local_sessions() {
+        let knows = |member: &Member| member.tree.sessions.contains_key(&session_id);
+        // Since 3.7 a read-only server resumes no global session; it closes the connection.
+        let known = read_only && self.members.get(at).is_some_and(knows);
+        if known && !is_local && version.read_only_needs_local_sessions() {
             return self.close(id);
         }
-        // The connection it has here goes first, whatever the password says.
+        // The session's old connection to this member is closed first, even if the password is wrong.
         let old = self.members.get(at).and_then(|member| member.attached.get(&session_id)).copied();
         if let Some(old) = old {
             self.close(old);
         }
         let timeout = self.config.negotiate(request.time_out);
-        if request.passwd != Some(&Self::passwd_of(session_id)) || !known && !is_local {
-            return self.refuse(id, read_only, request.read_only);
+        let asked_read_only = request.read_only;
+        if request.passwd != Some(&Self::passwd_of(session_id)) {
+            return self.refuse(id, read_only, asked_read_only);
         }
-        if is_local {
-            if let Some(member) = self.members.get_mut(at) {
-                member.local_sessions.insert(session_id, timeout);
+        if is_local && let Some(member) = self.members.get_mut(at) {
+            member.local_sessions.insert(session_id, timeout);
+        }
+        if is_local || read_only {
+            return if is_local || known {
+                self.open(id, at, session_id, timeout, read_only, asked_read_only);
+            } else {
+                self.refuse(id, read_only, asked_read_only);
+            };
+        }
+        // Only the leader knows the open sessions.
+        let context = self.joining(id, at, session_id);
+        let resume = Resume { context, timeout, asked_read_only };
+        let now = self.now;
+        match self.members.get_mut(at).and_then(|member| member.leading.as_mut()) {
+            Some(leading) => {
+                let exists = leading.sessions.attach(session_id, timeout, at, now);
+                self.revalidated(resume, exists);
             }
-        } else {
-            self.sessions.attach(session_id, timeout, at, self.now);
+            None => self.post_to_leader(at, Body::Revalidate(resume)),
         }
-        self.open(id, at, session_id, timeout, read_only, request.read_only);
+    }
+
+    /// Ends a handshake with an existing session, which the leader knows or does not.
+    pub(super) fn revalidated(&mut self, resume: Resume, exists: bool) {
+        let Resume { context, timeout, asked_read_only } = resume;
+        let Context { id, member, session_id, .. } = context;
+        if self.connections.get(&id).is_none_or(|c| c.state != State::Joining) {
+            return;
+        }
+        if exists {
+            self.open(id, member, session_id, timeout, false, asked_read_only);
+        } else {
+            self.refuse(id, false, asked_read_only);
+        }
     }
 
     fn is_local(&self, at: usize, session_id: i64) -> bool {
         self.members.get(at).is_some_and(|m| m.local_sessions.contains_key(&session_id))
     }
 
-    fn open(
+    pub(super) fn open(
         &mut self,
         id: ConnectionId,
         at: usize,
@@ -119,17 +164,20 @@ impl Ensemble {
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.state = State::Open { session_id, local };
+        connection.timeout = timeout;
+        self.opened.push_back(id);
+        self.ready.insert(id);
         connection.send(&ConnectResponse {
             protocol_version: 0,
             time_out: i32::try_from(timeout).unwrap_or(i32::MAX),
             session_id,
             passwd: Some(&Self::passwd_of(session_id)),
-            // Only to those who have sent the byte.
+            // Present only if the client sent the byte.
             read_only: asked_read_only.map(|_| read_only),
         });
     }
 
-    /// There is no such session, or the password is not its.
+    /// Refuses a session that does not exist or whose password is wrong.
     fn refuse(&mut self, id: ConnectionId, read_only: bool, asked_read_only: Option<bool>) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.send(&ConnectResponse {

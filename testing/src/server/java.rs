@@ -1,8 +1,8 @@
-//! Text as a Java server writes it.
+//! Text encoding of a Java server.
 
 use std::borrow::Cow;
 
-/// UTF-8, but for characters above U+FFFF: those become two surrogates of three bytes each (CESU-8).
+/// UTF-8, except that a character above U+FFFF becomes two surrogates of three bytes each (CESU-8).
 ///
 /// Source: `BinaryOutputArchive.stringToByteBuffer`.
 pub(crate) fn bytes(text: &str) -> Cow<'_, [u8]> {
@@ -26,7 +26,7 @@ pub(crate) fn bytes(text: &str) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
-    /// A golden sync reply: `/g/` and U+1F600.
+    /// From a recorded sync reply: `/g/` and U+1F600.
     #[test]
     fn characters_above_ffff_become_surrogates() {
         assert_eq!(&*bytes("/g/\u{1F600}"), b"/g/\xED\xA0\xBD\xED\xB8\x80");

@@ -1,8 +1,8 @@
-//! The sockets, tasks and clock around an [`Ensemble`]: one accept loop a member, one task a
-//! connection, one alarm.
+//! The sockets, tasks and clock around an [`Ensemble`]: one accept loop per member, one task per connection, one
+//! alarm.
 //!
-//! The machine is behind one lock, held for plain computation only. Whoever has called it wakes the
-//! connections that now have something to send.
+//! The machine is behind one lock, which is held only for computation, never across an await. Each caller wakes the
+//! connections that have output after its call.
 
 use std::{
     collections::BTreeMap,
@@ -23,28 +23,28 @@ use tokio::{
 
 use super::{Config, ConnectionId, Ensemble};
 
-/// How much is read at once, in bytes, and how much an in-memory connection holds.
+/// The read size, and the capacity of an in-memory connection, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How much is read at once of a connection that has not sent much, in bytes: most of 10,000 never do.
+/// The read size of a connection that has not sent much, in bytes. Of 10,000 connections, most never do.
 const SMALL_BUFFER: usize = 4 * 1024;
 
-/// What all tasks of one server, or one cluster, share.
+/// The state shared by all tasks of one server or cluster.
 #[derive(Debug)]
 pub(crate) struct Shell {
     inner: Mutex<Inner>,
     started: Instant,
-    /// The alarm is set too late.
+    /// Wakes the alarm, when it is set too late.
     alarm: Notify,
-    /// Whether members are stalled: nothing is read or written.
-    pub(crate) held: Vec<watch::Sender<bool>>,
+    /// Whether each member is stalled; a stalled member reads and writes nothing.
+    pub(crate) stalled: Vec<watch::Sender<bool>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     machine: Ensemble,
     wakes: BTreeMap<ConnectionId, Arc<Notify>>,
-    /// When the alarm goes off.
+    /// The instant for which the alarm is set.
     armed: Option<Duration>,
 }
 
@@ -53,27 +53,27 @@ impl Shell {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         config.epoch_ms.get_or_insert(wall_ms);
-        let held = (0..config.servers.max(1)).map(|_| watch::Sender::new(false)).collect();
+        let stalled = (0..config.servers.max(1)).map(|_| watch::Sender::new(false)).collect();
         let inner = Inner { machine: Ensemble::new(config), wakes: BTreeMap::new(), armed: None };
         Arc::new(Self {
             inner: Mutex::new(inner),
             started: Instant::now(),
             alarm: Notify::new(),
-            held,
+            stalled,
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The machine's methods leave it consistent at every return.
+        // The machine is consistent after every method returns.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the machine, then wakes whoever has something to send.
+    /// Calls the machine, then wakes the connections with pending output.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
         self.with_own(None, call)
     }
 
-    /// As [`with`](Self::with); the caller looks after its `own` connection itself.
+    /// Like [`with`](Self::with), but the caller handles its `own` connection itself.
     fn with_own<R>(
         &self,
         own: Option<ConnectionId>,
@@ -97,14 +97,14 @@ impl Shell {
         result
     }
 
-    /// Stalls all members, or lets them go on.
-    pub(crate) fn set_held(&self, hold: bool) {
-        for held in &self.held {
-            held.send_replace(hold);
+    /// Stalls all members, or ends the stall.
+    pub(crate) fn set_stalled(&self, stalled: bool) {
+        for server in &self.stalled {
+            server.send_replace(stalled);
         }
     }
 
-    /// A connection to a member without a socket; `None` when it is stopped.
+    /// Opens an in-memory connection to a member. Returns `None` while the member is stopped.
     pub(crate) fn connect(self: &Arc<Self>, member: usize) -> Option<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let id = self.accept(member, Ipv4Addr::LOCALHOST.into())?;
@@ -119,7 +119,7 @@ impl Shell {
     }
 }
 
-/// Calls the machine when its time has come, for ever.
+/// Calls the machine at each of its timeouts, forever.
 pub(crate) async fn alarm(shell: Arc<Shell>) {
     loop {
         let due = {
@@ -136,9 +136,12 @@ pub(crate) async fn alarm(shell: Arc<Shell>) {
     }
 }
 
-/// Accepts connections to a member until it is dropped, which ends them too.
+/// Accepts connections to a member. Dropping the future ends them too.
 pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListener) {
     let mut connections = JoinSet::new();
+    if let Ok(addr) = listener.local_addr() {
+        shell.with(|machine, _| machine.set_client_port(member, addr.port()));
+    }
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -153,7 +156,7 @@ pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListen
     }
 }
 
-/// Binds a loopback port, or the address given.
+/// Binds the given address, or a free loopback port.
 pub(crate) async fn bind(addr: Option<SocketAddr>) -> io::Result<TcpListener> {
     TcpListener::bind(addr.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into())).await
 }
@@ -163,7 +166,7 @@ async fn serve_tcp(shell: Arc<Shell>, member: usize, id: ConnectionId, stream: T
     serve(shell, member, id, stream).await;
 }
 
-/// Tells the machine that a connection has ended, even when its task is dropped.
+/// Reports the end of a connection to the machine, even if the connection's task is dropped.
 struct Ended<'a>(&'a Shell, ConnectionId);
 
 impl Drop for Ended<'_> {
@@ -173,7 +176,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Moves the bytes of one connection.
+/// Moves the bytes between a connection and the machine.
 async fn serve(
     shell: Arc<Shell>,
     member: usize,
@@ -182,7 +185,7 @@ async fn serve(
 ) {
     let _ended = Ended(&shell, id);
     let wake = shell.lock().wakes.get(&id).cloned().unwrap_or_default();
-    let Some(mut held) = shell.held.get(member).map(watch::Sender::subscribe) else { return };
+    let Some(mut stalled) = shell.stalled.get(member).map(watch::Sender::subscribe) else { return };
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (mut input, mut output) = (vec![0; SMALL_BUFFER], BytesMut::new());
     loop {
@@ -195,12 +198,12 @@ async fn serve(
             let _ = writer.shutdown().await;
             return;
         }
-        let passes = !*held.borrow_and_update();
+        let passes = !*stalled.borrow_and_update();
         let reads = passes && !closed && wants_input && output.len() < BUFFER * 16;
         tokio::select! {
-            // First, so that nothing passes once it is said that nothing shall.
+            // Polled first, so that no bytes pass after a stall begins.
             biased;
-            changed = held.changed() => if changed.is_err() {
+            changed = stalled.changed() => if changed.is_err() {
                 return;
             },
             written = writer.write(&output), if passes && !output.is_empty() => match written {

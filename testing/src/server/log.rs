@@ -1,7 +1,10 @@
-//! The log: the changes in their order, and who has applied how much of it.
+//! The log: the ordered changes, which members have accepted them, and how far each member has applied them.
 //!
-//! A member applies the log in order, on its own tree, and tells its own watchers. What all running
-//! members have applied is forgotten.
+//! A leader proposes a change to its learners; a change that a majority has accepted is committed. A member applies
+//! the committed changes in order on its own tree, and notifies its own watchers. A change that no majority has
+//! accepted stays in the log of the members that have it; the next leader decides whether it takes effect.
+
+use std::sync::Arc;
 
 use docent_protocol::{Perms, Text};
 
@@ -9,9 +12,11 @@ use super::{
     acl,
     config::millis,
     connection::State,
-    ensemble::{Ensemble, OUTPUT_LIMIT, Role},
+    ensemble::{Ensemble, OUTPUT_LIMIT},
+    links::Body,
     prep,
-    tree::{Applied, Txn},
+    requests::{Answer, Context},
+    tree::{Change, Tree, Txn},
 };
 
 /// A change in the log.
@@ -20,6 +25,19 @@ pub(crate) struct Entry {
     pub(crate) zxid: i64,
     wall_ms: i64,
     txn: Txn,
+    /// The request of a client that made it, and the reply it gets.
+    origin: Option<(Context, Answer)>,
+}
+
+impl Entry {
+    /// The request of a client that made it.
+    pub(super) fn origin(&self) -> Option<&Context> {
+        self.origin.as_ref().map(|(context, _)| context)
+    }
+
+    fn is_of(&self, member: usize) -> bool {
+        self.origin.as_ref().is_some_and(|(context, _)| context.member == member)
+    }
 }
 
 impl Ensemble {
@@ -28,50 +46,141 @@ impl Ensemble {
         self.config.epoch().saturating_add(i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
-    /// Appends a change to the log and applies it wherever it is due, in any case at `origin`. The zxid,
-    /// and what it has done.
-    pub(crate) fn commit(&mut self, origin: usize, txn: Txn) -> (i64, Applied) {
-        self.zxid += 1;
-        let zxid = self.zxid;
-        self.log.push_back(Entry { zxid, wall_ms: self.wall_ms(), txn });
-        let mut applied = Applied::Nothing;
-        for at in 0..self.members.len() {
-            let due = self.members.get(at).is_some_and(|member| {
-                matches!(member.role, Role::Leader | Role::Standalone | Role::Follower)
-                    && (!member.lags || at == origin)
-            });
-            if due {
-                let last = self.catch_up(at);
-                if at == origin {
-                    applied = last;
-                }
+    /// Orders a change, as the leader `at`.
+    pub(super) fn propose(&mut self, at: usize, txn: Txn, origin: Option<(Context, Answer)>) {
+        let wall_ms = self.wall_ms();
+        let Some(member) = self.members.get_mut(at) else { return };
+        let Some(leading) = &mut member.leading else { return };
+        leading.zxid += 1;
+        let entry = Arc::new(Entry { zxid: leading.zxid, wall_ms, txn, origin });
+        if let Some(ordered) = &mut leading.ordered {
+            ordered.apply(&entry.txn, entry.zxid, wall_ms, &mut Vec::new());
+        }
+        let learners: Vec<_> = leading.learners.keys().copied().collect();
+        member.accepted.push_back(Arc::clone(&entry));
+        for learner in learners {
+            self.post_to_learner(at, learner, Body::Propose(Arc::clone(&entry)));
+        }
+        self.count_acks(at);
+    }
+
+    /// Uses up a zxid without a change.
+    pub(super) fn skip_zxid(&mut self, at: usize) {
+        if let Some(leading) = self.members.get_mut(at).and_then(|m| m.leading.as_mut()) {
+            leading.zxid += 1;
+        }
+    }
+
+    /// Commits what a majority has accepted.
+    pub(super) fn count_acks(&mut self, at: usize) {
+        let total = self.members.len();
+        let Some(member) = self.members.get_mut(at) else { return };
+        let Some(leading) = &member.leading else { return };
+        let own = member.accepted.back().map_or(member.committed, |entry| entry.zxid);
+        if total == 1 {
+            member.committed = own;
+            return self.apply_committed(at, false);
+        }
+        let mut acked: Vec<_> = leading.learners.values().map(|learner| learner.acked).collect();
+        acked.push(own);
+        acked.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(&zxid) = acked.get(total / 2) else { return };
+        if zxid <= member.committed {
+            return;
+        }
+        let learners: Vec<_> = leading.learners.keys().copied().collect();
+        // A sync is answered before the changes that were ordered after it are committed.
+        let syncs = leading.syncs.iter().map(|(sync, _)| *sync);
+        let mut steps: Vec<_> =
+            syncs.filter(|sync| (member.committed + 1..zxid).contains(sync)).collect();
+        steps.dedup();
+        steps.push(zxid);
+        for step in steps {
+            if let Some(member) = self.members.get_mut(at) {
+                member.committed = step;
+            }
+            for learner in &learners {
+                self.post_to_learner(at, *learner, Body::Commit(step));
+            }
+            self.answer_syncs(at);
+        }
+        self.apply_committed(at, false);
+    }
+
+    /// The tree that a leader checks writes on: its own, with all changes that it has ordered and not yet applied.
+    pub(super) fn ordered_tree(&mut self, at: usize) -> Option<&mut Tree> {
+        let member = self.members.get_mut(at)?;
+        let leading = member.leading.as_mut()?;
+        if leading.ordered.is_none() && !member.accepted.is_empty() {
+            let mut tree = member.tree.clone();
+            for entry in &member.accepted {
+                tree.apply(&entry.txn, entry.zxid, entry.wall_ms, &mut Vec::new());
+            }
+            leading.ordered = Some(Box::new(tree));
+        }
+        Some(leading.ordered.as_deref_mut().unwrap_or(&mut member.tree))
+    }
+
+    /// Applies the committed changes that a member has not applied yet. A member that lags applies them up to the last
+    /// write of its own clients, or all if it is `forced`.
+    pub(super) fn apply_committed(&mut self, at: usize, forced: bool) {
+        let Some(member) = self.members.get(at) else { return };
+        let committed = member.committed;
+        let mut until = if member.lags && !forced {
+            let known = member.accepted.iter().rev().skip_while(|entry| entry.zxid > committed);
+            known.into_iter().find(|entry| entry.is_of(at)).map_or(0, |entry| entry.zxid)
+        } else {
+            committed
+        };
+        self.is_applying = true;
+        let mut changes = Vec::new();
+        while let Some(member) = self.members.get_mut(at)
+            && let Some(entry) = member.accepted.front().filter(|entry| entry.zxid <= until)
+        {
+            let entry = Arc::clone(entry);
+            member.accepted.pop_front();
+            let applied = member.tree.apply(&entry.txn, entry.zxid, entry.wall_ms, &mut changes);
+            if let Txn::CreateSession { session_id, timeout } = entry.txn
+                && let Some(following) = &mut member.following
+            {
+                // With the timeout of its creation, even if it was resumed with another one since.
+                following.touched.insert(session_id, timeout);
+            }
+            self.record_changes(at, entry.zxid, &changes);
+            self.notify(at, entry.zxid, &mut changes);
+            if let Some((context, answer)) = &entry.origin
+                && context.member == at
+            {
+                self.written(*context, entry.zxid, answer, applied);
+            }
+            if let Some(context) = entry.origin()
+                && self.members.get(at).is_some_and(|member| member.leading.is_some())
+            {
+                self.lift(at, *context);
+            }
+            if let Txn::CloseSession { session_id } = entry.txn {
+                self.close_all(|c| c.member == at && c.session_id() == Some(session_id));
+            }
+            if std::mem::take(&mut self.must_catch_up) {
+                until = committed;
             }
         }
-        self.trim_log();
-        (zxid, applied)
-    }
-
-    /// Uses up a number without a change.
-    pub(crate) const fn skip_zxid(&mut self) {
-        self.zxid += 1;
-    }
-
-    /// Applies all of the log that a member has not applied. What the last change has done.
-    pub(crate) fn catch_up(&mut self, at: usize) -> Applied {
-        let Some(member) = self.members.get_mut(at) else { return Applied::Nothing };
-        let has = member.tree.last_zxid;
-        let from = self.log.partition_point(|entry| entry.zxid <= has);
-        let mut last = Applied::Nothing;
-        let mut notices = Vec::new();
-        for entry in self.log.range(from..) {
-            let mut changes = Vec::new();
-            last = member.tree.apply(&entry.txn, entry.zxid, entry.wall_ms, &mut changes);
-            let events = changes.iter().flat_map(|change| member.watches.trigger(change));
-            notices.extend(events.map(|notice| (entry.zxid, notice)));
+        self.is_applying = false;
+        if let Some(member) = self.members.get_mut(at)
+            && member.accepted.is_empty()
+            && let Some(leading) = &mut member.leading
+        {
+            leading.ordered = None;
         }
+    }
+
+    /// Notifies a member's watchers of changes.
+    fn notify(&mut self, at: usize, zxid: i64, changes: &mut Vec<Change>) {
+        let Some(member) = self.members.get_mut(at) else { return };
         let version = self.config.version;
-        for (zxid, notice) in notices {
-            let zxid = if version.events_have_zxid() { zxid } else { -1 };
+        let zxid = if version.events_have_zxid() { zxid } else { -1 };
+        let events = changes.iter().flat_map(|change| member.watches.trigger(change));
+        for notice in events {
             for id in notice.to {
                 let Some(connection) = self.connections.get_mut(&id) else { continue };
                 let hears = !version.filters_events()
@@ -86,28 +195,23 @@ impl Ensemble {
                 }
             }
         }
-        last
-    }
-
-    /// Forgets what every running member has applied.
-    pub(super) fn trim_log(&mut self) {
-        let needed = self.members.iter().filter(|m| m.role.serves() || m.role == Role::Looking);
-        let Some(oldest) = needed.map(|member| member.tree.last_zxid).min() else { return };
-        while self.log.front().is_some_and(|entry| entry.zxid <= oldest) {
-            self.log.pop_front();
-        }
+        changes.clear();
     }
 
     pub(super) fn reap(&mut self) {
         self.next_reaping = self.now + millis(self.config.container_check_interval).max(1);
-        let Some(leader) = self.leader() else { return };
         let wall_ms = self.wall_ms();
-        let Some(member) = self.members.get(leader) else { return };
-        for path in member.tree.reapable(wall_ms) {
-            let tree = self.members.get(leader).map(|member| &member.tree);
-            let txn = tree.map(|tree| prep::delete_container(Text::new(&path), tree));
-            let txn = txn.and_then(Result::ok).unwrap_or(Txn::Error);
-            self.commit(leader, txn);
+        for at in 0..self.members.len() {
+            let leads = |m: &&super::ensemble::Member| m.leading.is_some() && !m.paused;
+            let Some(member) = self.members.get(at).filter(leads) else {
+                continue;
+            };
+            for path in member.tree.reapable(wall_ms) {
+                let tree = self.ordered_tree(at);
+                let txn = tree.and_then(|tree| prep::delete_container(Text::new(&path), tree).ok());
+                self.propose(at, txn.unwrap_or(Txn::Error), None);
+            }
         }
+        self.pump();
     }
 }

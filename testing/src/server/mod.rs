@@ -1,16 +1,18 @@
-//! An embedded ZooKeeper server: **a test double**. It keeps nothing on disk and replicates nothing.
+//! An embedded ZooKeeper server: **a test double**. It stores nothing on disk and replicates nothing.
 //!
-//! It speaks ZooKeeper's own wire protocol, so every client works with it: ours, Java's, Curator, kazoo.
+//! It speaks the ZooKeeper wire protocol, so every client works with it: docent, the Java client, Curator, kazoo.
 
 mod acl;
 mod config;
 mod connection;
 mod controls;
-mod digest;
 mod election;
 mod ensemble;
+mod four_letter_words;
 mod handshake;
+mod inspect;
 mod java;
+mod links;
 mod listen;
 mod log;
 mod prep;
@@ -18,18 +20,20 @@ mod reads;
 mod requests;
 #[cfg(feature = "sasl")]
 mod sasl;
+mod session_passwd;
 mod sessions;
 mod testing_cluster;
 mod testing_server;
 mod tree;
 mod version;
 mod watches;
-mod words;
 mod writes;
 
 pub use self::{
     config::Config,
     ensemble::{ConnectionId, Ensemble, Role},
+    inspect::AppliedChange,
+    links::Peer,
     testing_cluster::TestingCluster,
     testing_server::TestingServer,
     version::Version,

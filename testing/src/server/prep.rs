@@ -1,7 +1,7 @@
-//! Checks a write, in the order a real server does, and makes the transaction of it.
+//! Checks writes, in the order of a real server, and creates their transactions.
 //!
-//! Every check sees the tree as all earlier writes have left it. The order matters: it decides which of
-//! two errors a request with two faults gets.
+//! Every check sees the tree as all earlier writes have left it. The order matters: it decides which error a request
+//! with two faults receives.
 //!
 //! Source: `PrepRequestProcessor.pRequest2Txn`.
 
@@ -22,26 +22,26 @@ use super::{
     version::Version,
 };
 
-/// Who asks, and of which server.
+/// The requesting session, and the properties of its server.
 pub(crate) struct Asker<'a> {
     pub(crate) session_id: i64,
     pub(crate) ids: &'a [Ident],
     pub(crate) version: Version,
-    /// `extendedTypesEnabled`: whether there are TTL nodes.
+    /// `extendedTypesEnabled`: whether TTL nodes are allowed.
     pub(crate) ttls: bool,
-    /// Whether `sasl` is a scheme of ACLs.
+    /// Whether `sasl` is a valid ACL scheme.
     pub(crate) sasl: bool,
-    /// Whether the session is known to one server only.
+    /// Whether the session is local, that is, known to one server only.
     pub(crate) local: bool,
 }
 
-/// A create, whichever of the operations it came as.
+/// A create, from any of the create operations.
 struct NewNode<'a> {
     path: Text<'a>,
     data: Option<&'a [u8]>,
     acl: AclList<'a>,
     flags: i32,
-    /// Of createTTL; all others have none.
+    /// The TTL of a createTTL; `None` for all other operations.
     ttl: Option<i64>,
     container: bool,
 }
@@ -57,13 +57,13 @@ impl<'a> NewNode<'a> {
     }
 }
 
-/// What a refused write gets.
+/// The server's reaction to a refused write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// A reply with this error.
     Error(ErrorCode),
-    /// Whatever it would do to a real server; ours ends the connection. (createTTL without a TTL mode and
-    /// with a negative TTL stops one for good.)
+    /// A request that would damage a real server; here it ends the connection. (createTTL without a TTL mode and with
+    /// a negative TTL stops a real server permanently.)
     Destructive,
 }
 
@@ -73,7 +73,7 @@ impl From<ErrorCode> for Refusal {
     }
 }
 
-/// The transaction of a write that is not a multi.
+/// Creates the transaction of a write other than a multi.
 pub(crate) fn prepare(
     request: &Request<'_>,
     tree: &Tree,
@@ -161,7 +161,7 @@ fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refu
     Ok(Txn::Create { path, data, acl, kind, parent_cversion: parent.cversion.wrapping_add(1) })
 }
 
-/// What the flags of a create say.
+/// The flags of a create, decoded.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
     ephemeral: bool,
@@ -185,7 +185,7 @@ impl Mode {
     }
 }
 
-/// Nodes that are never deleted.
+/// Whether the node can never be deleted.
 fn is_special(path: &str, version: Version) -> bool {
     matches!(path, "/" | "/zookeeper" | "/zookeeper/quota")
         || path == "/zookeeper/config" && version.has_config_node()
@@ -204,7 +204,7 @@ fn delete(path: Text<'_>, version: i32, tree: &Tree, asker: &Asker<'_>) -> Resul
     Ok(Txn::Delete { path: path.into_owned() })
 }
 
-/// As the reaper deletes; without a look at the ACL, for whoever asks.
+/// Creates the reaper's delete transaction, without an ACL check for any requester.
 pub(crate) fn delete_container(path: Text<'_>, tree: &Tree) -> Result<Txn, ErrorCode> {
     let path = text(path)?;
     if !path.contains('/') || is_special(&path, Version::V3_9) {
@@ -222,7 +222,7 @@ fn empty(node: &Node) -> Result<(), ErrorCode> {
     if node.children.is_empty() { Ok(()) } else { Err(ErrorCode::NotEmpty) }
 }
 
-/// The version behind `current`, when `wanted` is it or -1.
+/// The version after `current`, if `wanted` equals `current` or is -1.
 fn next_version(current: i32, wanted: i32) -> Result<i32, ErrorCode> {
     if wanted == -1 || wanted == current {
         Ok(current.wrapping_add(1))
@@ -231,7 +231,7 @@ fn next_version(current: i32, wanted: i32) -> Result<i32, ErrorCode> {
     }
 }
 
-/// A server stumbles over a null path.
+/// The text of a path. A real server fails on a null path with `MarshallingError`.
 pub(crate) fn text(path: Text<'_>) -> Result<Cow<'_, str>, ErrorCode> {
     if path.is_null() { Err(ErrorCode::MarshallingError) } else { Ok(path.to_str()) }
 }
@@ -249,14 +249,14 @@ fn valid_path(path: &str, version: Version) -> Result<(), ErrorCode> {
     match path::validate(path) {
         Ok(()) => Ok(()),
         Err(PathError::InvalidCharacter(character, _)) if version.allows_in_names(character) => {
-            // The first bad character is one this version takes; look at the rest.
+            // This version allows the first invalid character; check the rest of the path.
             valid_path(&path.replace(character, "x"), version)
         }
         Err(_) => Err(ErrorCode::BadArguments),
     }
 }
 
-/// What the result of a multi's operation will be called.
+/// The result type of an operation in a multi.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultType {
     Create,
@@ -264,21 +264,21 @@ pub(crate) enum ResultType {
     Other(OpCode),
 }
 
-/// A multi that was checked: its changes, and how to answer.
+/// A checked multi: its changes, and the types of its results.
 pub(crate) type PreparedMulti = (Vec<Txn>, Vec<ResultType>);
 
-/// Why a multi was refused.
+/// The reason why a multi was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MultiRefusal {
-    /// As a whole, in the header of the reply.
+    /// The multi as a whole; the error is in the header of the reply.
     Whole(ErrorCode),
-    /// Because of the operation with this number, out of so many.
+    /// One operation: its index, the number of operations, and the error.
     At(usize, usize, ErrorCode),
     /// See [`Refusal::Destructive`].
     Destructive,
 }
 
-/// The transaction of a multi. Leaves the tree as it was.
+/// Creates the transaction of a multi. Leaves the tree unchanged.
 pub(crate) fn prepare_multi(
     ops: &MultiRequest<'_>,
     tree: &mut Tree,
@@ -334,7 +334,7 @@ pub(crate) const fn path_of<'a>(op: &MultiOp<'a>) -> Text<'a> {
     }
 }
 
-/// Whether the operation may be in a multi at all.
+/// Whether the operation is allowed in a multi.
 const fn is_write(op: &MultiOp<'_>, version: Version) -> bool {
     match op {
         MultiOp::Create(_) | MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => true,
@@ -345,9 +345,10 @@ const fn is_write(op: &MultiOp<'_>, version: Version) -> bool {
     }
 }
 
-/// An operation of a multi as the server understands it, which is not always as it came.
+/// Converts an operation of a multi to the request that the server understands, which can differ from the one sent.
+/// The differences between versions are measured.
 ///
-/// Source: `MultiOperationRecord.deserialize`, `Op.create`; table 6 of the versions measured.
+/// Source: `MultiOperationRecord.deserialize`, `Op.create`.
 fn multi_op(op: MultiOp<'_>, version: Version) -> Result<(Request<'_>, ResultType), ErrorCode> {
     let old = version == Version::V3_4;
     Ok(match op {

@@ -1,4 +1,4 @@
-//! Reads, and watches: all that is answered from one member's tree.
+//! Reads and watches: all requests that are answered from one member's tree.
 //!
 //! Source: `FinalRequestProcessor`, `DataTree.setWatches`.
 
@@ -31,9 +31,14 @@ impl Ensemble {
                 let context = Context { xid: xid::PING, ..context };
                 self.answer(context, &EmptyReply {});
             }
-            Request::CloseSession => self.close_session(context),
+            Request::CloseSession => self.close_local_session(context),
             Request::Sync(r) => {
-                self.catch_up(context.member);
+                // Behind a write that is being applied, it sees the changes up to that write.
+                if self.is_applying {
+                    self.must_catch_up = true;
+                } else {
+                    self.apply_committed(context.member, true);
+                }
                 let echo = r.path.bytes().map(|_| java::bytes(&r.path.to_str()).into_owned());
                 self.answer(context, &PathReply { path: Text::from_bytes(echo.as_deref()) });
             }
@@ -93,7 +98,7 @@ impl Ensemble {
         }
     }
 
-    /// Reads that only look at the tree, and may leave a watch.
+    /// Handles reads of the tree, which may set a watch.
     pub(super) fn look(
         &mut self,
         context: Context,
@@ -195,7 +200,7 @@ impl Ensemble {
                     return Err(ErrorCode::MarshallingError);
                 }
                 let results = multi_read(ops, tree, &ids);
-                // Where a real server stumbles, what there is of the body comes with the error.
+                // Where a real server fails, the partial body comes with the error.
                 let whole = results.len() == count;
                 let err = if whole { ErrorCode::Ok } else { ErrorCode::MarshallingError };
                 let results: Vec<_> = results.iter().map(ReadResult::to_wire).collect();
@@ -206,7 +211,8 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Sets watches again, and tells what has happened meanwhile. Not filtered by ACL, not by version.
+    /// Restores watches, and notifies of the changes missed meanwhile. These events are filtered neither by ACL nor
+    /// by version.
     pub(super) fn set_watches(&mut self, context: Context, r: &SetWatches2Request<'_>) {
         let lists = [r.data_watches, r.exist_watches, r.child_watches];
         let persistent = [r.persistent_watches, r.persistent_recursive_watches];
@@ -253,7 +259,7 @@ impl Ensemble {
     }
 }
 
-/// Where the body of a good reply goes.
+/// The destination of the body of a successful reply.
 struct Sink<'a> {
     connection: &'a mut Connection,
     xid: i32,
@@ -276,7 +282,7 @@ fn names(node: &Node) -> Vec<Text<'_>> {
     node.children.iter().map(|name| Text::new(name)).collect()
 }
 
-/// One answer of a multiRead.
+/// One result of a multiRead.
 enum ReadResult<'t> {
     Data(&'t Node, Stat),
     Children(Vec<Text<'t>>),
@@ -297,7 +303,7 @@ impl ReadResult<'_> {
     }
 }
 
-/// As many results as there are before a write or a null path.
+/// The results of a multiRead, up to the first write or null path.
 fn multi_read<'t>(ops: &MultiRequest<'_>, tree: &'t Tree, ids: &[Ident]) -> Vec<ReadResult<'t>> {
     let result = |op| {
         let (MultiOp::GetData(r) | MultiOp::GetChildren(r)) = op else { return None };

@@ -1,29 +1,34 @@
-//! What each operation does, and what it is answered.
+//! The operations and their replies.
 //!
-//! Everything is answered in the order in which it came. (A real server answers auth, SASL and unknown
-//! operations out of turn.)
+//! Requests of a connection are answered in the order of their arrival: behind a write that waits for the leader, even
+//! pings wait. (A real server answers auth, SASL and unknown operations out of order.)
 //!
 //! Source: `FinalRequestProcessor`, `ZooKeeperServer.processPacket`, `ReadOnlyRequestProcessor`.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 #[cfg(feature = "sasl")]
 use docent_protocol::xid;
 use docent_protocol::{
     Decode as _, Encode, ErrorCode, OpCode,
+    acl::digest_id,
     jute::Reader,
-    multi::{MultiReply, MultiResult},
     reply::{EmptyReply, SaslReply},
     request::{AuthRequest, Request, RequestHeader},
 };
 
+#[cfg(feature = "sasl")]
+use super::version::Version;
 use super::{
     acl::Ident,
-    digest,
     ensemble::{ConnectionId, Ensemble, Role},
-    tree::Txn,
-    version::Version,
+    links::Body,
+    prep::ResultType,
+    tree::Applied,
 };
 
-/// What is known of a request before it is looked at.
+/// The context of a request, known before its body is decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context {
     pub(crate) id: ConnectionId,
@@ -32,24 +37,94 @@ pub(crate) struct Context {
     pub(crate) local: bool,
     pub(crate) xid: i32,
     pub(crate) op: OpCode,
+    /// Identifies the request among those that wait.
+    pub(crate) number: u64,
+}
+
+/// A request in the order of its connection's replies.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// At the leader. A sync keeps its payload for its reply.
+    Sent { number: u64, payload: Option<Bytes> },
+    /// A write of the same session at the leader, sent on an earlier connection. It has no reply here.
+    Behind { number: u64 },
+    /// To be handled when the requests before it have replies.
+    Later(Context, Bytes),
+    /// The reply is known; with the zxid and the result of its change, if it has made one.
+    Done(Context, Answer, Option<(i64, Applied)>),
+}
+
+/// A write on its way to the leader.
+#[derive(Debug)]
+pub(super) struct Forwarded {
+    pub(super) context: Context,
+    pub(super) ids: Arc<[Ident]>,
+    pub(super) write: Write,
+}
+
+#[derive(Debug)]
+pub(super) enum Write {
+    CreateSession {
+        timeout: u64,
+        asked_read_only: Option<bool>,
+    },
+    /// The payload of a request.
+    Request(Bytes),
+}
+
+/// The reply to a request, but for what the tree adds to it.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    /// The result of the change.
+    Written,
+    Error(ErrorCode),
+    /// The types of the results of a multi.
+    Multi(Vec<ResultType>),
+    MultiFailed {
+        failed: usize,
+        count: usize,
+        err: ErrorCode,
+    },
+    /// An error, followed by the end of an empty multi.
+    EmptyMulti,
+    /// The session has moved to another member.
+    Moved,
+    SessionOpened {
+        timeout: u64,
+        asked_read_only: Option<bool>,
+    },
+    SessionClosed,
+    /// The connection ends without a reply.
+    Closed,
+    /// The member has applied all changes before the sync.
+    Synced,
 }
 
 impl Ensemble {
-    /// Answers a request.
+    /// Handles a request.
     pub(crate) fn request(
         &mut self,
         id: ConnectionId,
         session_id: i64,
         local: bool,
-        payload: &[u8],
+        payload: &Bytes,
     ) {
-        let Some(member) = self.connections.get(&id).map(|c| c.member) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let (member, timeout) = (connection.member, connection.timeout);
         let mut reader = Reader::new(payload);
         let Ok(RequestHeader { xid, op }) = RequestHeader::decode(&mut reader) else {
             return self.close(id);
         };
-        let context = Context { id, member, session_id, local, xid, op };
-        self.sessions.touch(session_id, self.now);
+        connection.counts.last_op = Some(op);
+        let must_look = connection.waiting.is_empty();
+        if must_look && let Some(number) = self.ordered_before(member, session_id) {
+            self.wait(id, Waiting::Behind { number });
+        }
+        let is_first = self.connections.get(&id).is_some_and(|c| c.waiting.is_empty());
+        self.next_request += 1;
+        let number = self.next_request;
+        let context = Context { id, member, session_id, local, xid, op, number };
+        self.touch(member, session_id, timeout);
         match op {
             OpCode::Auth => return self.auth(context, &mut reader),
             OpCode::Sasl => return self.sasl(context, &mut reader),
@@ -62,52 +137,158 @@ impl Ensemble {
             self.reply(context, 0, ErrorCode::SessionClosedRequireSaslAuth, &EmptyReply {});
             return self.close(id);
         }
+        let known = self.config.version.knows(op);
+        if known && self.throttles(op) {
+            self.wait(id, Waiting::Done(context, Answer::Error(ErrorCode::ThrottledOp), None));
+            return self.flush(id);
+        }
+        let has_leader = self.role(member) != Role::ReadOnly;
+        let is_leader = self.members.get(member).is_some_and(|m| m.leading.is_some());
+        if known && has_leader && op.is_write() {
+            self.send_to_leader(context, Write::Request(payload.clone()));
+        } else if known && has_leader && op == OpCode::Sync && !is_leader {
+            self.wait(id, Waiting::Sent { number, payload: Some(payload.clone()) });
+            self.post_to_leader(member, Body::Sync(context));
+        } else if is_first {
+            self.handle_locally(context, payload);
+        } else {
+            self.wait(id, Waiting::Later(context, payload.clone()));
+        }
+    }
+
+    /// Records that a session is alive: at once on its leader, with the next ping on a follower.
+    ///
+    /// Source: `LearnerSessionTracker.touchSession`.
+    fn touch(&mut self, at: usize, session_id: i64, timeout: u64) {
+        let Some(member) = self.members.get_mut(at) else { return };
+        if let Some(leading) = &mut member.leading {
+            leading.sessions.touch(session_id, timeout, self.now);
+        } else if let Some(following) = &mut member.following {
+            following.touched.insert(session_id, timeout);
+        }
+    }
+
+    /// The last write of a session that a leader has ordered and not yet applied. All later requests of the session
+    /// wait for it, on a new connection too.
+    ///
+    /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
+    fn ordered_before(&self, member: usize, session_id: i64) -> Option<u64> {
+        let member = self.members.get(member).filter(|member| member.leading.is_some())?;
+        let origins = member.accepted.iter().rev().filter_map(|entry| entry.origin());
+        let mut own = origins.filter(|context| context.session_id == session_id);
+        own.next().map(|context| context.number)
+    }
+
+    /// Lets the requests go on that wait for a write of an earlier connection.
+    pub(super) fn lift(&mut self, member: usize, context: Context) {
+        let lifted = |waiting: &Waiting| matches!(waiting, Waiting::Behind { number } if *number == context.number);
+        let mut ids = Vec::new();
+        for (id, connection) in &mut self.connections {
+            if connection.member == member && connection.waiting.iter().any(lifted) {
+                connection.waiting.retain(|waiting| !lifted(waiting));
+                ids.push(*id);
+            }
+        }
+        ids.into_iter().for_each(|id| self.flush(id));
+    }
+
+    fn wait(&mut self, id: ConnectionId, waiting: Waiting) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.waiting.push_back(waiting);
+        }
+    }
+
+    /// Lets the leader order a write.
+    pub(super) fn send_to_leader(&mut self, context: Context, write: Write) {
+        let Context { id, member, number, .. } = context;
+        self.wait(id, Waiting::Sent { number, payload: None });
+        let forwarded = Forwarded { context, ids: self.ids_of(id), write };
+        if self.members.get(member).is_some_and(|member| member.leading.is_some()) {
+            self.lead_write(member, &forwarded);
+        } else {
+            self.post_to_leader(member, Body::Request(forwarded));
+        }
+    }
+
+    /// Handles a request without the leader.
+    fn handle_locally(&mut self, context: Context, payload: &[u8]) {
+        let Context { id, op, .. } = context;
         if !self.config.version.knows(op) {
             self.reply(context, -1, ErrorCode::Unimplemented, &EmptyReply {});
             return self.close(id);
         }
-        if self.throttles(op) {
-            return self.fail(context, ErrorCode::ThrottledOp);
-        }
-        if op == OpCode::CreateSession {
-            self.commit(member, Txn::Error);
+        let is_write = op.is_write() && op != OpCode::CloseSession;
+        if is_write && op == OpCode::CreateSession {
             return self.fail(context, ErrorCode::MarshallingError);
         }
-        // Moved: writes from the old connection end it; reads and pings go on, closeSession is honoured.
-        let moved = self.sessions.get(session_id).is_some_and(|s| s.member != member);
-        let is_write = op.is_write() && op != OpCode::CloseSession;
-        if moved && is_write && !local {
-            return self.moved(context);
-        }
-        if self.role(member) == Role::ReadOnly && (is_write || op == OpCode::Sync) {
+        if self.role(context.member) == Role::ReadOnly && (is_write || op == OpCode::Sync) {
             return self.fail(context, ErrorCode::NotReadOnly);
         }
-        match Request::decode(op, &mut reader) {
-            Ok(request) if is_write => self.write(context, &request),
+        let mut reader = Reader::new(payload);
+        let request =
+            RequestHeader::decode(&mut reader).and_then(|_| Request::decode(op, &mut reader));
+        match request {
             Ok(request) => self.read(context, &request),
-            Err(_) if op == OpCode::MultiRead => {
-                self.fail(context, ErrorCode::MarshallingError);
-            }
-            Err(_) if is_write => {
-                let early = op != OpCode::Reconfig && self.config.version.bad_write_uses_zxid();
-                if op == OpCode::Multi || early {
-                    self.commit(member, Txn::Error);
-                }
-                self.fail(context, ErrorCode::MarshallingError);
-            }
             Err(_) => self.fail(context, ErrorCode::MarshallingError),
         }
     }
 
-    pub(super) fn moved(&mut self, context: Context) {
-        if self.config.version == Version::V3_4 && context.op == OpCode::Multi {
-            let results = [MultiResult::Error(ErrorCode::SessionMoved)];
-            return self.answer(context, &MultiReply::new(&results));
-        }
-        self.close(context.id);
+    /// Replies to a request without a change, in its turn.
+    pub(super) fn finish(&mut self, context: Context, answer: Answer) {
+        let Some((place, payload)) = self.place_of(context) else { return };
+        *place = match (answer, payload) {
+            (Answer::Synced, Some(payload)) => Waiting::Later(context, payload),
+            (answer, _) => Waiting::Done(context, answer, None),
+        };
+        self.flush(context.id);
     }
 
-    /// The zxid that replies to reads have: of the last change this member has applied.
+    /// Replies to a write that has been applied, in its turn.
+    pub(super) fn written(
+        &mut self,
+        context: Context,
+        zxid: i64,
+        answer: &Answer,
+        applied: Applied,
+    ) {
+        let Some((place, _)) = self.place_of(context) else { return };
+        *place = Waiting::Done(context, answer.clone(), Some((zxid, applied)));
+        self.flush(context.id);
+    }
+
+    /// The place of a request that is at the leader among those that wait, and its payload.
+    fn place_of(&mut self, context: Context) -> Option<(&mut Waiting, Option<Bytes>)> {
+        let connection = self.connections.get_mut(&context.id)?;
+        connection.waiting.iter_mut().find_map(|waiting| match waiting {
+            Waiting::Sent { number, payload } if *number == context.number => {
+                let payload = payload.take();
+                Some((waiting, payload))
+            }
+            _ => None,
+        })
+    }
+
+    /// Handles the waiting requests of a connection, up to the first one that waits for the leader.
+    fn flush(&mut self, id: ConnectionId) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            match connection.waiting.pop_front() {
+                None => return,
+                Some(sent @ (Waiting::Sent { .. } | Waiting::Behind { .. })) => {
+                    return connection.waiting.push_front(sent);
+                }
+                Some(Waiting::Later(context, payload)) => self.handle_locally(context, &payload),
+                Some(Waiting::Done(context, answer, change)) => {
+                    let no_change = || (self.last_zxid_of(context.member), Applied::Nothing);
+                    let (zxid, applied) = change.unwrap_or_else(no_change);
+                    self.send_answer(context, zxid, &answer, &applied);
+                }
+            }
+            self.ready.insert(id);
+        }
+    }
+
+    /// The zxid in replies to reads: that of the last change this member has applied.
     pub(super) fn last_zxid_of(&self, member: usize) -> i64 {
         self.members.get(member).map_or(0, |member| member.tree.last_zxid)
     }
@@ -134,12 +315,6 @@ impl Ensemble {
         self.reply(context, zxid, err, &EmptyReply {});
     }
 
-    /// An error with the end of an empty multi behind it.
-    pub(super) fn fail_with_empty_multi(&mut self, context: Context) {
-        let zxid = self.last_zxid_of(context.member);
-        self.reply(context, zxid, ErrorCode::MarshallingError, &MultiReply::new(&[]));
-    }
-
     pub(super) fn ids_of(&self, id: ConnectionId) -> std::sync::Arc<[Ident]> {
         self.connections.get(&id).map_or_else(|| [].into(), |connection| connection.ids.clone())
     }
@@ -151,7 +326,7 @@ impl Ensemble {
         let data = request.auth.map(|auth| String::from_utf8_lossy(auth).into_owned());
         let proved = match (&*request.scheme.to_str(), data) {
             ("digest", Some(data)) => {
-                let id = digest::generate_digest(&data);
+                let id = digest_id(&data);
                 let is_super = self.config.super_digest.as_deref() == Some(id.as_str());
                 let connection = self.connections.get_mut(&context.id);
                 if let Some(connection) = connection.filter(|_| is_super) {
@@ -175,7 +350,7 @@ impl Ensemble {
         }
     }
 
-    /// A server without SASL answers an empty token with none at all.
+    /// Handles a SASL token. A server without SASL answers with a null token.
     pub(super) fn sasl(&mut self, context: Context, reader: &mut Reader<'_>) {
         let Ok(Some(token)) = reader.buffer("token") else { return self.close(context.id) };
         #[cfg(feature = "sasl")]
@@ -190,7 +365,7 @@ impl Ensemble {
     fn sasl_step(&mut self, context: Context, token: &[u8]) {
         use super::sasl::{Step, step};
         let seed = self.config.seed ^ context.id;
-        let nonce = || digest::generate_digest(&format!("nonce:{seed}")).replace("nonce:", "");
+        let nonce = || digest_id(&format!("nonce:{seed}")).replace("nonce:", "");
         let Some(connection) = self.connections.get_mut(&context.id) else { return };
         let step = step(&mut connection.sasl, token, nonce, &self.config.sasl_users);
         let ok = ErrorCode::Ok;
@@ -202,7 +377,7 @@ impl Ensemble {
                 connection.prove(Ident { scheme: "sasl".to_owned(), id: user });
                 self.reply(context, 0, ok, &SaslReply { token: Some(&token) });
             }
-            // 3.4 says nothing.
+            // 3.4 closes the connection without a reply.
             Step::Refused if self.config.version == Version::V3_4 => self.close(context.id),
             Step::Refused => {
                 let required = self.config.sasl_required;
@@ -217,7 +392,7 @@ impl Ensemble {
         }
     }
 
-    /// Whether the connection has yet to prove itself by SASL.
+    /// Whether the connection still has to authenticate by SASL.
     #[cfg(feature = "sasl")]
     fn must_prove(&self, id: ConnectionId) -> bool {
         let proved =
@@ -225,15 +400,13 @@ impl Ensemble {
         self.config.sasl_required && !proved && self.config.version != Version::V3_4
     }
 
-    pub(super) fn close_session(&mut self, context: Context) {
+    /// Ends a session on a read-only server, which can end only a session of its own.
+    pub(super) fn close_local_session(&mut self, context: Context) {
         let session_id = context.session_id;
-        if context.local {
-            if let Some(member) = self.members.get_mut(context.member) {
-                member.local_sessions.remove(&session_id);
-            }
-        } else if self.leader().is_some() {
-            self.sessions.remove(session_id);
-            self.commit(context.member, Txn::CloseSession { session_id });
+        if context.local
+            && let Some(member) = self.members.get_mut(context.member)
+        {
+            member.local_sessions.remove(&session_id);
         }
         self.answer(context, &EmptyReply {});
         self.cut_session(session_id);

@@ -1,4 +1,4 @@
-//! SASL's DIGEST-MD5, as far as ZooKeeper uses it.
+//! SASL DIGEST-MD5, to the extent that ZooKeeper uses it.
 //!
 //! ```text
 //!   client  (empty)
@@ -8,7 +8,7 @@
 //!   server  rspauth=…
 //! ```
 //!
-//! MD5 protects nobody; this is here because clients speak it, and it only ever guards tests.
+//! MD5 is insecure. It is here because clients use it, and it protects only tests.
 //!
 //! Source: RFC 2831; `ZooKeeperSaslServer`, `SaslServerCallbackHandler`.
 
@@ -17,30 +17,30 @@ use std::collections::BTreeMap;
 const REALM: &str = "zk-sasl-md5";
 const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
 
-/// How far an exchange is.
+/// The state of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Exchange {
-    /// Nothing was said.
+    /// No token was exchanged.
     #[default]
     None,
-    /// Waits for the answer to the challenge with this nonce.
+    /// Waits for the response to the challenge with this nonce.
     Challenged(String),
-    /// Has proved who it is.
+    /// The client is authenticated.
     Done,
 }
 
-/// What a token is answered.
+/// The reaction to a client's token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// This token, and go on.
+    /// Send this token and continue the exchange.
     Challenge(Vec<u8>),
-    /// This token, and the connection is this user's.
+    /// Send this token; the connection is authenticated as this user.
     Proved(Vec<u8>, String),
-    /// Was refused.
+    /// The client is refused.
     Refused,
 }
 
-/// Takes a client's token.
+/// Handles a client's token.
 pub(crate) fn step(
     exchange: &mut Exchange,
     token: &[u8],
@@ -66,7 +66,7 @@ pub(crate) fn step(
     }
 }
 
-/// Who it is, and the server's own proof.
+/// Verifies a response. Returns the user and the server's `rspauth`.
 fn proof(token: &[u8], nonce: &str, users: &BTreeMap<String, String>) -> Option<(String, String)> {
     let token = String::from_utf8_lossy(token);
     let parts = directives(&token);
@@ -80,7 +80,7 @@ fn proof(token: &[u8], nonce: &str, users: &BTreeMap<String, String>) -> Option<
         && part("nc") == Some("00000001")
         && part("digest-uri") == Some(DIGEST_URI)
         && part("qop").is_none_or(|qop| qop == "auth");
-    // Java's client says whom it wants to be besides who it is.
+    // The Java client sends an authorization id besides its user name.
     let authzid = part("authzid").map(|authzid| format!(":{authzid}")).unwrap_or_default();
     let session = format!(":{nonce}:{cnonce}{authzid}");
     let answer =
@@ -97,7 +97,7 @@ fn response(secret: &str, session: &str, nonce: &str, cnonce: &str, method: &str
     hex(&md5(format!("{a1}:{nonce}:00000001:{cnonce}:auth:{a2}").as_bytes()))
 }
 
-/// `name=value` and `name="value"`, with commas between; a backslash takes the next character as it is.
+/// Parses `name=value` and `name="value"`, separated by commas. A backslash escapes the next character.
 fn directives(text: &str) -> BTreeMap<String, String> {
     let mut parts = BTreeMap::new();
     let mut rest = text.chars().peekable();
@@ -154,7 +154,7 @@ fn md5_block(state: &mut [u32; 4], block: &[u8]) {
             2 => (b ^ c ^ d, 3 * round + 5),
             _ => (c ^ (b | !d), 7 * round),
         };
-        // The table of RFC 1321 is 2^32 times the sine of the round's number; below 2^32 by definition.
+        // The table of RFC 1321 is 2^32 times the absolute sine of the round's number, which is below 2^32.
         let constant = (f64::from(round + 1).sin().abs() * 4_294_967_296.0) as u32;
         let word = words.get((word % 16) as usize).copied().unwrap_or_default();
         let shift =
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(hex(&md5(&[b'a'; 100])), "36a92cc94a9e0fa21f625f8bfb007adf");
     }
 
-    /// Computed by another implementation.
+    /// The expected values were computed by another implementation.
     #[test]
     fn the_right_password_is_proved_and_answered() {
         let users = BTreeMap::from([("bob".to_owned(), "bobpw".to_owned())]);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(step(""), Step::Refused);
     }
 
-    /// A golden frame: what a client said that believed bob's password to be `wrong`.
+    /// From a recorded frame of a client whose password for bob is `wrong`.
     #[test]
     fn a_captured_answer_is_understood() {
         let users = BTreeMap::from([("bob".to_owned(), "wrong".to_owned())]);

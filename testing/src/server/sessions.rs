@@ -1,23 +1,21 @@
-//! Which sessions there are, and when they end.
+//! The sessions that a leader tracks, and their expiry.
 //!
-//! A session expires not at its deadline but with its bucket: deadlines are rounded up to the next tick,
-//! as a real server does. Instants are milliseconds since the machine was made.
+//! A session does not expire at its deadline but with its bucket: deadlines are rounded up to the next tick, as in a
+//! real server. Instants are milliseconds since the creation of the machine.
 //!
 //! Source: `SessionTrackerImpl`, `ExpiryQueue`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One session.
+/// A session.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
-    /// In milliseconds.
-    pub(crate) timeout: u64,
-    /// The member of the ensemble it is attached to, or was last.
-    pub(crate) member: usize,
+struct Session {
+    /// The member that the session was last attached to; `None` until this leader hears of one.
+    owner: Option<usize>,
     expires: u64,
 }
 
-/// All of them.
+/// The open sessions of a leader.
 #[derive(Debug, Clone)]
 pub(crate) struct Sessions {
     sessions: BTreeMap<i64, Session>,
@@ -25,8 +23,18 @@ pub(crate) struct Sessions {
     tick: u64,
 }
 
+/// The answer to the question whether a member may write for a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Owned,
+    /// The session is attached to another member.
+    Moved,
+    /// The session has ended, or never existed.
+    Unknown,
+}
+
 impl Sessions {
-    /// `tick` in milliseconds.
+    /// Creates an empty table; `tick` is in milliseconds.
     pub(crate) const fn new(tick: u64) -> Self {
         let tick = if tick == 0 { 1 } else { tick };
         Self { sessions: BTreeMap::new(), buckets: BTreeMap::new(), tick }
@@ -36,32 +44,42 @@ impl Sessions {
         self.sessions.len()
     }
 
-    pub(crate) fn get(&self, id: i64) -> Option<&Session> {
-        self.sessions.get(&id)
+    pub(crate) fn contains(&self, id: i64) -> bool {
+        self.sessions.contains_key(&id)
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = i64> {
         self.sessions.keys().copied()
     }
 
-    pub(crate) fn add(&mut self, id: i64, timeout: u64, member: usize, now: u64) {
-        self.sessions.insert(id, Session { timeout, member, expires: 0 });
-        self.touch(id, now);
+    pub(crate) fn add(&mut self, id: i64, timeout: u64, owner: Option<usize>, now: u64) {
+        self.sessions.entry(id).or_insert(Session { owner, expires: 0 });
+        self.touch(id, timeout, now);
     }
 
-    /// Attaches it to a member, with a newly negotiated timeout.
-    pub(crate) fn attach(&mut self, id: i64, timeout: u64, member: usize, now: u64) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            (session.timeout, session.member) = (timeout, member);
-        }
-        self.touch(id, now);
+    /// Attaches a session to a member, with a newly negotiated timeout. Returns whether the session is open.
+    pub(crate) fn attach(&mut self, id: i64, timeout: u64, owner: usize, now: u64) -> bool {
+        let session = self.sessions.get_mut(&id);
+        let is_open = session.map(|session| session.owner = Some(owner)).is_some();
+        self.touch(id, timeout, now);
+        is_open
     }
 
-    /// Something was heard of it.
-    pub(crate) fn touch(&mut self, id: i64, now: u64) {
+    /// Whether a member may write for a session. The first one that does is its owner, under a new leader.
+    ///
+    /// Source: `SessionTrackerImpl.checkSession`.
+    pub(crate) fn check(&mut self, id: i64, member: usize) -> Standing {
+        let Some(session) = self.sessions.get_mut(&id) else { return Standing::Unknown };
+        let owner = *session.owner.get_or_insert(member);
+        if owner == member { Standing::Owned } else { Standing::Moved }
+    }
+
+    /// Restarts a session's timeout. The latest touch counts, even if it brings the expiry forward because it carries a
+    /// shorter timeout.
+    pub(crate) fn touch(&mut self, id: i64, timeout: u64, now: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let expires = (now.saturating_add(session.timeout) / self.tick + 1) * self.tick;
-        if session.expires >= expires {
+        let expires = (now.saturating_add(timeout) / self.tick + 1).saturating_mul(self.tick);
+        if session.expires == expires {
             return;
         }
         leave(&mut self.buckets, session.expires, id);
@@ -69,27 +87,24 @@ impl Sessions {
         self.buckets.entry(expires).or_default().insert(id);
     }
 
-    pub(crate) fn remove(&mut self, id: i64) -> Option<Session> {
-        let session = self.sessions.remove(&id)?;
+    /// Returns whether the session was open.
+    pub(crate) fn remove(&mut self, id: i64) -> bool {
+        let Some(session) = self.sessions.remove(&id) else { return false };
         leave(&mut self.buckets, session.expires, id);
-        Some(session)
-    }
-
-    /// Makes it expire at the next look.
-    pub(crate) fn expire_now(&mut self, id: i64) -> bool {
-        let Some(session) = self.sessions.get_mut(&id) else { return false };
-        leave(&mut self.buckets, session.expires, id);
-        session.expires = 0;
-        self.buckets.entry(0).or_default().insert(id);
         true
     }
 
-    /// The sessions whose time is over, in order.
+    /// The expired sessions, in order of expiry.
     pub(crate) fn expired(&self, now: u64) -> Vec<i64> {
         self.buckets.range(..=now).flat_map(|(_, ids)| ids).copied().collect()
     }
 
-    /// When the next one may expire.
+    /// The expiry buckets: each instant with the sessions that expire at it.
+    pub(crate) fn expiries(&self) -> impl ExactSizeIterator<Item = (u64, &BTreeSet<i64>)> {
+        self.buckets.iter().map(|(at, ids)| (*at, ids))
+    }
+
+    /// The instant of the next possible expiry.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         self.buckets.keys().next().copied()
     }
@@ -111,14 +126,35 @@ mod tests {
     #[test]
     fn sessions_expire_with_their_bucket() {
         let mut sessions = Sessions::new(500);
-        sessions.add(1, 1000, 0, 0);
-        sessions.add(2, 1000, 0, 600);
+        sessions.add(1, 1000, None, 0);
+        sessions.add(2, 1000, None, 600);
         assert_eq!((sessions.next_expiry(), sessions.expired(1499)), (Some(1500), vec![]));
         assert_eq!(sessions.expired(1500), [1]);
-        sessions.touch(1, 1499);
+        sessions.touch(1, 1000, 1499);
         assert_eq!(sessions.expired(2000), [2]);
         assert_eq!(sessions.expired(2500), [2, 1]);
         sessions.remove(2);
         assert_eq!((sessions.next_expiry(), sessions.len()), (Some(2500), 1));
+    }
+
+    /// Source: `ExpiryQueue.update`.
+    #[test]
+    fn a_touch_with_a_shorter_timeout_brings_the_expiry_forward() {
+        let mut sessions = Sessions::new(500);
+        sessions.add(1, 10_000, None, 0);
+        sessions.touch(1, 1000, 100);
+        assert_eq!(sessions.next_expiry(), Some(1500));
+    }
+
+    #[test]
+    fn the_first_writer_owns_a_session_under_a_new_leader() {
+        let mut sessions = Sessions::new(500);
+        sessions.add(1, 1000, None, 0);
+        assert_eq!([2, 2, 1].map(|member| sessions.check(1, member)), {
+            [Standing::Owned, Standing::Owned, Standing::Moved]
+        });
+        assert!(sessions.attach(1, 1000, 1, 0));
+        assert_eq!(sessions.check(1, 1), Standing::Owned);
+        assert_eq!(sessions.check(9, 1), Standing::Unknown);
     }
 }

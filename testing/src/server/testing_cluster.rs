@@ -1,4 +1,4 @@
-//! Several embedded servers over one log.
+//! Several embedded servers that elect a leader.
 
 use std::{
     io,
@@ -14,17 +14,17 @@ use tokio::{
 };
 
 use super::{
-    Config, Ensemble, Role,
+    Config, Ensemble, Peer, Role,
     listen::{Shell, alarm, bind, listen},
 };
 
-/// Several embedded servers that behave as the members of an ensemble, as far as a client can see: **a
-/// test double**, in one process, over one log in memory.
+/// Several embedded servers that look like the members of an ensemble to a client. **A test double**: they run in one
+/// process, and keep their logs in memory.
 ///
-/// One leads, the others follow; a follower can be made to lag; when the leader stops, another takes over
-/// and all connections end; without a majority the rest is read-only, or answers nothing.
+/// One member leads, the others follow. A follower can be made to lag. When the leader stops, another member takes
+/// over and all connections end. Without a majority, the remaining members are read-only or answer nothing.
 ///
-/// Source of the name: Curator's `TestingCluster`.
+/// The name comes from Curator's `TestingCluster`.
 #[derive(Debug)]
 pub struct TestingCluster {
     shell: Arc<Shell>,
@@ -34,20 +34,20 @@ pub struct TestingCluster {
 }
 
 impl TestingCluster {
-    /// Starts that many on free loopback ports.
+    /// Starts the given number of servers on free loopback ports.
     ///
     /// # Errors
     ///
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub async fn start(servers: usize) -> io::Result<Self> {
         Self::start_with(Config { servers, ..Config::default() }).await
     }
 
-    /// As [`start`](Self::start), with settings of the caller's.
+    /// Like [`start`](Self::start), with a custom configuration.
     ///
     /// # Errors
     ///
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub async fn start_with(config: Config) -> io::Result<Self> {
         let servers = config.servers.max(1);
         let shell = Shell::new(config);
@@ -62,31 +62,31 @@ impl TestingCluster {
         Ok(Self { shell, addrs, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })
     }
 
-    /// Where a member listens.
+    /// The address on which a member listens.
     #[must_use]
     pub fn addr(&self, member: usize) -> Option<SocketAddr> {
         self.addrs.get(member).copied()
     }
 
-    /// Where all of them listen, as a client takes it.
+    /// The addresses of all members as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
         self.addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// A connection to a member without a socket; `None` when it is stopped.
+    /// Opens an in-memory connection to a member. Returns `None` while the member is stopped.
     #[must_use]
     pub fn connect(&self, member: usize) -> Option<DuplexStream> {
         self.shell.connect(member)
     }
 
-    /// What a member is.
+    /// The role of a member.
     #[must_use]
     pub fn role(&self, member: usize) -> Role {
         self.shell.with(|machine, _| machine.role(member))
     }
 
-    /// Who leads.
+    /// The current leader.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
         self.shell.with(|machine, _| machine.leader())
@@ -105,7 +105,7 @@ impl TestingCluster {
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port.
+    /// If another process has taken the port.
     pub async fn restart(&self, member: usize) -> io::Result<()> {
         let Some(addr) = self.addr(member) else { return Err(io::ErrorKind::NotFound.into()) };
         self.stop(member);
@@ -119,30 +119,50 @@ impl TestingCluster {
         Ok(())
     }
 
-    /// Makes a member apply changes only for its own clients' writes and for `sync`; its clients read old
-    /// values meanwhile. `false` lets it catch up.
+    /// Makes a member apply changes only for its own clients' writes and for `sync`. Its clients read stale values
+    /// meanwhile. `false` lets the member catch up.
     pub fn set_lag(&self, member: usize, lags: bool) {
         self.shell.with(|machine, now| machine.set_lag(now, member, lags));
     }
 
-    /// Stalls a member, or lets it go on: nothing is read or answered.
-    pub fn hold(&self, member: usize, hold: bool) {
-        if let Some(held) = self.shell.held.get(member) {
-            held.send_replace(hold);
+    /// Cuts a link in one direction; see [`Ensemble::cut`].
+    pub fn cut(&self, from: impl Into<Peer>, to: impl Into<Peer>) {
+        self.shell.with(|machine, now| machine.cut(now, from, to));
+    }
+
+    /// Heals a link in one direction; see [`Ensemble::heal`].
+    pub fn heal(&self, from: impl Into<Peer>, to: impl Into<Peer>) {
+        self.shell.with(|machine, now| machine.heal(now, from, to));
+    }
+
+    /// Cuts all links between a member and the other members; see [`Ensemble::isolate`].
+    pub fn isolate(&self, member: usize) {
+        self.shell.with(|machine, now| machine.isolate(now, member));
+    }
+
+    /// Heals all links.
+    pub fn heal_all(&self) {
+        self.shell.with(Ensemble::heal_all);
+    }
+
+    /// Stalls a member, or ends the stall. A stalled member reads and answers nothing.
+    pub fn set_stalled(&self, member: usize, stalled: bool) {
+        if let Some(server) = self.shell.stalled.get(member) {
+            server.send_replace(stalled);
         }
     }
 
-    /// As [`TestingServer::expire_session`](super::TestingServer::expire_session).
+    /// See [`TestingServer::expire_session`](super::TestingServer::expire_session).
     pub fn expire_session(&self, session_id: i64) -> bool {
         self.shell.with(|machine, _| machine.expire_session(session_id))
     }
 
-    /// Cuts all connections of a member; sessions go on. How many there were.
+    /// Cuts all connections of a member; sessions survive. Returns the number of connections cut.
     pub fn cut_connections(&self, member: usize) -> usize {
         self.shell.with(|machine, _| machine.cut_connections(Some(member)))
     }
 
-    /// Calls the machine itself, with the instant it is now.
+    /// Calls the state machine directly, with the current instant.
     pub fn machine<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
         self.shell.with(call)
     }
@@ -152,8 +172,8 @@ impl TestingCluster {
     }
 }
 
-/// Binds an address that was ours a moment ago: the old listener is closed when its task has seen that it
-/// was aborted.
+/// Binds an address that this process has just released, and retries while it is in use: an aborted listener closes
+/// its socket only once its task notices the abort.
 pub(crate) async fn bind_again(addr: SocketAddr) -> io::Result<TcpListener> {
     const TRIES: u32 = 1000;
     let mut tries = 0;

@@ -1,4 +1,4 @@
-//! One embedded server.
+//! A single embedded server.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::tap::Tap;
 
-/// An embedded ZooKeeper server. **A test double**: it keeps nothing on disk and replicates nothing.
+/// An embedded ZooKeeper server. **A test double**: it stores nothing on disk and replicates nothing.
 ///
 /// It listens on a free loopback port until it is dropped. Every ZooKeeper client works with it.
 ///
@@ -39,7 +39,7 @@ use crate::tap::Tap;
 /// # }
 /// ```
 ///
-/// Source of the name and of `stop` and `restart`: Curator's `TestingServer`.
+/// The name and the methods `stop` and `restart` come from Curator's `TestingServer`.
 #[derive(Debug)]
 pub struct TestingServer {
     shell: Arc<Shell>,
@@ -49,29 +49,29 @@ pub struct TestingServer {
 }
 
 impl TestingServer {
-    /// Starts one on a free loopback port.
+    /// Starts a server on a free loopback port.
     ///
     /// # Errors
     ///
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub async fn start() -> io::Result<Self> {
         Self::start_with(Config::default()).await
     }
 
-    /// As [`start`](Self::start), with settings of the caller's. `servers` is taken as 1.
+    /// Like [`start`](Self::start), with a custom configuration. `servers` is taken as 1.
     ///
     /// # Errors
     ///
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub async fn start_with(config: Config) -> io::Result<Self> {
         Self::listen_on(None, config).await
     }
 
-    /// As [`start_with`](Self::start_with), on an address of the caller's.
+    /// Like [`start_with`](Self::start_with), on the given address.
     ///
     /// # Errors
     ///
-    /// When it cannot be bound.
+    /// If the address cannot be bound.
     pub async fn listen(addr: SocketAddr, config: Config) -> io::Result<Self> {
         Self::listen_on(Some(addr), config).await
     }
@@ -87,27 +87,27 @@ impl TestingServer {
         Ok(Self { shell, addr, listener, tasks })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Where it listens, as a client takes it.
+    /// The server's address as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
         self.addr.to_string()
     }
 
-    /// A connection without a socket, as good as any other; `None` when it is stopped. Needs to be called
-    /// in a tokio runtime.
+    /// Opens an in-memory connection to the server, which behaves like one over a socket. Returns `None` while the
+    /// server is stopped. Must be called within a tokio runtime.
     #[must_use]
     pub fn connect(&self) -> Option<DuplexStream> {
         self.shell.connect(0)
     }
 
-    /// Stops it: connections end, new ones are refused. Nodes and sessions stay, and sessions do not
-    /// expire meanwhile.
+    /// Stops the server: connections end, new ones are refused. Nodes and sessions are kept, and sessions do not
+    /// expire while the server is stopped.
     pub fn stop(&self) {
         self.shell.with(|machine, now| machine.stop_member(now, 0));
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -116,11 +116,11 @@ impl TestingServer {
         }
     }
 
-    /// Starts it again on the same port, with its nodes and sessions; stops it first if need be.
+    /// Starts the server again on the same port, with its nodes and sessions. A running server is stopped first.
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port.
+    /// If another process has taken the port.
     pub async fn restart(&self) -> io::Result<()> {
         self.stop();
         let listener = bind_again(self.addr).await?;
@@ -131,59 +131,59 @@ impl TestingServer {
         Ok(())
     }
 
-    /// Stalls it, as a long pause of its process does: connections are accepted, nothing is read or
+    /// Stalls the server, like a long pause of its process: connections are accepted, but nothing is read or
     /// answered. Sessions do expire.
-    pub fn hold(&self) {
-        self.shell.set_held(true);
+    pub fn stall(&self) {
+        self.shell.set_stalled(true);
     }
 
-    /// Ends [`hold`](Self::hold).
+    /// Ends the effect of [`stall`](Self::stall).
     pub fn resume(&self) {
-        self.shell.set_held(false);
+        self.shell.set_stalled(false);
     }
 
-    /// Ends a session as if its time were over: its connection is closed without a word, its ephemeral
-    /// nodes go. Whether there was one.
+    /// Expires a session: its connection is closed without a reply, and its ephemeral nodes are deleted. Returns
+    /// whether the session existed.
     pub fn expire_session(&self, session_id: i64) -> bool {
         self.shell.with(|machine, _| machine.expire_session(session_id))
     }
 
-    /// The sessions there are, by id.
+    /// The ids of all sessions, in ascending order.
     #[must_use]
     pub fn session_ids(&self) -> Vec<i64> {
         self.shell.with(|machine, _| machine.session_ids())
     }
 
-    /// Cuts a session's connection; the session goes on. How many there were.
+    /// Cuts a session's connection; the session survives. Returns the number of connections cut.
     pub fn cut_session(&self, session_id: i64) -> usize {
         self.shell.with(|machine, _| machine.cut_session(session_id))
     }
 
-    /// Cuts all connections; sessions go on. How many there were.
+    /// Cuts all connections; sessions survive. Returns the number of connections cut.
     pub fn cut_connections(&self) -> usize {
         self.shell.with(|machine, _| machine.cut_connections(None))
     }
 
-    /// Sets the number that the next sequential child of a node gets. Whether there is such a node.
+    /// Sets the sequence number of the node's next sequential child. Returns whether the node exists.
     pub fn set_sequence_counter(&self, path: &str, next: i32) -> bool {
         self.shell.with(|machine, _| machine.set_sequence_counter(path, next))
     }
 
-    /// Refuses the next `count` requests as too many: `ThrottledOp`, as servers do since 3.7.
+    /// Rejects the next `count` requests with `ThrottledOp`, as servers do since 3.7 when they are overloaded.
     pub fn throttle(&self, count: u32) {
         self.shell.with(|machine, _| machine.throttle(count));
     }
 
-    /// Puts a [`Tap`] in front of it, with all its faults, on another port.
+    /// Starts a [`Tap`] in front of the server, on another port, with all of the tap's faults.
     ///
     /// # Errors
     ///
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub async fn tap(&self) -> io::Result<Tap> {
         Tap::start(&self.connect_string()).await
     }
 
-    /// Calls the machine itself, with the instant it is now.
+    /// Calls the state machine directly, with the current instant.
     pub fn machine<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
         self.shell.with(call)
     }

@@ -1,11 +1,11 @@
-//! The nodes: what a server keeps, and what a transaction does to it.
+//! The nodes of a server, and the transactions that change them.
 //!
-//! Pure and without checks: a [`Txn`] was checked before it was made (`prep.rs`), so that every member
-//! of an ensemble can apply it alike. Children are listed in the order of their names; a real server's
-//! order is that of a hash table.
+//! This module is pure and makes no checks. A [`Txn`] is checked before it is created (`prep.rs`), so that every
+//! member of an ensemble applies it alike. Children are listed in the order of their names; a real server lists them
+//! in hash table order.
 //!
-//! A node's `cversion` here is what a server stores: how many children were ever created, which is the
-//! next sequence number. What a Stat shows is twice that, minus the children there are.
+//! A node's `cversion` here is the value that a server stores: the number of children ever created, which is also the
+//! next sequence number. A Stat shows twice that value, minus the current number of children.
 //!
 //! Source: `DataTree`, `DataNode`.
 
@@ -23,18 +23,18 @@ use super::{
     version::Version,
 };
 
-/// What kind of node.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Persistent,
-    /// Of this session.
+    /// Ephemeral, owned by this session.
     Ephemeral(i64),
     Container,
-    /// Goes when it has no children and was not changed for that many milliseconds.
+    /// Deleted once it has had no children and no change for this number of milliseconds.
     Ttl(i64),
 }
 
-/// One node.
+/// A node.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) data: Option<Bytes>,
@@ -88,7 +88,7 @@ impl Node {
     }
 }
 
-/// A change that was checked and has only to be made.
+/// A checked change, ready to apply.
 #[derive(Debug, Clone)]
 pub(crate) enum Txn {
     Create {
@@ -113,16 +113,20 @@ pub(crate) enum Txn {
     },
     Check,
     Multi(Vec<Self>),
-    CreateSession,
-    /// Deletes the session's nodes.
+    /// Opens a session, with its timeout in milliseconds.
+    CreateSession {
+        session_id: i64,
+        timeout: u64,
+    },
+    /// Ends a session, and deletes its ephemeral nodes.
     CloseSession {
         session_id: i64,
     },
-    /// Was refused; only its number counts.
+    /// A refused write, which only uses up a zxid.
     Error,
 }
 
-/// What a change has done, for the reply.
+/// The result of a change, for the reply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Applied {
     Created(String, Stat),
@@ -131,7 +135,7 @@ pub(crate) enum Applied {
     Multi(Vec<Self>),
 }
 
-/// What watchers are told of.
+/// A change that watchers are notified of.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
     Created { path: String, acl: NodeAcl, parent_acl: NodeAcl },
@@ -139,7 +143,7 @@ pub(crate) enum Change {
     DataChanged { path: String, acl: NodeAcl },
 }
 
-/// Takes a change back.
+/// The data to revert a change.
 #[derive(Debug)]
 pub(crate) enum Undo {
     Created { path: String, cversion: i32, pzxid: i64 },
@@ -147,20 +151,22 @@ pub(crate) enum Undo {
     Replaced { path: String, node: Box<Node> },
 }
 
-/// All nodes, as one member of an ensemble has them.
+/// All nodes of one member of an ensemble.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
     ephemerals: BTreeMap<i64, BTreeSet<String>>,
     containers: BTreeSet<String>,
     ttls: BTreeSet<String>,
-    /// Of the last change applied.
+    /// The open sessions, with the timeouts of their creation in milliseconds.
+    pub(crate) sessions: BTreeMap<i64, u64>,
+    /// The zxid of the last applied change.
     pub(crate) last_zxid: i64,
     counter_wraps: bool,
 }
 
 impl Tree {
-    /// What a server without data has.
+    /// The tree of a server without data.
     pub(crate) fn new(version: Version) -> Self {
         let mut nodes = BTreeMap::new();
         let empty = || Some(Bytes::new());
@@ -179,17 +185,27 @@ impl Tree {
             ephemerals: BTreeMap::new(),
             containers: BTreeSet::new(),
             ttls: BTreeSet::new(),
+            sessions: BTreeMap::new(),
             last_zxid: 0,
             counter_wraps: version.counter_wraps(),
         }
     }
 
-    /// The node; the empty path is the root.
+    /// The node at a path; the empty path is the root.
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
         self.nodes.get(if path.is_empty() { "/" } else { path })
     }
 
-    /// As [`get`](Self::get), as a reply says it.
+    /// A path at which two trees differ.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        let differs = |path: &&String| {
+            let of = |tree: &Self| tree.get(path).map(|node| (node.data.clone(), node.stat()));
+            of(self) != of(other)
+        };
+        self.nodes.keys().chain(other.nodes.keys()).find(differs).cloned()
+    }
+
+    /// Like [`get`](Self::get), with the error code for the reply.
     pub(crate) fn node(&self, path: &str) -> Result<&Node, ErrorCode> {
         self.get(path).ok_or(ErrorCode::NoNode)
     }
@@ -198,22 +214,37 @@ impl Tree {
         self.nodes.get_mut(if path.is_empty() { "/" } else { path })
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many nodes are ephemeral.
+    /// The number of ephemeral nodes.
     pub(crate) fn ephemeral_count(&self) -> usize {
         self.ephemerals.values().map(BTreeSet::len).sum()
     }
 
-    /// The paths of a session's nodes, in order.
+    /// The sessions that have ephemeral nodes.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = i64> {
+        self.ephemerals.keys().copied()
+    }
+
+    /// The size of all paths and data, in bytes.
+    ///
+    /// Source: `DataTree.approximateDataSize`.
+    pub(crate) fn approximate_size(&self) -> usize {
+        self.nodes
+            .iter()
+            .map(|(path, node)| path.len() + node.data.as_ref().map_or(0, |d| d.len()))
+            .sum()
+    }
+
+    /// The paths of a session's ephemeral nodes, in order.
     pub(crate) fn ephemerals(&self, session_id: i64) -> impl Iterator<Item = &str> {
         self.ephemerals.get(&session_id).into_iter().flatten().map(String::as_str)
     }
 
-    /// How many nodes are below.
+    /// The number of descendants of a node.
     pub(crate) fn descendants(&self, path: &str) -> usize {
         if matches!(path, "" | "/") {
             return self.nodes.len() - 1;
@@ -225,7 +256,7 @@ impl Tree {
             .count()
     }
 
-    /// Containers that have had children and have none, and TTL nodes whose time is over.
+    /// Containers that have had children and have none now, and expired TTL nodes.
     pub(crate) fn reapable(&self, wall_ms: i64) -> Vec<String> {
         let is_due = |path: &&String| {
             self.nodes.get(*path).is_some_and(|node| {
@@ -240,12 +271,12 @@ impl Tree {
         self.containers.iter().chain(&self.ttls).filter(is_due).cloned().collect()
     }
 
-    /// Sets the number the next sequential child gets. For tests of its end.
+    /// Sets the sequence number of the next sequential child. For tests of the counter's limit.
     pub(crate) fn set_counter(&mut self, path: &str, next: i32) -> bool {
         self.get_mut(path).map(|node| node.cversion = next).is_some()
     }
 
-    /// Makes a change. What watchers are to be told is appended to `changes`.
+    /// Applies a change. The changes that watchers are notified of are appended to `changes`.
     pub(crate) fn apply(
         &mut self,
         txn: &Txn,
@@ -258,7 +289,12 @@ impl Tree {
             Txn::Multi(txns) => Applied::Multi(
                 txns.iter().map(|txn| self.apply(txn, zxid, wall_ms, changes)).collect(),
             ),
+            Txn::CreateSession { session_id, timeout } => {
+                self.sessions.insert(*session_id, *timeout);
+                Applied::Nothing
+            }
             Txn::CloseSession { session_id } => {
+                self.sessions.remove(session_id);
                 for path in self.ephemerals.remove(session_id).unwrap_or_default() {
                     self.delete(&path, zxid, changes);
                 }
@@ -284,7 +320,7 @@ impl Tree {
                 node.aversion = *version;
                 Applied::Stat(node.stat())
             }
-            Txn::Check | Txn::CreateSession | Txn::Error => Applied::Nothing,
+            Txn::Check | Txn::Error => Applied::Nothing,
         }
     }
 
@@ -295,7 +331,7 @@ impl Tree {
         let (parent_path, name) = split(path);
         let wraps = self.counter_wraps;
         let Some(parent) = self.get_mut(parent_path) else { return Applied::Nothing };
-        // Since 3.5 a smaller number never replaces a larger one, so the counter sticks at its end.
+        // Since 3.5 a smaller number never replaces a larger one, so the counter sticks at its maximum.
         if wraps || *parent_cversion > parent.cversion {
             parent.cversion = *parent_cversion;
             parent.pzxid = zxid;
@@ -339,7 +375,7 @@ impl Tree {
         changes.push(Change::Deleted { path: path.to_owned(), acl: node.acl, parent_acl });
     }
 
-    /// Takes a node out of every table.
+    /// Removes a node from every table.
     fn remove(&mut self, path: &str) -> Option<Node> {
         let node = self.nodes.remove(path)?;
         match node.kind {
@@ -366,8 +402,8 @@ impl Tree {
         Some(node)
     }
 
-    /// Makes a change to look at what follows from it, and says how to take it back. For the operations
-    /// of a multi, each of which is checked on what those before it have done.
+    /// Applies a change tentatively and returns the data to revert it. Used for the operations of a multi: each one
+    /// is checked against the effects of those before it.
     pub(crate) fn try_out(&mut self, txn: &Txn) -> Option<Undo> {
         let (zxid, mut changes) = (self.last_zxid, Vec::new());
         let undo = match txn {
@@ -390,7 +426,7 @@ impl Tree {
         Some(undo)
     }
 
-    /// Takes back what [`try_out`](Self::try_out) did; the last one first.
+    /// Reverts a change of [`try_out`](Self::try_out); the last one must be reverted first.
     pub(crate) fn take_back(&mut self, undo: Undo) {
         match undo {
             Undo::Created { path, cversion, pzxid } => {
@@ -426,7 +462,7 @@ impl Tree {
     }
 }
 
-/// A path's parent and its own name.
+/// Splits a path into its parent and its name.
 fn split(path: &str) -> (&str, &str) {
     let parent = path::parent(path).unwrap_or("/");
     (parent, path.rsplit('/').next().unwrap_or_default())
@@ -440,7 +476,7 @@ mod tests {
         Txn::Create { path: path.to_owned(), data: None, acl: acl::open(), kind, parent_cversion }
     }
 
-    /// A new server shows -1 for the root's cversion, and -2 for `/zookeeper`'s: golden frames say so.
+    /// A new server shows a cversion of -1 for the root and of -2 for `/zookeeper`, as recorded from real servers.
     #[test]
     fn a_new_tree_looks_like_a_new_servers() {
         let tree = Tree::new(Version::V3_8);

@@ -1,8 +1,8 @@
-//! Who watches what, and who is told.
+//! The watches of a server, and the notifications they cause.
 //!
-//! A server has two tables, for data and for children; a watch of addWatch is in both. Watches belong to
-//! connections, not to sessions. Up to 3.8 a connection has one mode for each path and table, and the
-//! last registration decides (ZOOKEEPER-4466); since 3.9 the modes stand side by side.
+//! A server has two tables, for data and for children. A watch of addWatch is in both. Watches belong to connections,
+//! not to sessions. Up to 3.8, a connection has one mode for each path and table, and the last registration decides
+//! (ZOOKEEPER-4466). Since 3.9, the modes coexist.
 //!
 //! Source: `WatchManager` 3.8 and 3.9, `DataTree.addWatch`, `removeWatch`, `setWatches`.
 
@@ -12,10 +12,10 @@ use docent_protocol::{AddWatchMode, ErrorCode, EventType, Text, WatcherType, pat
 
 use super::{acl::NodeAcl, tree::Change, version::Version};
 
-/// A connection, by its number.
+/// The number of a watching connection.
 pub(crate) type Watcher = u64;
 
-/// The modes in which somebody watches a path, as bits.
+/// The modes of a connection's watches on one path, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Modes(u8);
 
@@ -37,19 +37,19 @@ impl Modes {
     }
 }
 
-/// Which of the two tables.
+/// One of the two tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     Data,
     Child,
 }
 
-/// One table.
+/// A table of watches.
 #[derive(Debug, Clone, Default)]
 struct Paths {
     paths: BTreeMap<String, BTreeMap<Watcher, Modes>>,
     by_watcher: BTreeMap<Watcher, BTreeSet<String>>,
-    /// How many entries are recursive. None: nobody above needs to be asked.
+    /// The number of recursive entries. At 0, the ancestors of a path need no check.
     recursive: usize,
 }
 
@@ -101,9 +101,9 @@ impl Paths {
         }
     }
 
-    /// Whether anybody watches the path. On its way up, `PathParentIterator` stumbles over a path without
-    /// a slash in front.
-    fn anybody_watches(&self, path: &str) -> Result<bool, ErrorCode> {
+    /// Whether the path has a watch. A path without a leading slash is an error, since `PathParentIterator` fails on
+    /// it.
+    fn is_watched(&self, path: &str) -> Result<bool, ErrorCode> {
         let mut rest = path;
         while !rest.is_empty() {
             let up = match rest.rsplit_once('/') {
@@ -123,9 +123,9 @@ impl Paths {
         Ok(false)
     }
 
-    /// Who is to be told of an event; one-shot watches are used up.
+    /// The watchers to notify of an event. One-shot watches are removed.
     fn trigger(&mut self, at: &str, event: EventType, version: Version) -> BTreeSet<Watcher> {
-        let mut told = BTreeSet::new();
+        let mut notified = BTreeSet::new();
         let here: Vec<_> =
             self.paths.get(at).into_iter().flatten().map(|(w, m)| (*w, *m)).collect();
         for (watcher, modes) in here {
@@ -133,7 +133,7 @@ impl Paths {
             if is_recursive_only && event == EventType::NodeChildrenChanged {
                 continue;
             }
-            told.insert(watcher);
+            notified.insert(watcher);
             if modes.has(Modes::STANDARD) {
                 self.set(at, watcher, modes.without(Modes::STANDARD));
             }
@@ -145,13 +145,13 @@ impl Paths {
         };
         for path in std::iter::successors(above, |path| path::parent(path)) {
             let watchers = self.paths.get(path).into_iter().flatten();
-            told.extend(watchers.filter(|(_, m)| m.has(Modes::RECURSIVE)).map(|(w, _)| *w));
+            notified.extend(watchers.filter(|(_, m)| m.has(Modes::RECURSIVE)).map(|(w, _)| *w));
         }
-        told
+        notified
     }
 }
 
-/// An event, and the ACL that decides whether a watcher may hear of it.
+/// An event, and the ACL that decides which watchers may receive it.
 #[derive(Debug, Clone)]
 pub(crate) struct Notice {
     pub(crate) event: EventType,
@@ -180,10 +180,15 @@ impl Watches {
         }
     }
 
-    /// How many paths are watched, and how many watches there are.
+    /// The number of watched paths, and the number of watches.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let count = |table: &Paths| table.paths.values().map(BTreeMap::len).sum::<usize>();
         (self.data.paths.len() + self.child.paths.len(), count(&self.data) + count(&self.child))
+    }
+
+    /// The watchers of data and of existence, by path.
+    pub(crate) fn of_data(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &Watcher>)> {
+        self.data.paths.iter().map(|(path, watchers)| (&**path, watchers.keys()))
     }
 
     fn add(&mut self, table: Table, path: &str, watcher: Watcher, mode: Modes) {
@@ -193,12 +198,12 @@ impl Watches {
         table.set(path, watcher, old.with(mode));
     }
 
-    /// A one-shot watch of exists, getData or getChildren.
+    /// Adds a one-shot watch of exists, getData or getChildren.
     pub(crate) fn watch(&mut self, table: Table, path: &str, watcher: Watcher) {
         self.add(table, path, watcher, Modes::STANDARD);
     }
 
-    /// An addWatch; any mode but the two is none.
+    /// Adds a watch of addWatch. Returns whether the mode is one of the two valid ones.
     pub(crate) fn add_watch(&mut self, path: &str, watcher: Watcher, mode: AddWatchMode) -> bool {
         let (mode, both) = match mode {
             AddWatchMode::Persistent => (Modes::PERSISTENT, true),
@@ -214,16 +219,16 @@ impl Watches {
         true
     }
 
-    /// The watches of a connection that has ended.
+    /// Removes the watches of a closed connection.
     pub(crate) fn forget(&mut self, watcher: Watcher) {
         self.data.forget(watcher);
         self.child.forget(watcher);
     }
 
-    /// Who hears of a change, in the order in which it is told.
+    /// The notifications of a change, in the order of their delivery.
     pub(crate) fn trigger(&mut self, change: &Change) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let mut tell = |event, path: &str, acl: &NodeAcl, to: BTreeSet<Watcher>| {
+        let mut notify = |event, path: &str, acl: &NodeAcl, to: BTreeSet<Watcher>| {
             if !to.is_empty() {
                 notices.push(Notice { event, path: path.to_owned(), acl: acl.clone(), to });
             }
@@ -234,29 +239,29 @@ impl Watches {
         match change {
             Change::Created { path, acl, parent_acl } => {
                 let event = EventType::NodeCreated;
-                tell(event, path, acl, self.data.trigger(path, event, version));
+                notify(event, path, acl, self.data.trigger(path, event, version));
                 let above = parent(path);
-                tell(children, above, parent_acl, self.child.trigger(above, children, version));
+                notify(children, above, parent_acl, self.child.trigger(above, children, version));
             }
             Change::Deleted { path, acl, parent_acl } => {
                 let event = EventType::NodeDeleted;
                 let mut to = self.data.trigger(path, event, version);
-                // Once to each, whichever of its watches there were.
+                // A connection is notified once, however many of its watches match.
                 to.append(&mut self.child.trigger(path, event, version));
-                tell(event, path, acl, to);
+                notify(event, path, acl, to);
                 let above = parent(path);
-                tell(children, above, parent_acl, self.child.trigger(above, children, version));
+                notify(children, above, parent_acl, self.child.trigger(above, children, version));
             }
             Change::DataChanged { path, acl } => {
                 let event = EventType::NodeDataChanged;
-                tell(event, path, acl, self.data.trigger(path, event, version));
+                notify(event, path, acl, self.data.trigger(path, event, version));
             }
         }
         notices
     }
 
-    /// checkWatches: whether there is such a watch. `MarshallingError` when there is no such type, and
-    /// where a real server stumbles over the path.
+    /// checkWatches: whether the watch exists. `MarshallingError` for an unknown type, and for a path on which a real
+    /// server fails.
     pub(crate) fn contains(
         &self,
         path: Text<'_>,
@@ -271,19 +276,19 @@ impl Watches {
             };
             return Ok(has(&self.data, data) || has(&self.child, child));
         }
-        // Up to 3.8, anybody's will do.
+        // Up to 3.8, a watch of any connection counts.
         let mut found = false;
         for (table, modes) in [(&self.child, child), (&self.data, data)] {
             if modes.is_some() {
                 let text =
                     if path.is_null() { Err(ErrorCode::MarshallingError) } else { Ok(&*text) };
-                found |= table.anybody_watches(text?)?;
+                found |= table.is_watched(text?)?;
             }
         }
         Ok(found)
     }
 
-    /// removeWatches: whether there was such a watch; `None` when there is no such type.
+    /// removeWatches: whether the watch existed; `None` for an unknown type.
     pub(crate) fn remove(
         &mut self,
         path: &str,
@@ -303,7 +308,7 @@ impl Watches {
     }
 }
 
-/// Which modes of which table a type of checkWatches and removeWatches means.
+/// The modes in each table that a type of checkWatches and removeWatches selects.
 fn wanted(kind: WatcherType, version: Version) -> Option<(Option<Modes>, Option<Modes>)> {
     const ALL: Modes = Modes(7);
     let keeps = version.keeps_watch_modes();
@@ -325,7 +330,7 @@ mod tests {
 
     const ME: Watcher = 1;
 
-    /// What a registration is, in the table of the versions measured.
+    /// Performs a registration, given by its short name.
     fn register(watches: &mut Watches, what: &str) {
         match what {
             "data" => watches.watch(Table::Data, "/p", ME),
@@ -335,7 +340,7 @@ mod tests {
         }
     }
 
-    /// What is heard of a step: D, C, + or nothing, as in that table.
+    /// The events that a step causes: D, C, + or nothing.
     fn heard(watches: &mut Watches, step: &str) -> String {
         let change = match step {
             "set" => Change::DataChanged { path: "/p".into(), acl: acl::open() },
@@ -349,7 +354,7 @@ mod tests {
         watches.trigger(&change).iter().map(letter).collect()
     }
 
-    /// Table 7 of the versions measured: mixed watches on one path and connection.
+    /// Mixed watches on one path and connection, as measured on real servers.
     #[test]
     fn mixed_watches_behave_as_measured() {
         for (registered, steps, up_to_38, from_39) in [
@@ -367,17 +372,17 @@ mod tests {
             {
                 let mut watches = Watches::new(version);
                 registered.split(' ').for_each(|what| register(&mut watches, what));
-                let told: Vec<_> = steps
+                let notified: Vec<_> = steps
                     .split(' ')
                     .map(|step| heard(&mut watches, step))
-                    .map(|told| if told.is_empty() { "-".to_owned() } else { told })
+                    .map(|notified| if notified.is_empty() { "-".to_owned() } else { notified })
                     .collect();
-                assert_eq!(told.join(" "), expected, "{registered} on {version}");
+                assert_eq!(notified.join(" "), expected, "{registered} on {version}");
             }
         }
     }
 
-    /// The same table for removeWatches.
+    /// The same for removeWatches.
     #[test]
     fn removals_behave_as_measured() {
         use WatcherType::{Any, Children, Data, Persistent, PersistentRecursive};

@@ -1,123 +1,223 @@
-//! Writes: checked on the leader's tree, put into the log, answered with what they have done.
+//! Writes: checked by the leader, appended to the log, and answered with their result by the client's server.
 //!
 //! Source: `FinalRequestProcessor`, `PrepRequestProcessor`.
 
 use docent_protocol::{
-    ErrorCode, OpCode, Text,
+    Decode as _, ErrorCode, OpCode, Text,
+    jute::Reader,
     multi::{MultiReply, MultiRequest, MultiResult},
     reply::{Create2Reply, EmptyReply, PathReply, StatReply},
-    request::Request,
+    request::{Request, RequestHeader},
 };
 
 use super::{
+    acl::Ident,
     ensemble::Ensemble,
+    links::Body,
     prep::{self, Asker, MultiRefusal, Refusal, ResultType},
     reads::is_read,
-    requests::Context,
+    requests::{Answer, Context, Forwarded, Write},
+    sessions::Standing,
     tree::{Applied, Tree, Txn},
+    version::Version,
 };
 
+/// A write as checked by the leader.
+enum Outcome {
+    /// A change to order, and the reply when it is applied.
+    Change(Txn, Answer),
+    /// A reply without a change.
+    Answer(Answer),
+}
+
+impl Outcome {
+    /// A refusal that uses up a zxid.
+    const fn refusal(err: ErrorCode) -> Self {
+        Self::Change(Txn::Error, Answer::Error(err))
+    }
+}
+
 impl Ensemble {
-    pub(super) fn write(&mut self, context: Context, request: &Request<'_>) {
-        let Some(leader) = self.leader() else { return self.close(context.id) };
-        if let Request::Multi(ops) = request {
-            return self.multi(context, leader, ops);
-        }
-        let prepared = match request {
-            Request::Reconfig(_) => Err(ErrorCode::ReconfigDisabled.into()),
-            request => {
-                self.with_asker(context, leader, |tree, asker| prep::prepare(request, tree, asker))
+    /// Handles a write, as the leader `at`.
+    pub(super) fn lead_write(&mut self, at: usize, forwarded: &Forwarded) {
+        let context = forwarded.context;
+        match self.check_write(at, forwarded) {
+            Outcome::Change(txn, answer) => self.propose(at, txn, Some((context, answer))),
+            Outcome::Answer(answer) if context.member == at => self.finish(context, answer),
+            Outcome::Answer(answer) => {
+                self.post_to_learner(at, context.member, Body::Answer(context, answer));
             }
-        };
-        match prepared {
-            Ok(txn) => {
-                let (zxid, applied) = self.commit(context.member, txn);
-                self.written(context, zxid, &applied);
-            }
-            Err(Refusal::Error(err)) => {
-                let (zxid, _) = self.commit(context.member, Txn::Error);
-                self.reply(context, zxid, err, &EmptyReply {});
-            }
-            Err(Refusal::Destructive) => self.close(context.id),
         }
     }
 
-    /// Runs a check on the leader's tree.
-    pub(super) fn with_asker<T>(
+    fn check_write(&mut self, at: usize, forwarded: &Forwarded) -> Outcome {
+        let Forwarded { context, ids, write } = forwarded;
+        let Context { session_id, member, op, .. } = *context;
+        let now = self.now;
+        let Some(leading) = self.members.get_mut(at).and_then(|m| m.leading.as_mut()) else {
+            return Outcome::Answer(Answer::Closed);
+        };
+        let payload = match write {
+            Write::CreateSession { timeout, asked_read_only } => {
+                let (timeout, asked_read_only) = (*timeout, *asked_read_only);
+                leading.sessions.add(session_id, timeout, Some(member), now);
+                let answer = Answer::SessionOpened { timeout, asked_read_only };
+                return Outcome::Change(Txn::CreateSession { session_id, timeout }, answer);
+            }
+            Write::Request(payload) => payload,
+        };
+        if op == OpCode::CreateSession {
+            return Outcome::refusal(ErrorCode::MarshallingError);
+        }
+        let mut reader = Reader::new(payload);
+        let request =
+            RequestHeader::decode(&mut reader).and_then(|_| Request::decode(op, &mut reader));
+        if op == OpCode::CloseSession {
+            if request.is_err() {
+                return Outcome::Answer(Answer::Error(ErrorCode::MarshallingError));
+            }
+            leading.sessions.remove(session_id);
+            return Outcome::Change(Txn::CloseSession { session_id }, Answer::SessionClosed);
+        }
+        // A write does not touch the session of another member's client.
+        match leading.sessions.check(session_id, member) {
+            Standing::Owned => {}
+            // Reads and pings still work where the session has been, and closeSession is honoured.
+            Standing::Moved => return Outcome::Answer(Answer::Moved),
+            Standing::Unknown => return Outcome::refusal(ErrorCode::SessionExpired),
+        }
+        match request {
+            Ok(Request::Multi(ops)) => self.check_multi(at, context, ids, &ops),
+            Ok(Request::Reconfig(_)) => Outcome::refusal(ErrorCode::ReconfigDisabled),
+            Ok(request) => {
+                let check =
+                    |tree: &mut Tree, asker: &Asker<'_>| prep::prepare(&request, tree, asker);
+                match self.with_asker(at, context, ids, check) {
+                    Some(Ok(txn)) => Outcome::Change(txn, Answer::Written),
+                    Some(Err(Refusal::Error(err))) => Outcome::refusal(err),
+                    Some(Err(Refusal::Destructive)) | None => Outcome::Answer(Answer::Closed),
+                }
+            }
+            Err(_) => {
+                let early = op != OpCode::Reconfig && self.config.version.bad_write_uses_zxid();
+                if op == OpCode::Multi || early {
+                    Outcome::refusal(ErrorCode::MarshallingError)
+                } else {
+                    Outcome::Answer(Answer::Error(ErrorCode::MarshallingError))
+                }
+            }
+        }
+    }
+
+    /// Runs a check on the tree with all changes that the leader has ordered.
+    fn with_asker<T>(
         &mut self,
-        context: Context,
-        leader: usize,
-        check: impl FnOnce(&mut Tree, &Asker<'_>) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let ids = self.ids_of(context.id);
+        at: usize,
+        context: &Context,
+        ids: &[Ident],
+        check: impl FnOnce(&mut Tree, &Asker<'_>) -> T,
+    ) -> Option<T> {
         let asker = Asker {
             session_id: context.session_id,
-            ids: &ids,
+            ids,
             version: self.config.version,
             ttls: self.config.extended_types_enabled,
             sasl: self.config.has_sasl(),
             local: context.local,
         };
-        let member = self.members.get_mut(leader).ok_or(ErrorCode::SystemError)?;
-        check(&mut member.tree, &asker)
+        Some(check(self.ordered_tree(at)?, &asker))
     }
 
-    pub(super) fn written(&mut self, context: Context, zxid: i64, applied: &Applied) {
-        let ok = ErrorCode::Ok;
-        match applied {
-            Applied::Created(path, stat) => {
-                let path = Text::new(path);
-                if context.op == OpCode::Create {
-                    self.reply(context, zxid, ok, &PathReply { path });
-                } else {
-                    self.reply(context, zxid, ok, &Create2Reply { path, stat: *stat });
-                }
-            }
-            Applied::Stat(stat) => self.reply(context, zxid, ok, &StatReply { stat: *stat }),
-            Applied::Nothing | Applied::Multi(_) => self.reply(context, zxid, ok, &EmptyReply {}),
-        }
-    }
-
-    pub(super) fn multi(&mut self, context: Context, leader: usize, ops: &MultiRequest<'_>) {
+    fn check_multi(
+        &mut self,
+        at: usize,
+        context: &Context,
+        ids: &[Ident],
+        ops: &MultiRequest<'_>,
+    ) -> Outcome {
         let reads = ops.iter().filter(is_read).count();
         let mixed = reads > 0 && reads < ops.iter().count();
         if !mixed && ops.iter().any(|op| prep::path_of(&op).is_null()) {
-            // A real server stumbles before it has made a transaction: its number is lost.
-            self.skip_zxid();
-            return self.fail_with_empty_multi(context);
+            // A real server fails before it creates a transaction; the zxid is lost.
+            self.skip_zxid(at);
+            return Outcome::Answer(Answer::EmptyMulti);
         }
-        let prepared = self
-            .with_asker(context, leader, |tree, asker| Ok(prep::prepare_multi(ops, tree, asker)));
-        let Ok(prepared) = prepared else { return self.close(context.id) };
-        match prepared {
-            Ok((txns, types)) => {
-                let (zxid, applied) = self.commit(context.member, Txn::Multi(txns));
+        let check = |tree: &mut Tree, asker: &Asker<'_>| prep::prepare_multi(ops, tree, asker);
+        match self.with_asker(at, context, ids, check) {
+            Some(Ok((txns, types))) => Outcome::Change(Txn::Multi(txns), Answer::Multi(types)),
+            Some(Err(MultiRefusal::At(failed, count, err))) => {
+                Outcome::Change(Txn::Error, Answer::MultiFailed { failed, count, err })
+            }
+            Some(Err(MultiRefusal::Whole(err))) => Outcome::refusal(err),
+            Some(Err(MultiRefusal::Destructive)) | None => Outcome::Answer(Answer::Closed),
+        }
+    }
+
+    /// Sends the reply to a request whose turn it is.
+    pub(super) fn send_answer(
+        &mut self,
+        context: Context,
+        zxid: i64,
+        answer: &Answer,
+        applied: &Applied,
+    ) {
+        let ok = ErrorCode::Ok;
+        self.ready.insert(context.id);
+        match answer {
+            Answer::Written => match applied {
+                Applied::Created(path, stat) => {
+                    let path = Text::new(path);
+                    if context.op == OpCode::Create {
+                        self.reply(context, zxid, ok, &PathReply { path });
+                    } else {
+                        self.reply(context, zxid, ok, &Create2Reply { path, stat: *stat });
+                    }
+                }
+                Applied::Stat(stat) => self.reply(context, zxid, ok, &StatReply { stat: *stat }),
+                Applied::Nothing | Applied::Multi(_) => {
+                    self.reply(context, zxid, ok, &EmptyReply {});
+                }
+            },
+            Answer::Multi(types) => {
                 let Applied::Multi(applied) = applied else { return self.close(context.id) };
                 let results: Vec<_> = applied
                     .iter()
                     .zip(types)
-                    .map(|(applied, kind)| result(applied, kind))
+                    .map(|(applied, kind)| result(applied, *kind))
                     .collect();
-                self.reply(context, zxid, ErrorCode::Ok, &MultiReply::new(&results));
+                self.reply(context, zxid, ok, &MultiReply::new(&results));
             }
-            Err(MultiRefusal::At(failed, count, err)) => {
-                let (zxid, _) = self.commit(context.member, Txn::Error);
-                let results: Vec<_> = (0..count)
-                    .map(|at| match at.cmp(&failed) {
+            Answer::MultiFailed { failed, count, err } => {
+                let results: Vec<_> = (0..*count)
+                    .map(|at| match at.cmp(failed) {
                         std::cmp::Ordering::Less => MultiResult::Error(ErrorCode::Ok),
-                        std::cmp::Ordering::Equal => MultiResult::Error(err),
+                        std::cmp::Ordering::Equal => MultiResult::Error(*err),
                         std::cmp::Ordering::Greater => {
                             MultiResult::Error(ErrorCode::RuntimeInconsistency)
                         }
                     })
                     .collect();
-                self.reply(context, zxid, ErrorCode::Ok, &MultiReply::new(&results));
+                self.reply(context, zxid, ok, &MultiReply::new(&results));
             }
-            Err(MultiRefusal::Whole(err)) => {
-                let (zxid, _) = self.commit(context.member, Txn::Error);
-                self.reply(context, zxid, err, &EmptyReply {});
+            Answer::EmptyMulti => {
+                self.reply(context, zxid, ErrorCode::MarshallingError, &MultiReply::new(&[]));
             }
-            Err(MultiRefusal::Destructive) => self.close(context.id),
+            Answer::Error(err) => self.reply(context, zxid, *err, &EmptyReply {}),
+            Answer::Moved
+                if self.config.version == Version::V3_4 && context.op == OpCode::Multi =>
+            {
+                let results = [MultiResult::Error(ErrorCode::SessionMoved)];
+                self.reply(context, zxid, ok, &MultiReply::new(&results));
+            }
+            Answer::SessionOpened { timeout, asked_read_only } => {
+                let Context { id, member, session_id, .. } = context;
+                self.open(id, member, session_id, *timeout, false, *asked_read_only);
+            }
+            Answer::SessionClosed => {
+                self.reply(context, zxid, ok, &EmptyReply {});
+                self.close(context.id);
+            }
+            Answer::Moved | Answer::Closed | Answer::Synced => self.close(context.id),
         }
     }
 }

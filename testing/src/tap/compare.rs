@@ -1,33 +1,33 @@
-//! Whether two traces say the same.
+//! Compares two traces.
 //!
 //! Both are texts: a [`Trace::text`](super::Trace::text), or a section of a file of reference traces.
-//! Compared are, client by client, operation, path, data, ACL, flags, versions, watch flags, results and
-//! order. What may differ without a difference is put into one form first:
+//! The comparison covers, client by client, operation, path, data, ACL, flags, versions, watch flags, results and
+//! order. Irrelevant differences are normalized first:
 //!
-//! * Which client was faster: each client's lines are compared by themselves.
-//! * Requests that went out before the last reply was in: each client's requests and its answers are two
-//!   lists, unless [`interleaved`](CompareOptions::interleaved).
-//! * GUIDs: `A1` is the first one in a create of client A, and so on.
+//! * The relative speed of clients: each client's lines are compared separately.
+//! * Requests sent before the previous reply arrived: each client's requests and its replies are two lists, unless
+//!   [`interleaved`](CompareOptions::interleaved) is set.
+//! * GUIDs: `A1` is the first GUID in a create of client A, and so on.
 //! * The order of children, the granted timeout, comments, notes about faults, ends of connections.
 
 use std::{collections::BTreeMap, fmt};
 
-/// What counts as equal.
+/// Defines which traces count as equal.
 #[derive(Debug, Clone, Default)]
 pub struct CompareOptions {
-    /// Paths that stand for each other: in the expected trace, in the actual one.
+    /// Pairs of equivalent paths: in the expected trace, in the actual trace.
     pub roots: Option<(String, String)>,
-    /// Compares requests and answers of a client as one list.
+    /// Compares a client's requests and replies as one list.
     pub interleaved: bool,
     /// Leaves out lines of these operations, by ZooKeeper's names (`checkWatches`, `closeSession`).
     pub without: Vec<String>,
-    /// Names of clients that stand for each other: in the expected trace, in the actual one. Those not
-    /// named have the same name in both.
+    /// Pairs of equivalent client names: in the expected trace, in the actual trace. Other clients have the same name
+    /// in both.
     pub clients: Vec<(String, String)>,
 }
 
 impl CompareOptions {
-    /// `expected` in the expected trace is `actual` in the actual one; at component borders only.
+    /// Treats `expected` in the expected trace as equal to `actual` in the actual one. Only whole path components match.
     #[must_use]
     pub fn roots(mut self, expected: &str, actual: &str) -> Self {
         self.roots = Some((expected.to_owned(), actual.to_owned()));
@@ -42,7 +42,7 @@ impl CompareOptions {
     }
 }
 
-/// Where two traces differ.
+/// The differences between two traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     parts: Vec<(String, Vec<Line>)>,
@@ -104,7 +104,7 @@ pub fn compare(expected: &str, actual: &str, options: &CompareOptions) -> Result
 /// The lists of a trace, by client and kind.
 type Lists = BTreeMap<(String, &'static str), Vec<String>>;
 
-/// A line of a trace, taken apart.
+/// The parts of a trace line.
 struct Parsed<'a> {
     client: &'a str,
     request: bool,
@@ -155,7 +155,7 @@ fn normal(trace: &str, root: Option<&String>, options: &CompareOptions, expected
     lists
 }
 
-/// `/s02/x` is `/ROOT/x`, and `/s021` stays.
+/// Replaces `/s02/x` by `/ROOT/x`; `/s021` stays.
 fn replace_root(text: &str, root: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -187,12 +187,12 @@ fn sorted_children(rest: &str) -> String {
     let Some((front, list)) = rest.split_once("children=[") else { return rest.to_owned() };
     let Some((list, tail)) = list.split_once(']') else { return rest.to_owned() };
     let mut names: Vec<_> = list.split(", ").collect();
-    // By what stands behind the GUID, which differs from run to run.
+    // Sorts by the name's suffix after the GUID: the GUID differs from run to run.
     names.sort_by_key(|name| (name.rsplit('-').next(), *name));
     format!("{front}children=[{}]{tail}", names.join(", "))
 }
 
-/// Names of GUIDs: who made it, and which of its own it is.
+/// Names for GUIDs: the client that created the GUID, and its number among that client's GUIDs.
 #[derive(Default)]
 struct Guids<'a> {
     known: Vec<(String, String)>,
@@ -223,7 +223,7 @@ impl<'a> Guids<'a> {
     }
 }
 
-/// What stands between `_c_` and the next dash that ends it: `G1`, or a GUID.
+/// The text between `_c_` and the dash that ends it: `G1`, or a GUID.
 fn guids_in(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices("_c_").filter_map(|(at, mark)| {
         let start = at + mark.len();
@@ -236,8 +236,8 @@ fn guids_in(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The longest common subsequence, and what stands beside it. Lists over the limit are told line by
-/// line without it.
+/// A diff by the longest common subsequence. If the product of the lengths is above the limit,
+/// all lines of both lists are reported as differences.
 fn diff(left: &[String], right: &[String]) -> Vec<Line> {
     const LIMIT: usize = 4_000_000;
     if left.len().saturating_mul(right.len()) > LIMIT {
@@ -293,7 +293,7 @@ B -> getChildren2(12) /s02 watch=false
 B <- getChildren2 OK children=[_c_G1-lock-0000000000, _c_G2-lock-0000000001]
 ";
 
-    /// Another root, other GUIDs, another order of children and of clients, no comment: the same.
+    /// Traces with different roots, GUIDs, orders of children and clients, and comments compare as equal.
     #[test]
     fn what_may_differ_is_no_difference() {
         let ours = "\

@@ -1,10 +1,10 @@
 //! One connection as the proxy sees it: bytes of both directions in, steps out.
 //!
-//! Pure: no sockets and no clock. [`Conversation::feed`] cuts the bytes into frames, decodes them,
-//! asks the faults, and answers with what to record, to send, to wait for. Frames are kept back until
-//! they are whole; bytes that are no frames (four-letter words, rubbish) pass as they come.
+//! Pure: no sockets and no clock. [`Conversation::feed`] splits the bytes into frames, decodes them, applies the faults,
+//! and returns steps: record, send, wait or cut. A frame is held back until it is complete. Bytes that are not frames
+//! (four-letter words, garbage) are forwarded as they arrive.
 //!
-//! Which reply answers which request is the [`Follower`](docent_protocol::follow::Follower)'s to know.
+//! A [`Dissector`](docent_protocol::dissect::Dissector) matches replies with their requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,53 +16,53 @@ use bytes::{Bytes, BytesMut};
 use docent_protocol::{
     ErrorCode, OpCode,
     connect::{ConnectResponse, HandshakeReply},
-    follow::{Direction, Follower, Frame, Message, ReplyBody},
+    dissect::{Direction, Dissector, Frame, Message, ReplyBody},
     frame, xid,
 };
 
 use super::record::{Field, Value, What, path_of, reply_fields, request_fields};
 use crate::fault::{Action, FaultTable};
 
-/// Frames longer than this are not kept back to be decoded; they pass as bytes. 16 MiB.
+/// Frames longer than this are not buffered for decoding; they are forwarded as raw bytes. 16 MiB.
 const DECODE_LIMIT: usize = 1 << 24;
 
-/// How much of bytes that are no frame a record shows.
+/// Number of raw bytes shown in a record.
 const RAW_SHOWN: usize = 64;
 
-/// What to do with a piece of a conversation, in order.
+/// An action for a part of a conversation; steps are executed in order.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Keep this in the record.
+    /// Add this to the record.
     Record(What, Option<&'static str>),
-    /// Pass this on.
+    /// Forward these bytes.
     Send(Bytes),
-    /// Wait before what follows.
+    /// Wait before the next step.
     Wait(Duration),
-    /// End the connection; nothing follows.
+    /// End the connection; no step follows.
     Cut,
 }
 
-/// What all conversations of one tap share.
+/// The state shared by all conversations of one tap.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct Registry {
     pub(crate) faults: FaultTable,
-    /// The last session of each client.
+    /// The latest session of each client.
     pub(crate) sessions: BTreeMap<Arc<str>, KnownSession>,
-    /// Labels of listeners: no letter for others.
+    /// Labels of listeners, which are not available as letters for other clients.
     pub(crate) labels: BTreeSet<Arc<str>>,
-    /// How many letters were given or passed over.
+    /// Number of letters assigned or skipped.
     named: usize,
 }
 
-/// What it takes to attach to a session.
+/// The credentials to attach to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownSession {
     pub(crate) id: i64,
     pub(crate) passwd: Vec<u8>,
 }
 
-impl Desk {
-    /// Whose session this is; a new client gets the next letter.
+impl Registry {
+    /// Returns the client of this session; a new client gets the next letter.
     fn name_of(&mut self, session_id: i64) -> Arc<str> {
         let known = self.sessions.iter().find(|(_, session)| session.id == session_id);
         if let Some((name, _)) = known.filter(|_| session_id != 0) {
@@ -99,21 +99,21 @@ fn letters(mut number: usize) -> String {
 
 #[derive(Debug, Default)]
 struct Half {
-    /// The front of a frame that is not whole yet.
+    /// The start of an incomplete frame.
     partial: BytesMut,
-    /// Whether these are no frames, and pass as they come.
+    /// Whether the bytes are not frames, and are forwarded as they arrive.
     raw: bool,
 }
 
 /// One connection, both directions.
 #[derive(Debug)]
 pub(crate) struct Conversation {
-    /// Who; empty until the first frame of a client without a listener of its own.
+    /// The client's name; empty until the first frame of a client without a dedicated listener.
     pub(crate) client: Arc<str>,
-    follower: Follower,
+    dissector: Dissector,
     to_server: Half,
     to_client: Half,
-    /// What is to happen to replies, by the xid they will have, oldest first.
+    /// Faults for future replies, by the xid of the reply, oldest first.
     marked: VecDeque<(i32, Action)>,
 }
 
@@ -121,7 +121,7 @@ impl Conversation {
     pub(crate) fn new(client: Arc<str>) -> Self {
         Self {
             client,
-            follower: Follower::new(),
+            dissector: Dissector::new(),
             to_server: Half::default(),
             to_client: Half::default(),
             marked: VecDeque::new(),
@@ -135,12 +135,12 @@ impl Conversation {
         }
     }
 
-    /// Takes bytes of one direction and appends what to do to `steps`.
+    /// Takes bytes of one direction and appends the resulting steps to `steps`.
     pub(crate) fn feed(
         &mut self,
         direction: Direction,
         bytes: &[u8],
-        desk: &mut Desk,
+        registry: &mut Registry,
         steps: &mut Vec<Step>,
     ) {
         self.half(direction).partial.extend_from_slice(bytes);
@@ -154,15 +154,15 @@ impl Conversation {
                 Ok(Some((payload, _))) => {
                     let len = frame::LENGTH_SIZE + payload.len();
                     let whole = half.partial.split_to(len).freeze();
-                    self.whole_frame(direction, whole, desk, steps);
+                    self.whole_frame(direction, whole, registry, steps);
                 }
-                // Four-letter words and their answers are lengths over any limit.
+                // Read as a length, a four-letter word or its reply is above any limit.
                 Err(_) => half.raw = true,
             }
         }
     }
 
-    /// Passes on what there is of a frame that will never be whole.
+    /// Forwards the rest of a frame that will never be complete.
     pub(crate) fn finish(&mut self, direction: Direction, steps: &mut Vec<Step>) {
         let rest = self.half(direction).partial.split().freeze();
         if !rest.is_empty() {
@@ -175,24 +175,24 @@ impl Conversation {
         &mut self,
         direction: Direction,
         whole: Bytes,
-        desk: &mut Desk,
+        registry: &mut Registry,
         steps: &mut Vec<Step>,
     ) {
         let payload = whole.get(frame::LENGTH_SIZE..).unwrap_or_default();
-        let frame = self.follower.payload(direction, payload);
+        let frame = self.dissector.dissect(direction, payload);
         match &frame.message {
             Message::ConnectRequest(request) if self.client.is_empty() => {
-                self.client = desk.name_of(request.session_id);
+                self.client = registry.name_of(request.session_id);
             }
             Message::ConnectReply(HandshakeReply::Response(response)) => {
-                desk.remember(&self.client, response);
+                registry.remember(&self.client, response);
             }
             _ => {}
         }
         let what = describe(&frame);
         match what {
             What::Request { op, xid, ref fields } => {
-                let action = desk.faults.on_request(&self.client, op, path_of(fields));
+                let action = registry.faults.on_request(&self.client, op, path_of(fields));
                 if let Some(action) = action {
                     let xid = if op == OpCode::Ping { xid::PING } else { xid };
                     self.marked.push_back((xid, action));
@@ -238,7 +238,7 @@ fn reply_steps(action: Option<Action>, what: What, whole: Bytes, steps: &mut Vec
     }
 }
 
-/// What the record keeps of a frame.
+/// The record of a frame.
 fn describe(frame: &Frame<'_>) -> What {
     match &frame.message {
         Message::ConnectRequest(connect) => What::Connect {
@@ -292,7 +292,7 @@ fn raw_bytes(direction: Direction, bytes: &[u8]) -> What {
 
 #[cfg(test)]
 mod tests {
-    use docent_protocol::{call, connect::ConnectRequest, jute::Encode, reply::ReplyHeader};
+    use docent_protocol::{connect::ConnectRequest, jute::Encode, operation, reply::ReplyHeader};
 
     use super::*;
     use crate::fault::Fault;
@@ -326,9 +326,11 @@ mod tests {
 
     fn exists(xid: i32) -> Vec<u8> {
         let mut out = Vec::new();
-        let call =
-            call::Exists(docent_protocol::request::ReadRequest { path: "/a".into(), watch: true });
-        frame::put_call(&mut out, DECODE_LIMIT, xid, &call).unwrap();
+        let operation = operation::Exists(docent_protocol::request::ReadRequest {
+            path: "/a".into(),
+            watch: true,
+        });
+        frame::put_operation(&mut out, DECODE_LIMIT, xid, &operation).unwrap();
         out
     }
 
@@ -348,7 +350,7 @@ mod tests {
             .collect()
     }
 
-    /// Whatever the sizes of the reads, what comes out is what went in, and the records are the same.
+    /// The sizes of the reads change neither the forwarded bytes nor the records.
     #[test]
     fn bytes_pass_unchanged_however_they_are_cut() {
         let input = [connect(0), exists(1), exists(2)].concat();
@@ -357,31 +359,31 @@ mod tests {
             Conversation::new("".into()).feed(
                 Direction::ToServer,
                 &input,
-                &mut Desk::default(),
+                &mut Registry::default(),
                 &mut steps,
             );
             steps
         };
         assert_eq!(sent(&all_at_once), input);
-        let (mut talk, mut desk, mut steps) =
-            (Conversation::new("".into()), Desk::default(), Vec::new());
+        let (mut talk, mut registry, mut steps) =
+            (Conversation::new("".into()), Registry::default(), Vec::new());
         for byte in &input {
-            talk.feed(Direction::ToServer, &[*byte], &mut desk, &mut steps);
+            talk.feed(Direction::ToServer, &[*byte], &mut registry, &mut steps);
         }
         assert_eq!(steps, all_at_once);
         assert_eq!(&*talk.client, "A");
     }
 
-    /// The session of client A comes back on another connection: it is still A; a new one gets the next
-    /// letter that is nobody's label.
+    /// Client A keeps its name when its session continues on another connection. A new client gets the next letter that
+    /// is not a label.
     #[test]
     fn a_client_keeps_its_letter_as_long_as_its_session() {
-        let (mut desk, mut steps) = (Desk::default(), Vec::new());
-        desk.labels.insert("B".into());
+        let (mut registry, mut steps) = (Registry::default(), Vec::new());
+        registry.labels.insert("B".into());
         let mut name = |ask: i64, get: i64| {
             let mut talk = Conversation::new("".into());
-            talk.feed(Direction::ToServer, &connect(ask), &mut desk, &mut steps);
-            talk.feed(Direction::ToClient, &connected(get), &mut desk, &mut steps);
+            talk.feed(Direction::ToServer, &connect(ask), &mut registry, &mut steps);
+            talk.feed(Direction::ToClient, &connected(get), &mut registry, &mut steps);
             talk.client.to_string()
         };
         assert_eq!(
@@ -391,28 +393,33 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_reply_is_seen_by_the_tap_and_by_nobody_else() {
-        let (mut talk, mut desk) = (Conversation::new("A".into()), Desk::default());
-        desk.faults.add(Fault::drop_reply(OpCode::Exists));
+    fn a_dropped_reply_is_seen_by_the_tap_only() {
+        let (mut talk, mut registry) = (Conversation::new("A".into()), Registry::default());
+        registry.faults.add(Fault::drop_reply(OpCode::Exists));
         let mut steps = Vec::new();
-        talk.feed(Direction::ToServer, &[connect(0), exists(1)].concat(), &mut desk, &mut steps);
+        talk.feed(
+            Direction::ToServer,
+            &[connect(0), exists(1)].concat(),
+            &mut registry,
+            &mut steps,
+        );
         assert_eq!(sent(&steps).len(), connect(0).len() + exists(1).len());
         steps.clear();
-        talk.feed(Direction::ToClient, &connected(5), &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, &connected(5), &mut registry, &mut steps);
         steps.clear();
-        talk.feed(Direction::ToClient, &no_node(1), &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, &no_node(1), &mut registry, &mut steps);
         assert_eq!((sent(&steps), steps.last()), (Vec::new(), Some(&Step::Cut)));
     }
 
     #[test]
     fn four_letter_words_and_rubbish_pass_as_they_come() {
-        let (mut talk, mut desk, mut steps) =
-            (Conversation::new("".into()), Desk::default(), Vec::new());
-        talk.feed(Direction::ToServer, b"ruok", &mut desk, &mut steps);
+        let (mut talk, mut registry, mut steps) =
+            (Conversation::new("".into()), Registry::default(), Vec::new());
+        talk.feed(Direction::ToServer, b"ruok", &mut registry, &mut steps);
         assert_eq!(sent(&steps), b"ruok");
-        talk.feed(Direction::ToClient, b"imok", &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, b"imok", &mut registry, &mut steps);
         assert_eq!(sent(&steps), b"ruokimok");
-        talk.feed(Direction::ToClient, b"x", &mut desk, &mut steps);
+        talk.feed(Direction::ToClient, b"x", &mut registry, &mut steps);
         assert_eq!(sent(&steps), b"ruokimokx");
     }
 

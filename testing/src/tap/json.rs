@@ -1,10 +1,10 @@
-//! Records as JSON, one object a line.
+//! Records as JSON, one object per line.
 //!
 //! ```text
 //! {"seq":3,"us":1520,"conn":1,"client":"A","dir":"c2s","kind":"request","xid":1,"op":"delete","type":2,"path":"/a","v":-1}
 //! ```
 //!
-//! Data are an object `{"text":…}` when they are UTF-8 and `{"hex":…}` when not; null stays null.
+//! Data are an object `{"text":…}` if they are UTF-8, and `{"hex":…}` otherwise; null stays null.
 
 use std::fmt::Write as _;
 
@@ -190,7 +190,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// An object being written.
+/// A JSON object under construction.
 struct Object(String);
 
 impl Object {

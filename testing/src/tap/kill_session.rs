@@ -1,12 +1,13 @@
-//! Ends somebody else's session.
+//! Ends the session of another client.
 
 use std::{io, time::Duration};
 
 use docent_protocol::{
-    Decode as _, call,
+    Decode as _,
     connect::{ConnectRequest, ConnectResponse},
     frame,
     jute::Reader,
+    operation,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,16 +15,15 @@ use tokio::{
     time::timeout,
 };
 
-/// The largest answer that is read, in bytes; both answers are far smaller.
+/// Maximum size of a reply, in bytes; both replies are far smaller.
 const LIMIT: usize = 4096;
 
-/// Attaches to a session by its id and password and closes it, as Curator's `KillSession` does. The
-/// server ends the connection the session had; its ephemeral nodes are gone when this returns.
+/// Attaches to a session by its id and password and closes it, like Curator's `KillSession`. The server ends the
+/// session's previous connection. The session's ephemeral nodes are gone when this returns.
 ///
 /// # Errors
 ///
-/// `NotFound` when the server does not know the session (any more), `TimedOut` after `deadline`, and
-/// what the sockets say.
+/// `NotFound` if the server does not know the session (any more), `TimedOut` after `deadline`, or any socket error.
 pub async fn kill_session(
     server: &str,
     session_id: i64,
@@ -55,7 +55,7 @@ async fn kill(server: &str, session_id: i64, passwd: &[u8]) -> io::Result<()> {
         return Err(io::ErrorKind::NotFound.into());
     }
     out.clear();
-    frame::put_call(&mut out, LIMIT, 1, &call::CloseSession).map_err(invalid)?;
+    frame::put_operation(&mut out, LIMIT, 1, &operation::CloseSession).map_err(invalid)?;
     stream.write_all(&out).await?;
     read_frame(&mut stream).await?;
     Ok(())

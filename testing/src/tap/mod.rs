@@ -1,9 +1,8 @@
-//! A recording proxy in front of a ZooKeeper server, with faults on request.
+//! A recording proxy in front of a ZooKeeper server, with fault injection.
 //!
-//! A [`Tap`] listens on loopback, passes every byte on to its upstream and back, and keeps a
-//! [`Record`] of every frame: direction, connection, client, operation, all parts. A test can look at
-//! the [`Trace`], wait until something has passed ([`Tap::wait_for`]), and hurt the connection in
-//! every way that a network can: [`Tap::inject`] for one frame, [`Controls`] for all of them.
+//! A [`Tap`] listens on loopback, forwards every byte between client and server, and keeps a [`Record`] of every frame:
+//! direction, connection, client, operation and all fields. A test can inspect the [`Trace`], wait for a frame
+//! ([`Tap::wait_for`]), and inject network failures: [`Tap::inject`] hits one frame, [`Controls`] hit all frames.
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
@@ -21,10 +20,10 @@
 //! # }
 //! ```
 //!
-//! Records are kept in memory until the tap is dropped; [`Tap::keep`] says how many.
+//! Records stay in memory until the tap is dropped; [`Tap::keep`] limits their number.
 //!
-//! Names of clients: who connects through [`Tap::client`] has its label; who connects to the tap's own
-//! port gets the next letter with each new session, and keeps it as long as the session.
+//! Names of clients: a client that connects through [`Tap::client`] has that label. A client that connects to the
+//! tap's main port gets the next letter with each new session, and keeps it for the lifetime of the session.
 
 mod compare;
 mod conversation;
@@ -45,8 +44,8 @@ use std::{
 
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
-use self::proxy::{Lane, Shared, Switches};
-pub use docent_protocol::follow::Direction;
+use self::proxy::{Port, Settings, Shared};
+pub use docent_protocol::dissect::Direction;
 
 pub use self::{
     compare::{CompareOptions, Difference, compare},
@@ -62,204 +61,207 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub struct Tap {
     shared: Arc<Shared>,
-    lanes: Mutex<Vec<Arc<Lane>>>,
+    ports: Mutex<Vec<Arc<Port>>>,
     addr: SocketAddr,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Tap {
-    /// Starts one on a free loopback port in front of `upstream`, `host:port`.
+    /// Starts a tap on a free loopback port, in front of `upstream` (`host:port`).
     ///
     /// # Errors
     ///
-    /// When no port can be bound. An upstream that is not there shows when a client connects: its
-    /// connection is closed.
+    /// If no port can be bound. An unreachable upstream is noticed only when a client connects: that connection is
+    /// closed.
     pub async fn start(upstream: &str) -> io::Result<Self> {
         Self::listen((Ipv4Addr::LOCALHOST, 0).into(), upstream).await
     }
 
-    /// As [`start`](Self::start), on an address of the caller's choice.
+    /// Like [`start`](Self::start), on a given address.
     ///
     /// # Errors
     ///
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub async fn listen(addr: SocketAddr, upstream: &str) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(upstream));
         let mut tasks = JoinSet::new();
-        let lane = proxy::open_lane(&shared, Arc::from(""), addr, &mut tasks).await?;
-        let addr = lane.addr;
-        Ok(Self { shared, lanes: Mutex::new(vec![lane]), addr, tasks: Mutex::new(tasks) })
+        let port = proxy::open_port(&shared, Arc::from(""), addr, &mut tasks).await?;
+        let addr = port.addr;
+        Ok(Self { shared, ports: Mutex::new(vec![port]), addr, tasks: Mutex::new(tasks) })
     }
 
-    /// Where it listens.
+    /// The listening address.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Where it listens, as a client takes it.
+    /// The listening address, as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
         self.addr.to_string()
     }
 
-    /// Opens a port of its own for one client; all that passes there is recorded under `label`.
+    /// Opens a dedicated port for one client; all traffic on it is recorded under `label`.
     ///
     /// # Errors
     ///
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub async fn client(&self, label: &str) -> io::Result<TapClient> {
         // The lock on the tasks is not held while the port is bound.
         let mut tasks = JoinSet::new();
         let addr = (Ipv4Addr::LOCALHOST, 0).into();
-        let lane = proxy::open_lane(&self.shared, Arc::from(label), addr, &mut tasks).await?;
-        self.shared.state().desk.labels.insert(Arc::from(label));
-        self.lanes().push(Arc::clone(&lane));
+        let port = proxy::open_port(&self.shared, Arc::from(label), addr, &mut tasks).await?;
+        self.shared.state().registry.labels.insert(Arc::from(label));
+        self.ports().push(Arc::clone(&port));
         let guard = async move { while tasks.join_next().await.is_some() {} };
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(guard);
-        let controls = Controls { lanes: vec![Arc::clone(&lane)] };
-        Ok(TapClient { shared: Arc::clone(&self.shared), lane, controls })
+        let controls = Controls { ports: vec![Arc::clone(&port)] };
+        Ok(TapClient { shared: Arc::clone(&self.shared), port, controls })
     }
 
-    /// Sends clients to another server from their next connection on.
+    /// Replaces the upstream server for all future connections.
     pub fn set_upstream(&self, upstream: &str) {
         self.shared.set_upstream(upstream);
     }
 
-    /// Lets a fault wait for its frame.
+    /// Adds a fault, which stays pending until its frame arrives.
     pub fn inject(&self, fault: Fault) {
-        self.shared.state().desk.faults.add(fault);
+        self.shared.state().registry.faults.add(fault);
     }
 
-    /// What the choices of faults by chance follow from.
+    /// Seeds the random choices of [`Fault::one_in`].
     pub fn seed(&self, seed: u64) {
-        self.shared.state().desk.faults.seed(seed);
+        self.shared.state().registry.faults.seed(seed);
     }
 
-    /// Forgets all faults that still wait.
+    /// Removes all pending faults.
     pub fn clear_faults(&self) {
-        self.shared.state().desk.faults.clear();
+        self.shared.state().registry.faults.clear();
     }
 
-    /// Writes a line of the test's own into the trace.
+    /// Adds a comment line to the trace.
     pub fn note(&self, text: &str) {
         self.shared.note(text);
     }
 
-    /// Keeps only the last `limit` records, at least 1. (1,000,000 unless this is called.)
+    /// Keeps only the last `limit` records, at least 1. The default is 1,000,000.
     pub fn keep(&self, limit: usize) {
         self.shared.state().limit = limit;
     }
 
-    /// Everything so far.
+    /// A snapshot of all records so far.
     #[must_use]
     pub fn trace(&self) -> Trace {
         Trace::new(self.shared.state().records.iter().cloned().collect())
     }
 
-    /// How many records there are; the `seq` of the next one.
+    /// The number of records so far, which is the `seq` of the next one.
     #[must_use]
     pub fn len(&self) -> u64 {
         *self.shared.count.borrow()
     }
 
-    /// Whether nothing was recorded.
+    /// Whether nothing has been recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A subscription that begins with the next record.
+    /// A subscription that starts with the next record.
     #[must_use]
-    pub fn follow(&self) -> Follow {
-        self.follow_from(self.len())
+    pub fn subscribe(&self) -> Subscription {
+        self.subscribe_from(self.len())
     }
 
-    /// A subscription that begins with the record `seq`; 0 is the first.
+    /// A subscription that starts with the record `seq`; 0 is the first.
     #[must_use]
-    pub fn follow_from(&self, seq: u64) -> Follow {
-        Follow { shared: Arc::clone(&self.shared), count: self.shared.count.subscribe(), next: seq }
+    pub fn subscribe_from(&self, seq: u64) -> Subscription {
+        Subscription {
+            shared: Arc::clone(&self.shared),
+            count: self.shared.count.subscribe(),
+            next: seq,
+        }
     }
 
-    /// Waits for the first record, from the beginning of the trace, that `wanted` accepts.
+    /// Waits for the first record, from the start of the trace, that `wanted` accepts.
     ///
     /// # Errors
     ///
-    /// When `deadline` has passed; the error shows the end of the trace.
+    /// If `deadline` passes first; the error shows the end of the trace.
     pub async fn wait_for(
         &self,
         deadline: Duration,
         wanted: impl FnMut(&Record) -> bool,
     ) -> Result<Arc<Record>, WaitError> {
-        self.follow_from(0).until(deadline, wanted).await
+        self.subscribe_from(0).until(deadline, wanted).await
     }
 
-    /// Ends a client's session as Curator's `KillSession` does: attaches to it from a second
-    /// connection, which ends the first, and closes it.
+    /// Ends a client's session like Curator's `KillSession`: attaches to it on a second connection, which ends the
+    /// first one, and closes it.
     ///
     /// # Errors
     ///
-    /// `NotFound` when no session of that label has passed the tap, and whatever the second connection
-    /// meets; `TimedOut` after `deadline`.
+    /// `NotFound` if no session of that label has passed the tap, `TimedOut` after `deadline`, or any error of the
+    /// second connection.
     pub async fn kill_session(&self, label: &str, deadline: Duration) -> io::Result<()> {
         kill(&self.shared, label, deadline).await
     }
 
-    /// Faults on the connections of all clients, those of [`client`](Self::client) so far included.
+    /// Fault controls for the connections of all clients, including the [`client`](Self::client) ports opened so far.
     #[must_use]
-    pub fn everyone(&self) -> Controls {
-        Controls { lanes: self.lanes().clone() }
+    pub fn all_clients(&self) -> Controls {
+        Controls { ports: self.ports().clone() }
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Vec<Arc<Lane>>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ports(&self) -> MutexGuard<'_, Vec<Arc<Port>>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Faults on every connection at once: of all clients ([`Tap::everyone`]), or of one ([`TapClient`]).
+/// Fault controls for all connections of every client ([`Tap::all_clients`]) or of one client ([`TapClient`]).
 #[derive(Debug, Clone)]
 pub struct Controls {
-    lanes: Vec<Arc<Lane>>,
+    ports: Vec<Arc<Port>>,
 }
 
 impl Controls {
-    fn change(&self, change: impl Fn(&mut Switches)) {
-        for lane in &self.lanes {
-            lane.switches.send_modify(&change);
+    fn change(&self, change: impl Fn(&mut Settings)) {
+        for port in &self.ports {
+            port.settings.send_modify(&change);
         }
     }
 
     /// Cuts all open connections now. New ones are accepted.
     pub fn cut(&self) {
-        self.change(|switches| switches.cut += 1);
+        self.change(|settings| settings.cut += 1);
     }
 
-    /// Cuts when that many more bytes of a direction have passed, in the middle of a frame if need be.
+    /// Cuts the connection after `bytes` more bytes in `direction`, possibly in the middle of a frame.
     pub fn cut_after(&self, direction: Direction, bytes: usize) {
-        self.lanes.iter().for_each(|lane| lane.set_budget(direction, Some(bytes)));
+        self.ports.iter().for_each(|port| port.set_budget(direction, Some(bytes)));
     }
 
-    /// Lets nothing pass in either direction, as a network does that swallows everything. Connections
-    /// are accepted and stay silent.
-    pub fn hold(&self) {
-        self.change(|switches| switches.hold = true);
+    /// Stalls both directions, like a network that drops every packet. New connections are accepted and stay silent.
+    pub fn stall(&self) {
+        self.change(|settings| settings.stalled = true);
     }
 
-    /// Ends [`hold`](Self::hold): what was held back goes out, in order.
+    /// Ends [`stall`](Self::stall): the bytes held back are delivered in order.
     pub fn resume(&self) {
-        self.change(|switches| switches.hold = false);
+        self.change(|settings| settings.stalled = false);
     }
 
-    /// Whether each byte is sent by itself.
+    /// Sets whether each byte is sent in a separate write.
     pub fn split_writes(&self, split: bool) {
-        self.change(|switches| switches.split = split);
+        self.change(|settings| settings.split = split);
     }
 
-    /// Closes the port: new connections are refused by the system. Open ones stay.
+    /// Closes the port: the system refuses new connections. Open connections stay.
     ///
     /// # Errors
     ///
-    /// When the tap is gone.
+    /// If the tap has been dropped.
     pub async fn refuse(&self) -> io::Result<()> {
         self.set_refuse(true).await
     }
@@ -268,23 +270,23 @@ impl Controls {
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port.
+    /// If another process has taken the port.
     pub async fn accept(&self) -> io::Result<()> {
         self.set_refuse(false).await
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.lanes.iter().map(|lane| *lane.open.borrow()).sum()
+        self.ports.iter().map(|port| *port.open.borrow()).sum()
     }
 
     async fn set_refuse(&self, refuse: bool) -> io::Result<()> {
-        for lane in &self.lanes {
-            let mut listening = lane.listening.subscribe();
-            // Marked as not yet done before the accept loop is told.
-            let _ = lane.listening.send_replace(Ok(refuse));
-            lane.switches.send_modify(|switches| switches.refuse = refuse);
+        for port in &self.ports {
+            let mut listening = port.listening.subscribe();
+            // Marked as pending before the accept loop is notified.
+            let _ = port.listening.send_replace(Ok(refuse));
+            port.settings.send_modify(|settings| settings.refuse = refuse);
             match listening.wait_for(|listening| *listening != Ok(refuse)).await.map(|now| *now) {
                 Ok(Ok(_)) => {}
                 Ok(Err(kind)) => return Err(kind.into()),
@@ -295,13 +297,13 @@ impl Controls {
     }
 }
 
-/// One client of a [`Tap`], with a port of its own.
+/// One client of a [`Tap`], with a dedicated port.
 ///
 /// Dereferences to its [`Controls`].
 #[derive(Debug, Clone)]
 pub struct TapClient {
     shared: Arc<Shared>,
-    lane: Arc<Lane>,
+    port: Arc<Port>,
     controls: Controls,
 }
 
@@ -314,42 +316,42 @@ impl Deref for TapClient {
 }
 
 impl TapClient {
-    /// Where this client has to connect to.
+    /// The address for this client to connect to.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        self.lane.addr
+        self.port.addr
     }
 
-    /// Where this client has to connect to, as a client takes it.
+    /// The address for this client to connect to, as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        self.lane.addr.to_string()
+        self.port.addr.to_string()
     }
 
-    /// Its label.
+    /// The client's label.
     #[must_use]
     pub fn label(&self) -> &str {
-        &self.lane.label
+        &self.port.label
     }
 
-    /// As [`Tap::kill_session`].
+    /// Like [`Tap::kill_session`], for this client.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same as for [`Tap::kill_session`].
     pub async fn kill_session(&self, deadline: Duration) -> io::Result<()> {
-        kill(&self.shared, &self.lane.label, deadline).await
+        kill(&self.shared, &self.port.label, deadline).await
     }
 
-    /// The session this client had last, once it has one.
+    /// The id of this client's latest session; `None` before its first one.
     #[must_use]
     pub fn session_id(&self) -> Option<i64> {
-        self.shared.state().desk.sessions.get(&*self.lane.label).map(|session| session.id)
+        self.shared.state().registry.sessions.get(&*self.port.label).map(|session| session.id)
     }
 }
 
 async fn kill(shared: &Shared, label: &str, deadline: Duration) -> io::Result<()> {
-    let session = shared.state().desk.sessions.get(label).cloned();
+    let session = shared.state().registry.sessions.get(label).cloned();
     let Some(session) = session else {
         let text = format!("no session of {label} has passed the tap");
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
@@ -357,29 +359,29 @@ async fn kill(shared: &Shared, label: &str, deadline: Duration) -> io::Result<()
     kill_session(&shared.upstream(), session.id, &session.passwd, deadline).await
 }
 
-/// Records as they come.
+/// A subscription to the records of a [`Tap`].
 #[derive(Debug)]
-pub struct Follow {
+pub struct Subscription {
     shared: Arc<Shared>,
     count: watch::Receiver<u64>,
     next: u64,
 }
 
-impl Follow {
-    /// The next record.
+impl Subscription {
+    /// Returns the next record.
     ///
     /// # Errors
     ///
-    /// When there is none within `deadline`.
+    /// If no record arrives within `deadline`.
     pub async fn next(&mut self, deadline: Duration) -> Result<Arc<Record>, WaitError> {
         self.until(deadline, |_| true).await
     }
 
-    /// The next record that `wanted` accepts; those before it are skipped.
+    /// Returns the next record that `wanted` accepts; earlier ones are skipped.
     ///
     /// # Errors
     ///
-    /// When `deadline` has passed; the error shows the end of the trace.
+    /// If `deadline` passes first; the error shows the end of the trace.
     pub async fn until(
         &mut self,
         deadline: Duration,
@@ -403,7 +405,7 @@ impl Follow {
 
     fn take(&mut self) -> Option<Arc<Record>> {
         let state = self.shared.state();
-        // Those that were forgotten meanwhile are passed over.
+        // Skips records that have been evicted in the meantime.
         self.next = self.next.max(state.forgotten);
         let at = usize::try_from(self.next - state.forgotten).ok()?;
         let record = state.records.get(at).cloned()?;
@@ -412,13 +414,13 @@ impl Follow {
     }
 }
 
-/// Nothing like it has passed in time. Shows the end of the trace.
+/// No matching record passed the tap in time. Shows the end of the trace.
 #[derive(Debug, Clone)]
 pub struct WaitError {
     last: Vec<String>,
 }
 
-/// How many lines of the trace an error shows.
+/// Number of trace lines in the error.
 const SHOWN_LINES: usize = 20;
 
 impl WaitError {

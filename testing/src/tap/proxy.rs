@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent_protocol::follow::Direction;
+use docent_protocol::dissect::Direction;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
@@ -21,33 +21,33 @@ use tokio::{
 };
 
 use super::{
-    conversation::{Conversation, Desk, Step},
+    conversation::{Conversation, Registry, Step},
     record::{Record, Side, What},
 };
 
-/// How much is read from a socket at once, in bytes.
+/// Size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
 
-/// How many records are kept unless somebody says otherwise.
+/// Default maximum number of records.
 pub(crate) const DEFAULT_LIMIT: usize = 1_000_000;
 
-/// What everything of one tap shares.
+/// The state shared by all tasks of one tap.
 #[derive(Debug)]
 pub(crate) struct Shared {
     upstream: Mutex<String>,
     state: Mutex<State>,
-    /// How many records there are.
+    /// Number of records so far.
     pub(crate) count: watch::Sender<u64>,
     started: Instant,
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) desk: Desk,
-    /// The last ones; the `seq` of the first is `forgotten`.
+    pub(crate) registry: Registry,
+    /// The latest records; `forgotten` is the `seq` of the first.
     pub(crate) records: VecDeque<Arc<Record>>,
     pub(crate) forgotten: u64,
-    /// How many are kept.
+    /// Maximum number of records kept.
     pub(crate) limit: usize,
     connections: u64,
 }
@@ -57,7 +57,7 @@ impl Shared {
         Self {
             upstream: Mutex::new(upstream.to_owned()),
             state: Mutex::new(State {
-                desk: Desk::default(),
+                registry: Registry::default(),
                 records: VecDeque::new(),
                 forgotten: 0,
                 limit: DEFAULT_LIMIT,
@@ -80,7 +80,7 @@ impl Shared {
         upstream.clone_into(&mut self.upstream.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Appends a record, with the state locked by the caller, so that records are in order.
+    /// Appends a record. The caller holds the lock on the state, so records are in order.
     fn push(
         &self,
         state: &mut State,
@@ -111,39 +111,39 @@ impl Shared {
     }
 }
 
-/// What can be changed while connections are open.
+/// Settings that can change while connections are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Switches {
-    /// Nothing passes in either direction.
-    pub(crate) hold: bool,
-    /// Each byte is a write of its own.
+pub(crate) struct Settings {
+    /// Stalls both directions.
+    pub(crate) stalled: bool,
+    /// Sends each byte in a separate write.
     pub(crate) split: bool,
-    /// Nobody listens.
+    /// Closes the listener.
     pub(crate) refuse: bool,
-    /// Connections accepted under a smaller number are cut.
+    /// Cuts the connections that were accepted when this number was smaller.
     pub(crate) cut: u64,
 }
 
-/// One listener, and the connections that came through it.
+/// One listener and the connections accepted through it.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Port {
     pub(crate) label: Arc<str>,
     pub(crate) addr: SocketAddr,
-    pub(crate) switches: watch::Sender<Switches>,
-    /// Whether the accept loop listens now, and why not.
+    pub(crate) settings: watch::Sender<Settings>,
+    /// Whether the accept loop is listening, or the error of its bind.
     pub(crate) listening: watch::Sender<Result<bool, io::ErrorKind>>,
-    /// How many bytes may still pass before a cut, by direction.
+    /// Remaining bytes before a cut, by direction.
     budget: Mutex<[Option<usize>; 2]>,
-    /// Open connections.
+    /// Number of open connections.
     pub(crate) open: watch::Sender<usize>,
 }
 
-impl Lane {
+impl Port {
     fn new(label: Arc<str>, addr: SocketAddr) -> Self {
         Self {
             label,
             addr,
-            switches: watch::Sender::new(Switches::default()),
+            settings: watch::Sender::new(Settings::default()),
             listening: watch::Sender::new(Ok(true)),
             budget: Mutex::default(),
             open: watch::Sender::new(0),
@@ -157,7 +157,8 @@ impl Lane {
         }
     }
 
-    /// How many of `len` bytes may pass. Fewer than `len`: cut behind them; the budget is then gone.
+    /// Returns how many of `len` bytes may pass. If fewer than `len`, the connection is cut after them and the budget
+    /// is cleared.
     fn spend(&self, direction: Direction, len: usize) -> usize {
         let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(slot) = budget.get_mut(direction as usize) else { return len };
@@ -176,46 +177,46 @@ impl Lane {
 }
 
 /// Binds a listener and starts its accept loop in `tasks`.
-pub(crate) async fn open_lane(
+pub(crate) async fn open_port(
     shared: &Arc<Shared>,
     label: Arc<str>,
     addr: SocketAddr,
     tasks: &mut JoinSet<()>,
-) -> io::Result<Arc<Lane>> {
+) -> io::Result<Arc<Port>> {
     let listener = TcpListener::bind(addr).await?;
-    let lane = Arc::new(Lane::new(label, listener.local_addr()?));
-    tasks.spawn(accept(Arc::clone(shared), Arc::clone(&lane), listener));
-    Ok(lane)
+    let port = Arc::new(Port::new(label, listener.local_addr()?));
+    tasks.spawn(accept(Arc::clone(shared), Arc::clone(&port), listener));
+    Ok(port)
 }
 
-async fn accept(shared: Arc<Shared>, lane: Arc<Lane>, listener: TcpListener) {
+async fn accept(shared: Arc<Shared>, port: Arc<Port>, listener: TcpListener) {
     let mut listener = Some(listener);
-    let mut switches = lane.switches.subscribe();
+    let mut settings = port.settings.subscribe();
     let mut connections = JoinSet::new();
     loop {
-        let wanted = !switches.borrow_and_update().refuse;
+        let wanted = !settings.borrow_and_update().refuse;
         if wanted && listener.is_none() {
-            match TcpListener::bind(lane.addr).await {
+            match TcpListener::bind(port.addr).await {
                 Ok(bound) => listener = Some(bound),
                 Err(error) => {
-                    let _ = lane.listening.send_replace(Err(error.kind()));
+                    let _ = port.listening.send_replace(Err(error.kind()));
                 }
             }
         } else if !wanted {
             listener = None;
         }
         if wanted == listener.is_some() {
-            let _ = lane.listening.send_replace(Ok(wanted));
+            let _ = port.listening.send_replace(Ok(wanted));
         }
         tokio::select! {
             accepted = next_connection(listener.as_ref()) => {
                 if let Ok((stream, _)) = accepted {
-                    let born = switches.borrow().cut;
-                    let (shared, lane) = (Arc::clone(&shared), Arc::clone(&lane));
-                    connections.spawn(converse(shared, lane, stream, born));
+                    let born = settings.borrow().cut;
+                    let (shared, port) = (Arc::clone(&shared), Arc::clone(&port));
+                    connections.spawn(converse(shared, port, stream, born));
                 }
             }
-            changed = switches.changed() => {
+            changed = settings.changed() => {
                 if changed.is_err() {
                     return;
                 }
@@ -232,13 +233,13 @@ async fn next_connection(listener: Option<&TcpListener>) -> io::Result<(TcpStrea
     }
 }
 
-/// Counts a connection as open as long as it lives.
-struct Open<'a>(&'a Lane);
+/// Counts a connection as open until dropped.
+struct Open<'a>(&'a Port);
 
 impl<'a> Open<'a> {
-    fn new(lane: &'a Lane) -> Self {
-        lane.open.send_modify(|open| *open += 1);
-        Self(lane)
+    fn new(port: &'a Port) -> Self {
+        port.open.send_modify(|open| *open += 1);
+        Self(port)
     }
 }
 
@@ -248,30 +249,30 @@ impl Drop for Open<'_> {
     }
 }
 
-/// One client's connection, from its acceptance to its end.
-async fn converse(shared: Arc<Shared>, lane: Arc<Lane>, client: TcpStream, born: u64) {
-    let _open = Open::new(&lane);
+/// Runs one client connection, from its acceptance to its end.
+async fn converse(shared: Arc<Shared>, port: Arc<Port>, client: TcpStream, born: u64) {
+    let _open = Open::new(&port);
     let connection = {
         let mut state = shared.state();
         state.connections += 1;
         state.connections
     };
-    let mut switches = lane.switches.subscribe();
+    let mut settings = port.settings.subscribe();
     let Ok(server) = TcpStream::connect(shared.upstream()).await else {
-        return shared.closed(connection, &lane.label, Side::Server);
+        return shared.closed(connection, &port.label, Side::Server);
     };
-    // Without it, Nagle's rule would put the bytes of a split frame together again.
+    // Nagle's algorithm would merge the bytes of a split frame.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let talk = Arc::new(Mutex::new(Conversation::new(Arc::clone(&lane.label))));
+    let talk = Arc::new(Mutex::new(Conversation::new(Arc::clone(&port.label))));
     let pipe = |direction| Pipe {
         shared: &shared,
-        lane: &lane,
+        port: &port,
         connection,
         direction,
         talk: &talk,
-        switches: lane.switches.subscribe(),
+        settings: port.settings.subscribe(),
     };
     let (mut up, mut down) = (pipe(Direction::ToServer), pipe(Direction::ToClient));
     let mut upwards = std::pin::pin!(up.run(from_client, to_server));
@@ -290,7 +291,7 @@ async fn converse(shared: Arc<Shared>, lane: Arc<Lane>, client: TcpStream, born:
                 }
                 End::Cut => break Side::Tap,
             },
-            _ = switches.wait_for(|switches| switches.cut > born) => break Side::Tap,
+            _ = settings.wait_for(|settings| settings.cut > born) => break Side::Tap,
         }
     };
     let name = Arc::clone(&talk.lock().unwrap_or_else(PoisonError::into_inner).client);
@@ -299,9 +300,9 @@ async fn converse(shared: Arc<Shared>, lane: Arc<Lane>, client: TcpStream, born:
 
 /// How one direction ended.
 enum End {
-    /// The sender has nothing more to say, and the other side was told so.
+    /// The sender has closed its side, and this was forwarded to the other side.
     Eof,
-    /// A socket failed.
+    /// A socket error.
     Broken,
     /// A fault.
     Cut,
@@ -310,11 +311,11 @@ enum End {
 /// One direction of one connection.
 struct Pipe<'a> {
     shared: &'a Shared,
-    lane: &'a Lane,
+    port: &'a Port,
     connection: u64,
     direction: Direction,
     talk: &'a Mutex<Conversation>,
-    switches: watch::Receiver<Switches>,
+    settings: watch::Receiver<Settings>,
 }
 
 impl Pipe<'_> {
@@ -324,15 +325,15 @@ impl Pipe<'_> {
             let Ok(len) = from.read(&mut buffer).await else { return End::Broken };
             let mut steps = Vec::new();
             {
-                // The state is locked first everywhere, and the two stay locked until the records are
-                // kept: their order is the order of this lock.
+                // Lock order: the state before the conversation, everywhere. Both stay locked until the records
+                // are kept, so records are in the order of this lock.
                 let mut state = self.shared.state();
                 let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
                 if len == 0 {
                     talk.finish(self.direction, &mut steps);
                 } else {
                     let bytes = buffer.get(..len).unwrap_or_default();
-                    talk.feed(self.direction, bytes, &mut state.desk, &mut steps);
+                    talk.feed(self.direction, bytes, &mut state.registry, &mut steps);
                 }
                 self.keep_records(&mut state, &talk.client, &mut steps);
             }
@@ -348,7 +349,7 @@ impl Pipe<'_> {
                 }
             }
             if len == 0 {
-                self.pass().await;
+                self.wait_until_resumed().await;
                 let _ = to.shutdown().await;
                 return End::Eof;
             }
@@ -368,16 +369,16 @@ impl Pipe<'_> {
         *steps = kept;
     }
 
-    /// Waits while the tap holds everything.
-    async fn pass(&mut self) {
-        let _ = self.switches.wait_for(|switches| !switches.hold).await;
+    /// Waits while the tap stalls all traffic.
+    async fn wait_until_resumed(&mut self) {
+        let _ = self.settings.wait_for(|settings| !settings.stalled).await;
     }
 
     async fn send(&mut self, bytes: Bytes, to: &mut OwnedWriteHalf) -> Option<End> {
-        self.pass().await;
-        let allowed = self.lane.spend(self.direction, bytes.len());
+        self.wait_until_resumed().await;
+        let allowed = self.port.spend(self.direction, bytes.len());
         let now = bytes.get(..allowed).unwrap_or_default();
-        let split = self.switches.borrow().split;
+        let split = self.settings.borrow().split;
         let chunk = if split { 1 } else { now.len().max(1) };
         for piece in now.chunks(chunk) {
             if to.write_all(piece).await.is_err() {

@@ -1,30 +1,30 @@
-//! What the tap has seen: one [`Record`] a frame, with everything owned.
+//! The tap's records: one [`Record`] per frame, with owned data.
 
 use std::{sync::Arc, time::Duration};
 
 use docent_protocol::{
     Acl, ErrorCode, EventType, OpCode, Stat, Text,
     acl::AclList,
-    follow::Direction,
+    dissect::Direction,
     multi::{MultiOp, MultiResult},
     reply::Reply,
     request::Request,
 };
 
-/// One frame, or something else worth a line, in the order the proxy saw them.
+/// One frame or other event of a connection, in the order in which the proxy saw them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// 0, 1, 2… over the whole tap.
+    /// The record's number over the whole tap: 0, 1, 2…
     pub seq: u64,
-    /// Since the tap was started.
+    /// Time since the start of the tap.
     pub at: Duration,
-    /// Which TCP connection, numbered from 1 in order of acceptance; 0 for notes.
+    /// The TCP connection, numbered from 1 in order of acceptance; 0 for notes.
     pub connection: u64,
-    /// Who: the label of the listener, or a letter by session. Empty for notes.
+    /// The client: the label of the listener, or a letter for the session. Empty for notes.
     pub client: Arc<str>,
-    /// What.
+    /// The content.
     pub what: What,
-    /// What the tap did to it, as the text trace shows it.
+    /// The fault that the tap applied, as the text trace shows it.
     pub injected: Option<&'static str>,
 }
 
@@ -35,97 +35,97 @@ pub enum What {
     Connect {
         /// 0 for a new session.
         session_id: i64,
-        /// The last zxid the client has seen.
+        /// The last zxid that the client has seen.
         last_zxid_seen: i64,
-        /// The timeout it asks for, in milliseconds.
+        /// The requested session timeout, in milliseconds.
         time_out: i32,
-        /// Whether a read-only server will do.
+        /// Whether the client accepts a read-only server.
         read_only: Option<bool>,
     },
     /// A ConnectResponse.
     Connected {
-        /// 0 when refused.
+        /// 0 if refused.
         session_id: i64,
-        /// In milliseconds; 0 when refused.
+        /// The session timeout, in milliseconds; 0 if refused.
         time_out: i32,
         /// Whether the server is read-only.
         read_only: Option<bool>,
     },
     /// A reply header in place of a ConnectResponse.
     Refused {
-        /// Why.
+        /// The error code.
         err: ErrorCode,
     },
     /// A request.
     Request {
-        /// Its number.
+        /// Its xid.
         xid: i32,
         /// Its operation.
         op: OpCode,
-        /// Its record.
+        /// Its fields.
         fields: Vec<Field>,
     },
     /// A reply.
     Reply {
-        /// The number of its request.
+        /// The xid of its request.
         xid: i32,
-        /// The operation it answers; `None` when nobody asked.
+        /// The operation of its request; `None` for a reply without a request.
         op: Option<OpCode>,
         /// The zxid of its header.
         zxid: i64,
-        /// How it went.
+        /// The error code of its header.
         err: ErrorCode,
-        /// Its record.
+        /// Its fields.
         fields: Vec<Field>,
     },
     /// A watch event.
     Event {
         /// The zxid of its header.
         zxid: i64,
-        /// What happened.
+        /// The type of the event.
         event_type: EventType,
-        /// To which node.
+        /// The path of the node.
         path: String,
     },
-    /// Bytes that are no frames: a four-letter word, its answer, or rubbish.
+    /// Bytes that are not a frame: a four-letter word, its reply, or garbage.
     Raw {
-        /// Which way.
+        /// Their direction.
         direction: Direction,
-        /// The first of them, as text.
+        /// The first bytes, as text.
         text: String,
-        /// How many, in bytes.
+        /// Their number.
         len: usize,
     },
-    /// The connection ended.
+    /// The end of a connection.
     Closed {
-        /// Who ended it.
+        /// The side that ended it.
         by: Side,
     },
-    /// A line of the test's own.
+    /// A line added by the test.
     Note(String),
 }
 
-/// Who ended a connection.
+/// The side that ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The client.
     Client,
     /// The server.
     Server,
-    /// A fault.
+    /// The tap, because of a fault.
     Tap,
 }
 
-/// One named part of a request or reply.
+/// One named field of a request or reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Jute's name for it.
+    /// The field's name in the Jute record.
     pub name: &'static str,
-    /// What it was.
+    /// The field's value.
     pub value: Value,
 }
 
-/// What a [`Field`] may hold.
+/// The value of a [`Field`].
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each variant is what its name says")]
 pub enum Value {
@@ -137,14 +137,14 @@ pub enum Value {
     Acl(Vec<(i32, String, String)>),
     List(Vec<String>),
     Stat(Stat),
-    /// The operations or results of a multi: name, number if it is a request, parts.
+    /// The operations or results of a multi: name, number (requests only), fields.
     Multi(Vec<(String, Option<i32>, Vec<Field>)>),
-    /// A body that does not decode: how many bytes.
+    /// A body that does not decode: its length in bytes.
     Undecoded(usize),
 }
 
 impl Record {
-    /// Which way it went; `None` for what is no frame.
+    /// The direction of the frame; `None` for a record that is not a frame.
     #[must_use]
     pub const fn direction(&self) -> Option<Direction> {
         match &self.what {
@@ -178,19 +178,19 @@ impl Record {
         }
     }
 
-    /// Whether it is this operation's request.
+    /// Whether this is a request of the operation.
     #[must_use]
     pub fn is_request(&self, wanted: OpCode) -> bool {
         matches!(&self.what, What::Request { op, .. } if *op == wanted)
     }
 
-    /// Whether it is a reply to this operation.
+    /// Whether this is a reply to the operation.
     #[must_use]
     pub fn is_reply(&self, wanted: OpCode) -> bool {
         matches!(&self.what, What::Reply { op: Some(op), .. } if *op == wanted)
     }
 
-    /// Whether it is this event of this node.
+    /// Whether this is the given event of the given node.
     #[must_use]
     pub fn is_event(&self, wanted: EventType, of: &str) -> bool {
         matches!(&self.what, What::Event { event_type, path, .. } if *event_type == wanted && path == of)
@@ -238,7 +238,7 @@ fn acl(acl: AclList<'_>) -> Field {
     Field { name: "acl", value: Value::Acl(acl.iter().map(one).collect()) }
 }
 
-/// The parts of a request. Credentials are left out.
+/// The fields of a request. Credentials are left out.
 #[must_use]
 pub fn request_fields(request: &Request<'_>) -> Vec<Field> {
     match request {
@@ -302,7 +302,7 @@ pub fn request_fields(request: &Request<'_>) -> Vec<Field> {
     }
 }
 
-/// A multi's operation as the request it would be by itself.
+/// Converts an operation of a multi to the equivalent single request.
 pub(crate) fn as_request(op: MultiOp<'_>) -> Request<'_> {
     match op {
         MultiOp::Create(r) => Request::Create(r),
@@ -318,7 +318,7 @@ pub(crate) fn as_request(op: MultiOp<'_>) -> Request<'_> {
     }
 }
 
-/// The parts of a reply.
+/// The fields of a reply.
 #[must_use]
 pub fn reply_fields(reply: &Reply<'_>) -> Vec<Field> {
     match reply {

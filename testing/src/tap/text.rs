@@ -1,4 +1,4 @@
-//! Records as text, a line each, as in the reference traces of Curator.
+//! Records as text, one per line, in the form of the reference traces of Curator.
 //!
 //! ```text
 //! A -> create2(15) /l/_c_G1-lock- data="10.0.0.1" acl=31:world:anyone flags=3
@@ -8,20 +8,20 @@
 
 use std::fmt::Write as _;
 
-use docent_protocol::{ErrorCode, OpCode, follow::Direction};
+use docent_protocol::{ErrorCode, OpCode, dissect::Direction};
 
 use super::record::{Field, Record, Side, Value, What};
 
-/// How a trace is written.
+/// How a trace is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
-    /// GUIDs become `G1`, `G2`… in order of appearance. Default true.
+    /// Replaces GUIDs by `G1`, `G2`… in order of appearance. Default: true.
     pub mask_guids: bool,
-    /// Session ids become `0` and `prev`. Default true.
+    /// Replaces session ids by `0` and `prev`. Default: true.
     pub mask_sessions: bool,
-    /// Leaves out pings and their replies. Default true.
+    /// Leaves out pings and their replies. Default: true.
     pub omit_pings: bool,
-    /// Leaves out the ends of connections. Default true.
+    /// Leaves out the ends of connections. Default: true.
     pub omit_closes: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for TextOptions {
     }
 }
 
-/// The lines of these records.
+/// Formats the records, one line each.
 #[must_use]
 pub fn lines<'a>(
     records: impl IntoIterator<Item = &'a Record>,
@@ -41,7 +41,7 @@ pub fn lines<'a>(
     records.into_iter().filter_map(|record| printer.line(record)).collect()
 }
 
-/// Writes records one by one, and remembers the GUIDs.
+/// Formats records one at a time, and remembers their GUIDs.
 #[derive(Debug)]
 pub struct Printer {
     options: TextOptions,
@@ -49,13 +49,13 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// One that has seen no GUID.
+    /// A printer that has seen no GUID.
     #[must_use]
     pub fn new(options: TextOptions) -> Self {
         Self { options, guids: Guids::default() }
     }
 
-    /// The line of a record; `None` when it is to be left out.
+    /// Formats a record; `None` if the options leave it out.
     pub fn line(&mut self, record: &Record) -> Option<String> {
         let is_ping = record.op() == Some(OpCode::Ping);
         let is_close = matches!(record.what, What::Closed { .. });
@@ -67,7 +67,7 @@ impl Printer {
     }
 }
 
-/// One record as a line; GUIDs as they are.
+/// Formats one record, with its GUIDs unmasked.
 #[must_use]
 pub fn line(record: &Record, mask_sessions: bool) -> String {
     let mut out = String::new();
@@ -92,7 +92,7 @@ pub fn line(record: &Record, mask_sessions: bool) -> String {
     out
 }
 
-// Writing to a String cannot fail: the results of `write!` are dropped in this file.
+// Writing to a String cannot fail: this file ignores the results of `write!`.
 fn content(out: &mut String, what: &What, mask_sessions: bool) {
     match what {
         What::Connect { session_id: 0, .. } => out.push_str("connect sid=0"),
@@ -148,7 +148,7 @@ fn content(out: &mut String, what: &What, mask_sessions: bool) {
     }
 }
 
-/// `NONODE`, `OK`; the number of one without a name.
+/// The name of an error code (`NONODE`, `OK`), or its number if it has no name.
 #[must_use]
 pub(super) fn error_name(err: ErrorCode) -> String {
     err.name().map_or_else(|| err.number().to_string(), str::to_owned)
@@ -167,7 +167,7 @@ fn request_parts(out: &mut String, fields: &[Field]) {
     }
 }
 
-/// As in the reference traces: a Stat is `+stat` behind a create's path, and left out elsewhere.
+/// As in the reference traces, a Stat is `+stat` after the path of a create's reply, and left out elsewhere.
 fn reply_parts(out: &mut String, fields: &[Field], op: Option<OpCode>) {
     let creates = op.is_some_and(|op| {
         matches!(op, OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl)
@@ -207,7 +207,7 @@ fn multi(out: &mut String, items: &[(String, Option<i32>, Vec<Field>)], request:
     out.push(']');
 }
 
-/// A value as it stands behind its name.
+/// Formats a value for the right side of `name=`.
 struct Shown<'a>(&'a Value);
 
 impl std::fmt::Display for Shown<'_> {
@@ -235,7 +235,7 @@ impl std::fmt::Display for Shown<'_> {
     }
 }
 
-/// How many bytes of binary data a line shows.
+/// Maximum number of binary data bytes in a line.
 const SHOWN_BYTES: usize = 64;
 
 fn show_data(f: &mut std::fmt::Formatter<'_>, bytes: &[u8]) -> std::fmt::Result {
@@ -259,7 +259,7 @@ fn show_data(f: &mut std::fmt::Formatter<'_>, bytes: &[u8]) -> std::fmt::Result 
 pub(crate) struct Guids(Vec<String>);
 
 impl Guids {
-    /// `text` with each GUID replaced by `G` and its number.
+    /// Returns `text` with each GUID replaced by `G` and its number.
     pub(crate) fn mask(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -279,7 +279,7 @@ impl Guids {
 
 const GUID_LEN: usize = 36;
 
-/// The first GUID in `text`: what stands before it, itself, what follows.
+/// Splits `text` at its first GUID: the text before it, the GUID, the text after it.
 fn next_guid(text: &str) -> Option<(&str, &str, &str)> {
     let start = text.as_bytes().windows(GUID_LEN).position(is_guid)?;
     let (before, rest) = text.split_at_checked(start)?;

@@ -1,4 +1,4 @@
-//! A copy of the record, to look at.
+//! A snapshot of the records of a tap.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{
     text::{TextOptions, lines},
 };
 
-/// What a tap had recorded when it was asked.
+/// The records of a tap at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     records: Vec<Arc<Record>>,
@@ -24,32 +24,32 @@ impl Trace {
         self.records.iter().map(AsRef::as_ref)
     }
 
-    /// Only those of one client.
+    /// Only the records of one client.
     #[must_use]
     pub fn of(&self, client: &str) -> Self {
         self.filter(|record| &*record.client == client)
     }
 
-    /// Only those that `keep` accepts.
+    /// Only the records that `keep` accepts.
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&Record) -> bool) -> Self {
         Self { records: self.records.iter().filter(|record| keep(record)).cloned().collect() }
     }
 
-    /// Only those from `seq` on.
+    /// Only the records from `seq` on.
     #[must_use]
     pub fn since(&self, seq: u64) -> Self {
         self.filter(|record| record.seq >= seq)
     }
 
-    /// As text, a line each, in the form of the reference traces: GUIDs and session ids masked, pings
-    /// and closes left out.
+    /// The trace as text, one record per line, in the form of the reference traces: GUIDs and session ids are masked,
+    /// pings and closes are left out.
     #[must_use]
     pub fn text(&self) -> String {
         self.text_with(TextOptions::default())
     }
 
-    /// As text, a line each.
+    /// The trace as text with the given options, one record per line.
     #[must_use]
     pub fn text_with(&self, options: TextOptions) -> String {
         let mut text = lines(self.iter(), options).join("\n");
@@ -57,7 +57,7 @@ impl Trace {
         text
     }
 
-    /// As JSON, an object a line; nothing masked, nothing left out.
+    /// The trace as JSON, one object per line; nothing is masked or left out.
     #[must_use]
     pub fn json(&self) -> String {
         self.iter().map(|record| json(record) + "\n").collect()

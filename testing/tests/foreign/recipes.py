@@ -40,6 +40,7 @@ a.ensure_path(root)
 a.create(root + "/e", b"x", ephemeral=True)
 data, stat = b.get(root + "/e")
 check("client", data == b"x" and stat.owner_session_id == a.client_id[0])
+check("server version, by envi", a.server_version()[0] == 3)
 check("sequence", a.create(root + "/s-", sequence=True).endswith("0000000001"))
 check("no node", b.exists(root + "/none") is None)
 
@@ -76,7 +77,7 @@ waiter.join(WAIT)
 check("Barrier", passed == [True])
 
 
-# Who leaves takes the mark of readiness along, and kazoo's other one may not have seen it yet.
+# A member that leaves removes the mark of readiness, and kazoo's other one may not have seen it yet.
 entered = threading.Barrier(2)
 
 

@@ -1,4 +1,4 @@
-//! Clients of a machine: no sockets, no runtime, and a clock that goes when it is told to.
+//! Clients of a machine: no sockets, no runtime, and a clock that the test advances.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,10 +19,12 @@ use docent_testing::server::{Config, ConnectionId, Ensemble};
 
 use super::Answer;
 
-/// A machine and all who talk to it.
+/// A machine and its clients.
 pub(crate) struct Bench {
     pub(crate) machine: Ensemble,
     pub(crate) now: Duration,
+    /// The timeout that handshakes ask for, in milliseconds.
+    pub(crate) time_out: i32,
     received: BTreeMap<ConnectionId, VecDeque<Vec<u8>>>,
 }
 
@@ -52,10 +54,11 @@ const LIMIT: usize = 1 << 26;
 
 impl Bench {
     pub(crate) fn new(config: Config) -> Self {
-        Self { machine: Ensemble::new(config), now: Duration::ZERO, received: BTreeMap::new() }
+        let (machine, now) = (Ensemble::new(config), Duration::ZERO);
+        Self { machine, now, time_out: 10_000, received: BTreeMap::new() }
     }
 
-    /// Lets time pass, and the machine do what is due, in order.
+    /// Lets time pass, and the machine handle its timeouts in order.
     pub(crate) fn advance(&mut self, by: Duration) {
         let until = self.now + by;
         while let Some(due) = self.machine.poll_timeout().filter(|due| *due <= until) {
@@ -95,10 +98,23 @@ impl Bench {
         last_zxid_seen: i64,
     ) -> (ConnectionId, Greeting) {
         let id = self.accept(member);
+        self.ask(id, session_id, passwd, read_only, last_zxid_seen);
+        (id, self.greeting(id))
+    }
+
+    /// Sends a ConnectRequest.
+    pub(crate) fn ask(
+        &mut self,
+        id: ConnectionId,
+        session_id: i64,
+        passwd: &[u8],
+        read_only: Option<bool>,
+        last_zxid_seen: i64,
+    ) {
         let request = ConnectRequest {
             protocol_version: 0,
             last_zxid_seen,
-            time_out: 10_000,
+            time_out: self.time_out,
             session_id,
             passwd: Some(passwd),
             read_only,
@@ -106,7 +122,11 @@ impl Bench {
         let mut out = Vec::new();
         frame::put_record(&mut out, LIMIT, &request).unwrap();
         self.bytes(id, &out);
-        let greeting = match self.frame(id) {
+    }
+
+    /// What the ConnectRequest was answered, so far.
+    pub(crate) fn greeting(&mut self, id: ConnectionId) -> Greeting {
+        match self.frame(id) {
             None if self.machine.is_closed(id) => Greeting::Closed,
             None => Greeting::Silence,
             Some(payload) => match HandshakeReply::decode(&mut Reader::new(&payload)).unwrap() {
@@ -118,8 +138,7 @@ impl Bench {
                     read_only: r.read_only,
                 },
             },
-        };
-        (id, greeting)
+        }
     }
 
     /// The next frame's payload, if there is one.
@@ -147,7 +166,7 @@ impl Bench {
         answers
     }
 
-    /// The events among what has come.
+    /// The events among the received frames.
     pub(crate) fn events(&mut self, id: ConnectionId) -> Vec<(EventType, String, i64)> {
         let event = |answer: &Answer| {
             let event = WatcherEvent::decode(&mut Reader::new(&answer.body)).unwrap();
@@ -163,7 +182,7 @@ impl Bench {
         self.bytes(id, &out);
     }
 
-    /// Sends, and gives the last of what has come: the reply. Events before it are dropped.
+    /// Sends, and returns the last received frame: the reply. Events before it are dropped.
     pub(crate) fn call(
         &mut self,
         id: ConnectionId,

@@ -15,10 +15,10 @@ use std::{io::Write as _, time::Duration};
 use docent_protocol::{
     Decode as _, OpCode, Text,
     acl::OPEN_ACL_UNSAFE,
-    call::Call,
     connect::{ConnectRequest, ConnectResponse},
     frame,
     jute::{Encode, Reader},
+    operation::Operation,
     raw::{RawBody, put_request_parts},
     reply::ReplyHeader,
     request::CreateRequest,
@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a test waits for what must come.
+/// How long a test waits for a frame that must come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The real server to test against; `None` says loudly that the test is skipped.
@@ -86,7 +86,7 @@ impl Raw {
         Self::attach(server, 0, &[0; 16], 10_000).await.expect("a session")
     }
 
-    /// `None` when the server ends the connection without a word.
+    /// `None` when the server closes the connection silently.
     pub(crate) async fn attach(
         server: &str,
         id: i64,
@@ -133,7 +133,7 @@ impl Raw {
         Some(Answer { header, body: reader.rest().to_vec() })
     }
 
-    pub(crate) async fn send(&mut self, call: &impl Call) -> i32 {
+    pub(crate) async fn send(&mut self, call: &impl Operation) -> i32 {
         self.send_op(call.op_code(), call).await
     }
 
@@ -147,12 +147,12 @@ impl Raw {
     pub(crate) async fn send_with(&mut self, xid: i32, op: OpCode, body: &impl Encode) {
         let mut out = Vec::new();
         put_request_parts(&mut out, LIMIT, xid, op, body).unwrap();
-        // The server may have closed already; the next read tells.
+        // The server may have closed already; the next read shows it.
         let _ = self.stream.write_all(&out).await;
     }
 
     /// Sends and reads until the reply; events are dropped.
-    pub(crate) async fn call(&mut self, call: &impl Call) -> Option<Answer> {
+    pub(crate) async fn call(&mut self, call: &impl Operation) -> Option<Answer> {
         let xid = self.send(call).await;
         self.reply_to(xid).await
     }

@@ -1,4 +1,4 @@
-//! What does not depend on the machine's other work: instructions, allocations, system calls.
+//! Values that do not depend on the load of the machine: instructions, allocations, system calls.
 
 use std::{ffi::OsString, process::Command};
 
@@ -7,34 +7,34 @@ use xtask::{Result, TemporaryDirectory};
 use super::{WORKLOADS, Workload, peers::Peer, report::Report};
 use crate::packages::succeeds;
 
-/// What one operation takes.
+/// The counts per operation.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(super) struct Counts {
     pub(super) instructions: Option<f64>,
     pub(super) allocations: Option<f64>,
     pub(super) allocated_bytes: Option<f64>,
     pub(super) syscalls: Option<f64>,
 }
 
-/// Every program does a fifth of its operations before the measured ones.
+/// Every program runs a fifth of its operations as warm-up before the measured ones.
 const WITH_WARM_UP: f64 = 1.2;
 
-/// Counts docent's workloads, and unless it is to be quick, the peers' too.
+/// Counts docent's workloads, and without `quick` those of the peers too.
 pub(super) fn all(address: &str, peers: &[Peer], quick: bool, report: &mut Report) -> Result<()> {
     let tools = Tools::find(report)?;
     for workload in WORKLOADS.iter().filter(|workload| workload.counted.1 > 0) {
-        for peer in peers.iter().filter(|peer| peer.does(workload.name)) {
-            if quick && peer.is_rival() {
+        for peer in peers.iter().filter(|peer| peer.supports(workload.name)) {
+            if quick && peer.is_other_client() {
                 continue;
             }
             report.counted(workload.name, peer.name, tools.count(peer, address, workload));
         }
     }
     if let Some(docent) = peers.first().filter(|_| tools.valgrind) {
-        // More than what is in flight while they are made, so that only what stays grows.
+        // Both numbers exceed the requests in flight at a time, so the difference is the memory that stays.
         let kept = |workload: &str, few: usize, many: usize| {
-            let of = |n| tools.heap(docent, address, workload, n).map(|heap| heap.kept);
-            Some((of(many)? - of(few)?) / (many - few) as f64)
+            let kept_after = |n| tools.heap(docent, address, workload, n).map(|heap| heap.kept);
+            Some((kept_after(many)? - kept_after(few)?) / (many - few) as f64)
         };
         report.kept("idle-sessions", kept("idle-sessions", 50, 200));
         report.kept("idle-watches", kept("idle-watches", 4_000, 16_000));
@@ -42,26 +42,27 @@ pub(super) fn all(address: &str, peers: &[Peer], quick: bool, report: &mut Repor
     Ok(())
 }
 
+/// The installed profilers.
 struct Tools {
     valgrind: bool,
     strace: bool,
     directory: TemporaryDirectory,
 }
 
-/// What a heap profiler tells.
+/// The output of the heap profiler.
 struct Heap {
     blocks: f64,
     bytes: f64,
-    /// In use at the end.
+    /// The bytes in use at the end.
     kept: f64,
 }
 
 impl Tools {
     fn find(report: &mut Report) -> Result<Self> {
-        let there = |tool: &str| succeeds(Command::new(tool).arg("--version"));
+        let is_installed = |tool: &str| succeeds(Command::new(tool).arg("--version"));
         let tools = Self {
-            valgrind: there("valgrind"),
-            strace: there("strace"),
+            valgrind: is_installed("valgrind"),
+            strace: is_installed("strace"),
             directory: TemporaryDirectory::new("bench")?,
         };
         if !tools.valgrind {
@@ -73,7 +74,7 @@ impl Tools {
         Ok(tools)
     }
 
-    fn count(&self, peer: &Peer, address: &str, workload: &Workload) -> Counted {
+    fn count(&self, peer: &Peer, address: &str, workload: &Workload) -> Counts {
         let (few, many) = workload.counted;
         let per_op = |few_total: Option<f64>, many_total: Option<f64>| {
             Some((many_total? - few_total?) / (WITH_WARM_UP * (many - few) as f64))
@@ -82,37 +83,40 @@ impl Tools {
         let syscalls = |n| self.syscalls(peer, address, workload.name, n);
         let heap = |n| self.heap(peer, address, workload.name, n);
         let (few_heap, many_heap) = (heap(few), heap(many));
-        let of = |value: fn(&Heap) -> f64| {
+        let heap_per_op = |value: fn(&Heap) -> f64| {
             per_op(few_heap.as_ref().map(value), many_heap.as_ref().map(value))
         };
-        Counted {
+        Counts {
             instructions: per_op(instructions(few), instructions(many)),
-            allocations: of(|heap| heap.blocks),
-            allocated_bytes: of(|heap| heap.bytes),
-            // More of them, since the ends of a window count too.
+            allocations: heap_per_op(|heap| heap.blocks),
+            allocated_bytes: heap_per_op(|heap| heap.bytes),
+            // Slightly too high: includes the system calls at the ends of a window.
             syscalls: per_op(syscalls(few), syscalls(many)),
         }
     }
 
     fn instructions(&self, peer: &Peer, address: &str, workload: &str, n: usize) -> Option<f64> {
         let tool = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
-        let told = self.valgrind(&tool, peer, address, workload, n)?;
-        told.lines().find_map(|line| line.split_once("Collected :")).and_then(|it| figure(it.1))
+        let output = self.valgrind(&tool, peer, address, workload, n)?;
+        output
+            .lines()
+            .find_map(|line| line.split_once("Collected :"))
+            .and_then(|parts| number(parts.1))
     }
 
     fn heap(&self, peer: &Peer, address: &str, workload: &str, n: usize) -> Option<Heap> {
         let tool = ["valgrind", "--tool=dhat", "--dhat-out-file=/dev/null"];
-        let told = self.valgrind(&tool, peer, address, workload, n)?;
+        let output = self.valgrind(&tool, peer, address, workload, n)?;
         let line = |name: &str| {
-            let (_, rest) = told.split_once(name)?;
+            let (_, rest) = output.split_once(name)?;
             let (bytes, rest) = rest.split_once("bytes in")?;
-            Some((figure(bytes)?, figure(rest.split_once("blocks")?.0)?))
+            Some((number(bytes)?, number(rest.split_once("blocks")?.0)?))
         };
         let ((bytes, blocks), (kept, _)) = (line("Total:")?, line("At t-end:")?);
         Some(Heap { blocks, bytes, kept })
     }
 
-    /// What valgrind says at the end, if the program ended well.
+    /// Returns the output of valgrind, if the program succeeded.
     fn valgrind(
         &self,
         tool: &[&str],
@@ -142,12 +146,12 @@ impl Tools {
         }
         let text = std::fs::read_to_string(summary).ok()?;
         let total = text.lines().rev().find(|line| line.ends_with("total"))?;
-        // % time, seconds, usecs/call, calls, then errors if there were any.
-        figure(total.split_whitespace().nth(3)?)
+        // Columns: % time, seconds, usecs/call, calls, errors (may be empty).
+        number(total.split_whitespace().nth(3)?)
     }
 }
 
-/// A number with commas between its thousands.
-fn figure(text: &str) -> Option<f64> {
+/// Parses a number with thousands separators.
+fn number(text: &str) -> Option<f64> {
     text.replace(',', "").trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The measured programs: they all have the command line of `examples/bench_peer`.
+//! The measured programs, which all have the command line of `tools/bench_peer`.
 
 use std::{
     env,
@@ -9,46 +9,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xtask::Result;
+use xtask::{Result, workspace::root};
 
 use super::build as cargo_build;
-use crate::{packages::succeeds, workspace::root};
+use crate::packages::succeeds;
 
-/// A round takes seconds.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// The longest time of a round, which usually takes seconds.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A program, and what it is known not to do.
+/// A measured program.
 pub(super) struct Peer {
     pub(super) name: &'static str,
     pub(super) program: PathBuf,
     pub(super) environment: &'static [(&'static str, &'static str)],
+    /// The workloads that it does not support.
     lacks: &'static [&'static str],
-    /// Whether it does no other workloads than these.
+    /// The only workloads that it supports, if limited.
     only: Option<&'static [&'static str]>,
 }
 
-/// One round.
+/// The measurement of a round.
 #[derive(Clone, Copy)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub(super) us_per_op: f64,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) cpu_us_per_op: f64,
-    /// At most resident, if the program tells.
+    /// The maximum resident set size, if the program prints it.
     pub(super) max_rss_kib: Option<f64>,
 }
 
 impl Peer {
-    pub(super) fn does(&self, workload: &str) -> bool {
+    pub(super) fn supports(&self, workload: &str) -> bool {
         !self.lacks.contains(&workload) && self.only.is_none_or(|only| only.contains(&workload))
     }
 
-    /// A client of somebody else's, not the floor.
-    pub(super) fn is_rival(&self) -> bool {
+    /// Whether it is a client other than docent; `raw` is a lower bound, not a client.
+    pub(super) fn is_other_client(&self) -> bool {
         self.name != "docent" && self.name != "raw"
     }
 
-    /// Its command line, below `tool`.
+    /// Returns the command to run it under `tool`.
     pub(super) fn command(
         &self,
         tool: &[OsString],
@@ -65,25 +66,25 @@ impl Peer {
         command
     }
 
-    /// Runs it once.
-    pub(super) fn measure(&self, address: &str, workload: &str, n: usize) -> Result<Measured> {
+    /// Runs a round.
+    pub(super) fn measure(&self, address: &str, workload: &str, n: usize) -> Result<Measurement> {
         let mut command = self.command(&[], address, workload, n);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + TIMEOUT;
         while child.try_wait()?.is_none() {
             if Instant::now() > deadline {
                 child.kill()?;
                 child.wait()?;
-                return Err(format!("no end within {DEADLINE:?}").into());
+                return Err(format!("still running after {TIMEOUT:?}").into());
             }
             thread::sleep(Duration::from_millis(5));
         }
         let output = child.wait_with_output()?;
         let line = String::from_utf8_lossy(&output.stdout);
         let field = |name: &str| {
-            number(&line, name).ok_or_else(|| format!("{}, and it said {line:?}", output.status))
+            number(&line, name).ok_or_else(|| format!("{}, output {line:?}", output.status))
         };
-        Ok(Measured {
+        Ok(Measurement {
             us_per_op: field("us_per_op")?,
             p50_us: field("p50_us")?,
             p99_us: field("p99_us")?,
@@ -93,19 +94,19 @@ impl Peer {
     }
 }
 
-/// A number of the one JSON line.
+/// Reads a number from the JSON line.
 fn number(line: &str, name: &str) -> Option<f64> {
     let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
     rest.split([',', '}']).next()?.trim().parse().ok()
 }
 
-/// Where cargo puts what it builds in the root.
+/// Returns the target directory of the workspace.
 pub(super) fn target() -> PathBuf {
     let root = root();
     root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// Builds all that can be built here; what cannot is told, and left out.
+/// Builds the programs. Reports the ones that cannot be built here and leaves them out.
 pub(super) fn build() -> Result<Vec<Peer>> {
     cargo_build(&["--example", "bench_peer", "--example", "null_server", "--example", "raw_peer"])?;
     let example = |name: &str| target().join("release/examples").join(name);
@@ -125,18 +126,18 @@ pub(super) fn build() -> Result<Vec<Peer>> {
             only: Some(&["get-seq", "get-pipe", "children-10k"]),
         },
     ];
-    // Its own target directory, whatever is set for ours.
+    // The peers have their own target directory, also if CARGO_TARGET_DIR is set.
     let directory = root().join("benches/peers");
     let rust = directory.join("target");
     let (manifest, built) = (directory.join("Cargo.toml"), rust.display().to_string());
     let manifest = manifest.display().to_string();
     match cargo_build(&["--manifest-path", &manifest, "--target-dir", &built]) {
         Ok(()) => peers.extend(rust_peers(&rust.join("release"))),
-        Err(error) => eprintln!("xtask: without the clients of crates.io: {error}"),
+        Err(error) => eprintln!("xtask: without the clients from crates.io: {error}"),
     }
     match c_client(&directory.join("c/bench_peer.c")) {
         Some(program) => peers.extend(c_peers(&program)),
-        None => eprintln!("xtask: without the C client: no cc, or no libzookeeper-mt-dev"),
+        None => eprintln!("xtask: without the C client: cc or libzookeeper-mt-dev is missing"),
     }
     Ok(peers)
 }

@@ -1,6 +1,6 @@
 //! tokio-zookeeper 0.4. It has no lock.
 
-#[path = "../../../../examples/bench_peer/measure.rs"]
+#[path = "../../../../tools/bench_peer/measure.rs"]
 mod measure;
 #[path = "../workloads.rs"]
 mod workloads;
@@ -24,7 +24,7 @@ impl Peer for TokioZookeeper {
         let mut builder = ZooKeeperBuilder::default();
         builder.set_timeout(Duration::from_secs(30));
         let (client, events) = must(builder.connect(&must(address.parse())).await);
-        // Nobody reads them; without a reader they fail.
+// They are not used, but fail without a reader.
         std::mem::forget(events);
         Self(client)
     }

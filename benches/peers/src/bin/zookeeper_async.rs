@@ -1,7 +1,7 @@
 //! zookeeper-async 5. Its lock panics or hangs under contention, so there is no lock-handoff; its release is
 //! not awaited, so lock-uncontended lacks a round trip.
 
-#[path = "../../../../examples/bench_peer/measure.rs"]
+#[path = "../../../../tools/bench_peer/measure.rs"]
 mod measure;
 #[path = "../workloads.rs"]
 mod workloads;

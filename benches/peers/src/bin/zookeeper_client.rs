@@ -1,6 +1,6 @@
 //! zookeeper-client 0.11.
 
-#[path = "../../../../examples/bench_peer/measure.rs"]
+#[path = "../../../../tools/bench_peer/measure.rs"]
 mod measure;
 #[path = "../workloads.rs"]
 mod workloads;

@@ -1,0 +1,40 @@
+//! The options and exit codes in docs/CLI.md are those of the program.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use support::run;
+
+/// Returns the names of the long options in a text.
+fn options(text: &str) -> BTreeSet<String> {
+    let words = text.split("--").skip(1);
+    let name = |rest: &str| {
+        let end = rest.find(|char: char| !(char.is_ascii_lowercase() || char == '-'));
+        rest.get(..end.unwrap_or(rest.len())).unwrap().trim_end_matches('-').to_owned()
+    };
+    words.map(name).filter(|name| name.len() > 1).collect()
+}
+
+#[tokio::test]
+async fn every_option_in_cli_md_exists() {
+    let document = include_str!("../../docs/CLI.md");
+    let mut known = options("--path --test");
+    for command in ["lock", "locks", "revoke", "get", "set", "create", "delete", "watch", "multi"] {
+        known.extend(options(&run("", &[command, "--help"]).await.ok()));
+    }
+    let unknown: Vec<_> = options(document).difference(&known).cloned().collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn the_exit_codes_of_lock_are_in_cli_md() {
+    let document = include_str!("../../docs/CLI.md");
+    let help = run("", &["lock", "--help"]).await.ok();
+    for code in ["124", "125", "128", "64", "69", "77", "78", "70, 71, 74"] {
+        assert!(document.contains(code) && help.contains(code), "{code}");
+    }
+}

@@ -1,0 +1,168 @@
+//! The members of a group.
+
+use std::{collections::BTreeMap, future::Future};
+
+use bytes::Bytes;
+use docent_protocol::CreateMode;
+use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
+
+use super::persistent_node::{NodeEvents, NodeOptions, PersistentNode};
+use crate::{base_path::check_base_path, error, locks::LockOptions, protection::join};
+
+/// A member of a group: an ephemeral node below the group's path, called after the member's id, and kept present.
+///
+/// Ids must be unique. A member whose id is taken by another session reports it: [`joined`](Self::joined) returns
+/// `NodeExists`, and it joins once the other one is gone.
+///
+/// Clones are the same member; dropping the last one leaves the group in the background.
+///
+/// # Example
+///
+/// ```
+/// use docent_recipes::nodes::GroupMember;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// let member = GroupMember::join(&client, "/workers", "host-7", "10.0.0.7:80")?;
+/// member.joined().await?;
+/// assert_eq!(&*member.current_members().await?["host-7"], b"10.0.0.7:80");
+/// member.leave().await?;
+/// # client.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Source: `GroupMember`. Curator's keeps a cache of the group; this one reads it on request.
+#[derive(Debug, Clone)]
+pub struct GroupMember {
+    client: Client,
+    group: String,
+    id: String,
+    options: LockOptions,
+    node: PersistentNode,
+}
+
+impl GroupMember {
+    /// As [`join_with`](Self::join_with), with the default [`LockOptions`].
+    ///
+    /// # Errors
+    ///
+    /// As [`join_with`](Self::join_with).
+    pub fn join(
+        client: &Client,
+        membership_path: &str,
+        id: &str,
+        data: impl Into<Bytes>,
+    ) -> Result<Self, Error> {
+        Self::join_with(client, membership_path, id, data, LockOptions::default())
+    }
+
+    /// Joins a group. Returns at once.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath), also for an id that cannot be the name of a node.
+    ///
+    /// Source: the constructor, `start`.
+    pub fn join_with(
+        client: &Client,
+        membership_path: &str,
+        id: &str,
+        data: impl Into<Bytes>,
+        options: LockOptions,
+    ) -> Result<Self, Error> {
+        check_base_path(membership_path)?;
+        if id.is_empty() || id.contains('/') {
+            let why = format_args!("{id:?} cannot be the id of a group's member");
+            return Err(error::invalid_path(why));
+        }
+        let path = join(membership_path, id);
+        let node_options = NodeOptions::default().with_lock_options(options.clone());
+        let mode = CreateMode::Ephemeral;
+        let node = PersistentNode::start_with(client, &path, mode, data, node_options)?;
+        let (group, id) = (membership_path.to_owned(), id.to_owned());
+        Ok(Self { client: client.clone(), group, id, options, node })
+    }
+
+    /// Waits until this member has joined.
+    ///
+    /// # Errors
+    ///
+    /// As [`PersistentNode::created`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn joined(&self) -> Result<(), Error> {
+        self.node.created().await.map(drop)
+    }
+
+    /// Sets the data of this member. See [`PersistentNode::set_data`]: it needs no wait for the join (CURATOR-485).
+    ///
+    /// Source: `setThisData`.
+    pub fn set_this_data(&self, data: impl Into<Bytes>) {
+        self.node.set_data(data);
+    }
+
+    /// The members with their data, by id. This member is always there, with its wanted data. Sends getChildren2 (12),
+    /// and getData (4) for each other member.
+    ///
+    /// # Errors
+    ///
+    /// Those of the session, after retries.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// Source: `getCurrentMembers`.
+    pub async fn current_members(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+        let policy: &dyn RetryPolicy = &*self.options.retry_policy;
+        let list = || self.client.get_children_with_stat(&self.group);
+        let children = match self.client.retry_idempotent(policy, list).await {
+            Ok((children, _)) => children,
+            Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
+            Err(error) => return Err(error),
+        };
+        let mut members = BTreeMap::from([(self.id.clone(), self.node.data())]);
+        for name in children.iter().filter(|name| *name != self.id) {
+            let path = join(&self.group, name);
+            match self.client.retry_idempotent(policy, || self.client.get_data(&path)).await {
+                Ok(node) => drop(members.insert(name.to_owned(), node.data)),
+                // It has left since the listing.
+                Err(error) if error.kind() == ErrorKind::NoNode => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(members)
+    }
+
+    /// The events of this member's node.
+    #[must_use]
+    pub fn events(&self) -> NodeEvents {
+        self.node.events()
+    }
+
+    /// The id of this member.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Leaves the group: deletes the node. See [`PersistentNode::close`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PersistentNode::close`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`PersistentNode::close`].
+    ///
+    /// Source: `close`.
+    pub fn leave(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        self.node.close()
+    }
+}

@@ -1,0 +1,644 @@
+//! The task that keeps one node present.
+//!
+//! One task owns one node, and has one request in flight. It reads the wanted data when it writes, so the last wanted
+//! value is the last one written (L21).
+//!
+//! | step | frames | Curator |
+//! |---|---|---|
+//! | 1. wait for a connection to the quorum | – | – |
+//! | 2. create the node | create2 (15), createContainer (19) or createTTL (21); parents missing: exists (3) upward, createContainer downward, create again | `PersistentNode.createNode` |
+//! | 3. it exists: whose is it? | exists (3) with watch; of a former session of ours: multi (14) of delete and create | `processBackgroundCallback` |
+//! | 4. watch it | exists (3) with watch | `watchNode` |
+//! | 5. the data was set | setData (5) | `setData` |
+//! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
+//! | 7. close | delete (2), checkWatches (17) if the watch is still there | `close` |
+//!
+//! Differences from Curator (Ln: see `docs/CURATOR.md`): one create at a time, with a search for the GUID before each
+//! retry (L14); an error that no retry mends parks the task until something changes (L15, L17); the node of another
+//! client is neither overwritten nor deleted (L16); a failed exists is repeated (L18); a reconnect writes nothing (L19);
+//! the node of a former session of ours is replaced in one transaction (L20).
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use docent_protocol::{CreateMode, EventType, Stat, WatcherType};
+use docent_session::{
+    Client, ConnectionState, Error, ErrorKind, Outcome, Watcher,
+    retry::{RetryLoop, RetryPolicy},
+};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::persistent_node::NodeOptions;
+use crate::{
+    acl_provider::acl_of,
+    create::{self, lacks_3_5_operations},
+    parents::{LastNode, create_parents},
+    persistent_retry::PersistentRetry,
+    protection::{self, NewNode, split},
+    select::{Either, select},
+    state_changes::is_read_write,
+};
+
+/// The number of former sessions that are remembered, to recognize their nodes.
+const FORMER_SESSIONS: usize = 8;
+
+/// What has happened to a kept node.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// It was created, for the first time or again.
+    ///
+    /// Source: `PersistentNodeListener.nodeCreated`.
+    Created {
+        /// Its path.
+        path: String,
+        /// Its `czxid`, if the reply contained it: it distinguishes this node from earlier and later ones.
+        czxid: Option<i64>,
+    },
+    /// It is gone: deleted, or its session has ended. Reported once, before the node is created again.
+    Lost,
+    /// It is there again, after [`Lost`](Self::Lost).
+    Restored,
+    /// The path has a node of another client, which is left alone. The node is created once that one is gone.
+    Conflict {
+        /// The session that owns the other node; 0 if it is not ephemeral.
+        owner: i64,
+    },
+    /// It cannot be created or written. Tried again after a reconnect, and when the data is set.
+    Failed(Error),
+}
+
+/// The data that the node shall have.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) data: Bytes,
+    /// Increases with each change.
+    pub(super) version: u64,
+}
+
+/// What a kept node shows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Status {
+    /// The path of the node, once it is known.
+    pub(super) path: Option<String>,
+    /// The `czxid` of the node that is there.
+    pub(super) czxid: Option<i64>,
+    /// Whether the node was created or adopted once.
+    pub(super) was_created: bool,
+    /// The version of the wanted data that was last written.
+    pub(super) written: u64,
+    /// Why it is not there, or not written.
+    pub(super) failed: Option<Error>,
+    /// Whether the path has another client's node.
+    pub(super) conflict: bool,
+    /// The result of the close.
+    pub(super) closed: Option<Result<(), Error>>,
+}
+
+pub(super) struct Keeper {
+    pub(super) client: Client,
+    /// The requested path.
+    pub(super) path: String,
+    pub(super) mode: CreateMode,
+    pub(super) options: NodeOptions,
+    pub(super) wanted: watch::Receiver<Wanted>,
+    pub(super) status: Arc<watch::Sender<Status>>,
+    pub(super) events: broadcast::Sender<NodeEvent>,
+    pub(super) closing: CancellationToken,
+}
+
+/// The node that is there, as far as the task knows.
+struct Present {
+    path: String,
+    /// The session that owns it; 0 if it is not ephemeral.
+    owner: i64,
+    czxid: Option<i64>,
+}
+
+/// The task's memory of earlier steps.
+#[derive(Default)]
+struct Memory {
+    /// The path of a node that had one: with its GUID and digits.
+    path: Option<String>,
+    former_sessions: VecDeque<i64>,
+    /// Whether a create that has no reply may have made the node.
+    unknown_create: bool,
+    /// Whether the loss of the node was reported, and its return was not.
+    is_lost: bool,
+}
+
+/// Why a step ended without a node.
+enum NoNode {
+    /// The client has ended, or the node was closed before a create was sent.
+    Ended,
+    /// Another client's node was there, and is gone or changed.
+    LookAgain,
+    /// The error is final for now.
+    Failed(Error),
+}
+
+impl Keeper {
+    pub(super) async fn run(mut self) {
+        let policy =
+            PersistentRetry::new(Arc::clone(&self.options.lock.retry_policy), self.closing.clone());
+        let mut memory = Memory::default();
+        let mut connection = self.client.state();
+        let closed = loop {
+            match self.obtain(&policy, &mut memory, &mut connection).await {
+                Ok(present) => {
+                    if let Some(closed) = self.keep(&policy, present, &mut memory).await {
+                        break closed;
+                    }
+                }
+                Err(NoNode::LookAgain) if !self.closing.is_cancelled() => {}
+                Err(NoNode::Ended | NoNode::LookAgain) => break Ok(()),
+                Err(NoNode::Failed(error)) => {
+                    if self.is_over(&error) {
+                        break Ok(());
+                    }
+                    self.fail(error);
+                    // No loop: it is tried again when something has changed.
+                    let changed = select(connection.changed(), self.wanted.changed());
+                    match select(self.closing.cancelled(), changed).await {
+                        Either::Left(()) => break Ok(()),
+                        Either::Right(Either::Left(Err(_)) | Either::Right(Err(_))) => break Ok(()),
+                        Either::Right(_) => {}
+                    }
+                }
+            }
+        };
+        self.status.send_modify(|status| {
+            status.czxid = None;
+            status.closed = Some(closed);
+        });
+    }
+
+    fn fail(&self, error: Error) {
+        debug!(path = self.path, %error, "node not kept; waiting for a change");
+        self.report(NodeEvent::Failed(error.clone()));
+        self.status.send_modify(|status| status.failed = Some(error));
+    }
+
+    fn report(&self, event: NodeEvent) {
+        // Without receivers, the event is lost.
+        let _ = self.events.send(event);
+    }
+
+    fn lose(&self, memory: &mut Memory) {
+        if !std::mem::replace(&mut memory.is_lost, true) {
+            self.status.send_modify(|status| status.czxid = None);
+            self.report(NodeEvent::Lost);
+        }
+    }
+
+    fn session(&self) -> Option<i64> {
+        self.client.session().map(|session| session.session_id())
+    }
+
+    /// Creates the node, or finds that it is there.
+    async fn obtain(
+        &mut self,
+        policy: &PersistentRetry,
+        memory: &mut Memory,
+        connection: &mut watch::Receiver<Option<ConnectionState>>,
+    ) -> Result<Present, NoNode> {
+        match select(self.closing.cancelled(), connected(&self.client, connection)).await {
+            Either::Right(true) => {}
+            Either::Left(()) | Either::Right(false) => return Err(NoNode::Ended),
+        }
+        let wanted = self.wanted.borrow_and_update().clone();
+        let is_protected = self.options.protected || self.mode.is_sequential();
+        let created = if is_protected && memory.path.is_none() {
+            let (parent, name) = split(&self.path);
+            let node = NewNode {
+                parent,
+                name,
+                data: &wanted.data,
+                parents: self.options.lock.parents(),
+                with_parents: self.options.parents,
+                search_after_parents: true,
+                mode: self.mode,
+            };
+            let create = protection::create(&self.client, policy, &node);
+            let Some(created) = self.unless_unreachable(create).await else {
+                return Err(NoNode::Ended);
+            };
+            created.map(|created| {
+                let (owner, czxid) = (created.owner, created.czxid);
+                Some(Present { path: protection::keep_only(&self.client, created), owner, czxid })
+            })
+        } else {
+            let path = memory.path.clone().unwrap_or_else(|| self.path.clone());
+            let create = self.create_at(policy, &path, &wanted.data, &mut memory.unknown_create);
+            let Some(created) = self.unless_unreachable(create).await else {
+                return Err(NoNode::Ended);
+            };
+            created
+        };
+        let present = match created {
+            Ok(Some(present)) => present,
+            Ok(None) => return self.whose(policy, memory, &wanted, connection).await,
+            Err(error) => return Err(NoNode::Failed(error)),
+        };
+        self.created(memory, &present, wanted.version);
+        Ok(present)
+    }
+
+    /// Waits for a create. After a close, only for one that is in flight: `None` once there is no connection.
+    async fn unless_unreachable<F: Future>(&self, create: F) -> Option<F::Output> {
+        let mut create = pin!(create);
+        if let Either::Left(created) = select(create.as_mut(), self.closing.cancelled()).await {
+            return Some(created);
+        }
+        let mut connection = self.client.state();
+        let disconnected = connection.wait_for(|state| !is_read_write(*state));
+        match select(create, disconnected).await {
+            Either::Left(created) => Some(created),
+            Either::Right(_) => None,
+        }
+    }
+
+    /// Creates a node at a full path; `None` if there is one. Retries are safe: an existing node is looked at.
+    async fn create_at(
+        &self,
+        policy: &dyn RetryPolicy,
+        path: &str,
+        data: &[u8],
+        unknown: &mut bool,
+    ) -> Result<Option<Present>, Error> {
+        let parents = self.options.lock.parents();
+        let mode = not_sequential(self.mode);
+        let acl = acl_of(parents.acl_provider, path);
+        let mut retry = RetryLoop::new(&self.client, policy);
+        let mut with_parents = self.options.parents;
+        loop {
+            let error = match create::create(&self.client, path, data, mode, acl).await {
+                Ok(reply) => {
+                    let owner = if mode.is_ephemeral() { reply.session } else { Some(0) };
+                    let Some(owner) = owner else { return Ok(None) };
+                    let czxid = reply.stat.map(|stat| stat.czxid);
+                    return Ok(Some(Present { path: path.to_owned(), owner, czxid }));
+                }
+                Err(error) => error,
+            };
+            *unknown |= error.outcome() == Outcome::Unknown;
+            match error.kind() {
+                ErrorKind::NodeExists => return Ok(None),
+                ErrorKind::NoNode if with_parents => {
+                    match create_parents(&self.client, path, LastNode::Skip, parents).await {
+                        // Deleted again before the create: a retry, with its pause.
+                        Ok(()) => with_parents = false,
+                        Err(error) => retry.pause(error).await?,
+                    }
+                }
+                ErrorKind::NoNode if self.options.parents => {
+                    retry.pause_after_any_error(error).await?;
+                    with_parents = true;
+                }
+                _ => retry.pause(error).await?,
+            }
+        }
+    }
+
+    fn created(&self, memory: &mut Memory, present: &Present, written: u64) {
+        self.remember(memory, present);
+        let path = present.path.clone();
+        self.show(
+            memory,
+            present,
+            written,
+            Some(NodeEvent::Created { path, czxid: present.czxid }),
+        );
+    }
+
+    fn remember(&self, memory: &mut Memory, present: &Present) {
+        memory.path = Some(present.path.clone());
+        memory.unknown_create = false;
+        if present.owner != 0 && memory.former_sessions.back() != Some(&present.owner) {
+            memory.former_sessions.push_back(present.owner);
+            if memory.former_sessions.len() > FORMER_SESSIONS {
+                memory.former_sessions.pop_front();
+            }
+        }
+    }
+
+    fn show(&self, memory: &mut Memory, present: &Present, written: u64, event: Option<NodeEvent>) {
+        self.status.send_modify(|status| {
+            status.path = Some(present.path.clone());
+            status.czxid = present.czxid;
+            status.was_created = true;
+            status.written = written;
+            status.failed = None;
+            status.conflict = false;
+        });
+        if let Some(event) = event {
+            self.report(event);
+        }
+        if std::mem::take(&mut memory.is_lost) {
+            self.report(NodeEvent::Restored);
+        }
+    }
+
+    /// The node exists: ours, of a former session of ours, or of another client.
+    async fn whose(
+        &mut self,
+        policy: &PersistentRetry,
+        memory: &mut Memory,
+        wanted: &Wanted,
+        connection: &mut watch::Receiver<Option<ConnectionState>>,
+    ) -> Result<Present, NoNode> {
+        let path = memory.path.clone().unwrap_or_else(|| self.path.clone());
+        let look = self.client.retry_idempotent(policy, || self.client.exists_and_watch(&path));
+        let (stat, mut watcher) = match select(self.closing.cancelled(), look).await {
+            Either::Left(()) => return Err(NoNode::Ended),
+            Either::Right(Ok((Some(stat), watcher))) => (stat, watcher),
+            Either::Right(Ok((None, _))) => return Err(NoNode::LookAgain),
+            Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
+        };
+        let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
+        let present = Present { path: path.clone(), owner, czxid: Some(stat.czxid) };
+        if self.is_ours(memory, &stat, owner, wanted).await {
+            self.remember(memory, &present);
+            // What it contains is not known: the wanted data is written.
+            self.show(memory, &present, 0, None);
+            return Ok(present);
+        }
+        if owner != 0 && memory.former_sessions.contains(&owner) && self.mode.is_ephemeral() {
+            // The server is about to delete it (L20).
+            let acl = acl_of(self.options.lock.parents().acl_provider, &path);
+            let mut replace = self.client.transaction();
+            replace.delete(&path, Some(stat.version));
+            replace.create_with_acl(&path, &wanted.data, CreateMode::Ephemeral, acl);
+            return match replace.commit().await {
+                Ok(_) => {
+                    let owner = self.session().unwrap_or_default();
+                    let present = Present { path, owner, czxid: None };
+                    self.created(memory, &present, wanted.version);
+                    Ok(present)
+                }
+                // Changed or deleted since, or the reply is lost: look again, after the pause of a retry.
+                Err(error) => {
+                    memory.unknown_create |= error.outcome() == Outcome::Unknown;
+                    let pause = self.client.runtime().timer(crate::persistent_retry::pause(0));
+                    select(self.closing.cancelled(), pause).await;
+                    Err(NoNode::LookAgain)
+                }
+            };
+        }
+        let is_known = self.status.borrow().conflict;
+        if !is_known {
+            debug!(path, owner, "another client's node is there; waiting until it is gone");
+            self.lose_silently(memory);
+            self.status.send_modify(|status| status.conflict = true);
+            self.report(NodeEvent::Conflict { owner });
+        }
+        let changed = select(watcher.changed(), connection.changed());
+        match select(self.closing.cancelled(), changed).await {
+            Either::Left(()) => Err(NoNode::Ended),
+            Either::Right(_) => Err(NoNode::LookAgain),
+        }
+    }
+
+    fn lose_silently(&self, memory: &mut Memory) {
+        if memory.path.is_some() {
+            self.lose(memory);
+        }
+    }
+
+    /// Whether the node at our path is ours: of our session, with our GUID, or made by a create without a reply.
+    async fn is_ours(&self, memory: &Memory, stat: &Stat, owner: i64, wanted: &Wanted) -> bool {
+        if self.mode.is_ephemeral() {
+            return owner != 0 && Some(owner) == self.session();
+        }
+        if owner != 0 {
+            return false;
+        }
+        let has_guid = memory.path.as_ref().is_some_and(|path| *path != self.path);
+        if has_guid || self.options.adopts {
+            return true;
+        }
+        // A persistent node has no owner. One that was never written and has our data is the one that we created.
+        memory.unknown_create
+            && stat.version == 0
+            && self
+                .client
+                .get_data(&self.path)
+                .await
+                .is_ok_and(|node| node.data == wanted.data && node.stat.czxid == stat.czxid)
+    }
+
+    /// Watches the node and writes to it until it is lost: then `None`. Some with the result once it is closed.
+    async fn keep(
+        &mut self,
+        policy: &PersistentRetry,
+        mut present: Present,
+        memory: &mut Memory,
+    ) -> Option<Result<(), Error>> {
+        let mut connection = self.client.state();
+        let mut watcher: Option<Watcher> = None;
+        loop {
+            if self.closing.is_cancelled() {
+                return Some(self.leave(&present, watcher).await);
+            }
+            match select(self.closing.cancelled(), connected(&self.client, &mut connection)).await {
+                Either::Left(()) => continue,
+                Either::Right(false) => return Some(Ok(())),
+                Either::Right(true) => {}
+            }
+            if present.owner != 0 && Some(present.owner) != self.session() {
+                self.lose(memory);
+                return None;
+            }
+            if watcher.is_none() {
+                let look = self
+                    .client
+                    .retry_idempotent(policy, || self.client.exists_and_watch(&present.path));
+                match select(self.closing.cancelled(), look).await {
+                    Either::Left(()) => continue,
+                    Either::Right(Ok((Some(stat), new))) if is_same(&present, &stat) => {
+                        if present.czxid.is_none() {
+                            present.czxid = Some(stat.czxid);
+                            self.status.send_modify(|status| status.czxid = Some(stat.czxid));
+                        }
+                        watcher = Some(new);
+                    }
+                    // Deleted, and possibly created by another client.
+                    Either::Right(Ok(_)) => {
+                        self.lose(memory);
+                        return None;
+                    }
+                    Either::Right(Err(error)) => self.park(error, &mut connection).await,
+                }
+                continue;
+            }
+            let wanted = self.wanted.borrow_and_update().clone();
+            if wanted.version != self.status.borrow().written {
+                let write = self.write(policy, &present, &wanted);
+                match select(self.closing.cancelled(), write).await {
+                    Either::Left(()) | Either::Right(Ok(())) => {}
+                    Either::Right(Err(error)) if error.kind() == ErrorKind::NoNode => {
+                        self.lose(memory);
+                        return None;
+                    }
+                    Either::Right(Err(error)) => self.park(error, &mut connection).await,
+                }
+                continue;
+            }
+            let Some(watch) = &mut watcher else { continue };
+            let changed = select(connection.changed(), self.wanted.changed());
+            match select(self.closing.cancelled(), select(watch.changed(), changed)).await {
+                Either::Right(Either::Left(event)) => {
+                    watcher = None;
+                    if event.event_type == EventType::NodeDeleted {
+                        self.lose(memory);
+                        return None;
+                    }
+                }
+                // The watch is set again by the client; what happened in between is looked at.
+                Either::Right(Either::Right(Either::Left(_))) => {
+                    match select(self.closing.cancelled(), connected(&self.client, &mut connection))
+                        .await
+                    {
+                        Either::Right(true) => watcher = None,
+                        Either::Right(false) => return Some(Ok(())),
+                        Either::Left(()) => {}
+                    }
+                }
+                Either::Left(()) | Either::Right(Either::Right(Either::Right(_))) => {}
+            }
+        }
+    }
+
+    /// Whether an error only says that the node or its client is being closed.
+    fn is_over(&self, error: &Error) -> bool {
+        self.closing.is_cancelled()
+            || self.client.ended().is_some()
+            || error.kind() == ErrorKind::Closed
+    }
+
+    /// Reports an error, and waits until something changes.
+    async fn park(
+        &mut self,
+        error: Error,
+        connection: &mut watch::Receiver<Option<ConnectionState>>,
+    ) {
+        if self.is_over(&error) {
+            return;
+        }
+        self.fail(error);
+        let changed = select(connection.changed(), self.wanted.changed());
+        select(self.closing.cancelled(), changed).await;
+    }
+
+    /// Writes the wanted data. A newer value takes the place of one whose write has failed.
+    async fn write(
+        &self,
+        policy: &PersistentRetry,
+        present: &Present,
+        wanted: &Wanted,
+    ) -> Result<(), Error> {
+        let mut retry = RetryLoop::new(&self.client, policy);
+        let mut wanted = wanted.clone();
+        loop {
+            match self.client.set_data(&present.path, &wanted.data, None).await {
+                Ok(_) => {
+                    self.status.send_modify(|status| {
+                        status.written = wanted.version;
+                        status.failed = None;
+                    });
+                    return Ok(());
+                }
+                Err(error) => retry.pause(error).await?,
+            }
+            if present.owner != 0 && Some(present.owner) != self.session() {
+                // The next look reports the loss.
+                return Ok(());
+            }
+            wanted = self.wanted.borrow().clone();
+        }
+    }
+
+    /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours.
+    async fn leave(&self, present: &Present, mut watcher: Option<Watcher>) -> Result<(), Error> {
+        if !self.options.deletes {
+            self.remove_watch(&mut watcher);
+            return Ok(());
+        }
+        let policy = PersistentRetry::new(
+            Arc::clone(&self.options.lock.retry_policy),
+            CancellationToken::new(),
+        );
+        let mut retry = RetryLoop::new(&self.client, &policy);
+        loop {
+            if self.client.ended().is_some()
+                || (present.owner != 0 && Some(present.owner) != self.session())
+            {
+                return Ok(());
+            }
+            let mut delete = pin!(self.client.cleanup().delete(&present.path, None));
+            let deleted = poll_fn(|cx| delete.as_mut().poll(cx)).await;
+            match deleted {
+                Err(error) if error.kind() != ErrorKind::NoNode => retry.pause(error).await?,
+                // The event of our own delete has removed the watch.
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Source: `WatcherRemovalManager.removeWatchers`.
+    fn remove_watch(&self, watcher: &mut Option<Watcher>) {
+        if let Some(mut watcher) = watcher.take()
+            && watcher.try_changed().is_none()
+            && !lacks_3_5_operations(&self.client)
+        {
+            drop(self.client.check_watches(watcher.path(), WatcherType::Any));
+        }
+    }
+}
+
+/// Waits for a connection to a server of the quorum; false when the client has ended. Marks the state as seen.
+async fn connected(
+    client: &Client,
+    connection: &mut watch::Receiver<Option<ConnectionState>>,
+) -> bool {
+    loop {
+        if client.ended().is_some() {
+            return false;
+        }
+        if is_read_write(*connection.borrow_and_update()) {
+            return true;
+        }
+        if connection.changed().await.is_err() {
+            return false;
+        }
+    }
+}
+
+fn is_same(present: &Present, stat: &Stat) -> bool {
+    let is_same_owner = present.owner == 0 || stat.ephemeral_owner == present.owner;
+    is_same_owner && present.czxid.is_none_or(|czxid| czxid == stat.czxid)
+}
+
+/// Whether the owner of a stat is a session: containers and nodes with a time to live have special owners, with the
+/// highest bit set (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`, `TTL_MASK`).
+const fn is_ephemeral_owner(owner: i64) -> bool {
+    let top = (owner as u64) >> 56;
+    owner != 0 && owner != i64::MIN && top != 0xff
+}
+
+/// The mode of a node whose digits are already part of its path.
+const fn not_sequential(mode: CreateMode) -> CreateMode {
+    match mode {
+        CreateMode::PersistentSequential => CreateMode::Persistent,
+        CreateMode::EphemeralSequential => CreateMode::Ephemeral,
+        CreateMode::PersistentSequentialWithTtl(ttl) => CreateMode::PersistentWithTtl(ttl),
+        other => other,
+    }
+}

@@ -1,0 +1,13 @@
+//! Curator's nodes that are kept present: over reconnects, over the end of a session, and against deletion.
+//!
+//! Source: `org.apache.curator.framework.recipes.nodes`.
+
+mod group_member;
+mod keeper;
+mod persistent_node;
+mod persistent_ttl_node;
+
+pub use group_member::GroupMember;
+pub use keeper::NodeEvent;
+pub use persistent_node::{NodeEvents, NodeOptions, PersistentNode};
+pub use persistent_ttl_node::PersistentTtlNode;

@@ -1,0 +1,392 @@
+//! A node that is kept present.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use bytes::Bytes;
+use docent_protocol::{CreateMode, path as paths};
+use docent_session::{Client, Error, ErrorKind, Outcome};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::keeper::{Keeper, NodeEvent, Status, Wanted};
+use crate::{error, locks::LockOptions, timer};
+
+/// The number of events that a listener can be behind before it misses the oldest.
+const EVENTS: usize = 64;
+
+/// Options of a [`PersistentNode`].
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    pub(super) lock: LockOptions,
+    pub(super) protected: bool,
+    pub(super) parents: bool,
+    pub(super) adopts: bool,
+    pub(super) deletes: bool,
+}
+
+impl NodeOptions {
+    /// Puts a GUID into the name of the node, which distinguishes it from nodes of other clients. Sequential nodes always
+    /// have one: without it, a lost reply would leave a second node (L14 in `docs/CURATOR.md`).
+    ///
+    /// Source: the parameter `useProtection`.
+    #[must_use]
+    pub const fn with_protection(mut self) -> Self {
+        self.protected = true;
+        self
+    }
+
+    /// Creates no missing parents: they are an error.
+    ///
+    /// Source: the parameter `useParentCreation`.
+    #[must_use]
+    pub const fn without_parents(mut self) -> Self {
+        self.parents = false;
+        self
+    }
+
+    /// Adopts an existing node that is not ephemeral, such as the one of an earlier run of this process, writes the data
+    /// to it, and deletes it at the close. By default it is a [`Conflict`](NodeEvent::Conflict). Curator adopts every
+    /// node (L16).
+    #[must_use]
+    pub const fn with_adoption(mut self) -> Self {
+        self.adopts = true;
+        self
+    }
+
+    /// Sets the options that it shares with locks: retry policy, ACLs, mode of the parents.
+    #[must_use]
+    pub fn with_lock_options(mut self, options: LockOptions) -> Self {
+        self.lock = options;
+        self
+    }
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            lock: LockOptions::default(),
+            protected: false,
+            parents: true,
+            adopts: false,
+            deletes: true,
+        }
+    }
+}
+
+/// A node that is kept present: created again when it is deleted, and when its session has ended. The
+/// [`events`](Self::events) report when it was gone.
+///
+/// The node of another client at the same path is left alone: that is a [`Conflict`](NodeEvent::Conflict), and the node is
+/// created once that one is gone. A node is ours if our session owns it, or our GUID is in its name.
+///
+/// Clones are the same node; dropping the last one closes it in the background. [`close`](Self::close) deletes the node.
+///
+/// # Example
+///
+/// ```
+/// use docent_protocol::CreateMode;
+/// use docent_recipes::nodes::PersistentNode;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// let node = PersistentNode::start(&client, "/workers/7", CreateMode::Ephemeral, "idle")?;
+/// assert_eq!(node.created().await?, "/workers/7");
+/// node.set_data("busy");
+/// node.written().await?;
+/// node.close().await?;
+/// # client.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Source: `PersistentNode`. The module `keeper` of this crate lists the steps, their frames, and the differences.
+#[derive(Clone)]
+pub struct PersistentNode {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    path: String,
+    wanted: watch::Sender<Wanted>,
+    status: Arc<watch::Sender<Status>>,
+    events: broadcast::Sender<NodeEvent>,
+    closing: CancellationToken,
+}
+
+impl PersistentNode {
+    /// As [`start_with`](Self::start_with), with the default [`NodeOptions`].
+    ///
+    /// # Errors
+    ///
+    /// As [`start_with`](Self::start_with).
+    pub fn start(
+        client: &Client,
+        path: &str,
+        mode: CreateMode,
+        data: impl Into<Bytes>,
+    ) -> Result<Self, Error> {
+        Self::start_with(client, path, mode, data, NodeOptions::default())
+    }
+
+    /// Keeps a node at `path` present. Returns at once: a task waits for a connection and creates the node. The path of a
+    /// sequential or protected node is known from [`created`](Self::created).
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath). All later errors are returned by [`created`](Self::created) and
+    /// [`written`](Self::written).
+    ///
+    /// Source: the constructor, `start`.
+    pub fn start_with(
+        client: &Client,
+        path: &str,
+        mode: CreateMode,
+        data: impl Into<Bytes>,
+        options: NodeOptions,
+    ) -> Result<Self, Error> {
+        let refused = |why: &dyn fmt::Display| {
+            error::invalid_path(format_args!("{path:?} cannot be the path of a kept node: {why}"))
+        };
+        match paths::validate(path) {
+            Err(error) => return Err(refused(&error).caused_by(error)),
+            Ok(()) if path == "/" => return Err(refused(&"the root exists")),
+            Ok(()) => {}
+        }
+        // Version 0 is that of a node whose data is not known.
+        let wanted = watch::Sender::new(Wanted { data: data.into(), version: 1 });
+        let status = Arc::new(watch::Sender::new(Status::default()));
+        let events = broadcast::Sender::new(EVENTS);
+        let closing = CancellationToken::new();
+        let keeper = Keeper {
+            client: client.clone(),
+            path: path.to_owned(),
+            mode,
+            options,
+            wanted: wanted.subscribe(),
+            status: Arc::clone(&status),
+            events: events.clone(),
+            closing: closing.clone(),
+        };
+        // Made here: a task that is dropped with its runtime may never have been polled.
+        let abandoned = Abandoned(Arc::clone(&status));
+        client.runtime().spawn(Box::pin(async move {
+            keeper.run().await;
+            drop(abandoned);
+        }));
+        let (client, path) = (client.clone(), path.to_owned());
+        Ok(Self { inner: Arc::new(Inner { client, path, wanted, status, events, closing }) })
+    }
+
+    /// Waits until the node was created or adopted for the first time, and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// The error for which the node cannot be created now: it is tried again after the next reconnect, and when the data
+    /// is set. `NodeExists` while another client's node is there. `Closed` when the node or the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// Source: `waitForInitialCreate`, which returns no error.
+    pub async fn created(&self) -> Result<String, Error> {
+        self.wait_for(|status| status.was_created.then(|| status.path.clone().unwrap_or_default()))
+            .await
+    }
+
+    /// Waits until the node has the data that was last [set](Self::set_data).
+    ///
+    /// # Errors
+    ///
+    /// As [`created`](Self::created).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn written(&self) -> Result<(), Error> {
+        let version = self.inner.wanted.borrow().version;
+        self.wait_for(|status| (status.written >= version).then_some(())).await
+    }
+
+    async fn wait_for<T>(&self, wanted: impl Fn(&Status) -> Option<T>) -> Result<T, Error> {
+        let mut status = self.inner.status.subscribe();
+        loop {
+            {
+                let status = status.borrow_and_update();
+                if status.closed.is_some() || self.inner.closing.is_cancelled() {
+                    return Err(self.closed());
+                }
+                if let Some(found) = wanted(&status) {
+                    return Ok(found);
+                }
+                if let Some(error) = &status.failed {
+                    return Err(error.clone());
+                }
+                if status.conflict {
+                    return Err(Error::new(ErrorKind::NodeExists, Outcome::NotApplied)
+                        .with_path(&self.inner.path)
+                        .with_detail("another client's node"));
+                }
+            }
+            let changed = status.changed();
+            match crate::select::select(changed, self.inner.closing.cancelled()).await {
+                crate::select::Either::Left(Ok(())) => {}
+                _ => return Err(self.closed()),
+            }
+        }
+    }
+
+    /// Sets the data of the node. Returns at once: it is written when the node is there. Of several values set in quick
+    /// succession, possibly only the last is written. Sends setData (5).
+    ///
+    /// Source: `setData`, which fails before the node was first created.
+    pub fn set_data(&self, data: impl Into<Bytes>) {
+        let data = data.into();
+        self.inner.status.send_modify(|status| status.failed = None);
+        self.inner.wanted.send_modify(|wanted| {
+            wanted.data = data;
+            wanted.version += 1;
+        });
+    }
+
+    /// The data that was last set. It is not read from the server.
+    ///
+    /// Source: `getData`.
+    #[must_use]
+    pub fn data(&self) -> Bytes {
+        self.inner.wanted.borrow().data.clone()
+    }
+
+    /// The path of the node; `None` before it was first created. It does not change.
+    ///
+    /// Source: `getActualPath`.
+    #[must_use]
+    pub fn path(&self) -> Option<String> {
+        self.inner.status.borrow().path.clone()
+    }
+
+    /// The `czxid` of the node; `None` while it is not known to be there.
+    #[must_use]
+    pub fn czxid(&self) -> Option<i64> {
+        self.inner.status.borrow().czxid
+    }
+
+    /// The events from now on.
+    ///
+    /// Source: `getListenable`.
+    #[must_use]
+    pub fn events(&self) -> NodeEvents {
+        NodeEvents {
+            receiver: self.inner.events.subscribe(),
+            status: self.inner.status.subscribe(),
+        }
+    }
+
+    /// Deletes the node, if it is ours, and keeps it no longer. Sends delete (2). It waits for the reply, at most for the
+    /// connection timeout.
+    ///
+    /// # Errors
+    ///
+    /// `OperationTimeout` when the node is not yet deleted: the background repeats the delete until the session or the
+    /// client ends. Other errors when it cannot be deleted, such as `NotEmpty`.
+    ///
+    /// # Cancel safety
+    ///
+    /// The node is closed even if the future is dropped or never polled.
+    ///
+    /// Source: `close`, which deletes the nodes of other clients too (L16).
+    pub fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        self.inner.closing.cancel();
+        let client = self.inner.client.clone();
+        let mut status = self.inner.status.subscribe();
+        let path = self.inner.path.clone();
+        async move {
+            let closed = async {
+                match status.wait_for(|status| status.closed.is_some()).await {
+                    Ok(status) => status.closed.clone().unwrap_or(Ok(())),
+                    Err(_) => Ok(()),
+                }
+            };
+            let limit = client.config().connection_timeout();
+            timer::timeout(&client, limit, closed).await.unwrap_or_else(|| {
+                Err(Error::new(ErrorKind::OperationTimeout, Outcome::Unknown)
+                    .with_path(&path)
+                    .with_detail("node not yet deleted; retrying in the background"))
+            })
+        }
+    }
+
+    fn closed(&self) -> Error {
+        Error::refused(ErrorKind::Closed, format_args!("the node {} is closed", self.inner.path))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+/// The end of the task, also with its runtime.
+struct Abandoned(Arc<watch::Sender<Status>>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|status| {
+            let is_open = status.closed.is_none();
+            if is_open {
+                status.closed = Some(Ok(()));
+            }
+            is_open
+        });
+    }
+}
+
+impl fmt::Debug for PersistentNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PersistentNode")
+            .field("path", &self.inner.path)
+            .field("czxid", &self.czxid())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The events of a kept node, in order. Created by [`PersistentNode::events`].
+#[derive(Debug)]
+pub struct NodeEvents {
+    receiver: broadcast::Receiver<NodeEvent>,
+    status: watch::Receiver<Status>,
+}
+
+impl NodeEvents {
+    /// The next event; `None` once the node is closed. A listener that is more than 64 events behind misses the oldest.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<NodeEvent> {
+        loop {
+            let closed = self.status.wait_for(|status| status.closed.is_some());
+            let received = crate::select::select(self.receiver.recv(), closed).await;
+            match received {
+                crate::select::Either::Left(Ok(event)) => return Some(event),
+                crate::select::Either::Left(Err(broadcast::error::RecvError::Lagged(_))) => {}
+                crate::select::Either::Left(Err(broadcast::error::RecvError::Closed)) => {
+                    return None;
+                }
+                crate::select::Either::Right(_) => {
+                    return loop {
+                        match self.receiver.try_recv() {
+                            Ok(event) => break Some(event),
+                            Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+                            Err(_) => break None,
+                        }
+                    };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Options of a lock.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use docent_session::retry::{ExponentialBackoffRetry, RetryPolicy};
+
+use crate::{
+    acl_provider::{AclProvider, DefaultAclProvider},
+    parents::Parents,
+};
+
+/// Options of a lock.
+///
+/// ```
+/// use std::time::Duration;
+/// use docent_recipes::locks::LockOptions;
+/// use docent_session::retry::RetryNTimes;
+///
+/// let options = LockOptions::default()
+///     .with_retry_policy(RetryNTimes::new(5, Duration::from_millis(100)))
+///     .with_data("worker 7: nightly backup");
+/// # drop(options);
+/// ```
+#[derive(Debug, Clone)]
+pub struct LockOptions {
+    pub(crate) retry_policy: Arc<dyn RetryPolicy>,
+    pub(crate) data: Option<Bytes>,
+    pub(crate) default_data: Option<Bytes>,
+    pub(crate) acl_provider: Arc<dyn AclProvider>,
+    pub(crate) container_parents: bool,
+    pub(crate) namespace: Option<String>,
+    pub(crate) pipelined: bool,
+}
+
+impl LockOptions {
+    /// Sets the policy for retries of operations on a broken connection, and of the whole acquire when the lock node
+    /// was deleted. Default: [`ExponentialBackoffRetry`] from one second, three retries, the usual choice of
+    /// Curator's documentation (Curator itself has no default).
+    #[must_use]
+    pub fn with_retry_policy(mut self, policy: impl RetryPolicy) -> Self {
+        self.retry_policy = Arc::new(policy);
+        self
+    }
+
+    /// Sets the data of the lock node (of a semaphore: the lease). Default: the
+    /// [default data](Self::with_default_data). The node of a revocable lock is always empty.
+    ///
+    /// Source: `LockInternals.getLockNodeBytes`, `InterProcessSemaphoreV2.setNodeData`, the `lockData` of
+    /// `InterProcessReadWriteLock`.
+    #[must_use]
+    pub fn with_data(mut self, data: impl Into<Bytes>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+
+    /// Sets the data of nodes that have no other. Default: the local address that this host uses to reach the server,
+    /// as text; Curator's default is the host's address too.
+    ///
+    /// Source: `CuratorFrameworkFactory.Builder.defaultData`, `getLocalAddress`.
+    #[must_use]
+    pub fn with_default_data(mut self, data: impl Into<Bytes>) -> Self {
+        self.default_data = Some(data.into());
+        self
+    }
+
+    /// Sets the provider of each node's ACL, parents included. Default: everyone has every permission.
+    ///
+    /// Source: `CuratorFrameworkFactory.Builder.aclProvider`.
+    #[must_use]
+    pub fn with_acl_provider(mut self, provider: impl AclProvider) -> Self {
+        self.acl_provider = Arc::new(provider);
+        self
+    }
+
+    /// Creates missing parents as persistent nodes, which no server removes. The nodes of the
+    /// [namespace](Self::with_namespace) are containers all the same, as with Curator. Servers without containers
+    /// (ZooKeeper before 3.5.1, ClickHouse Keeper) do not need this option: their parents are always persistent.
+    ///
+    /// Source: `CuratorFrameworkFactory.Builder.dontUseContainerParents`.
+    #[must_use]
+    pub const fn without_container_parents(mut self) -> Self {
+        self.container_parents = false;
+        self
+    }
+
+    /// Places the lock below `/NAMESPACE`, which is created if it is missing. An empty namespace is none. The first
+    /// acquire sends exists (3), and createContainer (19) for each missing node.
+    ///
+    /// Returned paths ([`lock_path`](crate::locks::LockGuard::lock_path), participants) include the namespace: it belongs to
+    /// the lock, not to the client. For a namespace of all operations of a client, add a path to its connect string.
+    ///
+    /// Source: `CuratorFramework.usingNamespace`, `NamespaceImpl.fixForNamespace`.
+    #[must_use]
+    pub fn with_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Sends the create and the listing in one write, once the lock object has seen its parent: an uncontended acquire
+    /// then takes one round trip instead of two, a cycle of acquire and release two instead of three.
+    ///
+    /// Frames and their order stay Curator's as long as the create succeeds. It is off by default because of the other
+    /// cases: when the reply to the create is lost, or the parent was deleted, this sends one listing that Curator
+    /// would not have sent, and discards its reply.
+    #[must_use]
+    pub const fn with_pipelined_listing(mut self) -> Self {
+        self.pipelined = true;
+        self
+    }
+
+    pub(crate) fn parents(&self) -> Parents<'_> {
+        Parents { acl_provider: &*self.acl_provider, as_containers: self.container_parents }
+    }
+}
+
+impl Default for LockOptions {
+    fn default() -> Self {
+        let retry_policy = ExponentialBackoffRetry::new(Duration::from_secs(1), 3);
+        Self {
+            retry_policy: Arc::new(retry_policy),
+            data: None,
+            default_data: None,
+            acl_provider: Arc::new(DefaultAclProvider),
+            container_parents: true,
+            namespace: None,
+            pipelined: false,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Connecting: from a configuration to a client.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use super::{
+    chroot::Chroot,
+    client::{Client, Handle},
+};
+use crate::{
+    Config, ConnectionState, Error, ErrorKind,
+    driver::{self, ReplySlots, Shared, timer},
+    machine::Session,
+};
+
+/// # Connecting
+impl Client {
+    /// Connects with the defaults of [`Config`], and waits until there is a session. [`Config::connect`] connects with
+    /// other settings.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig`: the connect string is invalid. Otherwise as [`Config::connect`].
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with IO and time enabled.
+    pub async fn connect(connect_string: &str) -> Result<Self, Error> {
+        Config::new(connect_string)?.connect().await
+    }
+
+    /// Waits until there is a connection with an accepted session.
+    ///
+    /// # Errors
+    ///
+    /// `ConnectionLoss` when there is no session within that time; `AuthFailed` or `Closed` when the client has ended.
+    ///
+    /// Source: `CuratorFramework.blockUntilConnected`.
+    pub async fn wait_until_connected(&self, within: Duration) -> Result<(), Error> {
+        let mut state = self.handle.shared.state();
+        let shared = &self.handle.shared;
+        let connected = async {
+            loop {
+                let connected =
+                    state.borrow_and_update().is_some_and(ConnectionState::is_connected);
+                if let Some(error) =
+                    shared.with(|machine| machine.is_ended().then(|| machine.refusal()))
+                {
+                    return Err(error);
+                }
+                if connected {
+                    return Ok(());
+                }
+                // An error means that the client has ended; the next iteration returns its reason.
+                let _ = state.changed().await;
+            }
+        };
+        let (mut connected, mut time) =
+            (pin!(connected), pin!(timer(&*self.handle.runtime, within)));
+        let connected = poll_fn(|cx| match connected.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => time.as_mut().poll(cx).map(|_| None),
+        });
+        match connected.await {
+            Some(result) => result,
+            None => {
+                let last_failure = shared.with(|machine| machine.last_failure().cloned());
+                let text = last_failure.as_ref().and_then(Error::detail);
+                let error = Error::refused(
+                    ErrorKind::ConnectionLoss,
+                    format_args!(
+                        "no session with {} within {within:?}; last: {}",
+                        self.handle.config.connect_string(),
+                        text.unwrap_or("no attempt has ended")
+                    ),
+                );
+                Err(error.with_source_of(last_failure.as_ref()))
+            }
+        }
+    }
+}
+
+/// # Connecting
+///
+/// With the feature `tokio`.
+impl Config {
+    /// Connects, and waits until there is a session.
+    ///
+    /// # Errors
+    ///
+    /// * `ConnectionLoss`: no server accepted the session within the
+    ///   [connection timeout](Self::with_connection_timeout), 15 s by default; the text contains the failure of the last
+    ///   attempt.
+    /// * `AuthFailed`: a server refused credentials; the text names them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the client, which closes the session in the background.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn connect(self) -> Result<Client, Error> {
+        let within = self.connection_timeout();
+        let client = self.start();
+        client.wait_until_connected(within).await?;
+        Ok(client)
+    }
+
+    /// Starts a client that connects in the background, and returns at once. Its operations wait for the session, for at
+    /// most the [connection timeout](Self::with_connection_timeout). Later settings do not apply to it.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, unless one is [set](Self::with_runtime); or when the runtime has no IO or time enabled.
+    #[must_use]
+    pub fn start(self) -> Client {
+        let driver = &self.driver;
+        let runtime = driver.runtime.clone();
+        let runtime = runtime.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
+        let transport = driver.transport.clone().unwrap_or_else(|| runtime.transport());
+        let clock = driver.clock.clone().unwrap_or_else(|| runtime.clock());
+        let seed = driver.seed.unwrap_or_else(|| {
+            let mut seed = [0; 8];
+            // Without randomness, the seed is the time, which differs between clients.
+            if runtime.fill_random(&mut seed) {
+                u64::from_ne_bytes(seed)
+            } else {
+                clock.now().as_nanos()
+            }
+        });
+        let chroot = Chroot::new(self.connect_string().chroot());
+        let session = Session::with_answers(self.clone(), seed, ReplySlots::default());
+        #[cfg(feature = "sasl")]
+        let session = {
+            let mut secret = [0; 16];
+            if runtime.fill_random(&mut secret) {
+                session.with_nonce_secret(secret)
+            } else {
+                session
+            }
+        };
+        let shared = Arc::new(Shared::new(session, clock, driver.max_watch_events));
+        runtime.spawn(Box::pin(driver::run(Arc::clone(&shared), transport, Arc::clone(&runtime))));
+        Client { handle: Arc::new(Handle { shared, runtime, config: self }), chroot }
+    }
+}

@@ -1,0 +1,175 @@
+//! The replies of calls: the value that each is read as.
+
+use std::task::{Context, Poll};
+
+use docent_protocol::{
+    Decode, List, Stat, frame,
+    jute::Reader,
+    operation::{
+        AddWatch, CheckWatches, Create, Create2, Delete, Exists, GetAcl, GetAllChildrenNumber,
+        GetChildren, GetChildren2, GetData, GetEphemerals, Multi, MultiRead, Operation, Reconfig,
+        RemoveWatches, SetAcl, SetData, Sync, WhoAmI,
+    },
+    reply::{
+        Create2Reply, EmptyReply, ErrorReply, GetAclReply, GetAllChildrenNumberReply,
+        GetChildrenReply, GetDataReply, PathReply, StatReply, WhoAmIReply,
+    },
+};
+
+use super::{
+    admin::{AclEntries, ClientInfo},
+    children::Children,
+    response::{CallContext, Node, PollFn},
+};
+use crate::{
+    Error, ErrorKind,
+    driver::{PendingReply, StoredReply},
+    machine::Body,
+};
+
+/// A call, and how its reply is read. The call itself knows its operation.
+pub(super) trait Exchange: Operation {
+    /// The value of the reply.
+    type Value;
+
+    /// Polls for the reply and reads it.
+    const POLL: PollFn<Self::Value>;
+}
+
+/// Declares the decoders of replies, each as a [`PollFn`], and the calls with such a reply. The second parameter is the
+/// chroot of the client.
+macro_rules! readers {
+    ($(
+        $(#[$meta:meta])*
+        $visibility:vis fn $name:ident($($call:ty),*) -> $value:ty = |$stored:pat_param, $chroot:pat_param| $read:expr;
+    )+) => {
+        $(
+            $(#[$meta])*
+            $visibility fn $name(
+                pending: &mut PendingReply,
+                cx: &Context<'_>,
+                context: &CallContext,
+            ) -> Poll<Result<$value, Error>> {
+                let $chroot = context.chroot();
+                pending.poll_read(
+                    cx,
+                    |error, path| context.named(error, path),
+                    |$stored: &mut StoredReply| $read,
+                )
+            }
+
+            $(exchange!($call => $name -> $value);)*
+        )+
+    };
+}
+
+macro_rules! exchange {
+    ($call:ty => $name:ident -> $value:ty) => {
+        impl Exchange for $call {
+            type Value = $value;
+            const POLL: PollFn<$value> = $name;
+        }
+    };
+}
+
+readers! {
+    /// For a reply without a record.
+    pub(super) fn nothing() -> () = |_, _| Ok(());
+
+    pub(super) fn whole(Multi) -> Body = |stored, _| Ok(stored.reply().to_body());
+
+    fn parts(MultiRead<'_>) -> (Body, usize) = |stored, _| Ok(stored.reply().body_of_parts());
+
+    fn empty(Delete<'_>, Sync<'_>, CheckWatches<'_>, RemoveWatches<'_>) -> () = |stored, _| {
+        stored.reply().read::<EmptyReply>()?;
+        Ok(())
+    };
+
+    /// The body of an addWatch reply: four bytes that repeat the error code. Some servers leave them out.
+    fn added(AddWatch<'_>) -> () = |stored, _| {
+        if !stored.reply().bytes().is_empty() {
+            stored.reply().read::<ErrorReply>()?;
+        }
+        Ok(())
+    };
+
+    fn created(Create<'_>) -> String = |stored, chroot| {
+        let path = stored.reply().read::<PathReply<'_>>()?.path.to_str();
+        Ok(chroot.strip(&path).to_owned())
+    };
+
+    fn created_with_stat(Create2<'_>) -> (String, Stat) = |stored, chroot| {
+        let created = stored.reply().read::<Create2Reply<'_>>()?;
+        let path = created.path.to_str();
+        Ok((chroot.strip(&path).to_owned(), created.stat))
+    };
+
+    fn stat(SetData<'_>, SetAcl<'_>) -> Stat = |stored, _| Ok(stored.reply().read::<StatReply>()?.stat);
+
+    fn node(GetData<'_>, Reconfig<'_>) -> Node = |stored, _| {
+        let GetDataReply { data, stat } = stored.reply().read()?;
+        let len = data.map_or(0, <[u8]>::len);
+        // The data come first in the record, after their length.
+        let data = stored.take_part(frame::LENGTH_SIZE..frame::LENGTH_SIZE + len);
+        Ok(Node { data, stat })
+    };
+
+    fn children(GetChildren<'_>) -> Children = |stored, _| {
+        let reply = stored.reply();
+        let mut reader = Reader::new(reply.bytes());
+        Ok(Children::read(&mut reader, |list| reply.keep(list))?)
+    };
+
+    fn children_with_stat(GetChildren2<'_>) -> (Children, Stat) = |stored, _| {
+        let reply = stored.reply();
+        let mut reader = Reader::new(reply.bytes());
+        let children = Children::read(&mut reader, |list| reply.keep(list))?;
+        Ok((children, Stat::decode(&mut reader)?))
+    };
+
+    fn acl_and_stat(GetAcl<'_>) -> (AclEntries, Stat) = |stored, _| {
+        let reply = stored.reply();
+        let stat = reply.read::<GetAclReply<'_>>()?.stat;
+        Ok((AclEntries { body: reply.keep(reply.bytes()) }, stat))
+    };
+
+    fn children_number(GetAllChildrenNumber<'_>) -> i32 = |stored, _| {
+        Ok(stored.reply().read::<GetAllChildrenNumberReply>()?.total_number)
+    };
+
+    fn ephemerals(GetEphemerals<'_>) -> Vec<String> = |stored, chroot| {
+        let found = stored.reply().read::<GetChildrenReply<'_>>()?;
+        let paths = found.children.iter().map(|path| path.to_str());
+        // The server compares the prefix as text: under the chroot /app it also matches /apple.
+        Ok(paths
+            .filter(|path| chroot.contains(path))
+            .map(|path| chroot.strip(&path).to_owned())
+            .collect())
+    };
+
+    fn client_infos(WhoAmI) -> Vec<ClientInfo> = |stored, _| {
+        let infos: List<'_, _> = stored.reply().read::<WhoAmIReply<'_>>()?.client_info;
+        Ok(infos
+            .iter()
+            .map(|info| ClientInfo {
+                auth_scheme: info.auth_scheme.to_str().into_owned(),
+                user: info.user.to_str().into_owned(),
+            })
+            .collect())
+    };
+}
+
+exchange!(Exists<'_> => stat_if_exists -> Option<Stat>);
+
+/// `NoNode` is a value here; an exists of a missing node sets its watch too.
+fn stat_if_exists(
+    pending: &mut PendingReply,
+    cx: &Context<'_>,
+    context: &CallContext,
+) -> Poll<Result<Option<Stat>, Error>> {
+    stat(pending, cx, context).map(|result| match result {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
+        Err(error) => Err(error),
+    })
+}

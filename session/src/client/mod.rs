@@ -1,0 +1,48 @@
+//! The client for applications.
+
+// rustdoc shows the methods of `Client` in the order of these modules: the everyday ones first.
+mod connect;
+
+#[expect(clippy::module_inception, reason = "it has the type `Client`, beside its extensions")]
+mod client;
+
+mod parents;
+
+mod create_or_set;
+mod delete_recursive;
+mod wait;
+
+mod transaction;
+
+mod retry_loop;
+
+mod chroot;
+
+mod session;
+
+mod admin;
+mod allow;
+pub mod children;
+mod cleanup;
+mod exchange;
+pub(crate) mod response;
+pub mod retry;
+mod states;
+#[cfg(feature = "stream")]
+mod stream;
+mod watcher;
+
+pub use self::{
+    admin::{AclEntries, ClientInfo, Reconfig},
+    allow::Allow,
+    children::Children,
+    cleanup::Cleanup,
+    client::Client,
+    response::{AddWatchResponse, Node, Response, WatchResponse},
+    session::WeakClient,
+    states::States,
+    transaction::{
+        MultiReadResponse, ReadResult, Transaction, TransactionResponse, TransactionResult,
+    },
+    watcher::{OnDrop, Watcher},
+};

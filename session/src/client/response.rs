@@ -1,0 +1,169 @@
+//! The futures of calls, and the values they resolve to.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use docent_protocol::{DecodeError, OpCode, Stat};
+
+use super::{chroot::Chroot, watcher::Watcher};
+use crate::{
+    Error, ErrorKind, Outcome,
+    driver::{PendingReply, already_taken},
+};
+
+/// The reply to a request, as a future. The request is already queued when the call returns this.
+///
+/// # Cancel safety
+///
+/// Dropping it discards the reply. The request is still sent and takes effect.
+#[must_use = "the request is sent anyway; without awaiting this, its failure goes unnoticed"]
+pub struct Response<R> {
+    state: State,
+    poll: PollFn<R>,
+    context: CallContext,
+}
+
+/// Polls for a reply and decodes it with [`PendingReply::poll_read`]. There is one function for each kind of reply: a
+/// value that is returned through another function is moved once more.
+pub(crate) type PollFn<R> =
+    fn(&mut PendingReply, &Context<'_>, &CallContext) -> Poll<Result<R, Error>>;
+
+/// The context of a call, kept until its reply: the operation, for errors, and the chroot, for paths.
+pub(crate) struct CallContext {
+    op: OpCode,
+    chroot: Chroot,
+}
+
+impl CallContext {
+    /// The prefix of the paths in the reply.
+    pub(crate) const fn chroot(&self) -> &Chroot {
+        &self.chroot
+    }
+
+    /// Names the operation in an error, unless the error of one of several operations already names it.
+    #[cold]
+    pub(crate) fn named(&self, error: Error, path: &str) -> Error {
+        named(error, self.op, path)
+    }
+}
+
+enum State {
+    Waiting(PendingReply),
+    /// Refused before it was sent; `None` once the error was returned.
+    Refused(Option<Error>),
+}
+
+impl<R> Response<R> {
+    pub(crate) const fn waiting(
+        answer: PendingReply,
+        poll: PollFn<R>,
+        op: OpCode,
+        chroot: Chroot,
+    ) -> Self {
+        Self { state: State::Waiting(answer), poll, context: CallContext { op, chroot } }
+    }
+
+    pub(crate) fn refused(error: Error, poll: PollFn<R>, op: OpCode, path: &str) -> Self {
+        let error = named(error, op, path);
+        let context = CallContext { op, chroot: Chroot::default() };
+        Self { state: State::Refused(Some(error)), poll, context }
+    }
+}
+
+/// The request was answered without an error, so it was applied, although its reply cannot be decoded.
+impl From<DecodeError> for Error {
+    #[cold]
+    fn from(error: DecodeError) -> Self {
+        Self::new(ErrorKind::BadReply, Outcome::Unknown).with_source(error)
+    }
+}
+
+/// Names the operation in an error, unless the error of one of several operations already names it.
+#[cold]
+fn named(error: Error, op: OpCode, path: &str) -> Error {
+    if error.operation().is_some() { error } else { error.with_operation(op, path) }
+}
+
+impl<R> Future for Response<R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        match &mut this.state {
+            State::Waiting(answer) => (this.poll)(answer, cx, &this.context),
+            State::Refused(error) => Poll::Ready(Err(error.take().unwrap_or_else(already_taken))),
+        }
+    }
+}
+
+impl<R> fmt::Debug for Response<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = match &self.state {
+            State::Waiting(answer) => Some(answer.path()),
+            State::Refused(error) => error.as_ref().and_then(Error::path),
+        };
+        f.debug_struct("Response")
+            .field("op", &self.context.op)
+            .field("path", &path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reply to a read that sets a watch.
+#[must_use = "the request is sent anyway; without awaiting this, its watch is dropped"]
+#[derive(Debug)]
+pub struct WatchResponse<R> {
+    response: Response<R>,
+    watcher: Option<Watcher>,
+}
+
+impl<R> WatchResponse<R> {
+    pub(crate) const fn new(response: Response<R>, watcher: Watcher) -> Self {
+        Self { response, watcher: Some(watcher) }
+    }
+}
+
+impl<R> Future for WatchResponse<R> {
+    type Output = Result<(R, Watcher), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match Pin::new(&mut self.response).poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(value)) => {
+                let watcher = self.watcher.take().map(Watcher::confirm);
+                Poll::Ready(watcher.map(|watcher| (value, watcher)).ok_or_else(already_taken))
+            }
+        }
+    }
+}
+
+/// The reply to [`Client::add_watch`](crate::Client::add_watch): the watcher.
+#[must_use = "without awaiting this, the watch is removed again"]
+#[derive(Debug)]
+pub struct AddWatchResponse(pub(crate) WatchResponse<()>);
+
+impl Future for AddWatchResponse {
+    type Output = Result<Watcher, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_ok(|((), watcher)| watcher)
+    }
+}
+
+/// The data and the Stat of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Node {
+    /// The data; empty when the node has none. From 64 bytes on, the data may share memory with other replies. This
+    /// memory is at most 64 times as large as the data, and is kept as long as they are. `Bytes::copy_from_slice` makes
+    /// a copy that keeps nothing else.
+    pub data: Bytes,
+    /// The Stat of the node.
+    pub stat: Stat,
+}

@@ -1,0 +1,28 @@
+//! The driver: a tokio task that moves bytes between a session machine and its socket, and the machine that it shares
+//! with the clients.
+
+mod clock;
+mod notifier;
+mod reply_slot;
+mod runtime;
+mod settings;
+mod shared;
+mod task;
+mod timer;
+mod transport;
+
+#[cfg(feature = "tls")]
+pub use self::transport::{Tls, TlsOptions};
+pub use self::{
+    clock::Clock,
+    runtime::{LocalAddress, Runtime, Task, Timer},
+    transport::{ByteStream, Connecting, Tcp, Transport},
+};
+pub(crate) use self::{
+    notifier::Notifier,
+    reply_slot::{PendingReply, ReplySlots, StoredReply, already_taken},
+    settings::Settings,
+    shared::{Machine, Shared},
+    task::run,
+    timer::{ClientTimer, timer},
+};

@@ -1,0 +1,535 @@
+//! The task that moves bytes between the session machine and the socket.
+//!
+//! Callers lock the machine, encode their request into its buffer and unlock it; the task writes all gathered requests
+//! at once. Nothing but plain computation happens under the lock: callers are woken and events dispatched after it is
+//! released. The task is the only writer of the socket.
+//!
+//! One [`Turn`] locks the machine once: the bytes read go in, the bytes to write come out, and the task's waker is
+//! stored under the same lock, with the conditions it waits for, so that no wake-up can be lost.
+//!
+//! Callers are woken by the thread that produced their replies. Events are dispatched by the task alone, so that each
+//! listener gets them in order.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    mem,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tracing::{Instrument, debug, info, warn};
+
+use super::{
+    Notifier, Runtime, Timer,
+    reply_slot::Wakeups,
+    shared::{Machine, Shared},
+    transport::{ByteStream, Transport},
+};
+use crate::{
+    ConnectionState, Error, ErrorKind, Host, Outcome,
+    machine::{Answers as _, Connect, Event, MAX_SHARED_INPUT},
+    time::Instant,
+};
+
+/// The largest read, in bytes. A flood of events cannot starve pings: they are sent between two reads.
+const READ_SIZE: usize = MAX_SHARED_INPUT;
+
+/// The size of the reads and buffers of an idle session, in bytes.
+const SMALL_READ_SIZE: usize = 2048;
+
+/// The capacity of the queues of an idle session, in entries.
+const KEPT_ENTRIES: usize = 16;
+
+/// The longest sleep.
+const MAX_ALARM: Duration = Duration::from_secs(24 * 3600);
+
+/// The outputs of the machine, which are dispatched after its lock is released.
+#[derive(Default)]
+struct Outputs {
+    wakeups: Wakeups,
+    events: Vec<Event<Notifier>>,
+    /// Servers to probe for being read-write.
+    probes: Vec<Host>,
+}
+
+impl Outputs {
+    fn collect(&mut self, machine: &mut Machine) {
+        self.wakeups.collect(machine.answers_mut());
+        self.events.extend(std::iter::from_fn(|| machine.poll_event()));
+    }
+
+    fn dispatch(&mut self, shared: &Shared) {
+        self.wakeups.wake();
+        for event in self.events.drain(..) {
+            match event {
+                Event::State(state) => {
+                    if state == ConnectionState::Lost {
+                        warn!("session lost");
+                    } else {
+                        info!(%state, "connection");
+                    }
+                    shared.lock_states().publish(state);
+                }
+                Event::Session(lease) => {
+                    info!(session = format_args!("{:#x}", lease.session_id()), "new session");
+                }
+                Event::Lease(lease) => lease.wake_waiters(),
+                Event::Watch { watcher, event } => watcher.notify(event, shared.max_watch_events),
+                Event::Probe(host) => self.probes.push(host),
+                Event::Ended(kind) => {
+                    debug!(?kind, "ended");
+                    shared.lock_states().end(kind);
+                }
+            }
+        }
+        self.wakeups.release_deferred();
+    }
+}
+
+/// The state of the machine after one [`Driver::turn`].
+struct Turn {
+    alarm: Option<Instant>,
+    connects_at: Option<Instant>,
+    stop: Option<Error>,
+}
+
+/// Runs a session until it ends. If it is dropped with its runtime, even before the first poll, it fails all pending
+/// requests.
+pub(crate) fn run(
+    shared: Arc<Shared>,
+    transport: Arc<dyn Transport>,
+    runtime: Arc<dyn Runtime>,
+) -> impl Future<Output = ()> + Send {
+    let mut driver = Driver {
+        shared,
+        transport,
+        alarm: runtime.timer(Duration::ZERO),
+        runtime,
+        outputs: Outputs::default(),
+        stream: None,
+        input: BytesMut::new(),
+        output: Vec::new(),
+        written: 0,
+        flushed: true,
+        read_size: SMALL_READ_SIZE,
+        alarm_at: None,
+    };
+    let span = tracing::debug_span!("docent");
+    async move { driver.run().await }.instrument(span)
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    transport: Arc<dyn Transport>,
+    runtime: Arc<dyn Runtime>,
+    outputs: Outputs,
+    /// The connection; `None` while it is polled.
+    stream: Option<Box<dyn ByteStream>>,
+    input: BytesMut,
+    output: Vec<u8>,
+    written: usize,
+    /// Whether the stream has flushed all written bytes.
+    flushed: bool,
+    /// The capacity for the next read, in bytes: small until a read has filled it, then larger each time.
+    read_size: usize,
+    alarm: Pin<Box<dyn Timer>>,
+    /// The instant `alarm` is set to. It may be earlier than needed, because deadlines move with every request, and
+    /// setting the alarm costs more than an early wake-up.
+    alarm_at: Option<Instant>,
+}
+
+impl Driver {
+    async fn run(&mut self) {
+        loop {
+            let now = self.shared.clock.now();
+            match self.locked(|machine| machine.poll_connect(now)) {
+                Connect::To(host, deadline) => {
+                    debug!(%host, "connecting");
+                    let transport = Arc::clone(&self.transport);
+                    let attempt = transport.connect(&host, deadline.duration_since(now));
+                    let failure = match self.unless_stopped(attempt).await {
+                        Ok(Ok(stream)) => {
+                            let now = self.shared.clock.now();
+                            self.locked(|machine| machine.handle_connected(now));
+                            self.stream = Some(stream);
+                            self.pump().await
+                        }
+                        Ok(Err(error)) => Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+                            .with_source(error),
+                        Err(stopped) => stopped,
+                    };
+                    debug!(%host, %failure, "disconnected");
+                    let now = self.shared.clock.now();
+                    self.locked(|machine| machine.handle_disconnected(now, &host, &failure));
+                }
+                Connect::At(_) => self.pause().await,
+                Connect::Ended => return,
+                // Unreachable: only this loop creates connections.
+                Connect::No => return,
+            }
+        }
+    }
+
+    /// Waits for `future` while it handles the deadlines of the machine.
+    async fn unless_stopped<F: Future>(&mut self, future: F) -> Result<F::Output, Error> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            loop {
+                let turn = self.turn(cx);
+                if let Some(stop) = turn.stop {
+                    return Poll::Ready(Err(stop));
+                }
+                if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                    return Poll::Ready(Ok(output));
+                }
+                if self.poll_alarm(cx, turn.alarm).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Waits until the next server may be tried, while it handles the deadlines of the machine.
+    async fn pause(&mut self) {
+        poll_fn(|cx| {
+            loop {
+                let turn = self.turn(cx);
+                let Some(at) = turn.connects_at.filter(|at| *at > self.shared.clock.now()) else {
+                    return Poll::Ready(());
+                };
+                let alarm = turn.alarm.map_or(at, |alarm| alarm.min(at));
+                if self.poll_alarm(cx, Some(alarm)).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Moves bytes until the connection ends, and returns the reason.
+    async fn pump(&mut self) -> Error {
+        let why = poll_fn(|cx| {
+            let Some(mut stream) = self.stream.take() else {
+                return Poll::Ready(lost("there is no connection"));
+            };
+            let poll = self.poll_pump(cx, &mut stream);
+            self.stream = Some(stream);
+            poll
+        })
+        .await;
+        self.stream = None;
+        // These bytes belong to the ended connection.
+        self.input.clear();
+        self.output.clear();
+        self.written = 0;
+        why
+    }
+
+    fn poll_pump(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn ByteStream>) -> Poll<Error> {
+        // The deadline of the last turn; `None` when another turn is needed.
+        let mut turned = None;
+        loop {
+            // Read before the clock is: a task that was starved then finds the bytes received in the meantime, rather
+            // than silence.
+            let reserved = self.reserve_input();
+            let came = match pin!(stream.read_buf(&mut self.input)).poll(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
+                Poll::Ready(Ok(count)) => {
+                    if count == reserved {
+                        self.read_size = (self.read_size * 4).min(READ_SIZE);
+                    }
+                    true
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(broken(error)),
+                Poll::Pending => false,
+            };
+            if came || turned.is_none() {
+                let rest = self.is_writing();
+                let turn = self.turn(cx);
+                if let Some(stop) = turn.stop {
+                    return Poll::Ready(stop);
+                }
+                if let Err(error) = self.write(cx, stream) {
+                    return Poll::Ready(error);
+                }
+                // An old batch was written completely: this turn did not take the requests that were queued after it.
+                let again = rest && !self.is_writing();
+                turned = (!again).then_some(turn.alarm);
+                if came || again {
+                    continue;
+                }
+            }
+            // Input and requests since the turn are not missed: the turn has stored the waker.
+            if self.poll_alarm(cx, turned.take().flatten()).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reserves space in the input buffer for the next read, and returns its size in bytes. Existing capacity is filled
+    /// first: replies that were not taken yet share the same memory, so that growing allocates new memory.
+    fn reserve_input(&mut self) -> usize {
+        let len = self.input.len();
+        if self.input.capacity() - len < self.read_size.max(len) / 2 {
+            // Twice the received bytes of a long frame. The frame is moved a few times at most, and its length field,
+            // which only the server vouches for, does not decide the size. The machine relies on this bound of the
+            // memory.
+            let size = self.read_size.max(len * 2);
+            if !self.input.try_reclaim(size - len) {
+                let mut input = BytesMut::with_capacity(size);
+                input.extend_from_slice(&self.input);
+                self.input = input;
+            }
+        }
+        self.input.capacity() - len
+    }
+
+    /// Whether bytes that the machine has transmitted are not written yet.
+    fn is_writing(&self) -> bool {
+        self.written < self.output.len()
+    }
+
+    /// Writes the remaining bytes, as far as the stream accepts them.
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Box<dyn ByteStream>,
+    ) -> Result<(), Error> {
+        while let Some(rest) = self.output.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match Pin::new(&mut *stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(lost("the connection accepts no more bytes")),
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Err(broken(error)),
+                Poll::Pending => return Ok(()),
+            }
+            self.flushed = false;
+        }
+        // A TCP stream has nothing to flush; a TLS stream buffers the end of a write.
+        if !self.flushed {
+            match Pin::new(&mut *stream).poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.flushed = true,
+                Poll::Ready(Err(error)) => return Err(broken(error)),
+                Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks the machine once: the bytes read go in, the bytes to write come out.
+    fn turn(&mut self, cx: &Context<'_>) -> Turn {
+        let now = self.shared.clock.now();
+        let drained = !self.is_writing();
+        let turn = {
+            let mut guard = self.shared.lock();
+            let locked = &mut *guard;
+            let machine = &mut locked.machine;
+            machine.handle_input(now, &mut self.input);
+            let mut alarm = machine.poll_timeout();
+            if alarm.is_some_and(|at| at <= now) {
+                machine.handle_timeout(now);
+            }
+            if drained {
+                machine.poll_transmit(now, &mut self.output);
+                self.written = 0;
+            }
+            self.outputs.collect(machine);
+            let stop = if machine.is_ended() {
+                Some(Error::new(ErrorKind::Closed, Outcome::Unknown))
+            } else {
+                machine.wants_disconnect()
+            };
+            if alarm.is_some_and(|at| at <= now) {
+                alarm = machine.poll_timeout();
+            }
+            let connects_at = machine.connects_at();
+            locked.alarm = alarm;
+            locked.connects_at = connects_at;
+            locked.writing = !drained;
+            if !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
+                locked.waker = Some(cx.waker().clone());
+            }
+            Turn { alarm, connects_at, stop }
+        };
+        self.outputs.dispatch(&self.shared);
+        for host in self.outputs.probes.drain(..) {
+            // In its own task: it delays nothing else, and ends within a second.
+            let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
+            let timer = self.runtime.timer(PROBE_TIMEOUT);
+            self.runtime.spawn(Box::pin(probe(shared, transport, host, timer)));
+        }
+        turn
+    }
+
+    /// Ready when a deadline at `at` is due, or may be.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>, at: Option<Instant>) -> Poll<()> {
+        let Some(at) = at else { return Poll::Pending };
+
+        if self.alarm_at.is_none_or(|set| set > at) {
+            self.set_alarm(at);
+        }
+        if self.alarm.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.give_back_memory();
+        // The alarm has fired; the next deadline may be later.
+        self.set_alarm(at);
+        if self.shared.clock.now() >= at { Poll::Ready(()) } else { self.alarm.as_mut().poll(cx) }
+    }
+
+    fn set_alarm(&mut self, at: Instant) {
+        // The alarm is set again when it fires, so a limit of a day changes nothing, and no clock overflows.
+        let wait = at.duration_since(self.shared.clock.now()).min(MAX_ALARM);
+        self.alarm.as_mut().reset(wait);
+        self.alarm_at = Some(at);
+    }
+
+    /// Frees the memory that a burst has allocated and an idle session does not need.
+    fn give_back_memory(&mut self) {
+        self.read_size = SMALL_READ_SIZE;
+        if self.input.is_empty() && self.input.capacity() > SMALL_READ_SIZE {
+            self.input = BytesMut::new();
+        }
+        if self.output.is_empty() {
+            self.output.shrink_to(SMALL_READ_SIZE);
+        }
+        self.outputs.wakeups.shrink_to(KEPT_ENTRIES);
+        self.outputs.events.shrink_to(KEPT_ENTRIES);
+        self.shared.lock().machine.answers_mut().shrink_to(KEPT_ENTRIES);
+    }
+
+    /// As [`Shared::with`], for the task itself, which is not woken.
+    fn locked<R>(&mut self, f: impl FnOnce(&mut Machine) -> R) -> R {
+        let result = {
+            let mut locked = self.shared.lock();
+            let result = f(&mut locked.machine);
+            self.outputs.collect(&mut locked.machine);
+            result
+        };
+        self.outputs.dispatch(&self.shared);
+        result
+    }
+}
+
+impl Drop for Driver {
+    /// Ends the session, so that its callers do not wait for ever. The task is dropped with its runtime, most often
+    /// when `main` returns. The requests queued by then (such as the deletes of guards that were just dropped, and
+    /// closeSession) are written as far as the socket accepts them at once.
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.end_with(stream);
+        }
+        self.locked(|machine| machine.abandon());
+        mem::take(&mut self.outputs).dispatch(&self.shared);
+    }
+}
+
+impl Driver {
+    /// Writes the queued requests without waiting, and leaves closeSession to the last drop of the client.
+    fn end_with(&mut self, mut stream: Box<dyn ByteStream>) {
+        {
+            let machine = &mut self.shared.lock().machine;
+            machine.cancel_migration();
+            machine.lift_limit_in_flight();
+        }
+        loop {
+            let written = at_once(|cx| self.write(cx, &mut stream));
+            let written = matches!(written, Some(Ok(()))) && !self.is_writing() && self.flushed;
+            let mut locked = self.shared.lock();
+            if written {
+                let now = self.shared.clock.now();
+                locked.machine.poll_transmit(now, &mut self.output);
+                self.written = 0;
+                if !self.output.is_empty() {
+                    continue;
+                }
+                // All requests are written; later ones are refused.
+                let mut bytes = Vec::new();
+                locked.machine.put_close(&mut bytes);
+                if !bytes.is_empty() {
+                    locked.final_write = Some(FinalWrite { stream, bytes });
+                }
+            }
+            locked.machine.abandon();
+            return self.outputs.collect(&mut locked.machine);
+        }
+    }
+}
+
+/// closeSession of a client whose task was dropped with its runtime while the client is still in use. Tasks are dropped
+/// in the order of their start, and the tasks that use a client start after its driver.
+pub(super) struct FinalWrite {
+    stream: Box<dyn ByteStream>,
+    bytes: Vec<u8>,
+}
+
+impl FinalWrite {
+    /// Writes it without waiting. A runtime that was dropped completely accepts no more bytes.
+    pub(super) fn write(mut self) {
+        let mut rest = &self.bytes[..];
+        while !rest.is_empty() {
+            let written = at_once(|cx| Pin::new(&mut self.stream).poll_write(cx, rest));
+            let Some(Poll::Ready(Ok(count @ 1..))) = written else { return };
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        // A TLS stream buffers the end of a write.
+        let _ = at_once(|cx| Pin::new(&mut self.stream).poll_flush(cx));
+    }
+}
+
+impl fmt::Debug for FinalWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinalWrite").finish_non_exhaustive()
+    }
+}
+
+/// Polls once, with or without a task to wake, and regardless of the task's budget.
+fn at_once<R>(mut poll: impl FnMut(&mut Context<'_>) -> R) -> Option<R> {
+    let future = poll_fn(|cx| Poll::Ready(poll(cx)));
+    match pin!(tokio::task::unconstrained(future)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+/// Probes whether a server is read-write.
+///
+/// Source: `ClientCnxn.SendThread.pingRwServer`.
+async fn probe(
+    shared: Arc<Shared>,
+    transport: Arc<dyn Transport>,
+    host: Host,
+    mut timer: Pin<Box<dyn Timer>>,
+) {
+    let ask = async {
+        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
+        stream.write_all(b"isro").await?;
+        let mut answer = [0; 2];
+        stream.read_exact(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer == *b"rw")
+    };
+    let mut ask = pin!(ask);
+    let read_write = poll_fn(|cx| match ask.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(matches!(result, Ok(true))),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
+    });
+    let read_write = read_write.await;
+    debug!(%host, read_write, "asked for a read-write server");
+    shared.with(|machine| machine.handle_probe(&host, read_write));
+}
+
+/// The time limit of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+fn broken(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_source(error)
+}
+
+fn lost(why: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why)
+}

@@ -1,0 +1,223 @@
+//! The connect string: the servers and the chroot.
+//!
+//! Source: `ConnectStringParser`.
+
+use std::{fmt, str::FromStr};
+
+use docent_protocol::path;
+
+/// The port of a server that names none.
+pub(super) const DEFAULT_PORT: u16 = 2181;
+
+/// A server: a name or an address, and a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// A DNS name, an IPv4 address, or an IPv6 address without brackets. Looked up at every attempt.
+    pub name: String,
+    /// The client port.
+    pub port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+/// `host[:port],host[:port]/chroot`, taken apart.
+///
+/// Ports default to 2181; IPv6 addresses stand in brackets; blanks around names and empty items are
+/// dropped. What follows the first slash is the chroot: a path in front of every path.
+///
+/// ```
+/// use docent_session::ConnectString;
+///
+/// let parsed: ConnectString = "zk1, zk2:2182, [::1]:2183/app/a".parse()?;
+/// assert_eq!(parsed.to_string(), "zk1:2181,zk2:2182,[::1]:2183/app/a");
+/// # Ok::<(), docent_session::InvalidConnectString>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConnectString {
+    hosts: Vec<Host>,
+    chroot: Option<String>,
+}
+
+impl ConnectString {
+    /// The servers, in the order given. At least one.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The chroot: a valid path, never `/`.
+    #[must_use]
+    pub fn chroot(&self) -> Option<&str> {
+        self.chroot.as_deref()
+    }
+}
+
+impl fmt::Display for ConnectString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, host) in self.hosts.iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{host}")?;
+        }
+        f.write_str(self.chroot().unwrap_or_default())
+    }
+}
+
+/// A connect string that is none: names the part and the rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidConnectString(String);
+
+impl fmt::Display for InvalidConnectString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidConnectString {}
+
+impl FromStr for ConnectString {
+    type Err = InvalidConnectString;
+
+    fn from_str(text: &str) -> Result<Self, InvalidConnectString> {
+        let (servers, chroot) = match text.find('/') {
+            Some(slash) => text.split_at(slash),
+            None => (text, ""),
+        };
+        let mut hosts = Vec::new();
+        for item in servers.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            hosts.push(parse_host(item)?);
+        }
+        if hosts.is_empty() {
+            return Err(InvalidConnectString(format!(
+                "the connect string {text:?} names no server: expected host:port,host:port/chroot"
+            )));
+        }
+        let chroot = match chroot.trim_end() {
+            "" | "/" => None,
+            chroot => {
+                path::validate(chroot).map_err(|error| {
+                    InvalidConnectString(format!("the chroot {chroot:?} is not a path: {error}"))
+                })?;
+                Some(chroot.to_owned())
+            }
+        };
+        Ok(Self { hosts, chroot })
+    }
+}
+
+fn parse_host(item: &str) -> Result<Host, InvalidConnectString> {
+    let wrong = |rule: &str| Err(InvalidConnectString(format!("the server {item:?} {rule}")));
+    let (name, port) = if let Some(bracketed) = item.strip_prefix('[') {
+        let Some((name, rest)) = bracketed.split_once(']') else {
+            return wrong("has no closing bracket");
+        };
+        if name.parse::<std::net::Ipv6Addr>().is_err() {
+            return wrong("has no IPv6 address in its brackets");
+        }
+        match rest.strip_prefix(':') {
+            Some(port) => (name, Some(port)),
+            None if rest.is_empty() => (name, None),
+            None => return wrong("has no port behind its bracket"),
+        }
+    } else {
+        match item.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return wrong("has several colons: write an IPv6 address as [address]:port");
+            }
+            Some((name, port)) => (name.trim_end(), Some(port.trim_start())),
+            None => (item, None),
+        }
+    };
+    if name.is_empty() {
+        return wrong("has no name");
+    }
+    if let Some(bad) =
+        name.chars().find(|c| c.is_whitespace() || c.is_control() || "@?#[]\"\\".contains(*c))
+    {
+        return wrong(&format!("has {bad:?} in its name"));
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        // `parse` would take a plus sign.
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
+            Ok(0) | Err(_) => return wrong("has a port outside 1 to 65535"),
+            Ok(port) => port,
+        },
+        Some(_) => return wrong("has a port that is not a number"),
+    };
+    Ok(Host { name: name.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<String, String> {
+        text.parse::<ConnectString>()
+            .map(|parsed| parsed.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn connect_strings_are_normalised() {
+        for (text, expected) in [
+            ("localhost", "localhost:2181"),
+            (" a : 1 , ,b:2, ", "a:1,b:2"),
+            ("[::1]:2182,[fe80::1]", "[::1]:2182,[fe80::1]:2181"),
+            ("a/", "a:2181"),
+            ("a:1/x/y", "a:1/x/y"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_connect_strings_name_the_part_and_the_rule() {
+        for (text, part, rule) in [
+            ("", "\"\"", "names no server"),
+            (" , ,", "\" , ,\"", "names no server"),
+            ("/app", "\"/app\"", "names no server"),
+            ("a:b", "\"a:b\"", "not a number"),
+            ("a:", "\"a:\"", "outside 1 to 65535"),
+            ("a:0", "\"a:0\"", "outside 1 to 65535"),
+            ("a:65536", "\"a:65536\"", "outside 1 to 65535"),
+            ("a:+1", "\"a:+1\"", "not a number"),
+            (":2181", "\":2181\"", "has no name"),
+            ("::1", "\"::1\"", "[address]:port"),
+            ("[::1", "\"[::1\"", "no closing bracket"),
+            ("[x]:1", "\"[x]:1\"", "IPv6"),
+            ("[::1]2181", "\"[::1]2181\"", "behind its bracket"),
+            ("http://a:2181", "\"http:\"", "outside 1 to 65535"),
+            ("a b:1", "\"a b:1\"", "' ' in its name"),
+            ("a/x/", "\"/x/\"", "must not end with a slash"),
+            ("a//x", "\"//x\"", "empty node name"),
+            ("a/x/../y", "\"/x/../y\"", "relative node name"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part) && error.contains(rule), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_character_that_a_name_may_not_have_is_named() {
+        for bad in [
+            '@', '?', '#', '[', ']', '"', '\\', ' ', '\t', '\n', '\u{a0}', '\0', '\u{7f}', '\u{85}',
+        ] {
+            let text = format!("a{bad}b:1");
+            let error = text.parse::<ConnectString>().unwrap_err().to_string();
+            assert!(error.contains(&format!("has {bad:?} in its name")), "{text:?}: {error}");
+        }
+        for good in "abz019.-_~é:".chars().filter(|good| *good != ':') {
+            assert!(format!("a{good}b:1").parse::<ConnectString>().is_ok(), "{good:?}");
+        }
+    }
+}

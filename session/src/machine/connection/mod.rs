@@ -1,0 +1,390 @@
+//! The connection: its phase, the messages sent before requests, and its timers.
+//!
+//! ```text
+//!   Disconnected ─► Connecting ─► Handshaking ─► Authenticating ─► Connected
+//!        ▲              │              │               │               │
+//!        └──────────────┴──────────────┴───────────────┴───────────────┘
+//! ```
+//!
+//! Without SASL, Handshaking is followed by Connected. Each phase can be followed by Ended, which is final.
+//! [`disconnect`](Connection::disconnect) keeps nothing of a connection that could affect the next one.
+
+use std::{collections::VecDeque, fmt, time::Duration};
+
+use bytes::{Buf, BytesMut};
+use docent_protocol::{frame, operation::Ping, xid};
+
+use super::{connect_string::Host, migration::Search, timeouts::Timeouts};
+use crate::{Error, ErrorKind, Outcome, time::Instant};
+
+/// The maximum number of unanswered pings recorded.
+const MAX_PINGS: usize = 64;
+
+/// The phase of the connection.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// No connection; [`Session::poll_connect`](super::Session::poll_connect) returns when to make one.
+    Disconnected,
+    /// An attempt is being made.
+    Connecting { deadline: Instant },
+    /// The handshake was sent and has no reply yet.
+    Handshaking { deadline: Instant, sent_at: Instant },
+    /// The session is accepted, and SASL is in progress.
+    #[cfg(feature = "sasl")]
+    Authenticating { deadline: Instant, exchange: super::authenticate::Exchange },
+    /// The session is accepted, and requests are sent.
+    Connected,
+    /// The session has ended for this reason; no connection will be made.
+    Ended(ErrorKind),
+}
+
+/// A timer of the connection that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The attempt to connect has taken too long.
+    Attempt,
+    /// SASL has taken too long.
+    #[cfg(feature = "sasl")]
+    Authentication,
+    /// No reply was received for too long.
+    Silence,
+    /// Nothing was sent for the ping interval.
+    Ping,
+}
+
+/// See the [module](self).
+pub(super) struct Connection {
+    phase: Phase,
+    /// The server of the current or last attempt.
+    host: Option<Host>,
+    /// The bytes to send before requests: the handshake, credentials, watches, pings.
+    control: Vec<u8>,
+    /// When the last reply, or a part of one, was received. An event does not prove that the server hears the client.
+    last_heard: Instant,
+    last_sent: Instant,
+    /// The send times of unanswered pings; a server answers them in order.
+    pings: VecDeque<Instant>,
+    /// The number of unanswered pings sent after those in `pings`. While it is above 0, no later ping is recorded.
+    unrecorded_pings: u64,
+    /// The number of received bytes of an incomplete frame.
+    partial: usize,
+    /// The number of bytes still to be skipped of a reply above the limit.
+    skip: usize,
+    /// Why the connection is to be closed.
+    broken: Option<Error>,
+    /// Whether the connection is to be closed once all sent requests are answered.
+    migrating: bool,
+    /// The search for a read-write server, while connected to a read-only one.
+    search: Option<Search>,
+}
+
+impl Connection {
+    pub(super) const fn new() -> Self {
+        Self {
+            phase: Phase::Disconnected,
+            host: None,
+            control: Vec::new(),
+            last_heard: Instant::ZERO,
+            last_sent: Instant::ZERO,
+            pings: VecDeque::new(),
+            unrecorded_pings: 0,
+            partial: 0,
+            skip: 0,
+            broken: None,
+            migrating: false,
+            search: None,
+        }
+    }
+
+    // Phases.
+
+    pub(super) const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The server of the current or last attempt.
+    pub(super) const fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
+    pub(super) const fn is_disconnected(&self) -> bool {
+        matches!(self.phase, Phase::Disconnected)
+    }
+
+    pub(super) const fn is_handshaking(&self) -> bool {
+        matches!(self.phase, Phase::Handshaking { .. })
+    }
+
+    /// Whether the session is accepted, but no request may be sent yet.
+    #[cfg_attr(
+        not(feature = "sasl"),
+        expect(clippy::unused_self, reason = "has it with the feature")
+    )]
+    pub(super) const fn is_authenticating(&self) -> bool {
+        #[cfg(feature = "sasl")]
+        return matches!(self.phase, Phase::Authenticating { .. });
+        #[cfg(not(feature = "sasl"))]
+        false
+    }
+
+    pub(super) const fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Connected)
+    }
+
+    /// Why the session has ended, if it has.
+    pub(super) const fn ended(&self) -> Option<ErrorKind> {
+        match self.phase {
+            Phase::Ended(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Starts an attempt.
+    pub(super) fn connect(&mut self, host: Host, deadline: Instant) {
+        self.host = Some(host);
+        self.phase = Phase::Connecting { deadline };
+    }
+
+    /// Starts the handshake, if an attempt is being made, and returns the empty buffer for it.
+    pub(super) fn begin_handshake(&mut self, now: Instant) -> Option<&mut Vec<u8>> {
+        let Phase::Connecting { deadline } = self.phase else { return None };
+        self.phase = Phase::Handshaking { deadline, sent_at: now };
+        self.last_heard = now;
+        self.last_sent = now;
+        Some(&mut self.control)
+    }
+
+    /// Waits for the reply to a SASL token.
+    #[cfg(feature = "sasl")]
+    pub(super) fn authenticate(
+        &mut self,
+        deadline: Instant,
+        exchange: super::authenticate::Exchange,
+    ) {
+        self.phase = Phase::Authenticating { deadline, exchange };
+    }
+
+    /// The deadline of the attempt and the SASL exchange in progress.
+    #[cfg(feature = "sasl")]
+    pub(super) const fn exchange_mut(
+        &mut self,
+    ) -> Option<(Instant, &mut super::authenticate::Exchange)> {
+        match &mut self.phase {
+            Phase::Authenticating { deadline, exchange } => Some((*deadline, exchange)),
+            _ => None,
+        }
+    }
+
+    /// The server is ready for requests.
+    pub(super) fn admit(&mut self) {
+        self.phase = Phase::Connected;
+    }
+
+    /// The connection is gone, unless the session has ended.
+    pub(super) fn disconnect(&mut self) {
+        self.broken = None;
+        if self.ended().is_some() {
+            return;
+        }
+        self.phase = Phase::Disconnected;
+        self.control.clear();
+        self.pings.clear();
+        self.unrecorded_pings = 0;
+        self.partial = 0;
+        self.skip = 0;
+        self.migrating = false;
+        self.search = None;
+    }
+
+    /// The session has ended.
+    pub(super) fn end(&mut self, kind: ErrorKind) {
+        self.phase = Phase::Ended(kind);
+        self.control.clear();
+    }
+
+    // Failures.
+
+    /// Marks the connection to be closed; the first reason counts.
+    pub(super) fn give_up(&mut self, why: impl fmt::Display) {
+        if self.broken.is_none() {
+            self.broken =
+                Some(Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why));
+        }
+    }
+
+    /// Why the connection is to be closed, unless that is for a migration.
+    pub(super) const fn failure(&self) -> Option<&Error> {
+        self.broken.as_ref()
+    }
+
+    // Migration.
+
+    /// The connection is to be closed once all sent requests are answered.
+    pub(super) const fn migrate(&mut self) {
+        self.migrating = true;
+    }
+
+    pub(super) const fn cancel_migration(&mut self) {
+        self.migrating = false;
+    }
+
+    pub(super) const fn is_migrating(&self) -> bool {
+        self.migrating
+    }
+
+    /// Whether the server is read-only: it serves its own data, outside the quorum.
+    pub(super) const fn is_read_only(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// Records whether the server is read-only; if so, a read-write one is searched for.
+    pub(super) fn set_read_only(&mut self, now: Instant, read_only: bool) {
+        self.search = read_only.then(|| Search::begin(now));
+    }
+
+    pub(super) const fn search(&self) -> Option<&Search> {
+        self.search.as_ref()
+    }
+
+    pub(super) const fn search_mut(&mut self) -> Option<&mut Search> {
+        self.search.as_mut()
+    }
+
+    // Output.
+
+    /// The bytes to send before requests.
+    pub(super) const fn control(&self) -> &Vec<u8> {
+        &self.control
+    }
+
+    pub(super) const fn control_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.control
+    }
+
+    /// Records that bytes are sent at `now`.
+    pub(super) const fn note_sent(&mut self, now: Instant) {
+        self.last_sent = now;
+    }
+
+    /// Adds a ping to the output. It counts as sent at `now`: otherwise the next ping would be due immediately if the
+    /// socket accepts no bytes.
+    pub(super) fn ping(&mut self, now: Instant) {
+        let _ = frame::put_operation(&mut self.control, frame::DEFAULT_LIMIT, xid::PING, &Ping);
+        self.last_sent = now;
+        // Limits the memory used for a server that answers no pings. The reply to a ping that is not recorded renews
+        // nothing.
+        if self.unrecorded_pings == 0 && self.pings.len() < MAX_PINGS {
+            self.pings.push_back(now);
+        } else {
+            self.unrecorded_pings += 1;
+        }
+    }
+
+    /// The send time of the ping that is answered now, if it was recorded.
+    pub(super) fn answer_ping(&mut self) -> Option<Instant> {
+        let sent_at = self.pings.pop_front();
+        if sent_at.is_none() {
+            self.unrecorded_pings = self.unrecorded_pings.saturating_sub(1);
+        }
+        sent_at
+    }
+
+    // Input.
+
+    /// Whether the input has grown by a part of the incomplete frame at its front.
+    pub(super) const fn has_grown(&self, input: &[u8]) -> bool {
+        input.len() > self.partial
+    }
+
+    /// Records the length of the incomplete frame that is left of the input.
+    pub(super) const fn note_partial(&mut self, rest: &[u8]) {
+        self.partial = rest.len();
+    }
+
+    /// Skips this number of bytes of the input.
+    pub(super) const fn begin_skip(&mut self, len: usize) {
+        self.skip = len;
+    }
+
+    /// Drops the bytes to be skipped from the front of the input, and returns whether all have arrived.
+    pub(super) fn skip(&mut self, input: &mut BytesMut) -> bool {
+        let skipped = self.skip.min(input.len());
+        input.advance(skipped);
+        self.skip -= skipped;
+        self.skip == 0
+    }
+
+    pub(super) const fn is_skipping(&self) -> bool {
+        self.skip > 0
+    }
+
+    /// Records that a reply, or a part of one, was received at `now`.
+    pub(super) const fn note_heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    pub(super) const fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    // Timers.
+
+    /// When the connection counts as dead because no reply came. `lease` is the deadline of the session.
+    pub(super) fn silent_at(&self, timeouts: &Timeouts, lease: Option<Instant>) -> Instant {
+        let read = self.last_heard + timeouts.read;
+        match lease {
+            // A late reply is no recent contact: the session may end before the connection counts as dead. A server
+            // that still replies is given at least the margin after its last reply.
+            Some(lease) if lease > self.last_heard => {
+                read.min(lease.max(self.last_heard + timeouts.margin))
+            }
+            _ => read,
+        }
+    }
+
+    /// When a timer is due next. `ping` is the ping interval; `silent_at` is when silence ends the connection.
+    pub(super) fn next_timeout(&self, ping: Duration, silent_at: Instant) -> Option<Instant> {
+        match self.phase {
+            Phase::Connecting { deadline } | Phase::Handshaking { deadline, .. } => Some(deadline),
+            #[cfg(feature = "sasl")]
+            Phase::Authenticating { deadline, .. } => Some(deadline),
+            Phase::Connected => Some(silent_at.min(self.last_sent + ping)),
+            Phase::Disconnected | Phase::Ended(_) => None,
+        }
+    }
+
+    /// The timer that is due at `now`, if any; the arguments are those of [`next_timeout`](Self::next_timeout).
+    pub(super) fn due(&self, now: Instant, ping: Duration, silent_at: Instant) -> Option<Due> {
+        if self.next_timeout(ping, silent_at).is_none_or(|at| at > now) {
+            return None;
+        }
+        match self.phase {
+            #[cfg(feature = "sasl")]
+            Phase::Authenticating { .. } => Some(Due::Authentication),
+            Phase::Connected if silent_at <= now => Some(Due::Silence),
+            Phase::Connected => Some(Due::Ping),
+            _ => Some(Due::Attempt),
+        }
+    }
+
+    /// Frees the memory of a burst that an idle session does not need.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        self.control.shrink_to(bytes);
+    }
+}
+
+#[cfg(test)]
+impl Connection {
+    /// Panics unless a connection that does not exist has left nothing behind.
+    pub(super) fn check(&self) {
+        if !self.is_disconnected() && !matches!(self.phase, Phase::Connecting { .. }) {
+            return;
+        }
+        assert!(self.control.is_empty() && self.pings.is_empty());
+        assert_eq!((self.unrecorded_pings, self.partial, self.skip), (0, 0, 0));
+        assert!(!self.migrating && self.search.is_none());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! The effect of the reply to a request, beside its delivery.
+
+use std::sync::Arc;
+
+use docent_protocol::WatcherType;
+
+use super::watch_table::{Mode, Registration, WatchBatch};
+
+/// The effect of the reply to a request on the watch table.
+#[derive(Debug)]
+pub(super) enum Effect<W> {
+    None,
+    /// No effect; the request is accepted even when the queue is full.
+    Reserved,
+    /// closeSession: ends the session.
+    Close,
+    /// Boxed, because most requests have none, and all of them are moved.
+    Watches(Box<WatchEffect<W>>),
+}
+
+impl<W> Effect<W> {
+    /// Whether the request is the machine's own and tied to this connection: useless on another one. A closeSession is
+    /// sent last there.
+    pub(super) fn is_internal(&self) -> bool {
+        match self {
+            Self::Watches(effect) => effect.is_internal(),
+            Self::Close => true,
+            Self::None | Self::Reserved => false,
+        }
+    }
+
+    /// The path of a watch request that concerns one path.
+    pub(super) fn watched_path(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Watches(effect) => effect.path(),
+            Self::None | Self::Reserved | Self::Close => None,
+        }
+    }
+}
+
+/// The effect of the reply to a watch request on the watch table.
+#[derive(Debug)]
+pub(super) enum WatchEffect<W> {
+    /// A read that leaves a watch. `covered`: sent without the watch flag, since a persistent watch delivers its
+    /// events.
+    Watch { registration: Registration<W>, covered: bool },
+    /// A caller's addWatch. `mode` is the requested mode, which may be wider than `registration.kind`.
+    AddWatch { registration: Registration<W>, mode: Mode },
+    /// A caller's own removeWatches.
+    Remove { path: Arc<str>, watcher_type: WatcherType },
+    /// An addWatch that turns a recursive mode into a persistent one.
+    Narrow { path: Arc<str> },
+    /// A removeWatches for watches that no watcher wants any more.
+    GiveBack { path: Arc<str>, watcher_type: WatcherType },
+    /// A setWatches for watches that the server may lack.
+    SetAgain(WatchBatch),
+}
+
+impl<W> From<WatchEffect<W>> for Effect<W> {
+    fn from(effect: WatchEffect<W>) -> Self {
+        Self::Watches(Box::new(effect))
+    }
+}
+
+impl<W> WatchEffect<W> {
+    pub(super) const fn is_internal(&self) -> bool {
+        matches!(self, Self::Narrow { .. } | Self::GiveBack { .. } | Self::SetAgain(_))
+    }
+
+    pub(super) const fn path(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Watch { registration, .. } | Self::AddWatch { registration, .. } => {
+                Some(&registration.path)
+            }
+            Self::Remove { path, .. } | Self::Narrow { path } | Self::GiveBack { path, .. } => {
+                Some(path)
+            }
+            Self::SetAgain(_) => None,
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Connecting and disconnecting: the handshake, the first messages on a connection, the effects of a lost connection,
+//! and the expiry of the session.
+
+use docent_protocol::{
+    Decode, DecodeError, ErrorCode, EventType, KeeperState,
+    connect::{ConnectRequest, ConnectResponse, HandshakeReply, PASSWORD_SIZE},
+    frame,
+    jute::Reader,
+};
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    answers::Answers,
+    connect_string::Host,
+    connection::Phase,
+    connection_state::ConnectionStates,
+    identity::Identity,
+    lease::SessionLease,
+    requests::NEVER,
+    session::{Connect, Event, Session, put_auth},
+    timeouts::{MIN_PAUSE, Timeouts},
+    watch_table::WatchedEvent,
+};
+use crate::{Error, ErrorKind, Outcome, time::Instant};
+
+/// The password sent when there is no session yet.
+const NO_PASSWORD: [u8; PASSWORD_SIZE] = [0; PASSWORD_SIZE];
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// Returns the server to connect to, if there is no connection.
+    pub fn poll_connect(&mut self, now: Instant) -> Connect {
+        match self.connection.phase() {
+            Phase::Ended(_) => Connect::Ended,
+            Phase::Disconnected if self.hosts.not_before() > now => {
+                Connect::At(self.hosts.not_before())
+            }
+            Phase::Disconnected => {
+                let deadline = now + self.attempt_timeout(now);
+                let host = self.hosts.advance();
+                self.metrics.attempts += 1;
+                self.connection.connect(host.clone(), deadline);
+                Connect::To(host, deadline)
+            }
+            _ => Connect::No,
+        }
+    }
+
+    /// The limit of the next attempt, such that every server is tried before a caller gives up.
+    fn attempt_timeout(&self, now: Instant) -> Duration {
+        let left = self.expires_at().map(|at| at.duration_since(now) / count(self.hosts.untried()));
+        self.timeouts.attempt(self.connection_share(), left)
+    }
+
+    /// One server's share of the connection timeout.
+    pub(super) fn connection_share(&self) -> Duration {
+        self.config.connection_timeout / count(self.hosts.len())
+    }
+
+    /// Starts the handshake on a new connection.
+    pub fn handle_connected(&mut self, now: Instant) {
+        let is_closing = self.is_closing();
+        let Some(control) = self.connection.begin_handshake(now) else { return };
+        let known = self.identity.as_ref().filter(|known| !known.local);
+        let (session_id, password, asked) = match known {
+            Some(identity) => (identity.id, &*identity.password, identity.asked_timeout),
+            None => (0, &NO_PASSWORD[..], self.config.session_timeout),
+        };
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: self.last_zxid,
+            // The same at every re-attach: a server keeps the timeout of the creation.
+            time_out: millis(asked),
+            session_id,
+            passwd: Some(password),
+            // A read-only server cannot end a session of the quorum.
+            read_only: Some(self.config.read_only && !is_closing),
+        };
+        let _ = frame::put_record(control, frame::DEFAULT_LIMIT, &request);
+    }
+
+    /// Handles the loss of the connection to `host`, or a failed attempt. `why` is the error for the callers of sent
+    /// requests.
+    pub fn handle_disconnected(&mut self, now: Instant, host: &Host, why: &Error) {
+        if self.is_ended() {
+            // The session may have ended while the connection was being closed.
+            return self.connection.disconnect();
+        }
+        let detail = why.detail().unwrap_or("the connection was lost");
+        let by_server = self.connection.failure().is_none();
+        self.hosts.note_silent(host, by_server && self.connection.is_handshaking());
+        let handshake = if by_server { self.unanswered() } else { String::new() };
+        self.last_failure = Some(
+            Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+                .with_detail(format_args!("{host}: {detail}{handshake}"))
+                .with_source_of(Some(why)),
+        );
+        let was_connected = self.is_connected();
+        self.connection.disconnect();
+        self.hosts.failed(now, self.longest_pause(now));
+        self.requests.forget_taken();
+        self.fail_sent(why);
+        self.drop_internal();
+        if was_connected {
+            self.forget_server_watches();
+        }
+        if self.is_closing() && !self.can_close() {
+            // No server knows the session.
+            return self.end_closed();
+        }
+        if was_connected {
+            let deadline = now + self.config.connection_timeout;
+            self.requests.set_expiry(deadline);
+        }
+        if self.suspended_at.is_none() {
+            self.suspended_at = Some(now);
+        }
+        self.push_state(ConnectionStates::disconnected);
+        self.expire_if_due(now);
+    }
+
+    /// Describes why a server may have closed the connection without replying.
+    fn unanswered(&self) -> String {
+        if self.connection.is_authenticating() {
+            return " (no reply to SASL: refused, or not serving?)".to_owned();
+        }
+        // None of these is an expiry; servers do not report which one it was.
+        match (self.connection.phase(), self.ahead_of_servers()) {
+            (Phase::Handshaking { .. }, Some(zxid)) => format!(
+                " (no reply to the handshake from any server: none serves, or all are behind our last \
+                 zxid {zxid:#x})"
+            ),
+            (Phase::Handshaking { .. }, None) if self.last_zxid > 0 => format!(
+                " (no reply to the handshake: not serving, or behind our last zxid {:#x})",
+                self.last_zxid
+            ),
+            (Phase::Handshaking { .. }, None) => {
+                " (no reply to the handshake: not serving?)".to_owned()
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Handles the server's reply to the handshake.
+    pub(super) fn receive_handshake(&mut self, now: Instant, payload: &[u8]) {
+        let Phase::Handshaking { sent_at, deadline } = *self.connection.phase() else { return };
+        self.connection.note_heard(now);
+        match HandshakeReply::decode(&mut Reader::new(payload)) {
+            Ok(HandshakeReply::Response(response)) => {
+                self.accept(now, sent_at, deadline, &response);
+            }
+            Ok(HandshakeReply::Refused(header)) if header.err == ErrorCode::NotReadOnly => {
+                self.connection.give_up("the server is read-only and grants no session");
+            }
+            Ok(HandshakeReply::Refused(header)) => {
+                self.connection
+                    .give_up(format_args!("the server refused the handshake: {}", header.err));
+            }
+            Err(error) => self.connection.give_up(format_args!("no ZooKeeper handshake: {error}")),
+        }
+    }
+
+    /// Handles an accepted session. `deadline` is that of the whole attempt.
+    #[cfg_attr(
+        not(feature = "sasl"),
+        expect(unused_variables, reason = "only SASL goes on with it")
+    )]
+    fn accept(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        deadline: Instant,
+        response: &ConnectResponse<'_>,
+    ) {
+        let asked_for = self.identity.as_ref().filter(|known| !known.local).map(|known| known.id);
+        let other_session = asked_for.is_some_and(|id| id != response.session_id);
+        let read_only = response.read_only.unwrap_or(false);
+        if response.is_refused() || other_session {
+            if read_only && asked_for.is_some() {
+                // Cut off from the quorum, the server does not know sessions created since.
+                return self.connection.give_up("the read-only server does not know the session");
+            }
+            if asked_for.is_some() {
+                self.expire("reported by the server");
+                if self.is_closing() {
+                    // The session has ended, which was the purpose of the close.
+                    return self.end_closed();
+                }
+            }
+            return self.connection.give_up("the server refused the session");
+        }
+        if read_only && (!self.config.read_only || self.is_closing()) {
+            return self.connection.give_up("the server is read-only");
+        }
+        let mut granted = Duration::from_millis(u64::try_from(response.time_out).unwrap_or(0));
+        let known = self.identity.as_ref().filter(|known| asked_for == Some(known.id));
+        if let Some(created) = known.map(|known| known.created_timeout).filter(|t| !t.is_zero()) {
+            // A new leader returns to the timeout of the creation.
+            granted = granted.min(created);
+        }
+        self.timeouts =
+            Timeouts::new(granted, self.hosts.len(), self.config.session_expiration_percent);
+        if asked_for.is_none()
+            && let Some(local) = self.identity.take()
+        {
+            // Only the read-only server that created it knows this session, and nothing can be held in it.
+            self.lose(local.lease);
+        }
+        self.hosts.forget_silent();
+        self.metrics.connections += 1;
+        self.connection.set_read_only(now, read_only);
+        self.identify(now, sent_at, granted, response);
+        #[cfg(feature = "sasl")]
+        if self.config.sasl.is_some() {
+            return self.begin_sasl(deadline);
+        }
+        self.admit();
+    }
+
+    /// The server is ready for requests.
+    pub(super) fn admit(&mut self) {
+        self.connection.admit();
+        self.prime();
+        self.requests.set_expiry(NEVER);
+        let read_only = self.is_read_only();
+        self.push_state(|states| states.connected(read_only));
+        if self.is_closing() {
+            self.queue_close();
+        }
+    }
+
+    /// Records the identity of the session, and its lease.
+    fn identify(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        granted: Duration,
+        response: &ConnectResponse<'_>,
+    ) {
+        let deadline = sent_at + self.lasts();
+        let read_only = self.is_read_only();
+        if let Some(identity) = &mut self.identity {
+            // A read-only server proves nothing: the quorum may have expired the session in the meantime.
+            if !read_only {
+                self.suspended_at = None;
+                if identity.lease.reattach(now, deadline) {
+                    self.events.push_back(Event::Lease(Arc::clone(&identity.lease)));
+                }
+            } else if self.suspended_at.is_none() {
+                self.suspended_at = Some(now);
+            }
+            let shorter = granted.min(identity.created_timeout);
+            identity.lease.shorten_proof(identity.created_at + proven(shorter));
+            if let Some(password) = response.passwd {
+                identity.password = password.into();
+            }
+            if !std::mem::replace(&mut identity.accepted, true) {
+                self.metrics.sessions += 1;
+                let lease = Arc::clone(&identity.lease);
+                self.events.push_back(Event::Session(lease));
+            }
+            return;
+        }
+        self.suspended_at = None;
+        let (deadline, proven_until) = if read_only {
+            (Instant::ZERO, Instant::ZERO)
+        } else {
+            (deadline, sent_at + proven(granted))
+        };
+        let lease = SessionLease::new(response.session_id, deadline, proven_until);
+        self.identity = Some(Identity {
+            id: response.session_id,
+            password: response.passwd.unwrap_or_default().into(),
+            lease: lease.clone(),
+            created_at: sent_at,
+            created_timeout: granted,
+            asked_timeout: self.config.session_timeout,
+            accepted: true,
+            local: read_only,
+        });
+        self.metrics.sessions += 1;
+        self.events.push_back(Event::Session(lease));
+    }
+
+    /// Queues the messages that precede all requests: credentials, then watches.
+    ///
+    /// Source: `ClientCnxn.SendThread.primeConnection`.
+    fn prime(&mut self) {
+        for credential in &self.config.credentials {
+            put_auth(self.connection.control_mut(), credential);
+        }
+        // Replies come in this order; the last ones are those whose callers still wait.
+        while self.auth_pending.len() < self.config.credentials.len() {
+            self.auth_pending.push_front(None);
+        }
+        self.replay_watches();
+    }
+
+    /// The highest zxid seen, if every server closed the last handshake that sent it without replying: either none
+    /// serves, or all are behind it.
+    #[must_use]
+    pub fn ahead_of_servers(&self) -> Option<i64> {
+        Some(self.last_zxid).filter(|&zxid| zxid > 0 && self.hosts.are_all_silent())
+    }
+
+    /// When the session counts as lost, unless a connection to a server of the quorum is made. This counts from the
+    /// last contact of its lease, as servers do, and is no later than the lease's deadline.
+    ///
+    /// Curator's `ConnectionStateManager` counts from `SUSPENDED`, by which time two thirds of the timeout may have
+    /// passed.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        if self.is_connected() && !self.is_read_only() {
+            return None;
+        }
+        let deadline = self.identity.as_ref()?.lease.deadline();
+        if deadline == Instant::ZERO {
+            return Some(self.suspended_at? + self.timeouts.expiration);
+        }
+        Some(deadline - self.lasts().saturating_sub(self.timeouts.expiration))
+    }
+
+    /// The limit of the pause before the next attempt: the session does not expire within it.
+    fn longest_pause(&self, now: Instant) -> Duration {
+        if self.identity.is_none() {
+            return Duration::MAX;
+        }
+        let left = self.expires_at().map_or(Duration::MAX, |end| end.duration_since(now));
+        self.timeouts.pause.min((left / 2).max(left.min(MIN_PAUSE)))
+    }
+
+    /// Ends the session if there was no contact with the quorum for too long.
+    pub(super) fn expire_if_due(&mut self, now: Instant) {
+        if self.expires_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let without = "there was no connection for the session timeout";
+        match self.ahead_of_servers() {
+            // The ensemble was restored from a backup, or is a different one: no server reports that.
+            Some(zxid) => self.expire(&format!(
+                "{without}: none of the servers serves, or all are behind the last zxid {zxid:#x}"
+            )),
+            None => self.expire(without),
+        }
+        if self.is_closing() {
+            self.end_unconfirmed();
+        }
+    }
+
+    /// Voids all claims of a session.
+    pub(super) fn lose(&mut self, lease: Arc<SessionLease>) {
+        lease.lose();
+        self.events.push_back(Event::Lease(lease));
+    }
+
+    /// How long a session counts as alive after its last contact with the quorum.
+    pub(super) fn lasts(&self) -> Duration {
+        self.timeouts.session.saturating_sub(self.timeouts.margin)
+    }
+
+    /// Whether the server that accepted the session last is read-only: it serves its own data, outside the quorum.
+    pub(super) const fn is_read_only(&self) -> bool {
+        self.connection.is_read_only()
+    }
+
+    /// Handles the end of the session. Its ephemeral nodes are deleted now or soon. A new session is created.
+    pub(super) fn expire(&mut self, why: &str) {
+        let Some(identity) = self.identity.take() else { return };
+        identity.lease.lose();
+        let error = |outcome| Error::new(ErrorKind::SessionExpired, outcome).with_detail(why);
+        self.fail_sent(&error(Outcome::Unknown));
+        // The request was for the old session: an ephemeral node of the new session is not what the caller requested.
+        self.fail_unsent(&error(Outcome::NotApplied));
+        self.last_zxid = 0;
+        self.forget_unset();
+        self.hosts.forget_silent();
+        self.suspended_at = None;
+        self.timeouts = Timeouts::new(
+            self.config.session_timeout,
+            self.hosts.len(),
+            self.config.session_expiration_percent,
+        );
+        if !self.connection.is_disconnected() {
+            // The connection would continue with the session that ends here.
+            self.connection.give_up(why);
+        }
+        self.push_state(ConnectionStates::expired);
+        // After the state event: tasks woken by the lease see the new state.
+        self.events.push_back(Event::Lease(identity.lease));
+        self.end_watches(KeeperState::Expired);
+    }
+
+    /// When the next attempt to connect may begin, if there is neither a connection nor an attempt.
+    pub fn connects_at(&self) -> Option<Instant> {
+        self.connection.is_disconnected().then(|| self.hosts.not_before())
+    }
+
+    /// Notifies every watcher that no more events follow.
+    pub(super) fn end_watches(&mut self, state: KeeperState) {
+        for (path, watcher) in self.watches.drain() {
+            let event = WatchedEvent { event_type: EventType::None, state, path, zxid: None };
+            self.events.push_back(Event::Watch { watcher, event });
+        }
+        // Watchers whose request has no reply yet are notified by its failure.
+    }
+
+    /// Closes the connection: the stream can no longer be trusted.
+    pub(super) fn broken_stream(&mut self, error: DecodeError) {
+        self.connection.give_up(error);
+    }
+}
+
+/// A divisor; never 0.
+fn count(servers: usize) -> u32 {
+    u32::try_from(servers).unwrap_or(u32::MAX).max(1)
+}
+
+/// The timeout in milliseconds, as the handshake encodes it.
+fn millis(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// How long a proof is valid on the local clock, if both clocks run at rates that differ by less than 1 %.
+fn proven(timeout: Duration) -> Duration {
+    timeout - timeout / 100
+}

@@ -1,0 +1,46 @@
+//! The identity of a session.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::lease::SessionLease;
+use crate::{SessionToken, time::Instant};
+
+/// The identity of a session, and the data of its lease.
+pub(super) struct Identity {
+    pub(super) id: i64,
+    pub(super) password: Box<[u8]>,
+    pub(super) lease: Arc<SessionLease>,
+    /// For the proven bound: the send time of the request that created the session, and the timeout granted then.
+    pub(super) created_at: Instant,
+    pub(super) created_timeout: Duration,
+    /// The timeout requested at creation, and again at each re-attach.
+    pub(super) asked_timeout: Duration,
+    /// Whether a server has accepted it from this client. A resumed session is unconfirmed until then.
+    pub(super) accepted: bool,
+    /// Whether a read-only server created it, so that no other server knows it.
+    pub(super) local: bool,
+}
+
+impl Identity {
+    pub(super) fn handed_in(session: &SessionToken, asked_timeout: Duration) -> Self {
+        Self {
+            id: session.session_id(),
+            password: session.password().into(),
+            // The time of its last renewal is unknown, and nothing about its creation can be proved.
+            lease: SessionLease::new(session.session_id(), Instant::ZERO, Instant::ZERO),
+            created_at: Instant::ZERO,
+            created_timeout: Duration::ZERO,
+            asked_timeout,
+            accepted: false,
+            local: false,
+        }
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("id", &format_args!("{:#x}", self.id))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,231 @@
+//! The lease of a session: how long the client assumes that the session exists.
+//!
+//! A [`SessionLease`] stands for one session. Everything held in the session shares it. The state machine keeps two
+//! bounds in it:
+//!
+//! * The **naive** bound is the send time of the last answered request, plus the negotiated timeout, minus a margin. It
+//!   is best effort. On an ensemble it is wrong when a follower answers for a leader that no longer hears it: nodes
+//!   have been seen to disappear up to 5.7 s before the bound.
+//! * The **proven** bound is the send time of the connect request that created the session, plus the smaller of the
+//!   timeout granted then and the latest granted one, minus 1 % for clocks that run at different rates. No server can
+//!   delete an ephemeral node of this session by expiry before that, whatever happens to servers and network. Nothing
+//!   renews this bound yet.
+//!
+//! A bound that has expired stays expired for existing claims: a late reply proves nothing about the time in between,
+//! so a [`SessionClaim`] made before it stays void.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    claim::{LeaseTimer, Waiters},
+    operations::Operations,
+};
+use crate::{planted, time::Instant};
+
+/// One session, from its creation to its end, as seen by this client.
+#[derive(Debug)]
+pub struct SessionLease {
+    session_id: i64,
+    /// Nanoseconds; see [`Instant`].
+    deadline: AtomicU64,
+    proven_until: AtomicU64,
+    /// The number of times the deadline had expired before it was renewed.
+    lapses: AtomicU64,
+    lost: AtomicBool,
+    /// Tasks waiting for the end of a claim.
+    pub(super) waiters: Waiters,
+    /// The timer of these tasks; set by the driver of the session.
+    pub(super) timer: OnceLock<Box<dyn LeaseTimer>>,
+    operations: Operations,
+}
+
+impl SessionLease {
+    pub(crate) fn new(session_id: i64, deadline: Instant, proven_until: Instant) -> Arc<Self> {
+        Arc::new(Self {
+            session_id,
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            proven_until: AtomicU64::new(proven_until.as_nanos()),
+            lapses: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+
+            waiters: Waiters::default(),
+            timer: OnceLock::new(),
+            operations: Operations::default(),
+        })
+    }
+
+    /// The session id, which ephemeral nodes carry as their owner. Usually printed in hexadecimal.
+    #[must_use]
+    pub const fn session_id(&self) -> i64 {
+        self.session_id
+    }
+
+    /// Whether the session is known to have ended, or is being closed. `false` proves nothing; use a [`SessionClaim`].
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// When the naive bound expires, on the clock of the session's driver: for a client, its `Clock`.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// When the proven bound expires, on the clock of the session's driver: for a client, its `Clock`.
+    #[must_use]
+    pub fn proven_until(&self) -> Instant {
+        Instant::from_nanos(self.proven_until.load(Ordering::Acquire))
+    }
+
+    pub(crate) const fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    /// Makes a claim on the session. Call this *before* the request is sent whose reply shows that something is held.
+    #[must_use]
+    pub fn claim(self: &Arc<Self>) -> SessionClaim {
+        SessionClaim { lease: Arc::clone(self), lapses: self.lapses.load(Ordering::Acquire) }
+    }
+
+    /// Records that a request sent at `sent_at` was answered at `now`.
+    pub(crate) fn renew(&self, now: Instant, sent_at: Instant, lasts: Duration) {
+        let old = self.deadline();
+        if now > old {
+            // Before the store of the new deadline: a thread that sees the deadline must see the lapse too.
+            self.lapses.fetch_add(1, Ordering::AcqRel);
+        }
+        let new = sent_at + lasts;
+        if planted::is("proof-renewed") {
+            self.proven_until.store(new.as_nanos(), Ordering::Release);
+        }
+        if new > old {
+            self.deadline.store(new.as_nanos(), Ordering::Release);
+        }
+    }
+
+    /// Records that a server of the quorum accepted the session at `now`. No contact is later than this one, so its
+    /// deadline applies, even if an earlier contact was granted more time. Returns whether the deadline is earlier than
+    /// before.
+    pub(crate) fn reattach(&self, now: Instant, deadline: Instant) -> bool {
+        let old = self.deadline();
+        if now > old {
+            self.lapses.fetch_add(1, Ordering::AcqRel);
+        }
+        self.deadline.store(deadline.as_nanos(), Ordering::Release);
+        deadline < old
+    }
+
+    /// Records that a claim has expired, which voids all claims made with it. A reply that is being received may carry
+    /// a time before the deadline, so it does not count as a lapse by itself.
+    fn lapse(&self, lapses: u64) {
+        let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.lapses.compare_exchange(lapses, lapses + 1, acquire, relaxed);
+    }
+
+    /// Records that the server granted a smaller timeout.
+    pub(crate) fn shorten_proof(&self, proven_until: Instant) {
+        self.proven_until.fetch_min(proven_until.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// Records that the session has ended, or that this client is ending it. Neither bound holds any longer.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.proven_until.store(0, Ordering::Release);
+    }
+}
+
+/// A claim that the session has existed without interruption since the claim was made.
+///
+/// Once [`is_valid`](Self::is_valid) could have returned `false`, it returns `false` forever. [`lost`](Self::lost)
+/// waits for that.
+#[derive(Debug, Clone)]
+pub struct SessionClaim {
+    lease: Arc<SessionLease>,
+    lapses: u64,
+}
+
+impl SessionClaim {
+    /// The session.
+    #[must_use]
+    pub const fn lease(&self) -> &Arc<SessionLease> {
+        &self.lease
+    }
+
+    /// Whether the session is not known to be lost and its naive bound has not expired since the claim was made. Best
+    /// effort, see the [module](crate::SessionLease). `now` is the time of the client's clock: `false` for a later time
+    /// is final too.
+    #[must_use]
+    pub fn is_valid(&self, now: Instant) -> bool {
+        if now > self.lease.deadline() {
+            self.lease.lapse(self.lapses);
+            return false;
+        }
+        self.lease.lapses.load(Ordering::Acquire) == self.lapses && !self.lease.is_lost()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    const T: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_claim_lives_as_long_as_answers_come_in_time() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let claim = lease.claim();
+        lease.renew(at(900), at(800), T);
+        assert!(claim.is_valid(at(1800)));
+        assert!(!claim.is_valid(at(1801)));
+    }
+
+    #[test]
+    fn a_late_answer_revives_the_session_but_no_claim() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let before = lease.claim();
+        lease.renew(at(1500), at(900), T);
+        assert!(!before.is_valid(at(1501)), "it was not checked while it had run out, but it had");
+        assert!(lease.claim().is_valid(at(1501)));
+    }
+
+    /// The machine has read the clock and waits for its lock while a holder reads the clock too.
+    #[test]
+    fn an_answer_dated_before_the_deadline_revives_no_claim_that_was_void() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let (claim, other) = (lease.claim(), lease.claim());
+        assert!(!claim.is_valid(at(1001)));
+        lease.renew(at(999), at(900), T);
+        assert!(!claim.is_valid(at(1002)), "no, and then yes");
+        assert!(!other.is_valid(at(1002)), "it could have said no");
+        assert!(lease.claim().is_valid(at(1002)));
+    }
+
+    #[test]
+    fn answers_out_of_order_never_shorten_it() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        lease.renew(at(500), at(400), T);
+        lease.renew(at(600), at(300), T);
+        assert_eq!(lease.deadline(), at(1400));
+    }
+
+    #[test]
+    fn a_lost_session_ends_every_claim() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let claim = lease.claim();
+        assert_eq!(lease.proven_until(), at(990));
+        lease.lose();
+        assert!(!claim.is_valid(at(1)));
+        assert_eq!(lease.proven_until(), Instant::ZERO);
+    }
+}

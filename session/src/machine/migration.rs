@@ -1,0 +1,102 @@
+//! Migration to another server by the client's choice: the server list has changed, or a read-write server was found
+//! while the client is connected to a read-only one.
+//!
+//! A migration loses no request: nothing more is sent on the old connection, the replies to sent requests are awaited,
+//! and queued requests are sent on the next connection.
+
+use std::time::Duration;
+
+use super::{
+    answers::Answers,
+    connect_string::Host,
+    session::{Event, Session},
+};
+use crate::time::Instant;
+
+/// The search for a read-write server.
+///
+/// Source: `ClientCnxn.SendThread.pingRwServer`.
+#[derive(Debug)]
+pub(super) struct Search {
+    next_at: Instant,
+    interval: Duration,
+    round: usize,
+}
+
+/// The first pause of the search, and the longest.
+const SEARCH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+impl Search {
+    pub(super) fn begin(now: Instant) -> Self {
+        Self { next_at: now + SEARCH.0, interval: SEARCH.0, round: 0 }
+    }
+
+    pub(super) const fn next_at(&self) -> Instant {
+        self.next_at
+    }
+
+    /// Begins the next round if it is due, and returns the number of those before it.
+    pub(super) fn next_round(&mut self, now: Instant) -> Option<usize> {
+        if self.next_at > now {
+            return None;
+        }
+        let round = self.round;
+        self.round += 1;
+        self.interval = (self.interval * 2).min(SEARCH.1);
+        self.next_at = now + self.interval;
+        Some(round)
+    }
+}
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// Replaces the server list. A client whose server is not in the new list migrates; of the others, as many migrate,
+    /// chosen at random, as give each server its share of all clients.
+    ///
+    /// Source: `ZooKeeper.updateServerList`.
+    pub fn update_server_list(&mut self, hosts: &[Host]) {
+        if hosts.is_empty() || self.is_ended() {
+            return;
+        }
+        let connected = self.is_connected();
+        let current = self.server().cloned();
+        let migrates = self.hosts.update(hosts, current.as_ref());
+        self.timeouts.share_among(self.hosts.len());
+        let attempted = self.connection.host().filter(|_| !self.connection.is_disconnected());
+        if connected && migrates {
+            if !self.is_closing() {
+                self.connection.migrate();
+            }
+        } else if !connected && attempted.is_some_and(|host| !hosts.contains(host)) {
+            self.connection.give_up("the server is no longer listed");
+        }
+    }
+
+    /// The answer of a server to the question whether it is read-write (`isro`).
+    pub fn handle_probe(&mut self, host: &Host, read_write: bool) {
+        let wanted = self.is_connected() && self.is_read_only() && !self.is_closing();
+        if read_write && wanted && self.hosts.prefer(host) {
+            self.connection.migrate();
+        }
+    }
+
+    /// While connected to a read-only server: probes the next server.
+    pub(super) fn search_read_write(&mut self, now: Instant) {
+        let Some(round) = self.connection.search_mut().and_then(|search| search.next_round(now))
+        else {
+            return;
+        };
+        if let Some(host) = self.hosts.peek(round, self.connection.host()) {
+            self.events.push_back(Event::Probe(host));
+        }
+    }
+
+    /// Cancels a migration that waits for replies: the connection is kept.
+    pub const fn cancel_migration(&mut self) {
+        self.connection.cancel_migration();
+    }
+
+    /// Whether the connection can be closed for the migration: no request is in flight.
+    pub(super) const fn is_ready_to_migrate(&self) -> bool {
+        self.connection.is_migrating() && self.requests.in_flight() == 0 && self.is_connected()
+    }
+}

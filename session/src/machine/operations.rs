@@ -1,0 +1,129 @@
+//! The operations that the servers of a session support, as far as known.
+//!
+//! ZooKeeper before 3.5 replies to an unknown operation with `Unimplemented` and closes the connection. Older
+//! ClickHouse Keepers close it without a reply. So each try costs a connection, and its result is kept for the session.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use docent_protocol::OpCode;
+
+use super::lease::SessionLease;
+use crate::{Error, ErrorKind, Outcome};
+
+/// The findings about the operations that recipes can replace.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    create2: Finding,
+    create_container: Finding,
+}
+
+impl Operations {
+    const fn finding(&self, op: OpCode) -> Option<&Finding> {
+        match op {
+            OpCode::Create2 => Some(&self.create2),
+            OpCode::CreateContainer => Some(&self.create_container),
+            _ => None,
+        }
+    }
+}
+
+/// The number of broken connections on which requests of one operation were lost, or [`LACKING`], or [`KNOWN`].
+#[derive(Debug, Default)]
+struct Finding(AtomicU8);
+
+/// The servers do not support the operation.
+const LACKING: u8 = 2;
+
+/// A server has replied to the operation.
+const KNOWN: u8 = u8::MAX;
+
+impl SessionLease {
+    /// Whether the servers of this session do not support an operation, according to the calls of
+    /// [`note_answer`](Self::note_answer). For create2 (15) and createContainer (19); `false` for others.
+    #[must_use]
+    pub fn lacks(&self, op: OpCode) -> bool {
+        let finding = self.operations().finding(op);
+        finding.is_some_and(|finding| finding.0.load(Ordering::Relaxed) == LACKING)
+    }
+
+    /// The number of broken connections on which requests of an operation were lost. Read it before a request, and pass
+    /// it to [`note_answer`](Self::note_answer) with the reply.
+    #[must_use]
+    pub fn losses(&self, op: OpCode) -> u8 {
+        self.operations().finding(op).map_or(0, |finding| finding.0.load(Ordering::Relaxed))
+    }
+
+    /// Records the result of a request of this session. `Unimplemented` means that its servers do not support the
+    /// operation. So do two requests that broke the connection while none was ever answered, if the second one was sent
+    /// after the loss of the first one was known: `losses` is the value from before the request. One broken connection
+    /// proves nothing, however many requests were on it: connections break for other reasons.
+    pub fn note_answer<R>(&self, op: OpCode, losses: u8, answer: &Result<R, Error>) {
+        let Some(Finding(finding)) = self.operations().finding(op) else { return };
+        let Err(error) = answer else { return finding.store(KNOWN, Ordering::Relaxed) };
+        match (error.kind(), error.outcome()) {
+            (ErrorKind::NoNode | ErrorKind::NodeExists | ErrorKind::NoAuth, _) => {
+                finding.store(KNOWN, Ordering::Relaxed);
+            }
+            (ErrorKind::Unimplemented, _) => finding.store(LACKING, Ordering::Relaxed),
+            (ErrorKind::ConnectionLoss, Outcome::Unknown) if losses < LACKING => {
+                let (now, relaxed) = (losses + 1, Ordering::Relaxed);
+                // A different number means that another request of the same connection was faster, or that the finding
+                // is final.
+                let _ = finding.compare_exchange(losses, now, relaxed, relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Instant;
+
+    fn lacks_create2(answers: &[Result<(), (ErrorKind, Outcome)>]) -> bool {
+        let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+        for answer in answers {
+            let answer = answer.map_err(|(kind, outcome)| Error::new(kind, outcome));
+            lease.note_answer(OpCode::Create2, lease.losses(OpCode::Create2), &answer);
+        }
+        assert!(!lease.lacks(OpCode::CreateContainer) && !lease.lacks(OpCode::GetData));
+        lease.lacks(OpCode::Create2)
+    }
+
+    const LOST: Result<(), (ErrorKind, Outcome)> =
+        Err((ErrorKind::ConnectionLoss, Outcome::Unknown));
+
+    const fn refused(kind: ErrorKind) -> Result<(), (ErrorKind, Outcome)> {
+        Err((kind, Outcome::NotApplied))
+    }
+
+    #[test]
+    fn an_operation_is_lacking_when_the_server_says_so() {
+        assert!(!lacks_create2(&[]));
+        assert!(lacks_create2(&[refused(ErrorKind::Unimplemented)]));
+    }
+
+    #[test]
+    fn two_losses_are_a_finding_only_where_nothing_was_answered() {
+        assert!(!lacks_create2(&[LOST]));
+        assert!(lacks_create2(&[LOST, LOST]));
+        assert!(lacks_create2(&[LOST, LOST, LOST]));
+        for answer in [Ok(()), refused(ErrorKind::NoNode), refused(ErrorKind::NodeExists)] {
+            assert!(!lacks_create2(&[answer, LOST, LOST, LOST]));
+            assert!(!lacks_create2(&[LOST, answer, LOST, LOST]));
+        }
+        let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+        let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
+        // All on one connection, then on another one.
+        (0..9).for_each(|_| lease.note_answer(OpCode::Create2, 0, &lost));
+        assert!(!lease.lacks(OpCode::Create2));
+        lease.note_answer(OpCode::Create2, 1, &lost);
+        assert!(lease.lacks(OpCode::Create2));
+        // Requests that were never sent.
+        assert!(!lacks_create2(&[
+            refused(ErrorKind::ConnectionLoss),
+            refused(ErrorKind::ConnectionLoss)
+        ]));
+    }
+}

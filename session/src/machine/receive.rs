@@ -1,0 +1,432 @@
+//! Input from the server: frames, replies and their requests, events.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use docent_protocol::{
+    Decode, ErrorCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
+};
+
+use super::{
+    answers::{Answers, Reply},
+    buffer_pool::BUFFER_SIZE,
+    connection::Phase,
+    effect::Effect,
+    session::{Event, Session},
+    watch_table::WatchedEvent,
+};
+use crate::{Error, ErrorKind, Outcome, planted, time::Instant};
+
+/// The size of a [`ReplyHeader`], in bytes.
+const HEADER_SIZE: usize = 16;
+
+/// Frames of at least this size, in bytes, are not moved into shared buffers.
+const LONG: usize = 1024;
+
+/// The largest buffer, in bytes, in which frames are left together with others. See [`Session::handle_input`].
+pub const MAX_SHARED_INPUT: usize = 256 * 1024;
+
+/// The most memory kept for a part of a reply that is not copied, in multiples of the part's size.
+pub const MAX_TIMES: usize = 64;
+
+/// Frames of at least this size, in bytes, are left in the buffer they were read into, so that parts of them can be
+/// kept without a copy. A shorter frame is moved into memory of its own: its parts would be copied, and a reply that is
+/// never read would keep everything that was read with it.
+const COPY_FROM_INPUT: usize = MAX_SHARED_INPUT / MAX_TIMES;
+
+/// Frames of at least this size, in bytes, do not share their buffer with the bytes that follow: the buffer was
+/// allocated for them, and may be up to twice their size.
+const HUGE: usize = MAX_SHARED_INPUT / 2;
+
+/// Parts shorter than this, in bytes, are copied out of a shared buffer.
+const COPY_FROM_BUFFER: usize = BUFFER_SIZE / MAX_TIMES;
+
+/// A buffer that replies can share, and the size in bytes below which parts are copied out of it.
+type Memory<'a> = Option<(&'a Bytes, usize)>;
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// Takes all complete frames off the front of the input.
+    ///
+    /// If the bytes cannot come from a server, [`wants_disconnect`](Self::wants_disconnect) returns the error.
+    ///
+    /// Parts of replies can share the memory of `input`, if they have at least 4 KiB. They must keep at most 64 times
+    /// their size. So `input` has to be a part of at most 256 KiB of memory. If an incomplete frame is longer than half
+    /// of that, the limit is twice the received size of the frame.
+    pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) {
+        let phase = self.connection.phase();
+        if matches!(phase, Phase::Disconnected | Phase::Connecting { .. } | Phase::Ended(_)) {
+            // Input of a connection that is gone; a new connection begins with a new frame.
+            return input.clear();
+        }
+        if input.is_empty() {
+            return;
+        }
+        let has_grown = self.connection.has_grown(input);
+        self.unset.note_time(now);
+        while self.receives() {
+            if !self.connection.skip(input) {
+                break;
+            }
+            let short = self.receive_short_frames(now, input);
+            self.metrics.bytes_received += short as u64;
+            input.advance(short);
+            if !self.receives()
+                || !(self.receive_long_frame(now, input) || self.receive_part(input))
+            {
+                break;
+            }
+        }
+        self.connection.note_partial(input);
+        if has_grown && (self.connection.is_skipping() || is_part_of_answer(input)) {
+            self.connection.note_heard(now);
+        }
+        self.note_answers(now);
+    }
+
+    /// Whether input is still processed.
+    const fn receives(&self) -> bool {
+        self.connection.failure().is_none() && !self.is_ended()
+    }
+
+    /// The maximum length of a short frame.
+    fn short_limit(&self) -> usize {
+        self.config.max_reply_bytes.min(LONG)
+    }
+
+    /// Takes the complete short frames at the front; returns their size in bytes.
+    fn receive_short_frames(&mut self, now: Instant, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..).filter(|rest| rest.len() >= BUFFER_SIZE / 2) {
+            let front = rest.get(..BUFFER_SIZE).unwrap_or(rest);
+            if !matches!(frame::split(front, self.short_limit()), Ok(Some(_))) {
+                break;
+            }
+            let buffer = self.buffers.fill(front);
+            taken += self.receive_frames(now, &buffer, Some((&buffer, COPY_FROM_BUFFER)));
+            if !self.receives() {
+                return taken;
+            }
+        }
+        taken + self.receive_frames(now, input.get(taken..).unwrap_or_default(), None)
+    }
+
+    /// Takes the complete short frames at the front; returns their size in bytes.
+    fn receive_frames(&mut self, now: Instant, input: &[u8], memory: Memory<'_>) -> usize {
+        let mut rest = input;
+        let limit = self.short_limit();
+        while let Ok(Some((payload, tail))) = frame::split(rest, limit) {
+            self.receive_frame(now, payload, memory);
+            rest = tail;
+            if !self.receives() {
+                break;
+            }
+        }
+        input.len() - rest.len()
+    }
+
+    /// Takes the frame at the front if it is long, complete and within the limit. Returns whether it did.
+    fn receive_long_frame(&mut self, now: Instant, input: &mut BytesMut) -> bool {
+        let Ok(Some((payload, _))) = frame::split(input, self.config.max_reply_bytes) else {
+            return false;
+        };
+        let whole = frame::LENGTH_SIZE + payload.len();
+        self.metrics.bytes_received += whole as u64;
+        // The buffer may be twice the size of a frame that it was made for. For others this is no more than the minimum.
+        let memory = input.capacity().max(whole * 2);
+        let (frame, copy_below) = if whole < COPY_FROM_INPUT {
+            let frame = Bytes::copy_from_slice(input.get(..whole).unwrap_or_default());
+            input.advance(whole);
+            (frame, whole.div_ceil(MAX_TIMES))
+        } else {
+            let frame = input.split_to(whole).freeze();
+            if whole >= HUGE {
+                *input = BytesMut::from(&**input);
+            }
+            (frame, COPY_FROM_INPUT.max(memory.div_ceil(MAX_TIMES)))
+        };
+        let payload = frame.get(frame::LENGTH_SIZE..).unwrap_or_default();
+        self.receive_frame(now, payload, Some((&frame, copy_below)));
+        true
+    }
+
+    /// Handles input that does not begin with a complete frame within the limit. Returns whether anything was consumed.
+    fn receive_part(&mut self, input: &mut BytesMut) -> bool {
+        let len = match frame::length(input) {
+            Ok(Some(len)) if len > self.config.max_reply_bytes => len,
+            Ok(_) => return false,
+            Err(error) => {
+                self.broken_stream(error);
+                return false;
+            }
+        };
+        if self.connection.is_handshaking() {
+            let front = input.get(..input.len().min(16)).unwrap_or_default();
+            self.connection.give_up(format_args!(
+                "no ZooKeeper handshake: it begins with \"{}\"",
+                front.escape_ascii()
+            ));
+            return false;
+        }
+        if input.len() < frame::LENGTH_SIZE + HEADER_SIZE {
+            return false;
+        }
+        let Some(rest) = len.checked_sub(HEADER_SIZE) else {
+            self.connection.give_up(format_args!("a frame of {len} bytes is too short"));
+            return false;
+        };
+        input.advance(frame::LENGTH_SIZE);
+        let header = input.split_to(HEADER_SIZE);
+        self.connection.begin_skip(rest);
+        self.metrics.bytes_received += (frame::LENGTH_SIZE + len) as u64;
+        self.receive_too_large(&header, len);
+        true
+    }
+
+    /// Handles one frame. `payload` is a part of `memory`, if that can be shared.
+    #[inline(always)] // 985 instructions a getData; 1,068 without `receive_*`, `deliver`.
+    fn receive_frame(&mut self, now: Instant, payload: &[u8], memory: Memory<'_>) {
+        if self.connection.is_handshaking() {
+            return self.receive_handshake(now, payload);
+        }
+        let Some((header, bytes)) = payload.split_first_chunk::<HEADER_SIZE>() else {
+            return self.receive_cut_header(payload);
+        };
+        let Ok(header) = ReplyHeader::decode(&mut Reader::new(header)) else { return };
+        #[cfg(feature = "sasl")]
+        if self.connection.is_authenticating() && header.xid != xid::NOTIFICATION {
+            return self.receive_sasl(now, header, bytes);
+        }
+        match header.xid {
+            xid::NOTIFICATION => self.receive_event(header, bytes),
+            xid::PING | xid::AUTH | xid::SET_WATCHES => self.receive_control(now, header),
+            _ => self.receive_reply(header, ReplyBody::Whole(reply_of(header, bytes, memory))),
+        }
+    }
+
+    /// The frame is too short for a reply header; the error names the field.
+    #[cold]
+    fn receive_cut_header(&mut self, payload: &[u8]) {
+        if let Err(error) = ReplyHeader::decode(&mut Reader::new(payload)) {
+            self.broken_stream(error);
+        }
+    }
+
+    /// Handles the replies to the machine's own messages; these have fixed xids and are matched in order.
+    #[cold]
+    fn receive_control(&mut self, now: Instant, header: ReplyHeader) {
+        if header.err == ErrorCode::SessionClosedRequireSaslAuth {
+            // A server that enforces authentication may reply to a ping with this error.
+            return self.refuse_authentication("the server requires SASL authentication");
+        }
+        match header.xid {
+            xid::PING => {
+                if let Some(sent_at) = self.connection.answer_ping() {
+                    self.renew(now, sent_at);
+                }
+            }
+            xid::AUTH if header.err.is_ok() => {
+                let token = self.auth_pending.pop_front().flatten();
+                self.complete(token, Ok(Reply::empty(header.zxid)));
+            }
+            xid::AUTH => self.refuse_authentication("the server refused the credentials"),
+            _ => match self.watches_pending.pop_front() {
+                Some(batch) => self.watches_set(batch, header.err, false),
+                None => self.connection.give_up("an unexpected reply to setWatches"),
+            },
+        }
+        self.note_heard(now);
+    }
+
+    /// Records a reply from the server. Once the replies to the first messages on a connection are in, the session is
+    /// usable.
+    fn note_heard(&mut self, now: Instant) {
+        self.connection.note_heard(now);
+        if self.watches_pending.is_empty() && self.connection.failure().is_none() {
+            self.hosts.usable();
+        }
+    }
+
+    pub(super) fn refuse_authentication(&mut self, why: &str) {
+        let error = Error::new(ErrorKind::AuthFailed, Outcome::NotApplied).with_detail(why);
+        if let Some(token) = self.auth_pending.pop_front() {
+            self.complete(token, Err(error.clone()));
+        }
+        self.end(ErrorKind::AuthFailed, &error);
+    }
+
+    fn receive_event(&mut self, header: ReplyHeader, body: &[u8]) {
+        let event = match WatcherEvent::decode(&mut Reader::new(body)) {
+            Ok(event) => event,
+            Err(error) => return self.broken_stream(error),
+        };
+        if planted::one_in("event-lost", 16) {
+            return;
+        }
+        self.metrics.events += 1;
+        let path = event.path.to_str();
+        // Never the last zxid: an event may come before the replies to older requests.
+        let zxid = Some(header.zxid).filter(|&zxid| zxid > 0);
+        let events = &mut self.events;
+        self.watches.dispatch(event.event_type, &path, |watcher, event_type, path| {
+            let path = Arc::clone(path);
+            let event = WatchedEvent { event_type, state: event.state, path, zxid };
+            events.push_back(Event::Watch { watcher, event });
+        });
+        if self.watches.has_modes() {
+            self.event_dispatched(&path);
+        }
+    }
+
+    /// Handles a reply: takes its request, applies its effect, and delivers the result.
+    #[inline(always)] // 985 instructions a getData; 1,068 without `receive_*`, `deliver`.
+    fn receive_reply(&mut self, header: ReplyHeader, body: ReplyBody<'_>) {
+        let request = self.requests.answer(header.xid);
+        let Some((token, effect)) = request.or_else(|| self.answer_overtaking(header)) else {
+            return self.unexpected_reply(header.xid);
+        };
+        self.count_reply(header);
+        match (effect, body) {
+            (Effect::None, ReplyBody::Whole(reply)) if header.err.is_ok() => {
+                self.deliver(token, Ok(reply));
+            }
+            (effect, body) => self.apply_reply(token, effect, header, body),
+        }
+    }
+
+    /// Handles a reply that is an error, too large, or has an effect. Cold, to mark the others as the usual ones.
+    #[cold]
+    fn apply_reply(
+        &mut self,
+        token: Option<T>,
+        effect: Effect<W>,
+        header: ReplyHeader,
+        body: ReplyBody<'_>,
+    ) {
+        let is_internal = effect.is_internal();
+        // The server has set the watch, whether or not the reply can be decoded.
+        match effect {
+            Effect::None | Effect::Reserved => {}
+            Effect::Watches(effect) => self.apply(*effect, header.err),
+            Effect::Close => return self.close_answered(header.err),
+        }
+        let result = match (ErrorKind::from_code(header.err), body) {
+            (None, ReplyBody::Whole(reply)) => Ok(reply),
+            (None, ReplyBody::TooLarge(len)) => {
+                let limit = self.config.max_reply_bytes;
+                Err(Error::new(ErrorKind::ReplyTooLarge, Outcome::Unknown)
+                    .with_detail(format_args!("{len} bytes, and the limit is {limit}")))
+            }
+            // For a caller that removes a watch, the watcher is already gone: the machine retries on the server by
+            // itself.
+            (Some(_), _) if is_internal => Ok(Reply::empty(header.zxid)),
+            (Some(kind), _) => Err(Error::new(kind, outcome(kind))),
+        };
+        self.deliver(token, result);
+        if header.err == ErrorCode::SessionClosedRequireSaslAuth {
+            self.refuse_authentication("the server requires SASL authentication");
+        }
+    }
+
+    /// Delivers the result of a request to its caller, behind the events that came before it.
+    #[inline(always)] // 985 instructions a getData; 1,068 without `receive_*`, `deliver`.
+    fn deliver(&mut self, token: Option<T>, result: Result<Reply<'_>, Error>) {
+        if let Some(token) = token.filter(|_| !planted::one_in("reply-lost", 500)) {
+            self.answers.put(token, result, !self.events.is_empty());
+        }
+    }
+
+    /// The request of a reply that came before those to earlier requests, if that can be.
+    #[cold]
+    fn answer_overtaking(&mut self, header: ReplyHeader) -> Option<(Option<T>, Effect<W>)> {
+        if may_overtake(header.err) { self.requests.answer_overtaking(header.xid) } else { None }
+    }
+
+    #[cold]
+    fn unexpected_reply(&mut self, xid: i32) {
+        self.connection.give_up(format_args!("an unexpected reply with xid {xid}"));
+    }
+
+    /// Updates the counters for a reply.
+    #[inline]
+    const fn count_reply(&mut self, header: ReplyHeader) {
+        self.metrics.replies += 1;
+        if !header.err.is_ok() {
+            self.metrics.error_replies += 1;
+        }
+        if header.zxid > 0 {
+            self.last_zxid = header.zxid;
+        }
+    }
+
+    /// Moves the naive bound to the send time of the answered requests; once for all replies read together.
+    fn note_answers(&mut self, now: Instant) {
+        if self.requests.has_answered() {
+            self.note_heard(now);
+        }
+        while let Some((sent_at, count)) = self.requests.take_answered() {
+            self.metrics
+                .latency
+                .record(now.duration_since(sent_at), u32::try_from(count).unwrap_or(u32::MAX));
+            self.renew(now, sent_at);
+        }
+    }
+
+    /// Renews the lease. Only a server of the quorum does: a read-only one answers while the others expire the session.
+    fn renew(&self, now: Instant, sent_at: Instant) {
+        let is_proof = !self.is_read_only() || planted::is("read-only-renews");
+        let sent_at = if planted::is("lease-from-receipt") { now } else { sent_at };
+        if let Some(identity) = self.identity.as_ref().filter(|_| is_proof) {
+            identity.lease.renew(now, sent_at, self.lasts());
+        }
+    }
+
+    /// Handles the header of a reply above the limit: its request fails, the rest of the reply is skipped, other
+    /// requests continue.
+    fn receive_too_large(&mut self, header: &[u8], len: usize) {
+        match ReplyHeader::decode(&mut Reader::new(header)) {
+            Ok(header) if header.xid == xid::NOTIFICATION => {
+                self.connection.give_up(format_args!("an event of {len} bytes"));
+            }
+            Ok(header) => self.receive_reply(header, ReplyBody::TooLarge(len)),
+            Err(error) => self.broken_stream(error),
+        }
+    }
+}
+
+/// Whether a reply with this error may come before those to earlier requests. Only the refusal of an operation that the
+/// server does not support does, and the connection ends with it.
+const fn may_overtake(err: ErrorCode) -> bool {
+    matches!(err, ErrorCode::Unimplemented | ErrorCode::SessionClosedRequireSaslAuth)
+}
+
+/// Whether the remaining input is the start of a reply: a large one may take a while.
+fn is_part_of_answer(input: &[u8]) -> bool {
+    let xid = input.get(frame::LENGTH_SIZE..).and_then(<[u8]>::first_chunk);
+    xid.is_some_and(|xid| i32::from_be_bytes(*xid) != xid::NOTIFICATION)
+}
+
+#[inline]
+const fn reply_of<'a>(header: ReplyHeader, bytes: &'a [u8], memory: Memory<'a>) -> Reply<'a> {
+    let reply = Reply::new(header.zxid, bytes);
+    match memory {
+        Some((memory, copy_below)) => reply.within(memory, copy_below),
+        None => reply,
+    }
+}
+
+/// The body of a reply, behind its header.
+enum ReplyBody<'a> {
+    Whole(Reply<'a>),
+    /// Skipped; the length of the frame.
+    TooLarge(usize),
+}
+
+/// The outcome of a request that failed with this error. All errors with a name are refusals.
+const fn outcome(kind: ErrorKind) -> Outcome {
+    match kind {
+        ErrorKind::Server(_) | ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout => {
+            Outcome::Unknown
+        }
+        _ => Outcome::NotApplied,
+    }
+}

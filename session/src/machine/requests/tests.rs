@@ -1,0 +1,215 @@
+//! Random sequences of operations, beside a list that does each in the plainest way.
+
+use std::time::Duration;
+
+use docent_protocol::{operation::GetData, request::ReadRequest};
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::WhenFull;
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// The length of a path, whether it has a deadline and a token, and whether it is plain.
+    Push(u8, bool, bool),
+    Discard,
+    Transmit(bool),
+    Answer,
+    Overtake(u8),
+    FailSent,
+    FailUnsent,
+    FailInternal,
+    Expire,
+    TimeOut,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0..40_u8, any::<bool>(), any::<bool>()).prop_map(|(len, own, plain)| Op::Push(len, own, plain)),
+        1 => Just(Op::Discard),
+        4 => any::<bool>().prop_map(Op::Transmit),
+        6 => Just(Op::Answer),
+        1 => any::<u8>().prop_map(Op::Overtake),
+        1 => Just(Op::FailSent),
+        1 => Just(Op::FailUnsent),
+        1 => Just(Op::FailInternal),
+        1 => Just(Op::Expire),
+        1 => Just(Op::TimeOut),
+    ]
+}
+
+/// A request in the plain list.
+#[derive(Debug, Clone)]
+struct Entry {
+    xid: i32,
+    frame: Vec<u8>,
+    has_token: bool,
+    deadline: Instant,
+    expires: Instant,
+}
+
+fn get(len: u8) -> GetData<'static> {
+    let path = "/abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz".get(..usize::from(len) + 1);
+    GetData(ReadRequest { path: path.unwrap().into(), watch: false })
+}
+
+fn xids(requests: impl IntoIterator<Item = Pending<i32, u32>>) -> Vec<i32> {
+    requests.into_iter().map(|request| request.xid).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Each request leaves once, in order, and exactly the frames of unsent requests remain.
+    #[test]
+    fn requests_leave_as_they_leave_a_plain_list(
+        ops in vec(op(), 0..60),
+        max_requests in 1..8_usize,
+        max_bytes in 40..200_usize,
+        waits in any::<bool>(),
+    ) {
+        let mut settings = Settings::new("one:1".parse().unwrap());
+        settings.when_full = if waits { WhenFull::Wait } else { WhenFull::Fail };
+        (settings.max_requests, settings.max_pending_bytes) = (max_requests, max_bytes);
+        let mut requests: Requests<i32, u32> = Requests::new(&settings);
+        let (mut sent, mut unsent): (Vec<Entry>, Vec<Entry>) = (Vec::new(), Vec::new());
+        let (mut now, mut xid) = (Instant::from_nanos(1_000_000_000), 0);
+        let step = Duration::from_secs(1);
+        for op in ops {
+            now += step;
+            match op {
+                Op::Push(len, own, plain) => {
+                    xid += 1;
+                    let size = requests.encode(1 << 20, xid, &get(len)).unwrap();
+                    let mut frame = Vec::new();
+                    frame::put_operation(&mut frame, 1 << 20, xid, &get(len)).unwrap();
+                    prop_assert_eq!(size, frame.len());
+                    let effect = match (own, plain) {
+                        (true, _) => Effect::Close,
+                        (_, true) => Effect::None,
+                        _ => Effect::Reserved,
+                    };
+                    requests.push(xid, size, (!own).then_some(xid), effect);
+                    let expires = now + step * 5;
+                    let deadline = (!own).then_some(now + step * 8);
+                    requests.limit_last(Some(expires), deadline);
+                    let deadline = deadline.unwrap_or(NEVER);
+                    unsent.push(Entry { xid, frame, has_token: !own, deadline, expires });
+                }
+                Op::Discard => {
+                    let size = requests.encode(1 << 20, 99, &get(9)).unwrap();
+                    requests.discard(size);
+                }
+                Op::Transmit(has_control) => {
+                    let mut control = if has_control { b"control".to_vec() } else { Vec::new() };
+                    let (mut expected, mut out) = (control.clone(), Vec::new());
+                    prop_assert_eq!(requests.can_send(), {
+                        let size = |entries: &[Entry]| entries.iter().map(|entry| entry.frame.len()).sum::<usize>();
+                        let fits = |next: &Entry| sent.is_empty()
+                            || (sent.len() < max_requests && size(&sent) + next.frame.len() <= max_bytes);
+                        unsent.first().is_some_and(|next| !waits || fits(next))
+                    });
+                    if !requests.can_send() {
+                        continue;
+                    }
+                    requests.transmit(now, &mut control, &mut out);
+                    while let Some(next) = unsent.first() {
+                        let bytes: usize = sent.iter().map(|entry| entry.frame.len()).sum();
+                        let full = sent.len() >= max_requests || bytes + next.frame.len() > max_bytes;
+                        if waits && full && !sent.is_empty() {
+                            break;
+                        }
+                        expected.extend_from_slice(&next.frame);
+                        sent.push(unsent.remove(0));
+                    }
+                    prop_assert_eq!(out, expected);
+                }
+                Op::Answer => {
+                    prop_assert!(requests.answer(-7).is_none());
+                    let Some(xid) = sent.first().map(|entry| entry.xid) else {
+                        prop_assert!(requests.iter().next().is_none_or(|front| requests.in_flight() == 0 && front.xid > 0));
+                        continue;
+                    };
+                    let entry = sent.remove(0);
+                    let (token, _) = requests.answer(xid).unwrap();
+                    prop_assert_eq!(token, entry.has_token.then_some(xid));
+                    prop_assert!(requests.has_answered());
+                }
+                Op::Overtake(which) => {
+                    let index = usize::from(which) % (sent.len() + 1);
+                    let xid = sent.get(index).map_or(0, |entry| entry.xid);
+                    prop_assert_eq!(requests.answer_overtaking(xid).map(|(token, _)| token),
+                        sent.get(index).map(|entry| entry.has_token.then_some(xid)));
+                    if index < sent.len() {
+                        sent.remove(index);
+                    }
+                }
+                Op::FailSent => {
+                    let expected: Vec<_> = sent.drain(..).map(|entry| entry.xid).collect();
+                    prop_assert_eq!(xids(requests.fail_sent()), expected);
+                }
+                Op::FailUnsent => {
+                    let expected: Vec<_> = unsent.drain(..).map(|entry| entry.xid).collect();
+                    prop_assert_eq!(xids(requests.fail_unsent()), expected);
+                }
+                Op::FailInternal => {
+                    let expected: Vec<_> =
+                        unsent.extract_if(.., |entry| !entry.has_token).map(|entry| entry.xid).collect();
+                    prop_assert_eq!(xids(requests.fail_internal()), expected);
+                }
+                Op::Expire => {
+                    let expected: Vec<_> =
+                        unsent.extract_if(.., |entry| entry.expires <= now).map(|entry| entry.xid).collect();
+                    prop_assert_eq!(xids(requests.expire(now)), expected);
+                    prop_assert_eq!(requests.next_expiry(), unsent.first().map(|entry| entry.expires));
+                }
+                Op::TimeOut => {
+                    let mut tokens: Vec<_> = std::iter::from_fn(|| requests.time_out_sent(now)).flatten().collect();
+                    tokens.extend(xids(requests.time_out_unsent(now)));
+                    requests.update_deadline();
+                    let mut expected = Vec::new();
+                    for entry in sent.iter_mut().filter(|entry| entry.deadline <= now) {
+                        (entry.has_token, entry.deadline) = (false, NEVER);
+                        expected.push(entry.xid);
+                    }
+                    expected.extend(unsent.extract_if(.., |entry| entry.deadline <= now).map(|entry| entry.xid));
+                    prop_assert_eq!(tokens, expected);
+                    let first = sent.iter().chain(&unsent).map(|entry| entry.deadline).find(|at| *at != NEVER);
+                    prop_assert_eq!(requests.next_deadline(), first);
+                    // The next look is not due before then.
+                    prop_assert!(!requests.is_deadline_due(now));
+                }
+            }
+            requests.check();
+            prop_assert_eq!((requests.in_flight(), requests.len()), (sent.len(), sent.len() + unsent.len()));
+            let order: Vec<_> = sent.iter().chain(&unsent).map(|entry| entry.xid).collect();
+            prop_assert_eq!(requests.iter().map(|request| request.xid).collect::<Vec<_>>(), order);
+        }
+        let frames: Vec<u8> = unsent.iter().flat_map(|entry| entry.frame.clone()).collect();
+        prop_assert_eq!(requests.outgoing.get(requests.taken..).unwrap_or_default(), &frames[..]);
+    }
+}
+
+#[test]
+fn a_request_without_a_limit_of_time_never_expires() {
+    let mut requests: Requests<i32, u32> = Requests::new(&Settings::new("one:1".parse().unwrap()));
+    assert_eq!(requests.next_expiry(), None);
+    let size = requests.encode(1 << 20, 1, &get(9)).unwrap();
+    requests.push(1, size, Some(1), Effect::None);
+    assert_eq!(requests.next_expiry(), None);
+    let at = Instant::from_nanos(7);
+    requests.limit_last(Some(at), None);
+    assert_eq!(requests.next_expiry(), Some(at));
+}
+
+/// A search through them for each call would make n calls cost n².
+#[test]
+fn waiters_are_searched_only_before_their_list_grows() {
+    let mut requests: Requests<i32, u32> = Requests::new(&Settings::new("one:1".parse().unwrap()));
+    let mut searches = 0;
+    for token in 0..1000 {
+        searches += usize::from(requests.has_many_waiters());
+        requests.wait_for_capacity(token);
+    }
+    assert!((1..=20).contains(&searches), "{searches}");
+}

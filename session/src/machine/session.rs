@@ -1,0 +1,562 @@
+//! [`Session`]: its fields, getters, outputs and timeouts.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use docent_protocol::{frame, operation::Auth, request::AuthRequest, xid};
+
+use super::{
+    answers::{Answers, Completion, Reply},
+    buffer_pool::BufferPool,
+    connect_string::Host,
+    connection::{Connection, Due},
+    connection_state::{ConnectionState, ConnectionStates},
+    hosts::Hosts,
+    identity::Identity,
+    lease::SessionLease,
+    metrics::Metrics,
+    migration::Search,
+    requests::Requests,
+    settings::Settings,
+    timeouts::Timeouts,
+    watch_modes::Unset,
+    watch_table::{WatchBatch, WatchedEvent, Watches},
+};
+use crate::{
+    Error, ErrorKind, Outcome,
+    config::{Config, Credential, SessionToken},
+    planted,
+    time::Instant,
+};
+
+/// A ZooKeeper session without IO.
+///
+/// A token of type `T` identifies a request, and a `W` identifies a watcher; the machine only stores and returns them. A
+/// driver, which moves the bytes, calls in this order:
+///
+/// 1. [`poll_connect`](Self::poll_connect) for the server to connect to, and the time;
+/// 2. [`handle_connected`](Self::handle_connected), or [`handle_disconnected`](Self::handle_disconnected)
+///    when the attempt failed;
+/// 3. [`poll_transmit`](Self::poll_transmit) and [`handle_input`](Self::handle_input) in any order, until either
+///    the socket breaks (`handle_disconnected`) or [`wants_disconnect`](Self::wants_disconnect);
+/// 4. at any stage, [`handle_timeout`](Self::handle_timeout) at the instant of [`poll_timeout`](Self::poll_timeout);
+/// 5. after each call, [`poll_completion`](Self::poll_completion) and [`poll_event`](Self::poll_event) until
+///    they are empty.
+///
+/// Answers are put into an `A`: by default a queue for [`poll_completion`](Self::poll_completion), or any other
+/// [`Answers`] given to [`with_answers`](Self::with_answers).
+pub struct Session<T, W, A = VecDeque<Completion<T>>> {
+    pub(super) config: Settings,
+    pub(super) hosts: Hosts,
+    pub(super) timeouts: Timeouts,
+    pub(super) connection: Connection,
+    pub(super) closing: Closing<T>,
+
+    /// The id and password of the session; `None` before there is one and after it was lost.
+    pub(super) identity: Option<Identity>,
+    /// The highest zxid of a reply. Sent with the handshake, so that no server with older data is accepted.
+    pub(super) last_zxid: i64,
+
+    /// The requests without a reply, sent or not.
+    pub(super) requests: Requests<T, W>,
+    pub(super) last_xid: i32,
+    /// The tokens of unanswered credentials, in the order of their answers; `None` for credentials without a caller.
+    pub(super) auth_pending: VecDeque<Option<T>>,
+    /// The setWatches in flight that were sent before the requests.
+    pub(super) watches_pending: VecDeque<WatchBatch>,
+    /// The watches that are wanted and missing on the server.
+    pub(super) unset: Unset,
+
+    pub(super) watches: Watches<W>,
+    pub(super) states: ConnectionStates,
+    pub(super) answers: A,
+    pub(super) buffers: BufferPool,
+    pub(super) events: VecDeque<Event<W>>,
+
+    /// When the connection to the quorum was lost. Used for the expiration of a session whose last contact is unknown.
+    pub(super) suspended_at: Option<Instant>,
+    pub(super) metrics: Metrics,
+    /// How the last attempt or connection failed.
+    pub(super) last_failure: Option<Error>,
+    #[cfg(feature = "sasl")]
+    pub(super) nonces: super::sasl::Nonces,
+}
+
+/// Whether and how the session is being closed.
+#[derive(Debug)]
+pub(super) enum Closing<T> {
+    No,
+    /// closeSession is the last request on this connection or the next, and its reply is pending.
+    Requested {
+        /// The tokens of all calls to close.
+        tokens: Vec<T>,
+        until: Instant,
+    },
+}
+
+/// An output of the machine that is not a reply.
+#[derive(Debug)]
+pub enum Event<W> {
+    /// The connection state has changed.
+    State(ConnectionState),
+    /// A new session was created or taken over.
+    Session(Arc<SessionLease>),
+    /// The session is lost, or a server has granted it a shorter timeout than before. Tasks waiting for the end of a
+    /// claim must check again. Drivers without such tasks can ignore it.
+    Lease(Arc<SessionLease>),
+    /// Ask this server whether it is read-write (`isro`), on a separate connection, and pass the result to
+    /// [`Session::handle_probe`]. Optional.
+    Probe(Host),
+    /// A watch event, for a node or for the session of the watch.
+    Watch {
+        /// The watcher.
+        watcher: W,
+        /// The event.
+        event: WatchedEvent,
+    },
+    /// The session has ended for good. The last event.
+    Ended(ErrorKind),
+}
+
+/// The next action for the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Connect {
+    /// Connect to this server, and give up at this time.
+    To(Host, Instant),
+    /// Call again at this time.
+    At(Instant),
+    /// There is a connection, or one is being made.
+    No,
+    /// No connection will be made any more.
+    Ended,
+}
+
+impl<T, W: Clone + Ord> Session<T, W> {
+    /// A session without any requests. `seed` determines the shuffling, the jitter, and SASL's nonces unless they have
+    /// a secret of their own.
+    #[must_use]
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self::with_answers(config, seed, VecDeque::new())
+    }
+
+    /// The next reply.
+    pub fn poll_completion(&mut self) -> Option<Completion<T>> {
+        self.answers_mut().pop_front()
+    }
+}
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// As [`new`](Session::new), with a custom [`Answers`].
+    #[must_use]
+    pub fn with_answers(config: Config, seed: u64, answers: A) -> Self {
+        let config = config.session;
+        let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
+        let session = config.session.as_ref();
+        let asked =
+            session.and_then(SessionToken::session_timeout).unwrap_or(config.session_timeout);
+        let timeouts = Timeouts::new(asked, hosts.len(), config.session_expiration_percent);
+        let identity = session.map(|session| Identity::handed_in(session, asked));
+        let requests = Requests::new(&config);
+        let last_zxid = config.session.as_ref().map_or(0, SessionToken::last_zxid);
+        Self {
+            config,
+            hosts,
+            timeouts,
+            connection: Connection::new(),
+            closing: Closing::No,
+            identity,
+            last_zxid,
+            requests,
+            last_xid: 0,
+            auth_pending: VecDeque::new(),
+            watches_pending: VecDeque::new(),
+            unset: Unset::new(seed),
+            watches: Watches::default(),
+            states: ConnectionStates::default(),
+            answers,
+            buffers: BufferPool::default(),
+            events: VecDeque::new(),
+            suspended_at: None,
+            metrics: Metrics::default(),
+            last_failure: None,
+            #[cfg(feature = "sasl")]
+            nonces: super::sasl::Nonces::new((u128::from(seed) << 64).to_be_bytes()),
+        }
+    }
+
+    // Getters.
+
+    /// Whether [`poll_transmit`](Self::poll_transmit) would return bytes.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        // Nothing is written on a connection that is being closed, so that the outcome of unsent requests stays known.
+        !self.is_broken() && (!self.connection.control().is_empty() || self.sends_requests())
+    }
+
+    /// Whether requests would be sent now.
+    pub(super) fn sends_requests(&self) -> bool {
+        self.is_connected() && !self.connection.is_migrating() && self.requests.can_send()
+    }
+
+    /// Whether a server has accepted the session and the connection is up.
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        self.connection.is_connected()
+    }
+
+    /// The server that accepted the session, while the connection to it is up.
+    pub fn server(&self) -> Option<&Host> {
+        self.connection.host().filter(|_| self.is_connected())
+    }
+
+    /// Whether the session has ended for good.
+    #[must_use]
+    pub const fn is_ended(&self) -> bool {
+        self.connection.ended().is_some()
+    }
+
+    /// Why the session has ended for good, if it has: `Closed` or `AuthFailed`.
+    #[must_use]
+    pub const fn ended(&self) -> Option<ErrorKind> {
+        self.connection.ended()
+    }
+
+    /// Why the connection is to be closed, if it is: pass this to [`handle_disconnected`](Self::handle_disconnected).
+    #[must_use]
+    pub fn wants_disconnect(&self) -> Option<Error> {
+        match self.connection.failure() {
+            Some(error) => Some(error.clone()),
+            None => self.is_ready_to_migrate().then(|| {
+                Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+                    .with_detail("moving to another server")
+            }),
+        }
+    }
+
+    /// Whether the connection is to be closed.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        self.connection.failure().is_some() || self.is_ready_to_migrate()
+    }
+
+    /// Whether [`poll_event`](Self::poll_event) would return an event.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The number of requests without a reply, sent or not.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The number of watches in the table.
+    #[must_use]
+    pub fn watches(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// The current session.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Arc<SessionLease>> {
+        self.identity.as_ref().filter(|identity| identity.accepted).map(|identity| &identity.lease)
+    }
+
+    /// The token to resume the current session elsewhere.
+    #[must_use]
+    pub fn session_token(&self) -> Option<SessionToken> {
+        let identity = self.identity.as_ref().filter(|identity| identity.accepted)?;
+        let token = SessionToken::new(identity.id, &identity.password, self.last_zxid);
+        Some(token.with_session_timeout(identity.asked_timeout))
+    }
+
+    /// A snapshot of the counters.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics {
+            pending: self.requests.len(),
+            pending_bytes: self.requests.bytes(),
+            in_flight: self.requests.in_flight(),
+            outgoing_bytes: self.connection.control().len() + self.requests.unsent_bytes(),
+            watches: self.watches.len(),
+            ..self.metrics.clone()
+        }
+    }
+
+    /// The state of the connection; `None` before the first change, and once the session is closed.
+    #[must_use]
+    pub const fn state(&self) -> Option<ConnectionState> {
+        self.states.current()
+    }
+
+    /// How the last attempt to connect, or the last connection, failed.
+    #[must_use]
+    pub const fn last_failure(&self) -> Option<&Error> {
+        self.last_failure.as_ref()
+    }
+
+    /// The text of the last failure, to be a part of another error.
+    pub(super) fn last_failure_text(&self) -> Option<&str> {
+        self.last_failure.as_ref().and_then(Error::detail)
+    }
+
+    /// The intervals in force.
+    #[must_use]
+    pub const fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    // Application commands.
+
+    /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is
+    /// delivered with `token`.
+    pub fn add_auth(&mut self, credential: Credential, token: T) {
+        if self.is_ended() || self.is_closing() {
+            return self.complete(Some(token), Err(self.refusal()));
+        }
+        if self.is_connected() {
+            put_auth(self.connection.control_mut(), &credential);
+        }
+        // Without a connection, it is sent with the other credentials on the next one.
+        self.auth_pending.push_back(Some(token));
+        self.config.credentials.push(credential);
+    }
+
+    // Outputs.
+
+    /// Moves all bytes to write into `out`; write all of them before the next call. `out` is passed empty and is
+    /// swapped, so that both buffers are reused.
+    ///
+    /// All of these bytes count as sent at `now`: call this right before writing.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) {
+        out.clear();
+        if !self.wants_write() {
+            return;
+        }
+        self.connection.note_sent(now);
+        if self.sends_requests() {
+            self.requests.transmit(now, self.connection.control_mut(), out);
+        } else {
+            std::mem::swap(out, self.connection.control_mut());
+        }
+        self.metrics.bytes_sent += out.len() as u64;
+    }
+
+    /// The replies not yet taken.
+    pub fn answers_mut(&mut self) -> &mut A {
+        if self.requests.has_ready_waiters() {
+            self.notify_capacity();
+        }
+        &mut self.answers
+    }
+
+    /// The destination of replies. Unlike [`answers_mut`](Self::answers_mut), this completes no
+    /// [`wait_for_capacity`](Self::wait_for_capacity).
+    #[inline]
+    pub const fn answer_sink(&mut self) -> &mut A {
+        &mut self.answers
+    }
+
+    /// Whether there are replies.
+    #[must_use]
+    #[inline]
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty() || self.requests.has_ready_waiters()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event<W>> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due. Any other call can change it.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_ended() {
+            return None;
+        }
+        let connection = self.connection.next_timeout(self.timeouts.ping, self.silent_at());
+        let closing = match self.closing {
+            Closing::Requested { until, .. } => Some(until),
+            Closing::No => None,
+        };
+        let search = self.connection.search().map(Search::next_at);
+        // By hand: an iterator over an array of options costs over a thousand instructions in every call.
+        let connection = earlier(connection, closing);
+        let requests = earlier(self.requests.next_expiry(), self.requests.next_deadline());
+        let others = earlier(self.unset.retry_at(), earlier(search, self.expires_at()));
+        earlier(earlier(connection, requests), others)
+    }
+
+    /// Handles the timeouts that are due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Closing::Requested { until, .. } = self.closing
+            && until <= now
+        {
+            return self.end_unconfirmed();
+        }
+        match self.connection.due(now, self.timeouts.ping, self.silent_at()) {
+            Some(Due::Silence) => {
+                let silence = now.duration_since(self.connection.last_heard());
+                self.connection.give_up(format_args!("nothing received for {silence:?}"));
+            }
+            Some(Due::Ping) => self.ping(now),
+            Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
+            #[cfg(feature = "sasl")]
+            Some(Due::Authentication) => {
+                self.connection.give_up("SASL timed out");
+            }
+            None => {}
+        }
+        self.expire_if_due(now);
+        if self.is_ended() {
+            return;
+        }
+        self.fail_overdue(now);
+        self.fail_timed_out(now);
+        self.search_read_write(now);
+        self.retry_watches(now);
+    }
+
+    /// When the connection is closed because no reply came.
+    fn silent_at(&self) -> Instant {
+        let lease = self.identity.as_ref().map(|identity| identity.lease.deadline());
+        self.connection.silent_at(&self.timeouts, lease).min(self.close_silent_at())
+    }
+
+    fn ping(&mut self, now: Instant) {
+        self.connection.ping(now);
+        self.metrics.pings += 1;
+        if self.requests.is_empty() {
+            self.give_back_memory();
+        }
+    }
+
+    /// Frees the memory of a burst that an idle session does not need.
+    pub(super) fn give_back_memory(&mut self) {
+        self.requests.shrink_to(KEPT_BYTES, KEPT_ENTRIES);
+        self.connection.shrink_to(KEPT_BYTES);
+        self.answers.shrink_to(KEPT_ENTRIES);
+        self.buffers.clear();
+        self.events.shrink_to(KEPT_ENTRIES);
+    }
+
+    // Helpers for the other files of this module.
+
+    pub(super) fn complete(&mut self, token: Option<T>, result: Result<Reply<'_>, Error>) {
+        if let Some(token) = token.filter(|_| !planted::one_in("reply-lost", 500)) {
+            self.answers.put(token, result, false);
+        }
+    }
+
+    /// The error of a call after the end: the session was closed, or authentication was refused.
+    pub(crate) fn refusal(&self) -> Error {
+        let kind = self.ended().unwrap_or(ErrorKind::Closed);
+        match self.last_failure_text() {
+            Some(why) if kind != ErrorKind::Closed => {
+                Error::refused(kind, why).with_source_of(self.last_failure.as_ref())
+            }
+            _ => Error::new(kind, Outcome::NotApplied),
+        }
+    }
+
+    /// Ends the session; a pending close fails with `error`.
+    pub(super) fn end(&mut self, kind: ErrorKind, error: &Error) {
+        self.end_with(kind, error, |_| Err(error.clone()));
+    }
+
+    /// As [`end`](Self::end), with another result for a pending close.
+    pub(super) fn end_with(
+        &mut self,
+        kind: ErrorKind,
+        error: &Error,
+        closed: impl Fn(i64) -> Result<Reply<'static>, Error>,
+    ) {
+        if self.is_ended() {
+            return;
+        }
+        // Callers need the reason of the end, unless it was requested.
+        let detail = error.detail().filter(|_| error.kind() == kind);
+        let failure = |outcome| match detail {
+            Some(detail) => Error::new(kind, outcome).with_detail(detail),
+            None => Error::new(kind, outcome),
+        };
+        if detail.is_some() {
+            self.last_failure = Some(failure(Outcome::Unknown).with_source_of(Some(error)));
+        }
+        self.fail_sent(&failure(Outcome::Unknown));
+        self.fail_unsent(&failure(Outcome::NotApplied));
+        for token in self.requests.take_waiters() {
+            self.complete(Some(token), Err(failure(Outcome::NotApplied)));
+        }
+        for token in std::mem::take(&mut self.auth_pending) {
+            self.complete(token, Err(failure(Outcome::Unknown)));
+        }
+        if let Some(identity) = self.identity.take() {
+            self.lose(identity.lease);
+        }
+        self.end_watches(docent_protocol::KeeperState::Closed);
+        self.connection.end(kind);
+        self.requests.check_all();
+        if kind == ErrorKind::Closed {
+            self.states.close();
+        } else {
+            self.push_state(ConnectionStates::expired);
+        }
+        self.events.push_back(Event::Ended(kind));
+        // Behind the events, so that a closed client has no state any more.
+        if let Closing::Requested { tokens, .. } = &mut self.closing {
+            for token in std::mem::take(tokens) {
+                self.answers.put(token, closed(self.last_zxid), true);
+            }
+        }
+    }
+
+    pub(super) fn push_state(
+        &mut self,
+        change: impl FnOnce(&mut ConnectionStates) -> Option<ConnectionState>,
+    ) {
+        if let Some(state) = change(&mut self.states) {
+            self.events.push_back(Event::State(state));
+        }
+    }
+}
+
+/// The capacity of a buffer that an idle session keeps, in bytes.
+const KEPT_BYTES: usize = 512;
+
+/// The capacity of a queue that an idle session keeps, in entries.
+const KEPT_ENTRIES: usize = 16;
+
+/// By hand, to keep the password and the contents of buffers out of logs.
+impl<T, W, A> fmt::Debug for Session<T, W, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("phase", self.connection.phase())
+            .field("identity", &self.identity)
+            .field("last_zxid", &format_args!("{:#x}", self.last_zxid))
+            .field("pending", &self.requests.len())
+            .field("sent", &self.requests.in_flight())
+            .field("state", &self.states.current())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The earlier of two optional instants.
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
+pub(super) fn put_auth(out: &mut Vec<u8>, credential: &Credential) {
+    let auth = Auth(AuthRequest {
+        auth_type: 0,
+        scheme: credential.scheme().into(),
+        auth: Some(credential.auth()),
+    });
+    // The server refuses a credential above its limit by closing the connection.
+    let _ = frame::put_operation(out, usize::MAX, xid::AUTH, &auth);
+}

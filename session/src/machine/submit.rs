@@ -1,0 +1,261 @@
+//! Submission of requests, and their failure without a reply.
+
+use std::sync::Arc;
+
+use docent_protocol::{
+    FrameTooLarge, WatcherType,
+    operation::{ApplicationOperation, Operation, RemoveWatches},
+    request::WatchesRequest,
+    xid,
+};
+
+use super::{
+    answers::{Answers, Reply},
+    effect::{Effect, WatchEffect},
+    requests::Pending,
+    session::Session,
+    watch_table::{Mode, Registration},
+};
+use crate::{Error, ErrorKind, Outcome, time::Instant};
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// Queues a request. Its place among the others is given here and now.
+    ///
+    /// `now` is only asked for while there is no connection, or with a request timeout. A refusal (closed,
+    /// too large, too many) comes as a completion too.
+    #[inline]
+    pub fn submit<O: ApplicationOperation>(
+        &mut self,
+        operation: &O,
+        token: T,
+        watch: Option<Registration<W>>,
+        now: impl FnOnce() -> Instant,
+    ) {
+        match watch {
+            None => {
+                self.enqueue(operation, Some(token), Effect::None, now);
+            }
+            Some(registration) => {
+                self.submit_registration(operation, token, registration, false, now)
+            }
+        }
+    }
+
+    /// As [`submit`](Self::submit), for a request that gives something back: it is queued when
+    /// [`max_requests`](crate::Config::with_max_requests) or
+    /// [`max_pending_bytes`](crate::Config::with_max_pending_bytes) is reached.
+    pub fn submit_reserved<O: ApplicationOperation>(
+        &mut self,
+        operation: &O,
+        token: T,
+        now: impl FnOnce() -> Instant,
+    ) {
+        self.enqueue(operation, Some(token), Effect::Reserved, now);
+    }
+
+    /// Sends all requests that wait for capacity in flight, without their replies: for the last write on a connection.
+    pub const fn lift_limit_in_flight(&mut self) {
+        self.requests.lift_limit_in_flight();
+    }
+
+    /// Queues a removeWatches (18): all watches of a type on a path, whoever's they are.
+    pub fn remove_watches(
+        &mut self,
+        path: Arc<str>,
+        watcher_type: WatcherType,
+        token: T,
+        now: impl FnOnce() -> Instant,
+    ) {
+        let operation = RemoveWatches(WatchesRequest { path: (&*path).into(), watcher_type });
+        let effect = WatchEffect::Remove { path: Arc::clone(&path), watcher_type };
+        if self.enqueue(&operation, Some(token), effect.into(), now) {
+            // The rest of the watch covers no read.
+            self.expect_mode(&path, Mode::None);
+        }
+    }
+
+    /// Returns whether the request was queued. Otherwise `token` is completed with the reason.
+    #[inline]
+    pub(super) fn enqueue<O: Operation>(
+        &mut self,
+        operation: &O,
+        token: Option<T>,
+        effect: Effect<W>,
+        now: impl FnOnce() -> Instant,
+    ) -> bool {
+        let xid = xid::next(self.last_xid);
+        if self.requests.needs_check()
+            && let Some(error) = self.refusal_of_more(&effect)
+        {
+            return self.refuse(token, error);
+        }
+        let size = match self.requests.encode(self.config.max_request_bytes, xid, operation) {
+            Ok(size) => size,
+            Err(error) => return self.refuse(token, too_large(error)),
+        };
+        if self.requests.exceeds_bytes(size)
+            && let Some(error) = self.refusal_of_more(&effect)
+        {
+            self.requests.discard(size);
+            return self.refuse(token, error);
+        }
+        self.last_xid = xid;
+        // The machine's own requests have no caller.
+        let has_timeout = self.config.request_timeout.is_some() && token.is_some();
+        self.push_request(xid, size, token, effect);
+        if has_timeout || !self.is_connected() {
+            self.set_limits(has_timeout, now());
+        }
+        true
+    }
+
+    /// Limits the time of the request queued last.
+    #[cold]
+    fn set_limits(&mut self, has_timeout: bool, now: Instant) {
+        let expires = (!self.is_connected()).then(|| now + self.config.connection_timeout);
+        let timeout = self.config.request_timeout.filter(|_| has_timeout);
+        self.requests.limit_last(expires, timeout.map(|timeout| now + timeout));
+    }
+
+    #[cold]
+    fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
+        self.metrics.refused += 1;
+        self.complete(token, Err(error));
+        false
+    }
+
+    /// Why no more requests like this are taken, if so: nothing more can happen, or there are too many, where
+    /// that is refused. Two kinds are never too many: the machine's own about its watches, of which there are no
+    /// more than watches, and those that give back what earlier requests created.
+    #[cold]
+    fn refusal_of_more(&self, effect: &Effect<W>) -> Option<Error> {
+        if self.is_ended() || self.is_closing() {
+            return Some(self.refusal());
+        }
+        let limited = self.requests.refuses();
+        (limited && !effect.is_internal() && !matches!(effect, Effect::Reserved))
+            .then(|| Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied))
+    }
+
+    /// Appends a request whose frame was encoded.
+    #[inline]
+    pub(super) fn push_request(
+        &mut self,
+        xid: i32,
+        size: usize,
+        token: Option<T>,
+        effect: Effect<W>,
+    ) {
+        self.metrics.requests += 1;
+        self.requests.push(xid, size, token, effect);
+    }
+
+    /// Completes `token` once there is capacity for more requests: at once unless the queue is full, otherwise when half
+    /// of it is free.
+    pub fn wait_for_capacity(&mut self, token: T) {
+        if self.is_ended() || self.is_closing() {
+            return self.complete(Some(token), Err(self.refusal()));
+        }
+        if self.requests.has_many_waiters() {
+            // Those whose callers have gone.
+            for token in self.requests.take_unwanted_waiters(|token| self.answers.is_wanted(token))
+            {
+                self.complete(Some(token), Ok(Reply::empty(self.last_zxid)));
+            }
+        }
+        if self.requests.wait_for_capacity(token) {
+            self.notify_capacity();
+        }
+    }
+
+    /// Completes all waiters for capacity.
+    pub(super) fn notify_capacity(&mut self) {
+        for token in self.requests.take_waiters() {
+            self.complete(Some(token), Ok(Reply::empty(self.last_zxid)));
+        }
+    }
+
+    /// Fails the requests whose reply did not come in time. A sent request keeps its place, for its reply may come.
+    pub(super) fn fail_timed_out(&mut self, now: Instant) {
+        let is_due = self.requests.is_deadline_due(now);
+        let Some(timeout) = self.config.request_timeout.filter(|_| is_due) else { return };
+        let error = |outcome| {
+            Error::new(ErrorKind::OperationTimeout, outcome)
+                .with_detail(format_args!("no reply within {timeout:?}"))
+        };
+        while let Some(token) = self.requests.time_out_sent(now) {
+            self.metrics.timed_out += 1;
+            self.complete(token, Err(error(Outcome::Unknown)));
+        }
+        for request in self.requests.time_out_unsent(now) {
+            self.metrics.timed_out += 1;
+            self.fail_alone(request, &error(Outcome::NotApplied));
+        }
+        self.requests.update_deadline();
+    }
+
+    /// Fails the requests that waited for a connection for too long.
+    pub(super) fn fail_overdue(&mut self, now: Instant) {
+        if self.is_connected() {
+            return;
+        }
+        let expired = self.requests.expire(now);
+        if expired.is_empty() {
+            return;
+        }
+        let error = Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied)
+            .with_detail(format_args!(
+                "no connection for {:?}; last: {}",
+                self.config.connection_timeout,
+                self.last_failure_text().unwrap_or("no attempt was made")
+            ))
+            .with_source_of(self.last_failure.as_ref());
+        for request in expired {
+            self.fail_alone(request, &error);
+        }
+    }
+
+    /// Fails all unsent requests.
+    pub(super) fn fail_unsent(&mut self, error: &Error) {
+        for request in self.requests.fail_unsent() {
+            self.fail(request, error);
+        }
+    }
+
+    /// Fails all sent requests: their connection is gone.
+    pub(super) fn fail_sent(&mut self, error: &Error) {
+        for request in self.requests.fail_sent() {
+            self.fail(request, error);
+        }
+    }
+
+    /// Fails a request while others stay: a watch it was about may not be wanted any more.
+    fn fail_alone(&mut self, request: Pending<T, W>, error: &Error) {
+        let path = request.effect.watched_path().cloned();
+        self.fail(request, error);
+        if let Some(path) = path {
+            self.reconcile(&path);
+        }
+    }
+
+    /// Fails a request that has left the queue, whatever it was.
+    pub(super) fn fail(&mut self, request: Pending<T, W>, error: &Error) {
+        let is_internal = request.effect.is_internal();
+        if let Effect::Watches(effect) = request.effect {
+            self.withdraw(*effect);
+        }
+        if is_internal && error.outcome() == Outcome::Unknown {
+            // The watch is gone with its connection, as the caller requested.
+            return self.nothing_to_send(request.token);
+        }
+        self.complete(request.token, Err(error.clone()));
+    }
+}
+
+#[cold]
+fn too_large(FrameTooLarge { len, limit }: FrameTooLarge) -> Error {
+    Error::refused(
+        ErrorKind::RequestTooLarge,
+        format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
+    )
+}

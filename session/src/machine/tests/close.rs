@@ -1,0 +1,309 @@
+//! Closing: wherever the session is, closeSession goes last and is answered, or the close says that it was not.
+
+use super::*;
+
+impl Scenario {
+    /// Calls close with a second to go.
+    fn close(&mut self, token: u32) {
+        let until = self.now + ms(1000);
+        self.machine.close(Some(token), until);
+    }
+
+    /// Whether closeSession was the last thing that was sent.
+    fn sent_close(&mut self) -> bool {
+        self.flush();
+        self.wire.last().is_some_and(|(_, request)| request == "CloseSession")
+    }
+
+    fn answer_close(&mut self, err: ErrorCode) {
+        assert!(self.sent_close());
+        let xid = self.xids().last().copied().unwrap();
+        self.reply(xid, 6, err, b"");
+    }
+}
+
+const CLOSED: (ErrorKind, Outcome) = (ErrorKind::Closed, Outcome::NotApplied);
+
+#[test]
+fn close_goes_behind_all_requests_and_waits_for_its_reply() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    let until = scenario.now + ms(1000);
+    scenario.machine.close(Some(9), until);
+    scenario.get("/late", 2);
+    scenario.flush();
+    assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.reply(2, 6, ErrorCode::Ok, b"");
+    assert_eq!(
+        scenario.completions(),
+        [(2, Err((ErrorKind::Closed, Outcome::NotApplied))), (1, Ok(5)), (9, Ok(6))]
+    );
+    assert!(scenario.machine.is_ended());
+}
+
+/// The server deletes the session's nodes, and grants their locks to others, before its reply arrives.
+#[test]
+fn a_close_ends_all_claims_before_it_is_sent() {
+    let mut scenario = Scenario::connected();
+    let claim = scenario.machine.lease().unwrap().claim();
+    assert!(claim.is_valid(scenario.now) && claim.lease().proven_until() > scenario.now);
+    scenario.close(9);
+    assert!(!claim.is_valid(scenario.now));
+    assert!(claim.lease().proven_until() <= scenario.now);
+    assert!(scenario.sent_close());
+}
+
+#[test]
+fn a_close_without_an_answer_ends_in_time_and_says_so() {
+    let mut scenario = Scenario::connected();
+    let until = scenario.now + ms(1000);
+    scenario.machine.close(Some(9), until);
+    scenario.flush();
+    assert_eq!(scenario.machine.poll_timeout(), Some(until));
+    scenario.wait(ms(1000));
+    assert_eq!(scenario.completions(), [(9, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
+    assert!(scenario.machine.is_ended());
+}
+
+#[test]
+fn a_close_without_a_connection_goes_out_on_the_next() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/sent", 1);
+    scenario.flush();
+    scenario.cut();
+    scenario.get("/queued", 2);
+    scenario.close(9);
+    scenario.get("/late", 3);
+    assert_eq!(scenario.completions(), [(1, Err(LOST)), (3, Err(CLOSED))]);
+    assert!(
+        matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)),
+        "without a pause"
+    );
+    scenario.machine.handle_connected(scenario.now);
+    scenario.flush();
+    scenario.accept(7, 6000);
+    assert!(scenario.wire.iter().any(|(_, request)| request.contains("/queued")));
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    scenario.answer_close(ErrorCode::Ok);
+    assert_eq!(scenario.completions(), [(2, Ok(5)), (9, Ok(6))]);
+    assert!(scenario.machine.is_ended());
+}
+
+/// Queued requests wait as before; only the close itself ends at its time.
+#[test]
+fn a_close_that_finds_no_connection_says_so_when_its_time_is_up() {
+    let mut scenario = Scenario::connected();
+    scenario.cut();
+    scenario.get("/queued", 1);
+    scenario.close(9);
+    for _ in 0..3 {
+        scenario.connect();
+        scenario.cut();
+    }
+    assert_eq!(scenario.completions(), []);
+    scenario.wait(ms(1000));
+    assert_eq!(scenario.completions(), [(1, Err(CLOSED)), (9, Err(LOST))]);
+    assert!(scenario.machine.is_ended() && scenario.machine.state().is_none());
+}
+
+#[test]
+fn a_close_while_the_server_is_left_stays_with_it() {
+    let two = [Host { name: "two".into(), port: 1 }];
+    // Before and after the last answer that the move waits for.
+    for answered in [false, true] {
+        let mut scenario = Scenario::connected();
+        scenario.get("/sent", 1);
+        scenario.flush();
+        scenario.machine.update_server_list(&two);
+        if answered {
+            scenario.reply(1, 5, ErrorCode::Ok, b"");
+            assert!(scenario.is_broken());
+        }
+        scenario.close(9);
+        assert!(!scenario.is_broken());
+        // Nor is it left later.
+        scenario.machine.update_server_list(&[Host { name: "three".into(), port: 1 }]);
+        assert!(scenario.sent_close());
+        if !answered {
+            scenario.reply(1, 5, ErrorCode::Ok, b"");
+        }
+        assert!(!scenario.is_broken());
+        scenario.answer_close(ErrorCode::Ok);
+        assert_eq!(scenario.completions(), [(1, Ok(5)), (9, Ok(6))]);
+    }
+}
+
+/// A server may have made a session already.
+#[test]
+fn a_close_during_the_first_handshake_ends_the_session_that_comes_of_it() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.close(9);
+    assert_eq!(scenario.completions(), []);
+    scenario.accept(7, 6000);
+    scenario.answer_close(ErrorCode::Ok);
+    assert_eq!(scenario.completions(), [(9, Ok(6))]);
+
+    // Or none; no other is made.
+    for refused in [false, true] {
+        let mut scenario = Scenario::new(config());
+        scenario.connect();
+        scenario.close(9);
+        if refused {
+            scenario.refuse();
+        }
+        scenario.cut();
+        assert_eq!(scenario.completions(), [(9, Ok(0))]);
+        assert_eq!(scenario.machine.poll_connect(scenario.now), Connect::Ended);
+    }
+}
+
+#[test]
+fn a_close_before_there_was_a_session_is_a_success() {
+    for connecting in [false, true] {
+        let mut scenario = Scenario::new(config());
+        scenario.get("/queued", 1);
+        if connecting {
+            assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
+        }
+        scenario.machine.close(Some(9), Instant::ZERO);
+        assert_eq!(scenario.completions(), [(1, Err(CLOSED)), (9, Ok(0))]);
+    }
+}
+
+#[test]
+fn a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so() {
+    // Reported by a server.
+    let mut scenario = Scenario::connected();
+    scenario.cut();
+    scenario.close(9);
+    scenario.connect();
+    scenario.refuse();
+    assert_eq!(scenario.completions(), [(9, Ok(0))]);
+    use ConnectionState::{Connected, Lost, Suspended};
+    assert_eq!(scenario.states(), [Connected, Suspended, Lost]);
+
+    // In the answer to closeSession itself.
+    let mut scenario = Scenario::connected();
+    scenario.close(9);
+    scenario.answer_close(ErrorCode::SessionExpired);
+    assert_eq!(scenario.completions(), [(9, Ok(6))]);
+
+    // By our own clock.
+    let mut scenario = Scenario::connected();
+    scenario.cut();
+    scenario.wait(ms(5500));
+    scenario.close(9);
+    scenario.wait(ms(500));
+    assert_eq!(scenario.completions(), [(9, Err(LOST))]);
+    assert!(scenario.machine.is_ended());
+    assert_eq!(scenario.states(), [Connected, Suspended, Lost]);
+}
+
+/// `ReadOnlyRequestProcessor`: since 3.7 it refuses to end a session of the quorum's, before that it says yes, and
+/// the quorum hears nothing.
+#[test]
+fn a_read_only_server_ends_no_session_of_the_quorums() {
+    for err in [ErrorCode::NotReadOnly, ErrorCode::Ok] {
+        let mut scenario = Scenario::new(config().with_read_only(true));
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.cut();
+        scenario.connect();
+        scenario.accept_read_only(7);
+        scenario.close(9);
+        // A server is found that is read-write: closeSession is on its way already.
+        let other = Host { name: "one".into(), port: 1 };
+        scenario.machine.handle_probe(&other, true);
+        assert!(!scenario.is_broken());
+        scenario.answer_close(err);
+        assert!(scenario.is_broken(), "to be tried elsewhere");
+        scenario.cut();
+        scenario.connect();
+        assert!(scenario.wire.last().unwrap().1.contains("read_only: Some(false)"));
+        scenario.accept_read_only(7);
+        assert!(scenario.is_broken());
+        scenario.cut();
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.answer_close(ErrorCode::Ok);
+        assert_eq!(scenario.completions(), [(9, Ok(6))]);
+    }
+}
+
+#[test]
+fn the_session_of_a_read_only_server_is_ended_by_it_or_forgotten() {
+    for cut in [false, true] {
+        let mut scenario = Scenario::new(config().with_read_only(true));
+        scenario.connect();
+        scenario.accept_read_only(77);
+        scenario.close(9);
+        if cut {
+            scenario.cut();
+        } else {
+            scenario.answer_close(ErrorCode::Ok);
+        }
+        assert!(matches!(scenario.completions()[..], [(9, Ok(_))]));
+    }
+}
+
+#[test]
+fn a_refused_close_is_sent_again_elsewhere() {
+    let mut scenario = Scenario::connected();
+    scenario.close(9);
+    scenario.answer_close(ErrorCode::SessionMoved);
+    assert!(scenario.is_broken());
+    assert_eq!(scenario.machine.metrics().error_replies, 1);
+    scenario.cut();
+    assert_eq!(scenario.completions(), []);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.answer_close(ErrorCode::Ok);
+    assert_eq!(scenario.completions(), [(9, Ok(6))]);
+    assert_eq!(scenario.machine.metrics().error_replies, 1);
+}
+
+#[test]
+fn all_calls_to_close_end_alike_at_the_earliest_of_their_times() {
+    let mut scenario = Scenario::connected();
+    let now = scenario.now;
+    scenario.machine.close(Some(1), now + ms(1000));
+    scenario.machine.close(Some(2), now + ms(500));
+    scenario.machine.close(Some(3), now + ms(2000));
+    // The last drop of a client: no caller waits for it.
+    scenario.machine.close(None, now);
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1], "one closeSession");
+    assert_eq!(scenario.machine.poll_timeout(), Some(now + ms(500)));
+    scenario.reply(1, 6, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(6)), (2, Ok(6)), (3, Ok(6))]);
+    scenario.machine.close(Some(4), now);
+    assert_eq!(scenario.completions(), [(4, Err(CLOSED))]);
+}
+
+#[test]
+fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
+    for when_full in [crate::WhenFull::Fail, crate::WhenFull::Wait] {
+        let config = config()
+            .with_when_full(when_full)
+            .with_max_requests(1)
+            .unwrap()
+            .with_max_pending_bytes(1)
+            .unwrap();
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.get("/a", 1);
+        scenario.machine.wait_for_capacity(2);
+        scenario.close(9);
+        assert_eq!(scenario.completions(), [(2, Err(CLOSED))]);
+        scenario.machine.wait_for_capacity(3);
+        scenario.machine.add_auth(Credential::new("digest", b"u:p"), 4);
+        assert_eq!(scenario.completions(), [(3, Err(CLOSED)), (4, Err(CLOSED))]);
+        scenario.flush();
+        scenario.reply(1, 5, ErrorCode::Ok, b"");
+        scenario.answer_close(ErrorCode::Ok);
+        assert_eq!(scenario.completions(), [(1, Ok(5)), (9, Ok(6))]);
+    }
+}

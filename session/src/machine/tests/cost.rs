@@ -1,0 +1,183 @@
+//! The cost of a call does not depend on the number of pending requests and of watches. Counted are the visited entries
+//! of their tables, so that neither the machine nor the load of its processors matters.
+
+use docent_protocol::AddWatchMode;
+
+use super::*;
+use crate::{WhenFull, machine::visited::take_visited};
+
+/// The visited entries that a call may cost on average: a few lookups, and its share of tables that shrink.
+const EACH: usize = 8;
+
+/// Does something `count` times, and fails as soon as that costs more than [`EACH`] for all `count`.
+fn each(what: &str, count: u32, mut work: impl FnMut(u32)) {
+    take_visited();
+    let mut visited = 0;
+    for number in 0..count {
+        work(number);
+        visited += take_visited();
+        assert!(
+            visited <= EACH * count as usize,
+            "{what}: {visited} visited entries after {} of {count}",
+            number + 1
+        );
+    }
+}
+
+/// A permutation of `0..count`.
+fn mixed(number: u32, count: u32) -> u32 {
+    u32::try_from(u64::from(number) * 7919 % u64::from(count)).unwrap()
+}
+
+/// `paths` is how many paths the watches are on.
+fn path(number: u32, paths: u32) -> String {
+    format!("/parent/{}", number % paths)
+}
+
+impl Scenario {
+    fn persistent(&mut self, number: u32, paths: u32) {
+        let (now, path) = (self.now, path(number, paths).into());
+        self.machine.add_watch(AddWatchMode::Persistent, number, path, number, || now);
+    }
+
+    /// What the driver asks in each turn.
+    fn turn(&mut self) {
+        let _ = self.machine.poll_timeout();
+        self.machine.handle_timeout(self.now);
+    }
+}
+
+/// A count that nothing reaches would notice nothing.
+#[test]
+fn a_search_is_counted() {
+    let mut scenario = Scenario::new(config());
+    (0..100).for_each(|number| scenario.persistent(number, 100));
+    take_visited();
+    assert_eq!(scenario.machine.requests.iter().count(), 100);
+    assert_eq!(take_visited(), 100);
+    assert_eq!(scenario.machine.watches.persistent_paths().len(), 0, "requested, not set");
+    assert_eq!(take_visited(), 100);
+}
+
+/// 80,000 of them took 27 s to queue, and 9 s to drop.
+#[test]
+fn calls_without_a_connection_visit_no_other_request() {
+    for (count, paths, timeout) in [
+        (10_000, 1, None),
+        (10_000, 10_000, Some(ms(60_000))),
+        (100_000, 100_000, Some(ms(60_000))),
+    ] {
+        let config = config().with_max_requests(1 << 30).unwrap();
+        let config = config.with_max_pending_bytes(1 << 40).unwrap();
+        let mut scenario = Scenario::new(config.with_request_timeout(timeout));
+        each("add a watch", count, |number| {
+            scenario.persistent(number, paths);
+            scenario.turn();
+        });
+        each("a read that watches", count, |number| {
+            scenario.watch(WatchKind::Data, &path(number, paths), count + number);
+            scenario.turn();
+        });
+        each("a read", count, |number| {
+            scenario.get(&path(number, paths), 0);
+            scenario.turn();
+        });
+        each("cancel a persistent watch", count, |number| {
+            let number = mixed(number, count);
+            scenario.machine.cancel_watch(&path(number, paths), &number, || Instant::ZERO);
+        });
+        each("remove the watch of a read", count, |number| {
+            let number = mixed(number, count);
+            let (path, watcher) = (path(number, paths), count + number);
+            scenario.machine.remove_watch(&path, &watcher, None, || Instant::ZERO);
+        });
+        each("wait for capacity", count, |number| scenario.machine.wait_for_capacity(number));
+        // All of them at once.
+        take_visited();
+        scenario.wait(ms(3001));
+        assert_eq!(scenario.machine.pending(), 0);
+        assert!(take_visited() <= EACH * 3 * count as usize);
+    }
+}
+
+#[test]
+fn calls_on_a_connection_visit_no_other_request() {
+    let count = 10_000;
+    for (paths, when_full) in
+        [(1, WhenFull::Fail), (count, WhenFull::Fail), (count, WhenFull::Wait)]
+    {
+        let config = config().with_max_requests(1 << 20).unwrap();
+        let config = config.with_when_full(when_full).with_request_timeout(ms(60_000));
+        let mut scenario = Scenario::new(config.with_max_pending_bytes(1 << 40).unwrap());
+        scenario.connect();
+        scenario.accept(7, 6_000_000);
+        scenario.completions();
+        each("add a watch", count, |number| {
+            scenario.persistent(number, paths);
+            scenario.turn();
+        });
+        let mut out = Vec::new();
+        scenario.machine.poll_transmit(scenario.now, &mut out);
+        each("a reply to add a watch", count, |number| {
+            let xid = i32::try_from(number + 1).unwrap();
+            scenario.reply(xid, 5, ErrorCode::Ok, b"");
+            scenario.machine.poll_completion();
+            scenario.turn();
+        });
+        each("a read that watches", count, |number| {
+            scenario.watch(WatchKind::Data, &path(number, paths), count + number);
+            scenario.machine.poll_transmit(scenario.now, &mut out);
+            out.clear();
+            scenario.turn();
+        });
+        each("its reply", count, |number| {
+            let xid = i32::try_from(count + number + 1).unwrap();
+            scenario.reply(xid, 5, ErrorCode::Ok, b"");
+            scenario.machine.poll_completion();
+            scenario.turn();
+        });
+        if paths > 1 {
+            each("an event", count, |number| {
+                let path = path(mixed(number, count), paths);
+                scenario.event(EventType::NodeDataChanged, &path);
+                while scenario.machine.poll_event().is_some() {}
+            });
+        }
+        each("drop a persistent watch", count, |number| {
+            let number = mixed(number, count);
+            let now = scenario.now;
+            scenario.machine.cancel_watch(&path(number, paths), &number, || now);
+            scenario.turn();
+        });
+    }
+}
+
+/// Each times out at its own instant.
+#[test]
+fn requests_that_time_out_visit_no_other_request() {
+    for (count, is_sent) in [(10_000, true), (10_000, false), (100_000, false)] {
+        let config = config().with_max_requests(1 << 20).unwrap();
+        let config = config.with_request_timeout(ms(5000)).with_connection_timeout(ms(1 << 30));
+        let mut scenario = Scenario::new(config.with_max_pending_bytes(1 << 40).unwrap());
+        let nanosecond = Duration::from_nanos(1);
+        if is_sent {
+            scenario.connect();
+            scenario.accept(7, i32::MAX);
+        }
+        each("a read", count, |_| {
+            scenario.get("/", 0);
+            scenario.now += nanosecond;
+        });
+        if is_sent {
+            scenario.machine.poll_transmit(scenario.now, &mut Vec::new());
+        }
+        scenario.now = Instant::ZERO + ms(6000);
+        each("a read that times out", count, |_| {
+            scenario.turn();
+            scenario.now += nanosecond;
+            scenario.machine.poll_completion();
+        });
+        scenario.turn();
+        assert_eq!(scenario.machine.metrics().timed_out, u64::from(count));
+    }
+}

@@ -1,0 +1,89 @@
+//! Credentials: sent first on each connection, and answered out of turn.
+
+use super::*;
+
+#[test]
+fn auth_replies_come_out_of_turn_and_reach_their_callers() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.machine.add_auth(Credential::new("digest", b"u:p"), 2);
+    scenario.flush();
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(2, Ok(0)), (1, Ok(5))]);
+}
+
+#[test]
+fn credentials_without_a_reply_are_sent_again_for_their_caller() {
+    let mut scenario = Scenario::connected();
+    scenario.machine.add_auth(Credential::new("digest", b"u:p"), 1);
+    scenario.flush();
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.xids(), [0, xid::AUTH, 0, xid::AUTH]);
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(0))]);
+}
+
+/// The answers come in the order of all credentials, those of the configuration first.
+#[test]
+fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connection() {
+    let config = config().with_auth("digest", b"first:p").with_auth("digest", b"second:p");
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    for _ in 0..2 {
+        scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    }
+    scenario.machine.add_auth(Credential::new("digest", b"third:p"), 1);
+    scenario.flush();
+    for answered in 0..3 {
+        scenario.cut();
+        if answered == 1 {
+            scenario.machine.add_auth(Credential::new("digest", b"fourth:p"), 2);
+        }
+        scenario.wire.clear();
+        scenario.connect();
+        scenario.accept(7, 6000);
+        let sent: Vec<_> = scenario.wire.iter().skip(1).map(|(_, request)| request).collect();
+        assert_eq!(sent.len(), if answered == 0 { 3 } else { 4 }, "{sent:?}");
+        for _ in 0..answered {
+            scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+        }
+        assert_eq!(scenario.completions(), [], "the configured ones have no caller");
+    }
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(0))]);
+    scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
+    assert_eq!(scenario.completions(), [(2, Err((ErrorKind::AuthFailed, Outcome::NotApplied)))]);
+}
+
+/// The state is final: the client does not reconnect.
+#[test]
+fn refused_credentials_end_the_client() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.machine.add_auth(Credential::new("nosuch", b"x"), 2);
+    scenario.flush();
+    scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
+    assert!(scenario.machine.is_ended());
+    assert_eq!(
+        scenario.completions(),
+        [
+            (2, Err((ErrorKind::AuthFailed, Outcome::NotApplied))),
+            (1, Err((ErrorKind::AuthFailed, Outcome::Unknown)))
+        ]
+    );
+    assert_eq!(scenario.machine.poll_connect(scenario.now), Connect::Ended);
+}
+
+/// ZooKeeper 3.7 and later, with `enforce.auth.enabled`.
+#[test]
+fn a_ping_may_be_refused_for_want_of_authentication() {
+    let mut scenario = Scenario::connected();
+    scenario.wait(ms(2000));
+    scenario.flush();
+    scenario.reply(xid::PING, 0, ErrorCode::SessionClosedRequireSaslAuth, b"");
+    assert!(scenario.machine.is_ended());
+}

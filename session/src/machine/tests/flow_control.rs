@@ -1,0 +1,343 @@
+//! Requests that wait for capacity instead of being refused.
+
+use super::*;
+use crate::WhenFull;
+
+fn waiting(max_requests: usize) -> Scenario {
+    let config = config().with_when_full(WhenFull::Wait).with_max_requests(max_requests).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario
+}
+
+#[test]
+fn what_has_no_room_waits_and_leaves_in_call_order() {
+    let mut scenario = waiting(2);
+    for token in 1..=5 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1, 2]);
+    assert!(!scenario.machine.wants_write(), "nothing to write without capacity");
+    assert_eq!(scenario.machine.metrics().in_flight, 2);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert!(scenario.machine.wants_write());
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1, 2, 3]);
+    for xid in 2..=5 {
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        scenario.flush();
+    }
+    let done: Vec<_> = scenario.completions().into_iter().map(|(token, _)| token).collect();
+    assert_eq!(done, [1, 2, 3, 4, 5]);
+    assert_eq!(scenario.machine.metrics().outgoing_bytes, 0);
+}
+
+/// One that is larger than the limit goes alone, or it would wait for ever.
+#[test]
+fn bytes_count_as_requests_do() {
+    let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    for (token, length) in [(1, 1), (2, 1), (3, 100), (4, 1), (5, 1)] {
+        scenario.get(&format!("/{}", "x".repeat(length)), token);
+    }
+    let mut batches = Vec::new();
+    for xid in 1..=5 {
+        let before = scenario.wire.len();
+        scenario.flush();
+        batches.push(scenario.wire.len() - before);
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+    }
+    assert_eq!(batches, [2, 0, 1, 2, 0]);
+    assert_eq!(scenario.completions().len(), 5);
+}
+
+#[test]
+fn a_cut_fails_what_was_in_flight_and_sends_what_waited() {
+    let mut scenario = waiting(2);
+    for token in 1..=4 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.flush();
+    scenario.cut();
+    assert_eq!(scenario.completions(), [(1, Ok(5)), (2, Err(LOST)), (3, Err(LOST))]);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.xids(), [0, 1, 2, 3, 0, 4]);
+}
+
+#[test]
+fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
+    let config = config()
+        .with_when_full(WhenFull::Wait)
+        .with_request_timeout(ms(1000))
+        .with_max_requests(1)
+        .unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get("/first", 1);
+    scenario.get("/a-longer-one", 2);
+    scenario.flush();
+    scenario.wait(ms(500));
+    scenario.get("/third", 3);
+    scenario.wait(ms(500));
+    let timed_out = |outcome| Err((ErrorKind::OperationTimeout, outcome));
+    assert_eq!(
+        scenario.completions(),
+        [(1, timed_out(Outcome::Unknown)), (2, timed_out(Outcome::NotApplied))]
+    );
+    assert_eq!(scenario.machine.metrics().timed_out, 2);
+    // The first still takes its place: its answer has not come.
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1]);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1, 3]);
+    assert!(scenario.wire[2].1.contains("/third"), "{:?}", scenario.wire);
+}
+
+#[test]
+fn a_close_goes_behind_what_waits() {
+    let mut scenario = waiting(1);
+    scenario.get("/a", 1);
+    scenario.get("/b", 2);
+    let until = scenario.now + ms(1000);
+    scenario.machine.close(Some(9), until);
+    for xid in 1..=3 {
+        scenario.flush();
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+    }
+    assert_eq!(scenario.completions(), [(1, Ok(5)), (2, Ok(5)), (9, Ok(5))]);
+    assert!(scenario.wire.last().unwrap().1.contains("CloseSession"));
+}
+
+/// Each answer counts from when its own request left, not from when it was called for.
+#[test]
+fn waiting_moves_no_deadline() {
+    let mut scenario = waiting(1);
+    scenario.get("/a", 1);
+    scenario.get("/b", 2);
+    scenario.flush();
+    scenario.wait(ms(500));
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.flush();
+    let sent_at = scenario.now;
+    scenario.wait(ms(500));
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    let lease = scenario.machine.lease().unwrap();
+    assert_eq!(lease.deadline(), sent_at + ms(6000) - ms(300));
+}
+
+/// A long line costs each of its requests the same, however little leaves at once.
+#[test]
+fn a_long_line_is_not_moved_for_each_that_leaves() {
+    let mut scenario = waiting(1);
+    for token in 1..=1000 {
+        scenario.get("/a", token);
+    }
+    let length = scenario.machine.requests.buffered();
+    for xid in 1..=100 {
+        scenario.flush();
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+    }
+    assert_eq!(scenario.machine.requests.buffered(), length, "still where it was");
+    for xid in 101..=1000 {
+        scenario.flush();
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        if xid == 600 {
+            assert!(
+                scenario.machine.requests.buffered() <= length / 2,
+                "sent requests are released"
+            );
+        }
+    }
+    assert_eq!(scenario.completions().len(), 1000);
+    assert_eq!(scenario.machine.requests.buffered(), 0);
+}
+
+/// The last write on a connection: no reply will come.
+#[test]
+fn without_the_limit_in_flight_all_requests_leave_at_once() {
+    let mut scenario = waiting(1);
+    for token in 1..=3 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1]);
+    scenario.machine.lift_limit_in_flight();
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1, 2, 3]);
+}
+
+/// Its time counts from the loss of the connection, and ends with the next one.
+#[test]
+fn a_request_that_had_no_room_waits_for_a_connection_up_to_its_limit() {
+    let mut scenario = waiting(1);
+    let limit = config().connection_timeout();
+    for token in 1..=4 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    scenario.cut();
+    assert_eq!(scenario.completions(), [(1, Err(LOST))]);
+    scenario.wait(ms(1000));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.wait(limit);
+    assert_eq!(scenario.completions(), [], "connected: they wait for room");
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    scenario.flush();
+    scenario.reply(3, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(2, Ok(5)), (3, Ok(5))]);
+    scenario.cut();
+    scenario.wait(limit - ms(1));
+    assert_eq!(scenario.completions(), []);
+    scenario.wait(ms(1));
+    assert_eq!(
+        scenario.completions(),
+        [(4, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
+    );
+}
+
+/// What the machine itself sends waits on between requests that fail, whole and in its place.
+#[test]
+fn the_machines_own_requests_do_not_time_out_with_others() {
+    let config = config()
+        .with_when_full(WhenFull::Wait)
+        .with_request_timeout(ms(1000))
+        .with_max_requests(1)
+        .unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.watch(WatchKind::Data, "/w", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.get("/in-flight", 2);
+    scenario.flush();
+    scenario.get("/waits", 3);
+    let now = scenario.now;
+    scenario.machine.remove_watch("/w", &1, None, || now);
+    scenario.get("/waits-too", 4);
+    scenario.wait(ms(500));
+    scenario.get("/later", 5);
+    scenario.wait(ms(500));
+    let tokens: Vec<_> = scenario.completions().into_iter().map(|(token, _)| token).collect();
+    assert_eq!(tokens, [1, 2, 3, 4]);
+    for xid in [2, 4, 6] {
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        scenario.flush();
+    }
+    let sent: Vec<_> = scenario.wire[3..].iter().map(|(xid, _)| *xid).collect();
+    assert_eq!(sent, [4, 6]);
+    assert!(scenario.wire[3].1.contains("RemoveWatches") && scenario.wire[4].1.contains("/later"));
+    assert_eq!(scenario.completions(), [(5, Ok(5))]);
+}
+
+/// As [`the_machines_own_requests_do_not_time_out_with_others`], with a number at which a look at each of them for each
+/// call, or a move of each for each, would take minutes.
+#[test]
+fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
+    const MANY: u32 = 100_000;
+    for in_flight in [0, MANY] {
+        let config = config()
+            .with_request_timeout(ms(1000))
+            .with_session_timeout(ms(40_000))
+            .with_max_requests(usize::MAX)
+            .unwrap()
+            .with_max_pending_bytes(usize::MAX)
+            .unwrap();
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept(7, 40_000);
+        (0..in_flight).for_each(|token| scenario.get("/in-flight", token));
+        scenario.flush();
+        let now = scenario.now;
+        for _ in 0..MANY {
+            let own = Exists(ReadRequest { path: "/own".into(), watch: false });
+            scenario.machine.enqueue(&own, None, Effect::Reserved, || now);
+        }
+        for token in in_flight..in_flight + MANY {
+            scenario.get("/waits", token);
+            assert_eq!(scenario.machine.poll_timeout(), Some(now + ms(1000)));
+        }
+        scenario.wait(ms(1000));
+        let tokens: Vec<_> = scenario.completions().into_iter().map(|(token, _)| token).collect();
+        assert_eq!(tokens, (0..in_flight + MANY).collect::<Vec<_>>());
+        assert_eq!(scenario.machine.pending(), (in_flight + MANY) as usize);
+        scenario.flush();
+        let mut sent = scenario.wire.iter().rev().take(MANY as usize);
+        assert!(sent.all(|(_, request)| request.contains("/own")));
+    }
+}
+
+/// An alarm for a request completed meanwhile is early, and is set for the next one.
+#[test]
+fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
+    let mut scenario = Scenario::new(config().with_request_timeout(ms(1000)));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    let start = scenario.now;
+    scenario.get("/first", 1);
+    scenario.flush();
+    scenario.wait(ms(400));
+    scenario.get("/second", 2);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.machine.poll_timeout(), Some(start + ms(1000)));
+    scenario.wait(ms(600));
+    assert_eq!(scenario.completions(), [(1, Ok(5))]);
+    assert_eq!(scenario.machine.poll_timeout(), Some(start + ms(1400)));
+    scenario.wait(ms(400));
+    let done = scenario.completions();
+    assert!(
+        matches!(done[..], [(2, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]),
+        "{done:?}"
+    );
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    assert_ne!(scenario.machine.poll_timeout(), Some(start + ms(1400)));
+}
+
+/// Replies whose callers have gone, but for one in a thousand.
+#[derive(Default)]
+struct Rarely(Vec<u32>);
+
+impl Answers<u32> for Rarely {
+    fn put(&mut self, token: u32, _: Result<Reply<'_>, Error>, _: bool) {
+        self.0.push(token);
+    }
+
+    fn is_wanted(&self, token: &u32) -> bool {
+        token.is_multiple_of(1000)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn shrink_to(&mut self, _: usize) {}
+}
+
+/// Futures of `ready` that are dropped while the queue stays full, as `select!` does.
+#[test]
+fn a_dropped_wait_for_room_leaves_nothing() {
+    let config = config().with_max_requests(1).unwrap();
+    let mut machine: Session<_, u32, _> = Session::with_answers(config, 1, Rarely::default());
+    let operation = GetData(ReadRequest { path: "/a".into(), watch: false });
+    machine.submit(&operation, 0, None, || Instant::ZERO);
+    for token in 1..=10_000 {
+        machine.wait_for_capacity(token);
+    }
+    assert!(machine.requests.waiters() <= 32, "{} wait", machine.requests.waiters());
+    assert!(machine.answers_mut().0.iter().all(|token| token % 1000 > 0), "still waited for");
+    machine.close(None, Instant::ZERO);
+    let mut answered = std::mem::take(&mut machine.answers_mut().0);
+    answered.sort_unstable();
+    assert_eq!(answered, (0..=10_000).collect::<Vec<_>>());
+}

@@ -1,0 +1,143 @@
+//! The handshake, and the end of a session that a server reports in it.
+
+use super::*;
+
+#[test]
+fn the_first_handshake_asks_for_a_new_session() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    let request = &scenario.wire[0].1;
+    assert!(
+        request
+            .contains("last_zxid_seen: 0, time_out: 6000, session_id: 0x0, read_only: Some(false)"),
+        "{request}"
+    );
+}
+
+#[test]
+fn a_second_connection_brings_id_zxid_and_the_timeout_first_asked_for() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.accept(0x17, 4000);
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 99, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.connect();
+    let request = &scenario.wire.last().unwrap().1;
+    assert!(request.contains("last_zxid_seen: 99, time_out: 6000, session_id: 0x17"), "{request}");
+}
+
+#[test]
+fn requests_wait_for_the_session_and_leave_in_call_order() {
+    let mut scenario = Scenario::new(config());
+    scenario.get("/a", 1);
+    scenario.connect();
+    scenario.get("/b", 2);
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0], "nothing but the handshake before it is answered");
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.xids(), [0, 1, 2]);
+}
+
+#[test]
+fn the_granted_timeout_sets_the_intervals() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.accept(7, 3000);
+    assert_eq!(scenario.machine.timeouts().ping, ms(1000));
+    assert_eq!(scenario.machine.timeouts().read, ms(2000));
+}
+
+/// A read-only server since 3.7 replies to the handshake with a reply header.
+#[test]
+fn a_reply_header_instead_of_a_handshake_is_a_server_to_leave() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.feed(&ReplyHeader { xid: 0, zxid: 2, err: ErrorCode::NotReadOnly });
+    let error = scenario.machine.wants_disconnect().unwrap();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    assert_eq!(scenario.machine.state(), None);
+}
+
+#[test]
+fn http_instead_of_a_handshake_is_named() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.feed_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let error = scenario.machine.wants_disconnect().unwrap();
+    assert!(error.to_string().contains("HTTP/1.1 400 Bad"), "{error}");
+}
+
+/// Servers before 3.4 reply without it (`ClientCnxnSocket.readConnectResult`).
+#[test]
+fn a_handshake_without_the_read_only_byte_is_accepted() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.feed(&ConnectResponse {
+        protocol_version: 0,
+        time_out: 6000,
+        session_id: 7,
+        passwd: Some(&[1; 16]),
+        read_only: None,
+    });
+    assert!(scenario.machine.is_connected());
+}
+
+#[test]
+fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    let deadline = scenario.machine.poll_timeout().unwrap();
+    assert!(deadline.duration_since(scenario.now) <= ms(6000));
+    scenario.now = deadline;
+    scenario.machine.handle_timeout(deadline);
+    assert!(scenario.is_broken());
+}
+
+// Expiry.
+
+#[test]
+fn a_refused_session_is_lost_and_a_new_one_is_made() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/sent", 1);
+    scenario.flush();
+    scenario.get("/queued", 2);
+    scenario.cut();
+    scenario.connect();
+    scenario.refuse();
+    assert!(scenario.is_broken());
+    scenario.cut();
+    assert_eq!(
+        scenario.completions(),
+        [(1, Err(LOST)), (2, Err((ErrorKind::SessionExpired, Outcome::NotApplied)))]
+    );
+    scenario.connect();
+    scenario.accept(8, 6000);
+    use ConnectionState::{Connected, Lost, Reconnected, Suspended};
+    assert_eq!(scenario.states(), [Connected, Suspended, Lost, Reconnected]);
+    assert_eq!(scenario.machine.lease().unwrap().session_id(), 8);
+}
+
+/// ClickHouse Keeper grants another session without an error.
+#[test]
+fn another_session_than_the_one_asked_for_is_an_expiry() {
+    let mut scenario = Scenario::connected();
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(8, 6000);
+    assert!(scenario.is_broken());
+    assert_eq!(scenario.machine.state(), Some(ConnectionState::Lost));
+    assert!(scenario.machine.lease().is_none());
+}
+
+/// A connection that is closed without a reply says nothing about the session.
+#[test]
+fn a_server_that_closes_silently_is_not_an_expiry() {
+    let mut scenario = Scenario::connected();
+    for _ in 0..3 {
+        scenario.cut();
+        scenario.connect();
+    }
+    assert!(!scenario.machine.lease().unwrap().is_lost());
+}

@@ -1,0 +1,569 @@
+//! How long a session may be believed in: what renews the lease, and when the session is lost for want of that.
+
+use super::*;
+use crate::{Backoff, SessionToken};
+
+impl Scenario {
+    /// A session of the quorum, and then a read-only server that takes it up (3.4 to 3.6).
+    fn moved_to_a_read_only_server() -> Self {
+        let mut scenario = Self::new(config().with_read_only(true));
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.cut();
+        scenario.connect();
+        scenario.accept_read_only(7);
+        scenario
+    }
+
+    fn lease(&self) -> Arc<SessionLease> {
+        Arc::clone(self.machine.lease().expect("a session"))
+    }
+
+    fn answer_ping(&mut self) {
+        self.flush();
+        self.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    }
+}
+
+/// A member that is cut off from the others goes on answering, while they expire the session.
+#[test]
+fn a_read_only_server_renews_no_lease() {
+    let mut scenario = Scenario::moved_to_a_read_only_server();
+    let lease = scenario.lease();
+    let claim = lease.claim();
+    let margin = scenario.machine.timeouts().margin;
+    let deadline = Instant::ZERO + ms(1000) + ms(6000) - margin;
+    assert_eq!(lease.deadline(), deadline, "the handshake with it");
+    scenario.wait(ms(2000));
+    scenario.answer_ping();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(5))]);
+    assert_eq!(lease.deadline(), deadline, "its answers");
+    assert_eq!(scenario.machine.state(), Some(ConnectionState::ReadOnly));
+    assert!(claim.is_valid(deadline));
+    assert!(!claim.is_valid(deadline + Duration::from_nanos(1)));
+    assert!(!lease.claim().is_valid(deadline + Duration::from_nanos(1)), "nor a later claim");
+}
+
+/// A session that no member of the quorum knows supports no holds.
+#[test]
+fn a_session_made_by_a_read_only_server_is_worth_nothing() {
+    let mut scenario = Scenario::new(config().with_read_only(true));
+    scenario.connect();
+    scenario.accept_read_only(77);
+    let lease = scenario.lease();
+    assert!(!lease.claim().is_valid(scenario.now));
+    assert_eq!(lease.proven_until(), Instant::ZERO);
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert!(!lease.claim().is_valid(scenario.now));
+}
+
+/// A session handed in, and the first server is a read-only one.
+#[test]
+fn a_session_handed_in_at_a_read_only_server_is_not_believed_in() {
+    let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
+    let mut scenario = Scenario::new(config().with_read_only(true).with_session(token));
+    scenario.connect();
+    scenario.accept_read_only(0x17);
+    let lease = scenario.lease();
+    assert!(!lease.claim().is_valid(scenario.now));
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(0x17, 6000);
+    assert!(lease.claim().is_valid(scenario.now));
+}
+
+/// Back at the quorum in time: the claim has held all the while.
+#[test]
+fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
+    let mut scenario = Scenario::moved_to_a_read_only_server();
+    let claim = scenario.lease().claim();
+    scenario.now += ms(4000);
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert!(claim.is_valid(scenario.now + ms(5000)));
+}
+
+/// It does not know what the quorum has made since it was cut off.
+#[test]
+fn a_read_only_server_that_does_not_know_the_session_is_no_expiry() {
+    for session_id in [0, 99] {
+        let mut scenario = Scenario::new(config().with_read_only(true));
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.cut();
+        scenario.connect();
+        scenario.feed(&ConnectResponse {
+            protocol_version: 0,
+            time_out: if session_id == 0 { 0 } else { 6000 },
+            session_id,
+            passwd: Some(&[0; 16]),
+            read_only: Some(true),
+        });
+        assert!(scenario.is_broken());
+        scenario.cut();
+        assert!(!scenario.lease().is_lost());
+        scenario.connect();
+        assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x7"));
+    }
+}
+/// The quorum goes on without the member, and counts the session's time.
+#[test]
+fn at_a_read_only_server_the_session_is_lost_by_its_deadline() {
+    let mut scenario = Scenario::moved_to_a_read_only_server();
+    let lease = scenario.lease();
+    let deadline = lease.deadline();
+    while scenario.now < deadline - ms(100) {
+        scenario.wait(ms(100));
+        scenario.answer_ping();
+    }
+    assert!(!lease.is_lost());
+    assert_eq!(lease.deadline(), deadline);
+    assert!(scenario.machine.poll_timeout().is_some_and(|at| at <= lease.deadline()));
+    scenario.now = lease.deadline();
+    scenario.wait(ms(0));
+    assert!(lease.is_lost() && scenario.is_broken());
+    scenario.cut();
+    scenario.connect();
+    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x0"));
+    scenario.accept_read_only(77);
+    use ConnectionState::{Connected, Lost, ReadOnly, Suspended};
+    assert_eq!(scenario.states(), [Connected, Suspended, ReadOnly, Lost, ReadOnly]);
+    // Made by this server: there is nothing to lose.
+    for _ in 0..100 {
+        scenario.wait(ms(1000));
+        scenario.answer_ping();
+    }
+    assert_eq!(scenario.states(), []);
+}
+
+// LOST: by the deadline of the lease, counted from the last contact.
+
+/// An idle session whose server falls silent right behind the answer to a ping.
+fn silence(config: Config) -> (Scenario, Instant) {
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.wait(ms(2000));
+    let contact = scenario.now;
+    scenario.flush();
+    scenario.now += ms(40);
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    scenario.states();
+    (scenario, contact)
+}
+
+impl Scenario {
+    /// Lets the machine's timers go off until a state follows; no server answers.
+    fn next_state(&mut self) -> ConnectionState {
+        for _ in 0..1000 {
+            while let Some(event) = self.machine.poll_event() {
+                if let Event::State(state) = event {
+                    return state;
+                }
+            }
+            if self.is_broken() {
+                self.cut();
+                continue;
+            }
+            match self.machine.poll_connect(self.now) {
+                Connect::To(..) => self.machine.handle_connected(self.now),
+                Connect::At(at) => self.now = self.machine.poll_timeout().unwrap_or(at).min(at),
+                _ => self.now = self.machine.poll_timeout().expect("something to wait for"),
+            }
+            self.machine.handle_timeout(self.now);
+            self.machine.poll_transmit(self.now, &mut Vec::new());
+        }
+        panic!("no state follows");
+    }
+}
+
+/// Servers count from what they heard last, not from when we have noticed their silence.
+#[test]
+fn a_silent_session_is_lost_by_the_deadline_of_its_lease() {
+    let (mut scenario, contact) = silence(config());
+    let lease = scenario.lease();
+    assert_eq!(scenario.next_state(), ConnectionState::Suspended);
+    assert_eq!(scenario.now, contact + ms(40) + ms(4000));
+    assert_eq!(scenario.next_state(), ConnectionState::Lost);
+    assert_eq!(scenario.now, contact + ms(6000) - scenario.machine.timeouts().margin);
+    assert_eq!(scenario.now, lease.deadline());
+    assert!(lease.is_lost());
+    // Behind the state: waiters for the end of a claim see it.
+    let event = scenario.machine.poll_event();
+    assert!(matches!(&event, Some(Event::Lease(lost)) if lost.is_lost()), "{event:?}");
+}
+
+/// Of the whole timeout, from the same contact; 0 is all of it, as Curator's `ConnectionStateManager` has it.
+#[test]
+fn the_expiration_percent_counts_from_the_last_contact() {
+    for (percent, lost_after) in
+        [(0, 5700), (1, 4040), (50, 4040), (80, 4800), (94, 5640), (95, 5700), (100, 5700)]
+    {
+        let config = config().with_session_expiration_percent(percent).unwrap();
+        let (mut scenario, contact) = silence(config);
+        assert_eq!(scenario.next_state(), ConnectionState::Suspended);
+        assert_eq!(scenario.next_state(), ConnectionState::Lost);
+        assert_eq!(scenario.now.duration_since(contact), ms(lost_after), "{percent} %");
+    }
+}
+
+/// Curator's 0, too, is no end at every cut.
+#[test]
+fn a_cut_ends_no_session_whatever_the_percentage() {
+    let config = config().with_session_expiration_percent(0).unwrap();
+    let (mut scenario, _) = silence(config);
+    scenario.cut();
+    scenario.wait(ms(0));
+    assert_eq!(scenario.states(), [ConnectionState::Suspended]);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.states(), [ConnectionState::Reconnected]);
+}
+
+#[test]
+fn a_reconnect_just_before_the_deadline_keeps_the_session_and_its_claims() {
+    let (mut scenario, _) = silence(config());
+    let lease = scenario.lease();
+    let claim = lease.claim();
+    scenario.now = lease.deadline() - ms(1);
+    scenario.cut();
+    assert!(matches!(scenario.machine.poll_connect(scenario.now + ms(100)), Connect::To(..)));
+    scenario.machine.handle_connected(scenario.now);
+    scenario.flush();
+    scenario.now = lease.deadline();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.states(), [ConnectionState::Suspended, ConnectionState::Reconnected]);
+    assert!(!lease.is_lost() && claim.is_valid(scenario.now + ms(5000)));
+}
+
+/// The task was held up: what the server has said meanwhile is the truth, but no claim outlives its deadline.
+#[test]
+fn a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not() {
+    let (mut scenario, _) = silence(config());
+    let claim = scenario.lease().claim();
+    scenario.cut();
+    scenario.connect();
+    scenario.now = claim.lease().deadline() + ms(20);
+    scenario.accept(7, 6000);
+    scenario.wait(ms(0));
+    assert!(!claim.lease().is_lost() && !claim.is_valid(scenario.now));
+    assert!(scenario.lease().claim().is_valid(scenario.now));
+}
+
+/// Whoever hears a server is not heard by it for that: the network may have died in one direction only.
+#[test]
+fn events_alone_do_not_keep_the_connection() {
+    let (mut scenario, contact) = silence(config());
+    while !scenario.is_broken() {
+        scenario.wait(ms(100));
+        scenario.event(EventType::NodeCreated, "/x");
+        assert!(scenario.now < contact + ms(5000), "events renew nothing");
+    }
+    assert!(scenario.now >= contact + ms(4000));
+}
+
+/// A part of a frame is news once, not at every look.
+#[test]
+fn a_server_that_stops_in_the_middle_of_a_frame_is_left() {
+    let (mut scenario, contact) = silence(config());
+    let mut input = BytesMut::from(&[0, 0, 0, 16, 0, 0, 0, 1, 0][..]);
+    while !scenario.is_broken() {
+        scenario.machine.handle_input(scenario.now, &mut input);
+        scenario.wait(ms(100));
+        assert!(scenario.now < contact + ms(5000), "nothing comes");
+    }
+}
+
+/// More than two thirds of the timeout on its way, and never silent.
+#[test]
+fn a_long_answer_keeps_the_connection_while_it_comes() {
+    for limit in [1 << 20, 100] {
+        let config = config().with_max_reply_bytes(limit).unwrap();
+        let (mut scenario, _) = silence(config);
+        scenario.get("/long", 1);
+        scenario.flush();
+        let mut frame = Vec::new();
+        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut frame, usize::MAX, &Parts(header, &[0; 5000])).unwrap();
+        let mut input = BytesMut::new();
+        for bytes in frame.chunks(100) {
+            input.extend_from_slice(bytes);
+            scenario.machine.handle_input(scenario.now, &mut input);
+            scenario.wait(ms(200));
+            assert!(!scenario.is_broken(), "{limit}");
+        }
+        assert_eq!(scenario.completions().len(), 1);
+    }
+}
+
+/// A slow server that falls silent: its session may end before two thirds of the timeout have passed.
+#[test]
+fn a_late_answer_is_no_recent_contact() {
+    let mut scenario = Scenario::connected();
+    let sent_at = scenario.now;
+    scenario.get("/slow", 1);
+    scenario.flush();
+    scenario.wait(ms(3900));
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.states();
+    assert_eq!(scenario.next_state(), ConnectionState::Suspended);
+    assert_eq!(scenario.next_state(), ConnectionState::Lost);
+    assert!(scenario.now <= sent_at + ms(6000), "{:?}", scenario.now);
+}
+
+/// A burst that takes longer than the session timeout: the claims are void, and the session goes on.
+#[test]
+fn a_server_that_answers_later_than_the_timeout_keeps_its_session() {
+    let mut scenario = Scenario::connected();
+    let claim = scenario.lease().claim();
+    for token in 1..=100 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    for xid in 1..=100 {
+        scenario.wait(ms(100));
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        assert!(!scenario.is_broken());
+    }
+    assert!(!claim.is_valid(scenario.now) && !claim.lease().is_lost());
+}
+
+// Timeouts that differ from server to server.
+
+/// Earlier grants are void.
+#[test]
+fn a_shorter_timeout_granted_later_moves_the_deadline_nearer() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.accept(7, 60_000);
+    let claim = scenario.lease().claim();
+    scenario.cut();
+    scenario.connect();
+    let sent_at = scenario.now;
+    scenario.accept(7, 6000);
+    assert_eq!(claim.lease().deadline(), sent_at + ms(5700));
+}
+
+/// Servers go back to the timeout of the creation.
+#[test]
+fn a_longer_timeout_granted_later_is_not_believed() {
+    let mut scenario = Scenario::connected();
+    scenario.cut();
+    scenario.connect();
+    let sent_at = scenario.now;
+    scenario.accept(7, 60_000);
+    assert_eq!(scenario.lease().deadline(), sent_at + ms(5700));
+    assert_eq!(scenario.machine.timeouts().session, ms(6000));
+}
+
+// The pauses between attempts.
+
+/// A cut of 2.5 s in a session of 4 s, after the longest pause between two pings: for the end of the cut to be met
+/// by an attempt, pauses get short towards the end of the session.
+#[test]
+fn a_cut_of_five_eighths_of_the_timeout_loses_no_session() {
+    for seed in 0..200 {
+        for (silent, cut) in [(0, 500), (0, 2500), (600, 2500), (1200, 2500), (0, 3700)] {
+            let mut scenario = Scenario::new(config());
+            let backoff = Backoff::new(ms(100), ms(5000));
+            let config = config().with_session_timeout(ms(4000)).with_backoff(backoff);
+            scenario.machine = Session::new(config, seed);
+            scenario.connect();
+            scenario.accept(7, 4000);
+            let contact = scenario.now;
+            scenario.wait(ms(silent));
+            let end = scenario.now + ms(cut);
+            scenario.cut();
+            let mut last = scenario.now;
+            while scenario.now < end {
+                match scenario.machine.poll_connect(scenario.now) {
+                    Connect::To(..) => scenario.cut(),
+                    Connect::At(at) => {
+                        assert!(
+                            at.duration_since(scenario.now) <= ms(500),
+                            "a pause of T/8 at most"
+                        );
+                        last = scenario.now;
+                        scenario.now = at;
+                        scenario.machine.handle_timeout(at);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(
+                scenario.now < contact + ms(3800),
+                "seed {seed}: {last:?} to {:?}",
+                scenario.now
+            );
+            assert!(!scenario.lease().is_lost(), "seed {seed}");
+        }
+    }
+}
+
+/// It would be tried, and dropped, as fast as it goes, by all its clients.
+#[test]
+fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
+    for watches in [false, true] {
+        let backoff = Backoff::new(ms(100), ms(5000));
+        let config = config().with_session_timeout(ms(60_000)).with_backoff(backoff);
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept(7, 60_000);
+        if watches {
+            scenario.watch(WatchKind::Data, "/a", 1);
+            scenario.flush();
+            scenario.reply(1, 5, ErrorCode::Ok, b"");
+        }
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            scenario.cut();
+            let before = scenario.now;
+            scenario.connect();
+            pauses.push(scenario.now.duration_since(before));
+            scenario.accept(7, 60_000);
+        }
+        let last = *pauses.last().unwrap();
+        assert!(last >= ms(2500) && last <= ms(5000), "{pauses:?}");
+        // Its watches are set again: usable.
+        if watches {
+            scenario.reply(xid::SET_WATCHES, 6, ErrorCode::Ok, b"");
+        } else {
+            scenario.get("/a", 2);
+            scenario.flush();
+            scenario.reply(1, 6, ErrorCode::Ok, b"");
+        }
+        scenario.cut();
+        let before = scenario.now;
+        scenario.connect();
+        assert!(scenario.now.duration_since(before) <= ms(100));
+    }
+}
+
+/// Answers to other things than the watches do not make a session usable whose watches are not set.
+#[test]
+fn a_session_is_usable_once_its_watches_are_set() {
+    let mut scenario = Scenario::new(config().with_auth("digest", b"u:p"));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.watch(WatchKind::Data, "/a", 1);
+    scenario.flush();
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        scenario.cut();
+        let before = scenario.now;
+        scenario.connect();
+        pauses.push(scenario.now.duration_since(before));
+        scenario.accept(7, 6000);
+        scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+        scenario.wait(ms(1));
+    }
+    assert!(*pauses.last().unwrap() >= ms(375), "{pauses:?}");
+}
+
+// Pings.
+
+/// The reply to an older ping does not confirm the one sent behind it.
+#[test]
+fn each_answer_to_a_ping_counts_from_its_own() {
+    let mut scenario = Scenario::connected();
+    let lease = scenario.lease();
+    let begin = scenario.now;
+    let at = |millis: u64, scenario: &mut Scenario| {
+        scenario.now = begin + ms(millis);
+        scenario.wait(ms(0));
+        scenario.flush();
+    };
+    let deadline = |sent_at| begin + ms(sent_at) + ms(5700);
+    at(1000, &mut scenario);
+    scenario.get("/a", 1);
+    scenario.flush();
+    at(3000, &mut scenario);
+    at(3900, &mut scenario);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    at(5000, &mut scenario);
+    at(5500, &mut scenario);
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.deadline(), deadline(3000));
+    at(7000, &mut scenario);
+    assert_eq!(scenario.xids(), [0, 1, xid::PING, xid::PING, xid::PING]);
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.deadline(), deadline(5000));
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.deadline(), deadline(7000));
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.deadline(), deadline(7000), "an answer to no ping");
+}
+
+/// More pings than are noted: behind an answer that takes long, none of them is answered.
+#[test]
+fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
+    let config = config().with_max_reply_bytes(1 << 20).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    let lease = scenario.lease();
+    scenario.get("/long", 1);
+    scenario.flush();
+    let mut frame = Vec::new();
+    let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
+    frame::put_record(&mut frame, usize::MAX, &Parts(header, &[0; 100_000])).unwrap();
+    let mut input = BytesMut::new();
+    let pings =
+        |scenario: &Scenario| scenario.xids().iter().filter(|sent| **sent == xid::PING).count();
+    let ping = |scenario: &mut Scenario| {
+        scenario.wait(ms(2000));
+        scenario.flush();
+        scenario.now
+    };
+    let mut parts = frame.chunks(100);
+    while pings(&scenario) < 70 {
+        scenario.wait(ms(200));
+        scenario.flush();
+        input.extend_from_slice(parts.next().unwrap());
+        scenario.machine.handle_input(scenario.now, &mut input);
+    }
+    let seventieth = scenario.now;
+    parts.for_each(|part| input.extend_from_slice(part));
+    scenario.machine.handle_input(scenario.now, &mut input);
+    // The answers to the noted ones.
+    for _ in 0..64 {
+        scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    }
+    let later = ping(&mut scenario);
+    for _ in 64..70 {
+        scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+        assert!(lease.deadline() <= seventieth + ms(5700), "counted from a later ping");
+    }
+    let next = ping(&mut scenario);
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert!(lease.deadline() <= next + ms(5700) && later < next);
+    let last = ping(&mut scenario);
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.deadline(), last + ms(5700), "noted again");
+    assert_eq!(pings(&scenario), 73);
+}
+
+/// None of the connection before, either.
+#[test]
+fn the_answer_to_a_ping_belongs_to_its_connection() {
+    let mut scenario = Scenario::connected();
+    let lease = scenario.lease();
+    scenario.wait(ms(2000));
+    scenario.flush();
+    scenario.cut();
+    scenario.connect();
+    let sent_at = scenario.now;
+    scenario.accept(7, 6000);
+    scenario.now += ms(1000);
+    scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+    assert_eq!(lease.deadline(), sent_at + ms(5700));
+}

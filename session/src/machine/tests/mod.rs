@@ -1,0 +1,232 @@
+//! The machine's rules, each a scenario: frames by hand, instants by hand, numbers for tokens and watchers.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{BufMut, BytesMut};
+use docent_protocol::{
+    Encode, ErrorCode, EventType, KeeperState, WatcherEvent, WatcherType,
+    connect::{ConnectRequest, ConnectResponse, HandshakeReply},
+    frame,
+    jute::{Decode, Reader},
+    operation::{Delete, Exists, GetChildren, GetData},
+    reply::ReplyHeader,
+    request::{DeleteRequest, ReadRequest, Request, RequestHeader},
+    xid,
+};
+
+use super::{
+    answers::{Answers, Reply},
+    connect_string::Host,
+    connection_state::ConnectionState,
+    effect::Effect,
+    lease::SessionLease,
+    session::{Connect, Event, Session},
+    watch_table::{Registration, WatchKind},
+};
+use crate::{
+    Error, ErrorKind, Outcome,
+    config::{Config, Credential},
+    time::Instant,
+};
+
+mod close;
+mod connection;
+mod cost;
+mod credentials;
+mod flow_control;
+mod handshake;
+mod lease;
+mod lease_renewal;
+mod replies;
+#[cfg(feature = "sasl")]
+mod sasl;
+mod scenarios;
+mod sessions;
+mod watches;
+
+type Machine = Session<u32, u32>;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// What became of a request: the zxid of its reply, or the error.
+type Completed = Result<i64, (ErrorKind, Outcome)>;
+
+/// A machine, its clock, and the server's side of its bytes.
+struct Scenario {
+    machine: Machine,
+    now: Instant,
+    /// Requests given out by the machine: xid, and the request as text.
+    wire: Vec<(i32, String)>,
+}
+
+fn config() -> Config {
+    Config::new("one:1").unwrap().with_session_timeout(ms(6000)).with_connection_timeout(ms(3000))
+}
+
+impl Scenario {
+    fn new(config: Config) -> Self {
+        Self { machine: Session::new(config, 1), now: Instant::ZERO + ms(1000), wire: Vec::new() }
+    }
+
+    /// Up to a session with the id 7 and a timeout of 6 s.
+    fn connected() -> Self {
+        let mut scenario = Self::new(config());
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario
+    }
+
+    fn connect(&mut self) {
+        for _ in 0..10 {
+            match self.machine.poll_connect(self.now) {
+                Connect::To(..) => {
+                    self.machine.handle_connected(self.now);
+                    return self.flush();
+                }
+                Connect::At(at) => self.now = at,
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("never asked to connect");
+    }
+
+    fn accept(&mut self, session_id: i64, time_out: i32) {
+        self.feed(&HandshakeReply::Response(ConnectResponse {
+            protocol_version: 0,
+            time_out,
+            session_id,
+            passwd: Some(b"0123456789abcdef"),
+            read_only: Some(false),
+        }));
+        self.flush();
+    }
+
+    fn refuse(&mut self) {
+        self.accept(0, 0);
+    }
+
+    /// Gives the machine one frame of these records.
+    fn feed(&mut self, payload: &impl Encode) {
+        let mut out = Vec::new();
+        frame::put_record(&mut out, usize::MAX, payload).unwrap();
+        self.feed_bytes(&out);
+    }
+
+    fn feed_bytes(&mut self, bytes: &[u8]) {
+        self.machine.handle_input(self.now, &mut BytesMut::from(bytes));
+    }
+
+    fn reply(&mut self, xid: i32, zxid: i64, err: ErrorCode, body: &[u8]) {
+        self.feed(&Parts(ReplyHeader { xid, zxid, err }, body));
+    }
+
+    fn event(&mut self, event_type: EventType, path: &str) {
+        let mut body = Vec::new();
+        WatcherEvent { event_type, state: KeeperState::SyncConnected, path: path.into() }
+            .encode(&mut body);
+        self.reply(xid::NOTIFICATION, -1, ErrorCode::Ok, &body);
+    }
+
+    /// Takes what the machine wants written, frame by frame.
+    fn flush(&mut self) {
+        let mut out = Vec::new();
+        self.machine.poll_transmit(self.now, &mut out);
+        let mut rest = &out[..];
+        while let Some((payload, tail)) = frame::split(rest, usize::MAX).unwrap() {
+            rest = tail;
+            let mut reader = Reader::new(payload);
+            // A handshake's first eight bytes are two zeros, which no request's are.
+            let header = RequestHeader::decode(&mut reader).unwrap();
+            self.wire.push(if header.xid == 0 {
+                (0, format!("{:?}", ConnectRequest::decode(&mut Reader::new(payload)).unwrap()))
+            } else {
+                (header.xid, format!("{:?}", Request::decode(header.op, &mut reader).unwrap()))
+            });
+        }
+        assert!(rest.is_empty(), "half a frame was handed out");
+    }
+
+    fn get(&mut self, path: &str, token: u32) {
+        let now = self.now;
+        let operation = GetData(ReadRequest { path: path.into(), watch: false });
+        self.machine.submit(&operation, token, None, || now);
+    }
+
+    fn delete(&mut self, path: &str, token: u32) {
+        let now = self.now;
+        let operation = Delete(DeleteRequest { path: path.into(), version: -1 });
+        self.machine.submit(&operation, token, None, || now);
+    }
+
+    fn watch(&mut self, kind: WatchKind, path: &str, token: u32) {
+        let now = self.now;
+        let watch = Some(Registration { kind, path: path.into(), watcher: token });
+        let read = ReadRequest { path: path.into(), watch: true };
+        match kind {
+            WatchKind::Data => self.machine.submit(&GetData(read), token, watch, || now),
+            WatchKind::Exist => self.machine.submit(&Exists(read), token, watch, || now),
+            WatchKind::Child => self.machine.submit(&GetChildren(read), token, watch, || now),
+            other => panic!("{other:?} takes add_watch"),
+        }
+    }
+
+    fn cut(&mut self) {
+        let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+        let host = Host { name: "one".into(), port: 1 };
+        self.machine.handle_disconnected(self.now, &host, &why);
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now += duration;
+        self.machine.handle_timeout(self.now);
+    }
+
+    fn completions(&mut self) -> Vec<(u32, Completed)> {
+        std::iter::from_fn(|| self.machine.poll_completion())
+            .map(|done| {
+                let result = done.result.map(|body| body.zxid);
+                (done.token, result.map_err(|error| (error.kind(), error.outcome())))
+            })
+            .collect()
+    }
+
+    fn states(&mut self) -> Vec<ConnectionState> {
+        std::iter::from_fn(|| self.machine.poll_event())
+            .filter_map(|event| match event {
+                Event::State(state) => Some(state),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn watch_events(&mut self) -> Vec<(u32, EventType)> {
+        std::iter::from_fn(|| self.machine.poll_event())
+            .filter_map(|event| match event {
+                Event::Watch { watcher, event } => Some((watcher, event.event_type)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn xids(&self) -> Vec<i32> {
+        self.wire.iter().map(|(xid, _)| *xid).collect()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.machine.wants_disconnect().is_some()
+    }
+}
+
+/// A header and a body.
+struct Parts<'a>(ReplyHeader, &'a [u8]);
+
+impl Encode for Parts<'_> {
+    fn encode(&self, out: &mut impl BufMut) {
+        self.0.encode(out);
+        out.put_slice(self.1);
+    }
+}
+
+const LOST: (ErrorKind, Outcome) = (ErrorKind::ConnectionLoss, Outcome::Unknown);

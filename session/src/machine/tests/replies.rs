@@ -1,0 +1,587 @@
+//! Replies on their way to their callers.
+
+use docent_protocol::{connect::ConnectResponse, raw::RawBody};
+
+use super::*;
+use crate::machine::receive::{MAX_SHARED_INPUT, MAX_TIMES};
+
+/// Answers, and whether each came behind events that were not polled yet.
+#[derive(Default)]
+struct Noted(Vec<(u32, bool)>);
+
+impl Answers<u32> for Noted {
+    fn put(&mut self, token: u32, result: Result<Reply<'_>, Error>, after_events: bool) {
+        assert_eq!(result.map(|reply| reply.zxid()).ok(), Some(5));
+        self.0.push((token, after_events));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn shrink_to(&mut self, _: usize) {}
+}
+
+/// A reply behind events is marked as such, so that a client learns of a change before it reads it.
+#[test]
+fn answers_know_of_the_events_in_front_of_them() {
+    let mut machine: Session<u32, u32, Noted> =
+        Session::with_answers(config(), 1, Noted::default());
+    let now = Instant::ZERO + ms(1000);
+    let feed = |machine: &mut Session<u32, u32, Noted>, payload: &[u8]| {
+        let mut out = BytesMut::new();
+        frame::put_record(&mut out, usize::MAX, &RawBody(payload)).unwrap();
+        machine.handle_input(now, &mut out);
+    };
+    let mut out = Vec::new();
+    assert!(matches!(machine.poll_connect(now), Connect::To(..)));
+    machine.handle_connected(now);
+    machine.poll_transmit(now, &mut out);
+    let mut accepted = Vec::new();
+    ConnectResponse {
+        protocol_version: 0,
+        time_out: 6000,
+        session_id: 7,
+        passwd: Some(&[0; 16]),
+        read_only: Some(false),
+    }
+    .encode(&mut accepted);
+    feed(&mut machine, &accepted);
+    for token in 1..=5 {
+        let operation = GetData(ReadRequest { path: "/node".into(), watch: true });
+        let watch = Registration { kind: WatchKind::Data, path: "/node".into(), watcher: token };
+        // Replies without a watch go another way.
+        machine.submit(&operation, token, Some(watch).filter(|_| token <= 3), || now);
+    }
+    machine.poll_transmit(now, &mut out);
+    let parts = |xid, body: &[u8]| {
+        let mut out = Vec::new();
+        Parts(ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok }, body).encode(&mut out);
+        out
+    };
+    let mut event = Vec::new();
+    let (event_type, state) = (EventType::NodeDataChanged, KeeperState::SyncConnected);
+    WatcherEvent { event_type, state, path: "/node".into() }.encode(&mut event);
+    while machine.poll_event().is_some() {}
+    feed(&mut machine, &parts(1, b""));
+    feed(&mut machine, &parts(xid::NOTIFICATION, &event));
+    feed(&mut machine, &parts(2, b""));
+    while machine.poll_event().is_some() {}
+    feed(&mut machine, &parts(3, b""));
+    feed(&mut machine, &parts(4, b""));
+    feed(&mut machine, &parts(xid::NOTIFICATION, &event));
+    feed(&mut machine, &parts(5, b""));
+    assert_eq!(machine.answers_mut().0, [(1, false), (2, true), (3, false), (4, false), (5, true)]);
+}
+
+/// Too short to be a reply, and no reason to wait for more of it; also where replies of this length are over the limit.
+#[test]
+fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
+    for limit in [1 << 20, 0] {
+        for len in 0..16 {
+            let config = config().with_max_reply_bytes(64).unwrap();
+            let mut scenario = Scenario::new(config);
+            scenario.connect();
+            scenario.accept(7, 6000);
+            scenario.machine.config.max_reply_bytes = limit;
+            scenario.get("/a", 1);
+            scenario.flush();
+            let mut frame = u32::try_from(len).unwrap().to_be_bytes().to_vec();
+            // A reply to our request, as far as it goes.
+            frame.extend_from_slice(&[&[0, 0, 0, 1][..], &[0; 12]].concat()[..len]);
+            // What follows has the length of a header, so that none is taken from two frames.
+            frame.extend_from_slice(&[0; 16]);
+            scenario.feed_bytes(&frame);
+            let why =
+                scenario.machine.wants_disconnect().unwrap_or_else(|| panic!("{len} of {limit}"));
+            assert!(why.detail().is_some());
+            assert_eq!(scenario.completions(), [], "it completes no request");
+            scenario.cut();
+            assert_eq!(scenario.completions(), [(1, Err(LOST))]);
+        }
+    }
+}
+
+/// Many at once are taken by the block; a limit below the length of a short reply must not stop there.
+#[test]
+fn replies_over_a_small_limit_that_come_together_fail_each_by_itself() {
+    let config = config().with_max_reply_bytes(100).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    let mut bytes = Vec::new();
+    for xid in 1..=20 {
+        scenario.get("/node", u32::try_from(xid).unwrap());
+        let len = if xid % 2 == 0 { 500 } else { 0 };
+        let reply = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut bytes, usize::MAX, &Parts(reply, &vec![0; len])).unwrap();
+    }
+    scenario.flush();
+    scenario.feed_bytes(&bytes);
+    let expected = |token: u32| match token % 2 {
+        0 => (token, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown))),
+        _ => (token, Ok(5)),
+    };
+    assert_eq!(scenario.completions(), (1..=20).map(expected).collect::<Vec<_>>());
+}
+
+/// Long ones and short ones, in one buffer and cut anywhere, are unchanged.
+#[test]
+fn replies_of_all_sizes_come_out_as_they_went_in() {
+    let sizes = [0, 80, 81, 100, 1000, 1008, 1009, 3000, 70_000, 20, 900, 4000, 16];
+    let body = |xid: i32, size: usize| vec![u8::try_from(xid).unwrap(); size];
+    let mut bytes = Vec::new();
+    let expected: Vec<_> = (1..).zip(sizes.iter().cycle().take(100)).collect();
+    for (xid, size) in &expected {
+        let reply = ReplyHeader { xid: *xid, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut bytes, usize::MAX, &Parts(reply, &body(*xid, **size))).unwrap();
+    }
+    for piece in [bytes.len(), 5000, 2048, 333] {
+        let mut scenario = Scenario::connected();
+        for (xid, _) in &expected {
+            scenario.get("/node", u32::try_from(*xid).unwrap());
+        }
+        scenario.flush();
+        let mut input = BytesMut::new();
+        let mut completions = Vec::new();
+        for piece in bytes.chunks(piece) {
+            input.extend_from_slice(piece);
+            scenario.machine.handle_input(scenario.now, &mut input);
+            completions.extend(std::iter::from_fn(|| scenario.machine.poll_completion()));
+        }
+        assert!(input.is_empty());
+        for ((xid, size), done) in expected.iter().zip(&completions) {
+            assert_eq!(done.token, u32::try_from(*xid).unwrap());
+            assert_eq!(done.result.as_ref().unwrap().bytes, body(*xid, **size));
+        }
+        assert_eq!(completions.len(), expected.len());
+    }
+}
+
+// Their requests: order, xids, limits.
+
+#[test]
+fn replies_complete_requests_in_order() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.delete("/b", 2);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"x");
+    scenario.reply(2, 6, ErrorCode::NoNode, b"");
+    assert_eq!(
+        scenario.completions(),
+        [(1, Ok(5)), (2, Err((ErrorKind::NoNode, Outcome::NotApplied)))]
+    );
+    assert_eq!(scenario.machine.pending(), 0);
+}
+
+/// No caller receives the reply to another request.
+#[test]
+fn a_reply_out_of_order_breaks_the_connection_and_completes_no_request() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.get("/b", 2);
+    scenario.flush();
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    assert!(scenario.is_broken());
+    assert_eq!(scenario.completions(), []);
+    scenario.cut();
+    assert_eq!(scenario.completions(), [(1, Err(LOST)), (2, Err(LOST))]);
+}
+
+#[test]
+fn a_reply_to_what_was_not_sent_breaks_the_connection() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert!(scenario.is_broken());
+}
+
+/// The reply `Unimplemented` to an unknown operation overtakes the replies to earlier requests.
+#[test]
+fn the_refusal_of_an_unknown_operation_may_overtake() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.get("/b", 2);
+    scenario.flush();
+    scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
+    assert!(!scenario.is_broken());
+    scenario.cut();
+    assert_eq!(
+        scenario.completions(),
+        [(2, Err((ErrorKind::Unimplemented, Outcome::NotApplied))), (1, Err(LOST))]
+    );
+}
+
+#[test]
+fn xids_wrap_to_one() {
+    let mut scenario = Scenario::connected();
+    scenario.machine.last_xid = i32::MAX - 1;
+    scenario.get("/a", 1);
+    scenario.get("/b", 2);
+    scenario.flush();
+    assert_eq!(scenario.xids()[1..], [i32::MAX, 1]);
+}
+
+/// The other requests on the connection get their replies.
+#[test]
+fn a_reply_over_the_limit_fails_only_its_own_request() {
+    let config = config().with_max_reply_bytes(100).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get("/big", 1);
+    scenario.get("/small", 2);
+    scenario.flush();
+    let mut bytes = Vec::new();
+    let reply = |xid| ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
+    frame::put_record(&mut bytes, usize::MAX, &Parts(reply(1), &[0; 1000])).unwrap();
+    frame::put_record(&mut bytes, usize::MAX, &Parts(reply(2), b"")).unwrap();
+    let mut input = BytesMut::new();
+    for byte in bytes {
+        input.put_u8(byte);
+        let now = scenario.now;
+        scenario.machine.handle_input(now, &mut input);
+    }
+    assert_eq!(
+        scenario.completions(),
+        [(1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown))), (2, Ok(5))]
+    );
+}
+
+/// The server's error says more than the size.
+#[test]
+fn an_error_in_a_reply_over_the_limit_is_reported() {
+    let config = config().with_max_reply_bytes(100).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get("/big", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::NoNode, &[0; 1000]);
+    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::NoNode, Outcome::NotApplied)))]);
+}
+
+/// An unknown code may mean anything, a partial success included.
+#[test]
+fn an_error_without_a_name_leaves_the_outcome_open() {
+    let mut scenario = Scenario::connected();
+    scenario.delete("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Unknown(-99), b"");
+    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::Server(-99), Outcome::Unknown)))]);
+}
+
+#[test]
+fn the_rest_of_a_broken_stream_is_not_read_as_the_next_one() {
+    let mut scenario = Scenario::connected();
+    let mut input = BytesMut::from(&[0xFF; 8][..]);
+    scenario.machine.handle_input(scenario.now, &mut input);
+    assert!(scenario.is_broken());
+    scenario.cut();
+    scenario.machine.handle_input(scenario.now, &mut input);
+    assert!(input.is_empty() && !scenario.is_broken());
+}
+
+#[test]
+fn nothing_is_sent_on_a_connection_that_is_given_up() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.feed_bytes(&[0xFF; 4]);
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0]);
+    scenario.cut();
+    assert_eq!(scenario.completions(), []);
+}
+
+/// The buffers hold data and credentials, the identity a password.
+#[test]
+fn debug_shows_neither_password_nor_data() {
+    let mut scenario = Scenario::new(config().with_auth("digest", b"user:secret"));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get("/a", 1);
+    let text = format!("{:?}", scenario.machine);
+    assert!(text.contains("0x7") && !text.contains("48, 49, 50"), "{text}");
+    assert!(!text.contains("115, 101, 99"), "{text}");
+}
+
+#[test]
+fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
+    let config = config().with_max_request_bytes(64);
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get(&format!("/{}", "x".repeat(64)), 1);
+    scenario.get("/a", 2);
+    scenario.flush();
+    assert_eq!(scenario.xids()[1..], [1]);
+    assert_eq!(
+        scenario.completions(),
+        [(1, Err((ErrorKind::RequestTooLarge, Outcome::NotApplied)))]
+    );
+}
+
+#[test]
+fn more_requests_than_allowed_are_refused() {
+    let config = config().with_max_requests(2).unwrap();
+    let mut scenario = Scenario::new(config);
+    for token in 1..=3 {
+        scenario.get("/a", token);
+    }
+    assert_eq!(
+        scenario.completions(),
+        [(3, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)))]
+    );
+}
+
+/// A node that cannot be deleted because the queue is full would stay for the session's life.
+#[test]
+fn what_gives_something_back_is_taken_by_a_full_queue() {
+    for (max_requests, max_pending_bytes) in [(2, usize::MAX), (100, 50)] {
+        let config = config()
+            .with_max_requests(max_requests)
+            .unwrap()
+            .with_max_pending_bytes(max_pending_bytes)
+            .unwrap();
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept(7, 6000);
+        for token in 1..=3 {
+            scenario.get("/abcdefghij", token);
+        }
+        let full = Err((ErrorKind::TooManyRequests, Outcome::NotApplied));
+        assert_eq!(scenario.completions().last(), Some(&(3, full)));
+        let now = scenario.now;
+        let delete = Delete(DeleteRequest { path: "/abcdefghij".into(), version: -1 });
+        scenario.machine.submit_reserved(&delete, 4, || now);
+        assert_eq!(scenario.completions(), []);
+        scenario.flush();
+        assert!(scenario.wire.last().unwrap().1.contains("Delete"), "{:?}", scenario.wire);
+        for xid in 1..scenario.xids().last().unwrap() + 1 {
+            scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        }
+        assert_eq!(scenario.completions().last(), Some(&(4, Ok(5))));
+        // Not when nothing is sent any more.
+        let until = scenario.now + ms(1000);
+        scenario.machine.close(Some(5), until);
+        scenario.machine.submit_reserved(&delete, 6, || now);
+        assert_eq!(scenario.completions(), [(6, Err((ErrorKind::Closed, Outcome::NotApplied)))]);
+    }
+}
+
+/// The zxids of notifications and pings do not say which state the session has seen.
+#[test]
+fn the_last_zxid_is_taken_from_replies_only() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 50, ErrorCode::Ok, b"");
+    scenario.event(EventType::NodeDeleted, "/a");
+    scenario.reply(xid::PING, 900, ErrorCode::Ok, b"");
+    scenario.get("/a", 2);
+    scenario.flush();
+    scenario.reply(2, -1, ErrorCode::Unimplemented, b"");
+    scenario.get("/a", 3);
+    scenario.flush();
+    scenario.reply(3, 0, ErrorCode::Ok, b"");
+    assert_eq!(scenario.machine.last_zxid, 50);
+}
+
+#[test]
+fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
+    for (over, expected) in [(0, Ok(5)), (1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown)))] {
+        let config = config().with_max_reply_bytes(2000).unwrap();
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.get("/big", 1);
+        scenario.flush();
+        let before = scenario.machine.metrics().bytes_received;
+        let mut bytes = Vec::new();
+        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut bytes, usize::MAX, &Parts(header, &vec![0; 1984 + over])).unwrap();
+        // The first piece is exactly the header.
+        let mut input = BytesMut::from(&bytes[..20]);
+        scenario.machine.handle_input(scenario.now, &mut input);
+        // Over the limit, its header is enough.
+        let early = if over > 0 { vec![(1, expected)] } else { vec![] };
+        assert_eq!(scenario.completions(), early);
+        let len = bytes.len() as u64;
+        if over > 0 {
+            assert_eq!(scenario.machine.metrics().bytes_received, before + len);
+        }
+        input.extend_from_slice(&bytes[20..]);
+        scenario.machine.handle_input(scenario.now, &mut input);
+        assert!(input.is_empty());
+        assert_eq!(scenario.machine.metrics().bytes_received, before + len);
+        if over == 0 {
+            assert_eq!(scenario.completions(), [(1, expected)]);
+        }
+    }
+}
+
+/// Nothing can be said of the watches from there on.
+#[test]
+fn an_event_over_the_limit_ends_the_connection_and_says_why() {
+    for (xid, said) in [(xid::NOTIFICATION, "an event of 1016 bytes"), (77, "xid 77"), (0, "xid 0")]
+    {
+        let config = config().with_max_reply_bytes(100).unwrap();
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept(7, 6000);
+        scenario.reply(xid, 5, ErrorCode::Ok, &[0; 1000]);
+        let why = scenario.machine.wants_disconnect().unwrap();
+        assert!(why.detail().unwrap().contains(said), "{why}");
+    }
+}
+
+/// Only since 3.9 do servers send the zxid of the change.
+#[test]
+fn an_event_has_a_zxid_if_the_server_says_one() {
+    for (zxid, expected) in [(-1, None), (0, None), (1, Some(1)), (99, Some(99))] {
+        let mut scenario = Scenario::connected();
+        scenario.watch(WatchKind::Data, "/a", 1);
+        scenario.flush();
+        scenario.reply(1, 50, ErrorCode::Ok, b"");
+        while scenario.machine.poll_event().is_some() {}
+        let mut body = Vec::new();
+        let (event_type, state) = (EventType::NodeDeleted, KeeperState::SyncConnected);
+        WatcherEvent { event_type, state, path: "/a".into() }.encode(&mut body);
+        scenario.reply(xid::NOTIFICATION, zxid, ErrorCode::Ok, &body);
+        let Some(Event::Watch { event, .. }) = scenario.machine.poll_event() else {
+            panic!("no event")
+        };
+        assert_eq!(event.zxid, expected);
+    }
+}
+
+/// As an answer to a request, not only to a ping.
+#[test]
+fn a_request_may_be_expected_that_authentication_is_required() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 0, ErrorCode::SessionClosedRequireSaslAuth, b"");
+    assert_eq!(scenario.machine.ended(), Some(ErrorKind::AuthFailed));
+    assert_eq!(scenario.completions().len(), 1);
+}
+
+/// Of each reply: how much memory it could share, and the size below which it is copied out of that.
+#[derive(Default)]
+struct Shared(Vec<Option<(usize, usize)>>);
+
+impl Answers<u32> for Shared {
+    fn put(&mut self, _: u32, result: Result<Reply<'_>, Error>, _: bool) {
+        let reply = result.unwrap();
+        self.0.push(reply.memory().map(|(memory, _)| (memory.len(), reply.copy_below())));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn shrink_to(&mut self, _: usize) {}
+}
+
+/// The memory of replies with these sizes, in bytes and with their headers, that come in one piece.
+fn shared(sizes: &[usize]) -> Vec<Option<(usize, usize)>> {
+    let mut machine: Session<u32, u32, Shared> =
+        Session::with_answers(config(), 1, Shared::default());
+    let now = Instant::ZERO + ms(1000);
+    let mut out = Vec::new();
+    assert!(matches!(machine.poll_connect(now), Connect::To(..)));
+    machine.handle_connected(now);
+    machine.poll_transmit(now, &mut out);
+    let mut input = BytesMut::new();
+    let accepted = ConnectResponse {
+        protocol_version: 0,
+        time_out: 6000,
+        session_id: 7,
+        passwd: Some(&[0; 16]),
+        read_only: Some(false),
+    };
+    frame::put_record(&mut input, usize::MAX, &accepted).unwrap();
+    machine.handle_input(now, &mut input);
+    for (xid, size) in (1..).zip(sizes) {
+        let call = GetData(ReadRequest { path: "/node".into(), watch: false });
+        machine.submit(&call, 1, None, || now);
+        let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut input, usize::MAX, &Parts(header, &vec![0; size - 20])).unwrap();
+    }
+    machine.poll_transmit(now, &mut out);
+    machine.handle_input(now, &mut input);
+    assert!(input.is_empty() && !machine.is_broken());
+    std::mem::take(&mut machine.answers_mut().0)
+}
+
+/// One allocation for each reply would cost more than all else that is done for it.
+#[test]
+fn short_replies_that_come_together_share_buffers() {
+    // 34 of 120 bytes fit into a buffer of 4096.
+    let memory = shared(&[120; 100]);
+    let (together, last) = memory.split_at(68);
+    assert!(together.iter().all(|memory| *memory == Some((4096, 64))), "{together:?}");
+    // 3840 bytes are left: less than a buffer, more than half of one.
+    assert_eq!(last, [Some((3840, 64)); 32]);
+    // From half a buffer on: the buffer is at most 64 times as large as a part that is not copied.
+    assert_eq!(shared(&[128; 16]), [Some((2048, 64)); 16]);
+    assert_eq!(shared(&[128; 15]), [None; 15]);
+}
+
+/// A frame of 4 KiB or more stays where it was read, and so may its parts; a shorter one is moved into memory of its
+/// own.
+#[test]
+fn long_replies_keep_no_more_than_64_times_their_parts() {
+    let parts = |size: usize| shared(&[size])[0].unwrap();
+    assert_eq!(parts(1029), (1029, 17));
+    assert_eq!(parts(4095), (4095, 64));
+    assert_eq!(parts(4096).0, 4096);
+    assert!(parts(4096).1 >= 4096);
+    // The buffer that was made for it may be twice as large.
+    let huge = MAX_SHARED_INPUT / 2;
+    assert_eq!(parts(huge), (huge, (2 * huge).div_ceil(MAX_TIMES)));
+    assert_eq!(parts(4 * huge), (4 * huge, (8 * huge).div_ceil(MAX_TIMES)));
+}
+
+/// It would stay as long as a part of them does.
+#[test]
+fn what_follows_a_frame_with_a_buffer_of_its_own_is_moved_out_of_it() {
+    for (size, moved) in [(5000, false), (MAX_SHARED_INPUT / 2, true)] {
+        let mut scenario = Scenario::connected();
+        scenario.get("/a", 1);
+        scenario.flush();
+        let mut input = BytesMut::new();
+        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut input, usize::MAX, &Parts(header, &vec![0; size - 20])).unwrap();
+        input.extend_from_slice(&[0, 0, 1]);
+        let behind = input.as_ptr().addr() + size;
+        scenario.machine.handle_input(scenario.now, &mut input);
+        assert_eq!(&input[..], [0, 0, 1]);
+        assert_eq!(input.as_ptr().addr() != behind, moved, "{size}");
+    }
+}
+
+/// The stream cannot be trusted from there on.
+#[test]
+fn nothing_is_answered_behind_what_breaks_the_connection() {
+    let reply = |bytes: &mut BytesMut, xid, len| {
+        let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(bytes, usize::MAX, &Parts(header, &vec![0; len])).unwrap();
+    };
+    // Short frames, frames in shared buffers, and long ones.
+    for len in [0, 900, 2000] {
+        let mut scenario = Scenario::connected();
+        for token in 1..=9 {
+            scenario.get("/a", token);
+        }
+        scenario.flush();
+        let mut bytes = BytesMut::new();
+        reply(&mut bytes, 1, len);
+        reply(&mut bytes, 77, len);
+        (2..=9).for_each(|xid| reply(&mut bytes, xid, len));
+        scenario.feed_bytes(&bytes);
+        assert_eq!(scenario.completions(), [(1, Ok(5))], "{len}");
+        assert!(scenario.is_broken());
+    }
+}

@@ -1,0 +1,544 @@
+//! Migrations, read-only servers, resumed sessions, limits of time and memory.
+
+use super::*;
+use crate::SessionToken;
+
+fn hosts(names: &[&str]) -> Vec<Host> {
+    names.iter().map(|name| Host { name: (*name).into(), port: 1 }).collect()
+}
+
+impl Scenario {
+    pub(super) fn accept_read_only(&mut self, session_id: i64) {
+        self.feed(&ConnectResponse {
+            protocol_version: 0,
+            time_out: 6000,
+            session_id,
+            passwd: Some(b"0123456789abcdef"),
+            read_only: Some(true),
+        });
+        self.flush();
+    }
+
+    fn probes(&mut self) -> usize {
+        std::iter::from_fn(|| self.machine.poll_event())
+            .filter(|event| matches!(event, Event::Probe(_)))
+            .count()
+    }
+}
+
+#[test]
+fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/sent", 1);
+    scenario.flush();
+    scenario.machine.update_server_list(&hosts(&["two", "three"]));
+    assert!(!scenario.is_broken(), "not before the answer");
+    scenario.get("/queued", 2);
+    scenario.flush();
+    assert_eq!(scenario.xids(), [0, 1], "nothing more goes to the old server");
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert!(scenario.is_broken());
+    scenario.cut();
+    assert_eq!(scenario.completions(), [(1, Ok(5))]);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.xids(), [0, 1, 0, 2]);
+    scenario.reply(2, 6, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(2, Ok(6))]);
+}
+
+#[test]
+fn a_close_is_not_held_up_by_a_move() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/sent", 1);
+    scenario.flush();
+    scenario.machine.update_server_list(&hosts(&["two"]));
+    let until = scenario.now + ms(1000);
+    scenario.machine.close(Some(9), until);
+    scenario.flush();
+    assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
+}
+
+/// Each server's share of the connection timeout follows the list, so that one silent server leaves time for the others.
+#[test]
+fn a_longer_list_shortens_the_wait_for_each_server() {
+    let mut scenario = Scenario::connected();
+    scenario.machine.update_server_list(&hosts(&["one", "two", "three"]));
+    scenario.cut();
+    let connect = loop {
+        match scenario.machine.poll_connect(scenario.now) {
+            Connect::At(at) => scenario.now = at,
+            other => break other,
+        }
+    };
+    let Connect::To(_, deadline) = connect else { panic!("{connect:?}") };
+    assert_eq!(deadline.duration_since(scenario.now), ms(1000));
+}
+
+#[test]
+fn a_list_without_servers_changes_nothing() {
+    let mut scenario = Scenario::connected();
+    scenario.machine.update_server_list(&[]);
+    assert!(!scenario.is_broken());
+    scenario.cut();
+    scenario.connect();
+}
+
+/// The session of a read-only server exists on that server only; the handshake with the next server asks for a new one.
+#[test]
+fn the_session_of_a_read_only_server_is_left_with_it() {
+    let mut scenario = Scenario::new(config().with_read_only(true));
+    scenario.connect();
+    scenario.accept_read_only(77);
+    let local = scenario.machine.lease().unwrap().clone();
+    assert_eq!(scenario.states(), [ConnectionState::ReadOnly]);
+    scenario.watch(WatchKind::Data, "/a", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.connect();
+    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x0"));
+    scenario.accept(7, 6000);
+    assert!(local.is_lost());
+    assert_eq!(scenario.machine.lease().unwrap().session_id(), 7);
+    assert_eq!(scenario.states(), [ConnectionState::Suspended, ConnectionState::Connected]);
+    assert_eq!(scenario.machine.watches(), 1, "watches belong to no session");
+    assert!(scenario.wire.last().unwrap().1.contains("SetWatches"));
+}
+
+/// Servers up to 3.6 resume a global session while they are read-only: it stays the same.
+#[test]
+fn a_global_session_survives_a_read_only_server() {
+    let mut scenario = Scenario::new(config().with_read_only(true));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.cut();
+    scenario.connect();
+    scenario.accept_read_only(7);
+    scenario.cut();
+    scenario.connect();
+    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x7"));
+    scenario.accept(7, 6000);
+    use ConnectionState::{Connected, ReadOnly, Reconnected, Suspended};
+    assert_eq!(scenario.states(), [Connected, Suspended, ReadOnly, Suspended, Reconnected]);
+}
+
+#[test]
+fn on_a_read_only_server_others_are_asked_with_growing_pauses() {
+    let config =
+        config().with_read_only(true).with_connect_string("one:1,two:1,three:1".parse().unwrap());
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept_read_only(77);
+    let mut asked = Vec::new();
+    for _ in 0..300 {
+        scenario.wait(ms(100));
+        scenario.flush();
+        scenario.reply(xid::PING, 5, ErrorCode::Ok, b"");
+        asked.push(scenario.probes());
+    }
+    let total: usize = asked.iter().sum();
+    assert!((7..=9).contains(&total), "{total} in 30 s: 0.1 s, then doubling");
+    let current = scenario.machine.connection.host().unwrap().clone();
+    let other = hosts(&["one", "two", "three"]).into_iter().find(|host| *host != current).unwrap();
+    scenario.machine.handle_probe(&other, false);
+    assert!(!scenario.is_broken());
+    scenario.machine.handle_probe(&other, true);
+    assert!(scenario.is_broken());
+    scenario.cut();
+    scenario.now += ms(1000);
+    assert!(
+        matches!(scenario.machine.poll_connect(scenario.now), Connect::To(host, _) if host == other)
+    );
+}
+
+#[test]
+fn a_session_that_was_handed_in_is_asked_for() {
+    let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
+    assert!(!format!("{token:?}").contains("102"), "{token:?}");
+    let mut scenario = Scenario::new(config().with_session(token));
+    assert!(scenario.machine.lease().is_none(), "only hoped for");
+    scenario.connect();
+    let request = &scenario.wire[0].1;
+    assert!(request.contains("last_zxid_seen: 44") && request.contains("session_id: 0x17"));
+    scenario.accept(0x17, 6000);
+    let lease = scenario.machine.lease().unwrap();
+    assert!(lease.claim().is_valid(scenario.now));
+    // When it was created, and with which timeout, is not known here.
+    assert_eq!(lease.proven_until(), Instant::ZERO);
+    let token = scenario.machine.session_token().unwrap();
+    assert_eq!((token.session_id(), token.last_zxid()), (0x17, 44));
+}
+
+#[test]
+fn a_session_that_was_handed_in_and_has_ended_is_lost() {
+    let token = SessionToken::new(0x17, b"fedcba9876543210", 44);
+    let mut scenario = Scenario::new(config().with_session(token));
+    scenario.connect();
+    scenario.refuse();
+    scenario.cut();
+    assert_eq!(scenario.states(), [ConnectionState::Lost]);
+    scenario.connect();
+    assert!(scenario.wire.last().unwrap().1.contains("session_id: 0x0"));
+}
+
+/// Only the request that timed out fails; its late reply is dropped.
+#[test]
+fn a_request_without_an_answer_in_time_fails_alone() {
+    let mut scenario = Scenario::new(config().with_request_timeout(ms(500)));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get("/slow", 1);
+    scenario.flush();
+    scenario.now += ms(400);
+    scenario.get("/fast", 2);
+    scenario.flush();
+    assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(100)));
+    scenario.wait(ms(100));
+    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
+    assert!(!scenario.is_broken());
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.reply(2, 6, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(2, Ok(6))]);
+    scenario.get("/next", 3);
+    assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(500)));
+}
+
+/// Requests that have failed for want of an answer keep their places for their replies; an overtaking refusal in front of
+/// the others, behind them or among them leaves count of them right.
+#[test]
+fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
+    const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
+    // Three of five have timed out; which one is refused, and how many timed-out ones are left then.
+    for (refused, left) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
+        let mut scenario = Scenario::new(config().with_request_timeout(ms(500)));
+        scenario.connect();
+        scenario.accept(7, 6000);
+        for token in 1..=3 {
+            scenario.get("/early", token);
+        }
+        scenario.now += ms(400);
+        for token in 4..=5 {
+            scenario.get("/later", token);
+        }
+        scenario.flush();
+        scenario.wait(ms(100));
+        assert_eq!(scenario.completions(), [(1, LATE), (2, LATE), (3, LATE)]);
+        scenario.reply(refused, -1, ErrorCode::Unimplemented, b"");
+        assert_eq!(scenario.machine.requests.timed_out(), left, "{refused} was refused");
+        let refused = u32::try_from(refused).unwrap();
+        let unimplemented = Err((ErrorKind::Unimplemented, Outcome::NotApplied));
+        let expected = if refused > 3 { vec![(refused, unimplemented)] } else { Vec::new() };
+        assert_eq!(scenario.completions(), expected);
+        scenario.wait(ms(400));
+        let timed_out = (4..=5).filter(|token| *token != refused).map(|token| (token, LATE));
+        assert_eq!(scenario.completions(), timed_out.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_request_that_was_not_sent_in_time_is_not_sent() {
+    let mut scenario = Scenario::new(config().with_request_timeout(ms(500)));
+    scenario.get("/a", 1);
+    scenario.now += ms(400);
+    scenario.get("/bb", 2);
+    scenario.wait(ms(100));
+    assert_eq!(
+        scenario.completions(),
+        [(1, Err((ErrorKind::OperationTimeout, Outcome::NotApplied)))]
+    );
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.xids(), [0, 2]);
+    assert_eq!(scenario.machine.metrics().timed_out, 1);
+}
+
+#[test]
+fn more_bytes_than_allowed_are_refused_unless_alone() {
+    let config = config().with_max_pending_bytes(60).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.get(&format!("/{}", "x".repeat(100)), 1);
+    scenario.get("/a", 2);
+    assert_eq!(
+        scenario.completions(),
+        [(2, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)))]
+    );
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.get("/a", 3);
+    scenario.get("/b", 4);
+    scenario.flush();
+    assert_eq!(scenario.completions(), [(1, Ok(5))]);
+    assert_eq!(scenario.machine.metrics().pending_bytes, 2 * 19);
+}
+
+#[test]
+fn a_waiter_for_room_is_woken_when_half_of_it_is_free() {
+    let config = config().with_max_requests(4).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.machine.wait_for_capacity(10);
+    assert_eq!(scenario.completions().len(), 1, "there is capacity");
+    for token in 1..=4 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    scenario.machine.wait_for_capacity(11);
+    scenario.machine.wait_for_capacity(12);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(5))]);
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    let mut woken: Vec<_> = scenario.completions().into_iter().map(|(token, _)| token).collect();
+    woken.sort_unstable();
+    assert_eq!(woken, [2, 11, 12]);
+}
+
+#[test]
+fn a_waiter_for_room_is_notified_of_the_end() {
+    let config = config().with_max_requests(1).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.get("/a", 1);
+    scenario.machine.wait_for_capacity(2);
+    scenario.machine.close(None, Instant::ZERO);
+    let done = scenario.completions();
+    assert!(done.contains(&(2, Err((ErrorKind::Closed, Outcome::NotApplied)))), "{done:?}");
+}
+
+#[test]
+fn an_idle_session_gives_back_what_a_burst_took() {
+    let mut scenario = Scenario::connected();
+    for token in 0..10_000 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    for xid in 1..=10_000 {
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+    }
+    assert_eq!(scenario.completions().len(), 10_000);
+    scenario.wait(ms(2000));
+    let machine = &scenario.machine;
+    let (bytes, entries) = machine.requests.capacities();
+    assert!(bytes <= 1024 && entries <= 32 && machine.answers.capacity() <= 32);
+}
+
+/// Allocated again and again, it would cost more than it is worth.
+#[test]
+fn a_busy_session_keeps_what_its_bursts_need() {
+    let mut scenario = Scenario::connected();
+    for token in 0..10_000 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    for xid in 1..10_000 {
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+    }
+    let before = scenario.machine.requests.capacities();
+    scenario.wait(ms(2000));
+    scenario.flush();
+    assert_eq!(scenario.machine.metrics().pings, 1);
+    assert_eq!(scenario.machine.requests.capacities(), before);
+}
+
+#[test]
+fn what_happens_is_counted() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.get("/b", 2);
+    scenario.get(&"/x".repeat(1 << 20), 3);
+    scenario.flush();
+    scenario.now += ms(3);
+    scenario.reply(1, 5, ErrorCode::Ok, b"12345678");
+    scenario.event(EventType::NodeCreated, "/x");
+    scenario.reply(2, 6, ErrorCode::NoNode, b"");
+    scenario.wait(ms(2000));
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(7, 6000);
+    let metrics = scenario.machine.metrics();
+    assert_eq!((metrics.requests, metrics.replies, metrics.error_replies), (2, 2, 1));
+    assert_eq!((metrics.refused, metrics.events, metrics.pings), (1, 1, 1));
+    assert_eq!((metrics.attempts, metrics.connections, metrics.sessions), (2, 2, 1));
+    assert_eq!(metrics.bytes_sent, 2 * 49 + 2 * 19);
+    assert_eq!(metrics.bytes_received, 2 * 41 + 28 + 20 + 34);
+    assert_eq!(
+        (metrics.latency.count(), metrics.latency.quantile(0.5)),
+        (2, Duration::from_micros(4096))
+    );
+}
+
+/// No server sends the reason of its refusal; the error names the possible ones.
+#[test]
+fn a_server_that_may_be_behind_is_named_as_such() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 0x99, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.connect();
+    scenario.cut();
+    let failure = scenario.machine.last_failure_text().unwrap();
+    assert!(failure.contains("behind our last zxid 0x99"), "{failure}");
+}
+
+/// Servers go back to the timeout of the creation after a change of leader, whatever was asked for since.
+#[test]
+fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 9, ErrorCode::Ok, b"");
+    let token = scenario.machine.session_token().unwrap();
+    assert_eq!(token.session_timeout(), Some(ms(6000)));
+
+    let config = config().with_session_timeout(ms(60_000)).with_session(token);
+    let mut heir = Scenario::new(config);
+    assert_eq!(heir.machine.timeouts().session, ms(6000));
+    for _ in 0..2 {
+        heir.connect();
+        let asked = &heir.wire.last().unwrap().1;
+        assert!(asked.contains("time_out: 6000, session_id: 0x7"), "{asked}");
+        heir.accept(7, 6000);
+        heir.cut();
+    }
+    // A new session is the heir's own.
+    heir.wait(ms(6000));
+    heir.connect();
+    let asked = &heir.wire.last().unwrap().1;
+    assert!(asked.contains("time_out: 60000, session_id: 0x0"), "{asked}");
+
+    let unknown = config_of_parts();
+    let mut heir = Scenario::new(unknown);
+    heir.connect();
+    assert!(heir.wire[0].1.contains("time_out: 60000, session_id: 0x7"));
+}
+
+fn config_of_parts() -> Config {
+    let token = SessionToken::new(7, b"0123456789abcdef", 9);
+    config().with_session_timeout(ms(60_000)).with_session(token)
+}
+
+impl Scenario {
+    /// An attempt that a server ends silently.
+    fn closed_silently_by(&mut self, name: &str) {
+        self.connect();
+        let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+        let host = Host { name: name.into(), port: 1 };
+        self.machine.handle_disconnected(self.now, &host, &why);
+    }
+}
+
+/// The client has seen a zxid that no server has: wiped or restored data, or another ensemble.
+#[test]
+fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() {
+    let list = Config::new("one:1,two:1,three:1").unwrap().with_session_timeout(ms(6000));
+    let mut scenario = Scenario::new(list);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 0x99, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.completions();
+    scenario.get("/b", 2);
+    for name in ["one", "two", "two"] {
+        scenario.closed_silently_by(name);
+        assert_eq!(scenario.machine.ahead_of_servers(), None, "one is left");
+    }
+    scenario.closed_silently_by("three");
+    assert_eq!(scenario.machine.ahead_of_servers(), Some(0x99));
+    let why = scenario.machine.last_failure_text().unwrap();
+    assert!(why.contains("from any server") && why.contains("0x99"), "{why}");
+
+    scenario.wait(ms(6000));
+    let error = scenario.machine.poll_completion().unwrap().result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SessionExpired);
+    assert!(error.to_string().contains("behind the last zxid 0x99"), "{error}");
+    assert_eq!(scenario.machine.ahead_of_servers(), None, "a new session has seen nothing");
+    scenario.connect();
+    assert!(scenario.wire.last().unwrap().1.contains("last_zxid_seen: 0, "));
+}
+
+#[test]
+fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 0x99, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.closed_silently_by("one");
+    assert_eq!(scenario.machine.ahead_of_servers(), Some(0x99));
+    // Not even reached.
+    while !matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)) {
+        scenario.now += ms(100);
+    }
+    scenario.cut();
+    assert_eq!(scenario.machine.ahead_of_servers(), None);
+    scenario.closed_silently_by("one");
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.machine.ahead_of_servers(), None);
+}
+
+/// It would never be left later: only a connected client checks its server.
+#[test]
+fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
+    for handshaking in [false, true] {
+        let mut scenario = Scenario::new(config());
+        if handshaking {
+            scenario.connect();
+        } else {
+            assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
+        }
+        scenario.machine.update_server_list(&hosts(&["one", "two"]));
+        assert!(!scenario.is_broken(), "it is still listed");
+        scenario.machine.update_server_list(&hosts(&["two", "three"]));
+        assert!(scenario.is_broken());
+        scenario.cut();
+        let Connect::To(host, _) = (loop {
+            match scenario.machine.poll_connect(scenario.now) {
+                Connect::At(at) => scenario.now = at,
+                other => break other,
+            }
+        }) else {
+            panic!("no attempt")
+        };
+        assert_ne!(host.name, "one");
+    }
+}
+
+/// The answer of a server that is no longer listed is no reason to leave for one that was not asked.
+#[test]
+fn a_probe_of_a_server_that_is_no_longer_listed_starts_no_migration() {
+    let config = config().with_read_only(true).with_connect_string("one:1,two:1".parse().unwrap());
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept_read_only(7);
+    let current = scenario.machine.server().unwrap().clone();
+    scenario.machine.update_server_list(&[current, Host { name: "three".into(), port: 1 }]);
+    scenario.machine.handle_probe(&Host { name: "gone".into(), port: 1 }, true);
+    assert!(!scenario.is_broken());
+    scenario.machine.handle_probe(&Host { name: "three".into(), port: 1 }, true);
+    assert!(scenario.is_broken());
+}
+
+/// One name may stand for all servers, each at an address of its own.
+#[test]
+fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
+    let mut scenario = Scenario::new(config().with_read_only(true));
+    scenario.connect();
+    scenario.accept_read_only(7);
+    scenario.wait(ms(100));
+    let probed =
+        std::iter::from_fn(|| scenario.machine.poll_event()).find_map(|event| match event {
+            Event::Probe(host) => Some(host),
+            _ => None,
+        });
+    let host = probed.expect("a probe");
+    assert_eq!(Some(&host), scenario.machine.server());
+    scenario.machine.handle_probe(&host, false);
+    assert!(!scenario.is_broken());
+    scenario.machine.handle_probe(&host, true);
+    assert!(scenario.is_broken());
+}

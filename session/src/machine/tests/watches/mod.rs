@@ -1,0 +1,342 @@
+//! Persistent watches, several kinds on one path, and giving them back.
+
+use docent_protocol::AddWatchMode;
+
+use super::*;
+
+mod refusals;
+mod removal;
+mod removal_for_all;
+
+const PERSISTENT: AddWatchMode = AddWatchMode::Persistent;
+const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
+
+impl Scenario {
+    fn add_watch(&mut self, mode: AddWatchMode, path: &str, token: u32) {
+        let now = self.now;
+        self.machine.add_watch(mode, token, path.into(), token, || now);
+    }
+
+    /// As a client reads: the machine decides on the flag.
+    fn read_and_watch(&mut self, kind: WatchKind, path: &str, token: u32) {
+        let now = self.now;
+        let registration = Registration { kind, path: path.into(), watcher: token };
+        let read = |watch| ReadRequest { path: path.into(), watch };
+        let machine = &mut self.machine;
+        match kind {
+            WatchKind::Child => {
+                machine.submit_watching(|w| GetChildren(read(w)), token, registration, || now);
+            }
+            WatchKind::Exist => {
+                machine.submit_watching(|w| Exists(read(w)), token, registration, || now);
+            }
+            _ => machine.submit_watching(|w| GetData(read(w)), token, registration, || now),
+        }
+    }
+
+    fn remove(&mut self, path: &str, watcher: u32) {
+        let now = self.now;
+        self.machine.remove_watch(path, &watcher, Some(watcher), || now);
+    }
+
+    /// Sends all queued requests and replies to each; returns the requests as text.
+    fn answer(&mut self) -> Vec<String> {
+        self.wire.clear();
+        self.flush();
+        for (xid, _) in self.wire.clone() {
+            self.reply(xid, 50, ErrorCode::Ok, b"");
+        }
+        self.wire.iter().map(|(_, request)| request.clone()).collect()
+    }
+
+    /// Replies to the sent requests.
+    fn answer_sent(&mut self) -> Vec<String> {
+        let sent = std::mem::take(&mut self.wire);
+        for (xid, _) in &sent {
+            self.reply(*xid, 50, ErrorCode::Ok, b"");
+        }
+        sent.into_iter().map(|(_, request)| request).collect()
+    }
+
+    fn reconnect(&mut self) -> Vec<String> {
+        self.cut();
+        self.completions();
+        self.connect();
+        self.wire.clear();
+        self.accept(7, 6000);
+        self.wire.iter().map(|(_, request)| request.clone()).collect()
+    }
+
+    fn watch_events_in_state(&mut self) -> Vec<(u32, EventType, KeeperState)> {
+        std::iter::from_fn(|| self.machine.poll_event())
+            .filter_map(|event| match event {
+                Event::Watch { watcher, event } => Some((watcher, event.event_type, event.state)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_persistent_watch_delivers_every_event() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    let sent = scenario.answer();
+    assert!(sent[0].contains("AddWatch") && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    for _ in 0..3 {
+        scenario.event(EventType::NodeDataChanged, "/a");
+    }
+    assert_eq!(scenario.watch_events(), [(1, EventType::NodeDataChanged); 3]);
+}
+
+#[test]
+fn a_refused_persistent_watch_is_none() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::MarshallingError, b"");
+    assert_eq!(scenario.machine.watches(), 0);
+    assert_eq!(
+        scenario.completions(),
+        [(1, Err((ErrorKind::MarshallingError, Outcome::NotApplied)))]
+    );
+}
+
+/// setWatches2 sets persistent watches again. Once all are set, their watchers receive a resync event, because events
+/// of the gap may be missing.
+#[test]
+fn persistent_watches_are_set_again_and_resynced() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/p", 1);
+    scenario.add_watch(RECURSIVE, "/r", 2);
+    scenario.read_and_watch(WatchKind::Data, "/d", 3);
+    scenario.answer();
+    scenario.watch_events();
+    let sent = scenario.reconnect();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(sent[0].starts_with("SetWatches2"), "{sent:?}");
+    assert!(
+        sent[0].contains(
+            r#"data_watches: ["/d"], exist_watches: [], child_watches: [], persistent_watches: ["/p"], persistent_recursive_watches: ["/r"]"#
+        ),
+        "{sent:?}"
+    );
+    assert_eq!(scenario.watch_events(), [], "not before the server has them");
+    scenario.event(EventType::NodeDataChanged, "/p");
+    scenario.reply(xid::SET_WATCHES, 60, ErrorCode::Ok, b"");
+    assert_eq!(
+        scenario.watch_events_in_state(),
+        [
+            (1, EventType::NodeDataChanged, KeeperState::SyncConnected),
+            (1, EventType::None, KeeperState::SyncConnected),
+            (2, EventType::None, KeeperState::SyncConnected)
+        ]
+    );
+}
+
+/// `ZooKeeper.ExistsWatchRegistration`: what an exists found is watched as data. The next server would report it as
+/// created otherwise.
+#[test]
+fn an_exists_that_finds_its_node_is_set_again_as_data() {
+    for (err, list) in [(ErrorCode::Ok, "data"), (ErrorCode::NoNode, "exist")] {
+        let mut scenario = Scenario::connected();
+        scenario.read_and_watch(WatchKind::Exist, "/a", 1);
+        scenario.flush();
+        scenario.reply(1, 50, err, b"");
+        let sent = scenario.reconnect();
+        assert!(sent[0].contains(&format!(r#"{list}_watches: ["/a"]"#)), "{sent:?}");
+    }
+}
+
+/// Servers before 3.6 know setWatches only.
+#[test]
+fn one_shot_watches_alone_are_set_again_by_set_watches() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Child, "/c", 1);
+    scenario.answer();
+    let sent = scenario.reconnect();
+    assert!(sent[0].starts_with("SetWatches("), "{sent:?}");
+}
+
+/// `WatchManagerOptimized` refuses persistent watches; the session must not reconnect for ever.
+#[test]
+fn a_server_that_refuses_persistent_watches_ends_them_and_not_the_session() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/p", 1);
+    scenario.answer();
+    scenario.reconnect();
+    scenario.reply(xid::SET_WATCHES, 60, ErrorCode::MarshallingError, b"");
+    assert!(!scenario.is_broken());
+    assert_eq!(scenario.watch_events(), [(1, EventType::PersistentWatchRemoved)]);
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+/// ZOOKEEPER-4466: a one-shot watch must not end a persistent one.
+#[test]
+fn below_a_persistent_watch_a_read_is_sent_without_its_flag() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    // On its way already.
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    let sent = scenario.answer();
+    assert!(sent[1].contains("GetData") && sent[1].contains("watch: false"), "{sent:?}");
+    scenario.read_and_watch(WatchKind::Child, "/a", 3);
+    scenario.read_and_watch(WatchKind::Data, "/b", 4);
+    let sent = scenario.answer();
+    assert!(sent[0].contains("watch: false") && sent[1].contains("watch: true"), "{sent:?}");
+    scenario.event(EventType::NodeDataChanged, "/a");
+    scenario.event(EventType::NodeChildrenChanged, "/a");
+    scenario.event(EventType::NodeDataChanged, "/a");
+    assert_eq!(
+        scenario.watch_events(),
+        [
+            (1, EventType::NodeDataChanged),
+            (2, EventType::NodeDataChanged),
+            (1, EventType::NodeChildrenChanged),
+            (3, EventType::NodeChildrenChanged),
+            (1, EventType::NodeDataChanged)
+        ]
+    );
+}
+
+/// ZooKeeper before 3.9: a persistent watch added to the path of a recursive one ends the events of its children
+/// (`WatchManager.addWatch` replaces the mode).
+#[test]
+fn the_widest_mode_is_what_the_server_is_asked_for() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    let sent = scenario.answer();
+    assert!(sent.iter().all(|request| request.contains("mode: PersistentRecursive")), "{sent:?}");
+    scenario.event(EventType::NodeCreated, "/a/b");
+    assert_eq!(
+        scenario.watch_events(),
+        [(1, EventType::NodeCreated), (2, EventType::NodeChildrenChanged)]
+    );
+}
+
+// Registration and delivery.
+
+#[test]
+fn a_watch_is_there_once_its_reply_is() {
+    let mut scenario = Scenario::connected();
+    scenario.watch(WatchKind::Data, "/a", 1);
+    scenario.watch(WatchKind::Data, "/missing", 2);
+    scenario.watch(WatchKind::Exist, "/missing", 3);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.reply(2, 5, ErrorCode::NoNode, b"");
+    scenario.reply(3, 5, ErrorCode::NoNode, b"");
+    assert_eq!(scenario.machine.watches(), 2, "getData on a missing node leaves none");
+    scenario.event(EventType::NodeDataChanged, "/a");
+    scenario.event(EventType::NodeCreated, "/missing");
+    assert_eq!(
+        scenario.watch_events(),
+        [(1, EventType::NodeDataChanged), (3, EventType::NodeCreated)]
+    );
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+/// A read without a waiter.
+#[test]
+fn a_cancelled_watch_is_not_registered_by_its_reply() {
+    let mut scenario = Scenario::connected();
+    scenario.watch(WatchKind::Data, "/a", 1);
+    scenario.watch(WatchKind::Data, "/a", 2);
+    scenario.flush();
+    scenario.machine.cancel_watch("/a", &1, || Instant::ZERO);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.reply(2, 5, ErrorCode::Ok, b"");
+    assert_eq!(scenario.machine.watches(), 1);
+    scenario.machine.cancel_watch("/a", &2, || Instant::ZERO);
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+#[test]
+fn an_event_without_a_watcher_is_dropped() {
+    let mut scenario = Scenario::connected();
+    scenario.event(EventType::NodeDeleted, "/unwatched");
+    assert_eq!(scenario.watch_events(), []);
+    assert!(!scenario.is_broken());
+}
+
+/// The order of `ClientCnxn.SendThread.primeConnection`: watches and credentials precede all requests.
+#[test]
+fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
+    let mut scenario = Scenario::new(config().with_auth("digest", b"u:p"));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    scenario.watch(WatchKind::Data, "/d", 1);
+    scenario.watch(WatchKind::Exist, "/e", 2);
+    scenario.watch(WatchKind::Child, "/c", 3);
+    scenario.flush();
+    for (xid, err) in [(1, ErrorCode::Ok), (2, ErrorCode::NoNode), (3, ErrorCode::Ok)] {
+        scenario.reply(xid, 77, err, b"");
+    }
+    scenario.get("/unsent", 4);
+    scenario.cut();
+    scenario.wire.clear();
+    scenario.connect();
+    scenario.accept(7, 6000);
+    assert_eq!(scenario.xids(), [0, xid::AUTH, xid::SET_WATCHES, 4]);
+    let replay = &scenario.wire[2].1;
+    assert!(
+        replay.contains("relative_zxid: 77")
+            && replay
+                .contains(r#"data_watches: ["/d"], exist_watches: ["/e"], child_watches: ["/c"]"#),
+        "{replay}"
+    );
+    // The catch-up event comes before the reply.
+    scenario.event(EventType::NodeDeleted, "/d");
+    scenario.reply(xid::SET_WATCHES, 80, ErrorCode::Ok, b"");
+    assert_eq!(scenario.watch_events(), [(1, EventType::NodeDeleted)]);
+    assert!(!scenario.is_broken());
+}
+
+// Cost.
+
+/// A watcher that counts how often it is compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Counted(u32);
+
+thread_local! {
+    static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+impl Ord for Counted {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Counted {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Watches that are asked for while there is no connection, and dropped in another order: on one path or on many, each
+/// takes a number of steps that grows with the logarithm of how many there are.
+#[test]
+fn watches_that_wait_for_a_connection_are_found_without_a_search() {
+    for paths in [1, 1000, 1_000_000] {
+        let count = 20_000;
+        let mut machine: Session<u32, Counted> = Session::new(config(), 1);
+        COMPARED.set(0);
+        let path = |number: u32| format!("/{}", number % paths);
+        for number in 0..count {
+            let (path, watcher) = (path(number).into(), Counted(number));
+            machine.add_watch(PERSISTENT, number, path, watcher, || Instant::ZERO);
+        }
+        assert_eq!(machine.pending(), count as usize);
+        for number in 0..count {
+            let number = number * 7919 % count;
+            machine.cancel_watch(&path(number), &Counted(number), || Instant::ZERO);
+        }
+        // Two searches and an insertion, of 15 steps each; nodes of a tree are searched one by one.
+        let steps = COMPARED.get() / u64::from(count);
+        assert!(steps <= 200, "{steps} steps for each of {count} on {paths} paths");
+    }
+}

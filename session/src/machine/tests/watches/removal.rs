@@ -1,0 +1,481 @@
+//! Watches that no watcher wants any more: which requests remove them from the server, and when.
+
+use super::*;
+
+/// One of several watchers is dropped; the others keep their watch (kezhuw/zookeeper-client-rust#2).
+#[test]
+fn only_the_last_watcher_of_a_kind_is_given_back() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    scenario.read_and_watch(WatchKind::Child, "/a", 3);
+    scenario.answer();
+    scenario.completions();
+    scenario.remove("/a", 1);
+    assert_eq!(scenario.answer(), [""; 0]);
+    assert_eq!(scenario.completions(), [(1, Ok(50))]);
+    scenario.remove("/a", 2);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("RemoveWatches") && sent[0].contains("Data"));
+    scenario.remove("/a", 3);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("Children"), "{sent:?}");
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+/// kezhuw#22: an event was faster than the removal.
+#[test]
+fn a_watch_that_is_gone_already_is_given_back_all_the_same() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.answer();
+    scenario.completions();
+    scenario.remove("/a", 1);
+    scenario.flush();
+    scenario.event(EventType::NodeDataChanged, "/a");
+    let xid = scenario.wire.last().unwrap().0;
+    scenario.reply(xid, 51, ErrorCode::NoWatcher, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(51))]);
+    assert_eq!(scenario.watch_events(), []);
+}
+
+/// The one-shot watches of the path have nothing of their own on the server: they rely on the persistent watch, which
+/// stays there until the last of them has gone.
+#[test]
+fn another_watch_of_the_path_keeps_the_persistent_watch_on_the_server() {
+    for end_by_event in [true, false] {
+        let mut scenario = Scenario::connected();
+        scenario.add_watch(PERSISTENT, "/a", 1);
+        scenario.answer();
+        scenario.read_and_watch(WatchKind::Data, "/a", 2);
+        scenario.read_and_watch(WatchKind::Child, "/a", 3);
+        scenario.answer();
+        scenario.remove("/a", 1);
+        assert_eq!(scenario.answer(), [""; 0]);
+        scenario.event(EventType::NodeChildrenChanged, "/a");
+        assert_eq!(scenario.watch_events(), [(3, EventType::NodeChildrenChanged)]);
+        assert_eq!(scenario.answer(), [""; 0]);
+        if end_by_event {
+            scenario.event(EventType::NodeDataChanged, "/a");
+        } else {
+            scenario.remove("/a", 2);
+        }
+        let sent = scenario.answer();
+        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        // Nothing is known of the path any more.
+        scenario.read_and_watch(WatchKind::Data, "/a", 4);
+        assert!(scenario.answer()[0].contains("watch: true"));
+    }
+}
+
+#[test]
+fn a_recursive_watch_that_goes_leaves_the_persistent_one() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.answer();
+    scenario.watch_events();
+    scenario.remove("/a", 1);
+    // Until the server says so, it is as before: children's events are all there is.
+    scenario.event(EventType::NodeCreated, "/a/b");
+    assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    // Since 3.9 both modes are there now, and an event of each comes.
+    scenario.event(EventType::NodeDeleted, "/a/b");
+    scenario.event(EventType::NodeChildrenChanged, "/a");
+    assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("PersistentRecursive"), "{sent:?}");
+    assert_eq!(scenario.answer(), [""; 0]);
+    scenario.remove("/a", 2);
+    assert!(scenario.answer()[0].contains("Any"));
+}
+
+/// Before 3.9 the type is not known, and the mode was replaced.
+#[test]
+fn a_server_that_keeps_one_mode_is_not_asked_twice_to_remove_the_other() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.answer();
+    scenario.remove("/a", 1);
+    scenario.answer();
+    scenario.wire.clear();
+    scenario.flush();
+    scenario.reply(scenario.wire[0].0, 51, ErrorCode::MarshallingError, b"");
+    scenario.wait(ms(1900));
+    assert_eq!(scenario.answer(), [""; 0]);
+}
+
+/// removing a recursive watch beside nothing: its mode goes as a whole.
+#[test]
+fn the_only_watch_of_a_path_is_removed_as_a_whole() {
+    for mode in [PERSISTENT, RECURSIVE] {
+        let mut scenario = Scenario::connected();
+        scenario.add_watch(mode, "/a", 1);
+        scenario.answer();
+        scenario.completions();
+        scenario.remove("/a", 1);
+        let sent = scenario.answer();
+        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        assert_eq!(scenario.completions(), [(1, Ok(50))]);
+        assert_eq!(scenario.answer(), [""; 0]);
+    }
+}
+
+/// The recursive watch went while another was asked for: its mode is narrowed once that is there.
+#[test]
+fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.answer();
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.remove("/a", 1);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("mode: PersistentRecursive"), "{sent:?}");
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    scenario.answer();
+    scenario.watch_events();
+    scenario.event(EventType::NodeChildrenChanged, "/a");
+    assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
+}
+
+/// The same with a read on its way, which relies on the mode.
+#[test]
+fn a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.answer();
+    scenario.read_and_watch(WatchKind::Child, "/a", 2);
+    scenario.flush();
+    let read = scenario.wire.last().unwrap().0;
+    scenario.remove("/a", 1);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    assert!(read > 0);
+}
+
+/// Its mode stays on the server, and the others of the path are served from it.
+#[test]
+fn a_forgotten_recursive_watch_keeps_its_mode() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.read_and_watch(WatchKind::Child, "/a", 3);
+    scenario.answer();
+    scenario.watch_events();
+    scenario.machine.forget_watch("/a", &1);
+    assert_eq!(scenario.answer(), [""; 0]);
+    scenario.event(EventType::NodeCreated, "/a/b");
+    assert_eq!(
+        scenario.watch_events(),
+        [(2, EventType::NodeChildrenChanged), (3, EventType::NodeChildrenChanged)]
+    );
+    // A read relies on it still, for its own watch would take half of it away.
+    scenario.read_and_watch(WatchKind::Data, "/a", 4);
+    assert!(scenario.answer()[0].contains("watch: false"));
+    // The removal of a watch takes it along.
+    scenario.event(EventType::NodeDataChanged, "/a");
+    scenario.remove("/a", 2);
+    assert!(scenario.answer()[0].contains("Any"));
+}
+
+/// A one-shot watch under a persistent one has nothing of its own on the server.
+#[test]
+fn a_covered_watch_is_given_back_without_a_request() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    scenario.answer();
+    scenario.remove("/a", 2);
+    assert_eq!(scenario.answer(), [""; 0]);
+}
+
+/// A read that is on its way would lose its watch to a removal behind it.
+#[test]
+fn nothing_is_given_back_while_another_is_on_its_way() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.answer();
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    scenario.remove("/a", 1);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("GetData"), "{sent:?}");
+    assert_eq!(scenario.machine.watches(), 1);
+}
+
+/// Otherwise a persistent watch without a watcher would stay on the server.
+#[test]
+fn an_abandoned_add_watch_is_removed_once_it_is_set() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.machine.cancel_watch("/a", &1, || Instant::ZERO);
+    scenario.answer();
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("RemoveWatches"), "{sent:?}");
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+/// Another connection has other watches: removals queued for this one are dropped, requests are not.
+#[test]
+fn queued_watch_requests_go_with_the_connection() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.answer();
+    scenario.completions();
+    scenario.get("/before", 2);
+    scenario.remove("/a", 1);
+    scenario.get("/behind", 3);
+    scenario.cut();
+    assert_eq!(scenario.completions(), [(1, Ok(50))], "the watch is gone, as was asked for");
+    scenario.connect();
+    scenario.wire.clear();
+    scenario.accept(7, 6000);
+    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert!(sent[0].contains("/before") && sent[1].contains("/behind"), "{sent:?}");
+}
+
+/// A read relied on it, so it could not be given back when it was cancelled or dropped; it is once the read's watch has
+/// delivered its event. Otherwise a persistent watch without a watcher would stay on the server.
+#[test]
+fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
+    for cancelled in [true, false] {
+        let mut scenario = Scenario::connected();
+        scenario.add_watch(PERSISTENT, "/a", 1);
+        if !cancelled {
+            scenario.answer();
+        }
+        scenario.read_and_watch(WatchKind::Data, "/a", 2);
+        let now = scenario.now;
+        scenario.machine.cancel_watch("/a", &1, || now);
+        scenario.answer();
+        assert_eq!(scenario.answer(), [""; 0]);
+        assert_eq!(scenario.machine.watches(), 1);
+        scenario.event(EventType::NodeDataChanged, "/a");
+        assert_eq!(scenario.watch_events(), [(2, EventType::NodeDataChanged)]);
+        let sent = scenario.answer();
+        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+    }
+}
+
+/// The read that relied on it fails: no other read relies on it.
+#[test]
+fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
+    for (kind, err) in [
+        (WatchKind::Data, ErrorCode::NoNode),
+        (WatchKind::Child, ErrorCode::NoAuth),
+        (WatchKind::Exist, ErrorCode::ThrottledOp),
+    ] {
+        let mut scenario = Scenario::connected();
+        scenario.add_watch(PERSISTENT, "/a", 1);
+        scenario.answer();
+        scenario.read_and_watch(kind, "/a", 2);
+        scenario.remove("/a", 1);
+        scenario.wire.clear();
+        scenario.flush();
+        assert_eq!(scenario.wire.len(), 1);
+        scenario.reply(scenario.wire[0].0, 51, err, b"");
+        let sent = scenario.answer();
+        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        assert_eq!(scenario.machine.watches(), 0);
+    }
+}
+
+/// The read that is cancelled relied on it, too.
+#[test]
+fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelled() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    scenario.remove("/a", 1);
+    let now = scenario.now;
+    scenario.machine.cancel_watch("/a", &2, || now);
+    let sent = [scenario.answer(), scenario.answer()].concat();
+    assert!(sent.len() == 2 && sent[1].contains("Any"), "{sent:?}");
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+/// Two are on their way, and the older is cancelled: the younger keeps its watch, and the other way round.
+#[test]
+fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
+    for (gone, left) in [(1, 2), (2, 1)] {
+        let mut scenario = Scenario::connected();
+        scenario.add_watch(PERSISTENT, "/a", 1);
+        scenario.add_watch(PERSISTENT, "/a", 2);
+        let now = scenario.now;
+        scenario.machine.cancel_watch("/a", &gone, || now);
+        assert_eq!(scenario.answer().len(), 2);
+        assert_eq!(scenario.answer(), [""; 0], "the other relies on it");
+        scenario.event(EventType::NodeDataChanged, "/a");
+        assert_eq!(scenario.watch_events(), [(left, EventType::NodeDataChanged)]);
+        assert_eq!(scenario.machine.watches(), 1);
+    }
+}
+
+/// The same of reads.
+#[test]
+fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
+    for (gone, left) in [(1, 2), (2, 1)] {
+        let mut scenario = Scenario::connected();
+        scenario.read_and_watch(WatchKind::Data, "/a", 1);
+        scenario.read_and_watch(WatchKind::Data, "/a", 2);
+        let now = scenario.now;
+        scenario.machine.cancel_watch("/a", &gone, || now);
+        scenario.answer();
+        scenario.event(EventType::NodeDataChanged, "/a");
+        assert_eq!(scenario.watch_events(), [(left, EventType::NodeDataChanged)]);
+    }
+}
+
+/// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server
+/// keeps changed children from the owner of a persistent watch.
+#[test]
+fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
+    let config = config().with_max_requests(2).unwrap().with_max_pending_bytes(100).unwrap();
+    let mut scenario = Scenario::new(config);
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.add_watch(RECURSIVE, "/a", 1);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.answer();
+    for token in 3..=5 {
+        scenario.get("/b", token);
+    }
+    let refused = (5, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)));
+    assert_eq!(scenario.completions().last(), Some(&refused));
+    scenario.remove("/a", 1);
+    let sent = scenario.answer();
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    assert!(sent[2].contains("AddWatch"), "{sent:?}");
+    assert!(scenario.completions().contains(&(1, Ok(50))));
+    assert!(scenario.answer()[0].contains("RemoveWatches"));
+}
+
+/// It is sent to the next server before all requests.
+#[test]
+fn a_read_between_two_connections_relies_on_the_persistent_watch() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    scenario.cut();
+    scenario.completions();
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    scenario.connect();
+    scenario.wire.clear();
+    scenario.accept(7, 6000);
+    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert!(sent[0].contains("SetWatches2") && sent[1].contains("watch: false"), "{sent:?}");
+}
+
+/// Also when another watcher of its path goes meanwhile.
+#[test]
+fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.answer();
+    scenario.cut();
+    let now = scenario.now;
+    scenario.machine.cancel_watch("/a", &2, || now);
+    assert!(scenario.machine.watches.is_covered("/a"));
+    scenario.machine.cancel_watch("/a", &1, || now);
+    assert!(!scenario.machine.watches.is_covered("/a"));
+    assert!(!scenario.machine.watches.has_modes());
+}
+
+/// They go to the next server, in front of the reads behind them.
+#[test]
+fn reads_between_connections_rely_on_the_watch_requests_in_front_of_them() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/b", 1);
+    scenario.answer();
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    let now = scenario.now;
+    scenario.machine.remove_watches("/b".into(), WatcherType::Any, 3, || now);
+    scenario.cut();
+    scenario.read_and_watch(WatchKind::Data, "/a", 4);
+    scenario.read_and_watch(WatchKind::Data, "/b", 5);
+    scenario.connect();
+    scenario.wire.clear();
+    scenario.accept(7, 6000);
+    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    let [set, add, remove, covered, own] = &sent[..] else { panic!("{sent:?}") };
+    assert!(set.contains("SetWatches2") && add.contains("AddWatch") && remove.contains("Any"));
+    assert!(covered.contains("watch: false") && own.contains("watch: true"), "{sent:?}");
+}
+
+/// A removal that was sent is done by the end of the connection.
+#[test]
+fn a_removal_that_was_on_its_way_when_the_connection_went_has_succeeded() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    scenario.completions();
+    scenario.remove("/a", 1);
+    scenario.flush();
+    scenario.cut();
+    assert!(matches!(scenario.completions()[..], [(1, Ok(_))]));
+}
+
+/// Its event will find no watcher.
+#[test]
+fn a_one_shot_watch_that_is_cancelled_stays_on_the_server() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.answer();
+    let now = scenario.now;
+    scenario.machine.cancel_watch("/a", &1, || now);
+    assert_eq!((scenario.answer(), scenario.machine.watches()), (vec![], 0));
+}
+
+#[test]
+fn a_forgotten_persistent_watch_stays_until_another_is_cancelled() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    scenario.machine.forget_watch("/a", &1);
+    assert_eq!(scenario.answer(), [""; 0]);
+    scenario.add_watch(PERSISTENT, "/a", 2);
+    scenario.answer();
+    let now = scenario.now;
+    scenario.machine.cancel_watch("/a", &2, || now);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+}
+
+/// closeSession is the last request.
+#[test]
+fn nothing_is_sent_about_watches_behind_a_close() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    let until = scenario.now + ms(1000);
+    scenario.machine.close(Some(9), until);
+    let now = scenario.now;
+    scenario.machine.cancel_watch("/a", &1, || now);
+    scenario.wire.clear();
+    scenario.flush();
+    assert_eq!(scenario.wire.len(), 1, "{:?}", scenario.wire);
+}
+
+/// A refused removal is not sent again before its pause is over.
+#[test]
+fn a_refused_removal_waits_for_its_pause() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    scenario.remove("/a", 1);
+    scenario.wire.clear();
+    scenario.flush();
+    let xid = scenario.wire[0].0;
+    scenario.reply(xid, 51, ErrorCode::ThrottledOp, b"");
+    assert_eq!(scenario.answer(), [""; 0]);
+    scenario.wait(ms(100));
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+}

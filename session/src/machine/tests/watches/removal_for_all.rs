@@ -1,0 +1,135 @@
+//! removeWatches for all watches of a path, or for one type, whose replies end watchers.
+
+use super::*;
+
+/// Behind the removal of all watches, a read has a watch of its own.
+#[test]
+fn what_is_read_behind_a_removal_for_all_does_not_rely_on_what_goes() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    scenario.read_and_watch(WatchKind::Data, "/a", 2);
+    scenario.flush();
+    let read = scenario.wire.last().unwrap().0;
+    let now = scenario.now;
+    scenario.machine.remove_watches("/a".into(), WatcherType::Any, 3, || now);
+    scenario.read_and_watch(WatchKind::Child, "/a", 4);
+    scenario.flush();
+    scenario.reply(read, 50, ErrorCode::Ok, b"");
+    let sent: Vec<_> = scenario.wire.iter().rev().take(2).map(|(xid, text)| (*xid, text)).collect();
+    assert!(sent[0].1.contains("watch: true") && sent[1].1.contains("Any"), "{sent:?}");
+    let (removal, children) = (sent[1].0, sent[0].0);
+    scenario.reply(removal, 51, ErrorCode::Ok, b"");
+    scenario.reply(children, 52, ErrorCode::Ok, b"");
+    assert_eq!(
+        scenario.watch_events(),
+        [(2, EventType::DataWatchRemoved), (1, EventType::PersistentWatchRemoved)]
+    );
+    assert_eq!((scenario.answer(), scenario.machine.watches()), (vec![], 1));
+}
+
+/// Java's synthetic events.
+#[test]
+fn watchers_are_notified_when_a_caller_removes_all_watches() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.read_and_watch(WatchKind::Child, "/a", 2);
+    scenario.add_watch(PERSISTENT, "/b", 3);
+    scenario.answer();
+    let now = scenario.now;
+    scenario.machine.remove_watches("/a".into(), WatcherType::Data, 4, || now);
+    scenario.machine.remove_watches("/a".into(), WatcherType::Any, 5, || now);
+    scenario.machine.remove_watches("/b".into(), WatcherType::Any, 6, || now);
+    scenario.answer();
+    assert_eq!(
+        scenario.watch_events(),
+        [
+            (1, EventType::DataWatchRemoved),
+            (2, EventType::ChildWatchRemoved),
+            (3, EventType::PersistentWatchRemoved)
+        ]
+    );
+    assert_eq!(scenario.machine.watches(), 0);
+}
+
+#[test]
+fn a_removal_for_all_that_finds_none_removes_none() {
+    let mut scenario = Scenario::connected();
+    scenario.read_and_watch(WatchKind::Data, "/a", 1);
+    scenario.answer();
+    scenario.completions();
+    let now = scenario.now;
+    scenario.machine.remove_watches("/a".into(), WatcherType::Children, 2, || now);
+    scenario.flush();
+    let xid = scenario.wire.last().unwrap().0;
+    scenario.reply(xid, 51, ErrorCode::NoWatcher, b"");
+    assert_eq!(scenario.machine.watches(), 1);
+    assert_eq!(scenario.completions(), [(2, Err((ErrorKind::NoWatcher, Outcome::NotApplied)))]);
+    // The machine's own removal finds none either: an error, but no caller's.
+    scenario.remove("/a", 1);
+    scenario.flush();
+    let xid = scenario.wire.last().unwrap().0;
+    scenario.reply(xid, 52, ErrorCode::NoWatcher, b"");
+    assert_eq!(scenario.completions(), [(1, Ok(52))]);
+    assert_eq!(scenario.machine.metrics().error_replies, 2);
+}
+
+/// Each type takes only its own kinds away (Java's synthetic events).
+#[test]
+fn a_removal_of_one_type_notifies_the_watchers_of_its_kinds() {
+    let recursive = AddWatchMode::PersistentRecursive;
+    for (watcher_type, expected) in [
+        (WatcherType::Children, vec![(2, EventType::ChildWatchRemoved)]),
+        (WatcherType::Data, vec![(1, EventType::DataWatchRemoved)]),
+        (WatcherType::Persistent, vec![(3, EventType::PersistentWatchRemoved)]),
+        (WatcherType::PersistentRecursive, vec![(4, EventType::PersistentWatchRemoved)]),
+    ] {
+        let mut scenario = Scenario::connected();
+        scenario.watch(WatchKind::Data, "/a", 1);
+        scenario.watch(WatchKind::Child, "/a", 2);
+        scenario.add_watch(PERSISTENT, "/a", 3);
+        scenario.add_watch(recursive, "/a", 4);
+        scenario.answer();
+        let now = scenario.now;
+        scenario.machine.remove_watches("/a".into(), watcher_type, 9, || now);
+        scenario.watch_events();
+        let sent = scenario.answer();
+        assert!(sent.iter().any(|request| request.contains("RemoveWatches")), "{sent:?}");
+        let removed: Vec<_> = scenario
+            .watch_events()
+            .into_iter()
+            .filter(|(_, event)| *event != EventType::None)
+            .collect();
+        assert_eq!(removed, expected, "{watcher_type:?}");
+    }
+}
+
+/// Since 3.9 a persistent and a recursive watch of one path are two.
+#[test]
+fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(AddWatchMode::PersistentRecursive, "/a", 1);
+    scenario.answer();
+    let now = scenario.now;
+    scenario.machine.remove_watches("/a".into(), WatcherType::Persistent, 2, || now);
+    scenario.answer();
+    assert_eq!(scenario.answer(), [""; 0]);
+    assert_eq!(scenario.watch_events(), []);
+}
+
+/// The removal of one kind takes half of a persistent watch away (ZOOKEEPER-4471); the other half would notify no watcher of
+/// events for ever.
+#[test]
+fn the_half_of_a_persistent_watch_that_a_removal_left_is_given_back() {
+    let mut scenario = Scenario::connected();
+    scenario.add_watch(PERSISTENT, "/a", 1);
+    scenario.answer();
+    let now = scenario.now;
+    scenario.machine.remove_watches("/a".into(), WatcherType::Children, 2, || now);
+    scenario.remove("/a", 1);
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("Children"), "{sent:?}");
+    let sent = scenario.answer();
+    assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+    assert_eq!(scenario.answer(), [""; 0]);
+}

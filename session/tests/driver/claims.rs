@@ -1,0 +1,207 @@
+//! Waiters for the end of a claim, and the field that decides when a session is taken as lost.
+
+use std::pin::pin;
+
+use docent_protocol::{ErrorCode, xid};
+use docent_session::{Client, ConnectionState, SessionClaim};
+
+use crate::support::*;
+
+fn claim(client: &Client) -> SessionClaim {
+    client.session().expect("a session").claim()
+}
+
+/// Polls it once more, with all that is ready done first.
+async fn is_lost(lost: &mut std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    std::future::poll_fn(|cx| std::task::Poll::Ready(lost.as_mut().poll(cx).is_ready())).await
+}
+
+/// To the millisecond, the precision of tokio's timers, and never before it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_ends_with_its_deadline() {
+    let (client, conn, _net) = connected().await;
+    let claim = claim(&client);
+    let deadline = claim.lease().deadline();
+    soon("the end of the claim", claim.lost()).await;
+    assert!(!claim.is_valid(client.now()));
+    assert!(client.now().duration_since(deadline) <= ms(1) && client.now() >= deadline);
+    assert_eq!(claim.lease().deadline(), deadline);
+    soon("again", claim.lost()).await;
+    drop(conn);
+}
+
+/// LOST, the end of the watches, and the end of the claim: one instant.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_ends_claim_session_and_watches_at_once() {
+    let (client, mut conn, net) = connected().await;
+    let call = client.get_data_and_watch("/a");
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    let claim = claim(&client);
+    let deadline = claim.lease().deadline();
+    let mut states = client.states();
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected));
+    drop(net);
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Suspended));
+    assert!(deadline.duration_since(client.now()) >= ms(1600), "a third of 6 s, less the margin");
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Lost));
+    assert!(
+        client.now().duration_since(deadline) <= ms(1),
+        "{:?}",
+        client.now().duration_since(deadline)
+    );
+    assert!(soon("the end of the watch", watcher.changed()).await.is_end());
+    soon("the end of the claim", claim.lost()).await;
+    assert!(client.now().duration_since(deadline) <= ms(1));
+    drop(conn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_renewed_does_not_end() {
+    let (client, mut conn, _net) = connected().await;
+    let claim = claim(&client);
+    let serve = tokio::spawn(async move { conn.answer_all().await });
+    assert!(tokio::time::timeout(ms(600_000), claim.lost()).await.is_err());
+    assert!(claim.is_valid(client.now()));
+    serve.abort();
+}
+
+/// Long before the deadline.
+#[tokio::test(start_paused = true)]
+async fn a_claim_ends_when_the_server_says_so_and_when_the_client_ends() {
+    for ending in ["expired", "closed", "detached", "refused"] {
+        let (client, mut conn, mut net) = connected().await;
+        let claim = claim(&client);
+        let mut lost = pin!(claim.lost());
+        assert!(!is_lost(&mut lost).await);
+        match ending {
+            "expired" => {
+                drop(conn);
+                let mut conn = net.accept().await;
+                conn.handshake().await;
+                conn.grant(0, 0).await;
+            }
+            "closed" => {
+                let close = client.close();
+                conn.confirm_close().await;
+                soon("close", close).await.unwrap();
+            }
+            "detached" => assert!(client.detach().is_some()),
+            _ => {
+                let auth = client.add_auth("digest", b"u:p");
+                conn.request().await;
+                conn.reply(xid::AUTH, 0, ErrorCode::AuthFailed, &[]).await;
+                soon("auth", auth).await.unwrap_err();
+            }
+        }
+        let before = client.now();
+        soon(ending, lost).await;
+        assert!(client.now().duration_since(before) <= ms(100), "{ending}");
+    }
+}
+
+/// Another server grants less time than the claim's timer is set to.
+#[tokio::test(start_paused = true)]
+async fn a_claim_follows_a_deadline_that_comes_nearer() {
+    let (dialer, mut net) = net();
+    let client = start(config().with_session_timeout(ms(60_000)), dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.grant(7, 60_000).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let claim = claim(&client);
+    let mut lost = pin!(claim.lost());
+    assert!(!is_lost(&mut lost).await);
+    drop(conn);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.grant(7, 6000).await;
+    let before = client.now();
+    // The connection lives, and its answers renew nothing.
+    let answers = async {
+        loop {
+            conn.reply(xid::AUTH, 0, ErrorCode::Ok, &[]).await;
+            tokio::time::sleep(ms(100)).await;
+        }
+    };
+    tokio::select! {
+        () = lost => {}
+        () = answers => {}
+    }
+    let waited = client.now().duration_since(before);
+    assert!(waited > ms(5600) && waited <= ms(5701), "{waited:?}");
+    assert!(!claim.lease().is_lost(), "by its deadline alone");
+}
+
+/// The deadline passes before the answer that would have moved it on.
+#[tokio::test(start_paused = true)]
+async fn a_lapse_ends_a_claim_and_not_the_session() {
+    let (client, mut conn, _net) = connected().await;
+    let claim = claim(&client);
+    let waiting = tokio::spawn(async move { claim.lost().await });
+    let call = client.get_data("/slow");
+    let (xid, _) = conn.request().await;
+    for _ in 0..58 {
+        tokio::time::advance(ms(100)).await;
+        conn.reply(xid::AUTH, 0, ErrorCode::Ok, &[]).await;
+    }
+    conn.data(xid, b"").await;
+    soon("the answer", call).await.unwrap();
+    soon("the end of the claim", waiting).await.unwrap();
+    assert!(!client.session().unwrap().is_lost());
+}
+
+/// Any number of waits, given up at any time, on any thread.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_end_of_a_claim_can_be_given_up() {
+    let (client, conn, _net) = connected().await;
+    let claim = claim(&client);
+    for wait in [0, 1, 1000, 3000] {
+        assert!(tokio::time::timeout(ms(wait), claim.lost()).await.is_err());
+    }
+    let others: Vec<_> = (0..10)
+        .map(|_| {
+            let claim = claim.clone();
+            tokio::spawn(async move { claim.lost().await })
+        })
+        .collect();
+    soon("the end of the claim", claim.lost()).await;
+    for other in others {
+        soon("another's wait", other).await.unwrap();
+    }
+    drop(conn);
+}
+
+/// Polled where there is no runtime, and when the client's has ended.
+#[test]
+fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let (client, conn, net) = runtime.block_on(connected());
+    let claim = claim(&client);
+    let (notify, ended) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn({
+        let claim = claim.clone();
+        move || {
+            let mut lost = pin!(claim.lost());
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(lost.as_mut().poll(&mut cx).is_pending());
+            notify.send(()).unwrap();
+            while lost.as_mut().poll(&mut cx).is_pending() {
+                std::thread::yield_now();
+            }
+        }
+    });
+    ended.recv().unwrap();
+    drop(runtime);
+    waiting.join().unwrap();
+    assert!(claim.lease().is_lost());
+    drop((client, conn, net));
+}

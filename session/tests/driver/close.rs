@@ -1,0 +1,323 @@
+//! How a client ends: by `close`, by its last drop, with its runtime.
+
+use docent_protocol::ErrorCode;
+use docent_session::{ConnectionState, ErrorKind, Outcome};
+
+use crate::support::*;
+
+/// The session and its connection are there, and the list changes before the call to `close`.
+#[tokio::test(start_paused = true)]
+async fn close_right_behind_a_change_of_the_server_list_closes_the_session() {
+    // Before the driver has run, and once it has left the server.
+    for left in [false, true] {
+        let (client, mut conn, mut net) = connected().await;
+        client.update_server_list("two:1").unwrap();
+        if left {
+            assert_eq!(conn.maybe_request().await, None);
+        }
+        let close = client.close();
+        if left {
+            conn = net.serve(7).await.0;
+            assert_eq!(conn.host.name, "two");
+        }
+        conn.confirm_close().await;
+        soon("close", close).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_in_the_pause_before_a_reconnect_closes_on_the_next_connection() {
+    let (client, conn, mut net) = connected().await;
+    drop(conn);
+    let mut state = client.state();
+    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await.unwrap();
+    let before = client.create("/before", b"", docent_protocol::CreateMode::Ephemeral);
+    let begin = stopwatch();
+    let close = client.close();
+    let (mut conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+    assert_eq!(begin.elapsed(), ms(0), "there is nothing to wait for");
+    let (xid, request) = conn.request().await;
+    assert!(request.contains("/before"), "{request}");
+    conn.reply(xid, 9, ErrorCode::NodeExists, &[]).await;
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    assert_eq!(soon("create", before).await.unwrap_err().kind(), ErrorKind::NodeExists);
+}
+
+/// A long pause between two rounds of attempts is cut short as well: there may be no time for it.
+#[tokio::test(start_paused = true)]
+async fn close_in_a_long_pause_tries_every_server_at_once() {
+    let (dialer, mut net) = net();
+    let config = config()
+        .with_session_timeout(ms(60_000))
+        .with_connect_string("one:1,two:1".parse().unwrap());
+    let client = start(config, dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.grant(7, 60_000).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    drop(conn);
+    // Until the pause is one of 2.5 to 5 s.
+    while tokio::time::timeout(ms(2000), net.accept()).await.is_ok() {}
+    assert!(net.is_quiet());
+    let begin = stopwatch();
+    let close = client.close();
+    drop(net.accept().await);
+    let (mut conn, _) = net.serve(7).await;
+    assert!(begin.elapsed() < ms(110), "{:?}", begin.elapsed());
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+}
+
+/// A server that has fallen silent gets its share of the time, as at an attempt to connect.
+#[tokio::test(start_paused = true)]
+async fn a_close_on_a_silent_server_goes_to_the_next() {
+    let (dialer, mut net) = net();
+    let config = config()
+        .with_session_timeout(ms(60_000))
+        .with_connect_string("one:1,two:1,three:1".parse().unwrap());
+    let client = start(config, dialer);
+    let mut silent = net.accept().await;
+    silent.handshake().await;
+    silent.grant(7, 60_000).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    // Long after the last answer: the share begins with the close.
+    tokio::time::sleep(ms(5000)).await;
+    let begin = stopwatch();
+    let close = client.close();
+    let (mut conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+    assert_ne!(conn.host, silent.host);
+    assert!((ms(1000)..ms(1200)).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+}
+
+/// A server that answers the requests in front of a close is not left.
+#[tokio::test(start_paused = true)]
+async fn a_close_behind_slow_answers_waits_for_them() {
+    let (dialer, mut net) = net();
+    let config = config()
+        .with_session_timeout(ms(60_000))
+        .with_connect_string("one:1,two:1,three:1".parse().unwrap());
+    let client = start(config, dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.grant(7, 60_000).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let reads: Vec<_> = (0..2).map(|_| client.get_data("/a")).collect();
+    let close = client.close();
+    for _ in 0..2 {
+        let (xid, _) = conn.request().await;
+        tokio::time::sleep(ms(900)).await;
+        conn.data(xid, b"x").await;
+    }
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    for read in reads {
+        soon("a read", read).await.unwrap();
+    }
+}
+
+/// The connection breaks under closeSession: the session may be there still.
+#[tokio::test(start_paused = true)]
+async fn a_close_whose_answer_is_lost_is_sent_again() {
+    let (client, mut conn, mut net) = connected().await;
+    let close = client.close();
+    assert_eq!(conn.request().await.1, "CloseSession");
+    drop(conn);
+    let (mut conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+}
+
+/// The first closeSession has ended it.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_ended_meanwhile_is_closed() {
+    let (client, mut conn, mut net) = connected().await;
+    let close = client.close();
+    assert_eq!(conn.request().await.1, "CloseSession");
+    drop(conn);
+    let mut conn = net.accept().await;
+    assert_eq!(conn.handshake().await.session_id, 7);
+    conn.grant(0, 0).await;
+    soon("close", close).await.unwrap();
+    assert_eq!(conn.maybe_request().await, None);
+    tokio::time::sleep(ms(60_000)).await;
+    assert_eq!(net.attempts(), 2, "no new session is made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_without_any_server_ends_in_time_and_says_why() {
+    let (client, conn, net) = connected().await;
+    drop((conn, net));
+    let mut state = client.state();
+    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await.unwrap();
+    let call = client.get_data("/a");
+    let begin = stopwatch();
+    let error = soon("close", client.close()).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+    assert!(error.to_string().contains("one:1: connection refused"), "{error}");
+    assert!(begin.elapsed() >= ms(3000) && begin.elapsed() < ms(3010), "{:?}", begin.elapsed());
+    let error = soon("the call", call).await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_close_waits_for_the_first() {
+    let (client, mut conn, _net) = connected().await;
+    let first = client.close();
+    let second = tokio::spawn(client.close());
+    assert_eq!(conn.request().await.1, "CloseSession");
+    tokio::time::sleep(ms(1000)).await;
+    assert!(!second.is_finished());
+    // Dropped halfway, the session is closed all the same.
+    drop(first);
+    conn.reply(1, 10, ErrorCode::Ok, &[]).await;
+    soon("the second close", second).await.unwrap().unwrap();
+    assert_eq!(conn.maybe_request().await, None);
+}
+
+/// The grace of the last drop is not the time that `close` has.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_dropped_behind_its_close_does_not_shorten_it() {
+    let (dialer, mut net) = net();
+    let client = start(config().with_connection_timeout(ms(30_000)), dialer);
+    let mut conn = net.accept().await;
+    conn.handshake().await;
+    conn.grant(7, 90_000).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let close = client.close();
+    drop(client);
+    let (xid, _) = conn.request().await;
+    tokio::time::sleep(ms(29_000)).await;
+    conn.reply(xid, 10, ErrorCode::Ok, &[]).await;
+    soon("close", close).await.unwrap();
+}
+
+/// No listener hangs, whether it came before the end or behind it, and whoever keeps the client.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_client_ends_its_states() {
+    let (client, mut conn, _net) = connected().await;
+    let (mut state, mut states) = (client.state(), client.states());
+    let close = client.close();
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+    for state in [&mut state, &mut client.state()] {
+        assert!(!state.borrow_and_update().is_some_and(ConnectionState::is_connected));
+        soon("the end of the state", state.changed()).await.unwrap_err();
+    }
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected));
+    assert_eq!(soon("the end of the states", states.next()).await, None);
+    let mut late = client.states();
+    assert_eq!(soon("the end of the states", late.next()).await, None);
+}
+
+/// The news before the end are not lost by it.
+#[tokio::test(start_paused = true)]
+async fn states_end_behind_the_last_one() {
+    let (client, mut conn, _net) = connected().await;
+    let mut states = client.states();
+    let auth = client.add_auth("digest", b"user:wrong");
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
+    soon("auth", auth).await.unwrap_err();
+    for expected in [Some(ConnectionState::Connected), Some(ConnectionState::Lost), None] {
+        assert_eq!(soon("a state", states.next()).await, expected);
+    }
+    assert_eq!(*client.state().borrow(), Some(ConnectionState::Lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_room_hears_of_a_close_at_once() {
+    let (dialer, mut net) = net();
+    let config = config().with_max_requests(2).unwrap();
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let calls = [client.get_data("/1"), client.get_data("/2")];
+    let waiting = tokio::spawn(client.ready());
+    tokio::task::yield_now().await;
+    let close = client.close();
+    for ready in [soon("room", waiting).await.unwrap(), soon("room", client.ready()).await] {
+        assert_eq!(ready.unwrap_err().kind(), ErrorKind::Closed);
+    }
+    for call in calls {
+        let (xid, _) = conn.request().await;
+        conn.data(xid, b"").await;
+        soon("an answer", call).await.unwrap();
+    }
+    conn.confirm_close().await;
+    soon("close", close).await.unwrap();
+}
+
+/// What `run` closes: the session of a body that returns, that returns early, that panics.
+#[tokio::test(start_paused = true)]
+async fn run_closes_the_session_whatever_its_body_does() {
+    use std::panic::AssertUnwindSafe;
+    for panics in [false, true] {
+        let (client, mut conn, _net) = connected().await;
+        let kept = client.clone();
+        let run = tokio::spawn(AssertUnwindSafe(client.run(async move |client| {
+            drop(client.delete("/queued", None));
+            assert!(!panics, "on purpose");
+            Err::<(), _>(client.get_data("//").await.unwrap_err())
+        })));
+        let (xid, request) = conn.request().await;
+        assert!(request.contains("/queued"), "{request}");
+        assert_eq!(conn.request().await, (xid + 1, "CloseSession".to_owned()));
+        tokio::task::yield_now().await;
+        assert!(!run.is_finished(), "it waits for the answers");
+        conn.reply(xid, 9, ErrorCode::Ok, &[]).await;
+        conn.reply(xid + 1, 10, ErrorCode::Ok, &[]).await;
+        match soon("the end of run", run).await {
+            Ok(result) => assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidPath),
+            Err(join) => assert!(panics && join.is_panic()),
+        }
+        assert_eq!(kept.ended(), Some(ErrorKind::Closed));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_returns_what_its_body_returned_even_if_no_server_hears_of_the_end() {
+    let (client, conn, net) = connected().await;
+    drop((conn, net));
+    let begin = stopwatch();
+    assert_eq!(soon("run", client.run(async |_| 42)).await, 42);
+    assert!(begin.elapsed() <= ms(3010), "{:?}", begin.elapsed());
+
+    // A body that has closed the client itself.
+    let (client, mut conn, _net) = connected().await;
+    let run = tokio::spawn(client.run(async |client| client.close().await));
+    conn.confirm_close().await;
+    soon("run", run).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_closes_the_session_in_the_background() {
+    let (client, mut conn, _net) = connected().await;
+    let mut run = Box::pin(client.run(async |client| client.get_data("/a").await));
+    let polled =
+        std::future::poll_fn(|cx| std::task::Poll::Ready(run.as_mut().poll(cx).is_ready()));
+    assert!(!polled.await);
+    drop(run);
+    assert!(conn.request().await.1.contains("/a"));
+    assert_eq!(conn.request().await.1, "CloseSession");
+}
+
+/// A task that was started in the body may still have a clone: dropped handles would not close the session.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_closes_the_session_of_other_clones_too() {
+    let (client, mut conn, _net) = connected().await;
+    let clone = client.clone();
+    let mut run = Box::pin(client.run(async |client| client.get_data("/a").await));
+    let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(run.as_mut().poll(cx).is_ready()));
+    assert!(!poll.await);
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"").await;
+    drop(run);
+    conn.confirm_close().await;
+    assert_eq!(soon("a call", clone.get_data("/b")).await.unwrap_err().kind(), ErrorKind::Closed);
+}

@@ -1,0 +1,172 @@
+//! Methods that send several requests: each request, each race with another client, and each lost reply.
+
+use docent_protocol::reply::{GetChildrenReply, PathReply};
+use docent_protocol::{CreateMode, Encode, ErrorCode, EventType, OpCode, Stat, acl, xid};
+use docent_session::{
+    Client, Error, ErrorKind, Outcome,
+    retry::{RetryForever, RetryNTimes, RetryPolicy, Verdict},
+};
+use tokio::task::JoinHandle;
+
+use crate::support::*;
+
+mod create;
+mod delete_recursive;
+mod retry;
+mod wait;
+
+type Refusal = (ErrorKind, Outcome);
+
+fn refusal<R: std::fmt::Debug>(result: Result<R, Error>) -> Refusal {
+    let error = result.unwrap_err();
+    (error.kind(), error.outcome())
+}
+
+/// Runs a call of the client beside the test. This also proves that its future can be sent to another thread.
+fn run<R, F>(client: &Client, call: impl FnOnce(Client) -> F) -> JoinHandle<R>
+where
+    R: Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+{
+    tokio::spawn(call(client.clone()))
+}
+
+async fn result<R>(what: &str, call: JoinHandle<R>) -> R {
+    soon(what, call).await.unwrap()
+}
+
+/// The reply to a request.
+#[derive(Clone, Copy)]
+enum Answer<'a> {
+    Created,
+    Stat,
+    Children(&'a [&'a str]),
+    Empty,
+    Fails(ErrorCode),
+}
+
+use Answer::{Children, Created, Empty, Fails};
+
+impl Conn {
+    /// The next request: must be `op` of `path`.
+    async fn expect(&mut self, op: &str, path: &str) -> (i32, String) {
+        let (xid, request) = self.request().await;
+        let of_path = format!("path: {path:?}");
+        assert!(request.starts_with(op) && request.contains(&of_path), "{op} {path}: {request}");
+        (xid, request)
+    }
+
+    async fn answer(&mut self, xid: i32, path: &str, answer: Answer<'_>) {
+        let (code, body) = match answer {
+            Created => (ErrorCode::Ok, encoded(&PathReply { path: path.into() })),
+            Answer::Stat => (ErrorCode::Ok, stat_body()),
+            Children(names) => {
+                let names: Vec<_> = names.iter().map(|name| (*name).into()).collect();
+                (ErrorCode::Ok, encoded(&GetChildrenReply { children: (&names[..]).into() }))
+            }
+            Empty => (ErrorCode::Ok, Vec::new()),
+            Fails(code) => (code, Vec::new()),
+        };
+        self.reply(xid, 9, code, &body).await;
+    }
+
+    /// Answers the next requests, which must be these.
+    async fn script(&mut self, steps: &[(&str, &str, Answer<'_>)]) {
+        for (op, path, answer) in steps {
+            let (xid, _) = self.expect(op, path).await;
+            self.answer(xid, path, *answer).await;
+        }
+    }
+}
+
+fn encoded(record: &impl Encode) -> Vec<u8> {
+    let mut body = Vec::new();
+    record.encode(&mut body);
+    body
+}
+
+const TWICE: RetryNTimes = RetryNTimes::new(2, ms(500));
+
+const NO_NODE: Answer<'_> = Fails(ErrorCode::NoNode);
+const NODE_EXISTS: Answer<'_> = Fails(ErrorCode::NodeExists);
+const NOT_EMPTY: Answer<'_> = Fails(ErrorCode::NotEmpty);
+const NO_AUTH: Answer<'_> = Fails(ErrorCode::NoAuth);
+
+#[tokio::test]
+async fn what_only_reads_works_on_a_read_only_server() {
+    let config = docent_testing::server::Config { read_only: true, ..Default::default() };
+    let server = docent_testing::TestingServer::start_with(config).await.unwrap();
+    let config = docent_session::Config::new(&server.connect_string()).unwrap();
+    let client = config.with_read_only(true).connect().await.unwrap();
+    let mode = CreateMode::Persistent;
+    client.create_parents("/zookeeper/x", mode).await.unwrap();
+    client.ensure_path("/zookeeper/quota", mode).await.unwrap();
+    client.wait_until_exists("/zookeeper").await.unwrap();
+    client.wait_until_deleted("/none").await.unwrap();
+    let read_only = (ErrorKind::NotReadOnly, Outcome::NotApplied);
+    assert_eq!(refusal(client.create_with_parents("/a/b", b"", mode).await), read_only);
+    assert_eq!(refusal(client.ensure_path("/a/b", mode).await), read_only);
+    assert_eq!(refusal(client.create_or_set("/zookeeper", b"").await), read_only);
+    assert_eq!(refusal(client.delete_recursive("/none").await), read_only);
+    let write = client.retry(&TWICE, || client.set_data("/zookeeper", b"", None));
+    assert_eq!(refusal(write.await), read_only);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_kind_of_error_is_allowed_and_no_other() {
+    let (client, mut conn, _net) = connected().await;
+    let allowed = [
+        client.get_data("/1").allow(ErrorKind::NoNode),
+        client.get_data("/2").allow(ErrorKind::NoNode),
+        client.get_data("/3").allow(ErrorKind::NoNode),
+        client.get_data("//").allow(ErrorKind::InvalidPath),
+    ];
+    let watch = client.get_data_and_watch("/4").allow(ErrorKind::NoNode);
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"x").await;
+    conn.script(&[
+        ("GetData", "/2", NO_NODE),
+        ("GetData", "/3", NO_AUTH),
+        ("GetData", "/4", NO_NODE),
+    ])
+    .await;
+    let [found, missing, refused, invalid] = allowed;
+    assert_eq!(soon("one", found).await.unwrap().unwrap().data, "x");
+    assert_eq!(soon("two", missing).await.unwrap(), None);
+    assert_eq!(refusal(soon("three", refused).await), (ErrorKind::NoAuth, Outcome::NotApplied));
+    assert_eq!(soon("invalid", invalid).await.unwrap(), None);
+    assert!(soon("four", watch).await.unwrap().is_none());
+    assert_eq!(client.metrics().watches, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chrooted_clone_is_the_same_session_below_another_path() {
+    let (client, mut conn, _net) = connected().await;
+    let app = client.with_chroot("/app").unwrap();
+    let nested = app.with_chroot("/x/y").unwrap();
+    assert_eq!(
+        (client.chroot(), app.chroot(), nested.chroot()),
+        (None, Some("/app"), Some("/app/x/y"))
+    );
+    assert_eq!(app.with_chroot("/").unwrap().chroot(), Some("/app"));
+    let call = nested.exists_and_watch("/a");
+    conn.script(&[("Exists", "/app/x/y/a", NO_NODE)]).await;
+    let (_, mut watcher) = soon("the read", call).await.unwrap();
+    assert_eq!(watcher.path(), "/a");
+    conn.event(EventType::NodeCreated, "/app/x/y/a").await;
+    assert_eq!(&*soon("the event", watcher.changed()).await.path, "/a");
+    let call = nested.create("/a", b"", CreateMode::Ephemeral);
+    conn.script(&[("Create", "/app/x/y/a", Created)]).await;
+    assert_eq!(soon("the create", call).await.unwrap(), "/a");
+    let call = nested.get_data("/");
+    conn.script(&[("GetData", "/app/x/y", NO_NODE)]).await;
+    assert_eq!(soon("the root", call).await.unwrap_err().path(), Some("/"));
+    // The last handle ends the session.
+    drop((client, app, watcher));
+    let call = nested.sync("/");
+    let (xid, _) = conn.expect("Sync", "/app/x/y").await;
+    conn.reply(xid, 9, ErrorCode::Ok, &encoded(&PathReply { path: "/app/x/y".into() })).await;
+    soon("sync", call).await.unwrap();
+    drop(nested);
+    conn.confirm_close().await;
+}

@@ -1,0 +1,203 @@
+//! Programs that end without a close: the runtime goes, and the client before, with or behind it. Sessions are of a
+//! minute, so whatever is gone at once was closed.
+
+use docent_protocol::CreateMode;
+use docent_session::{Client, Config, WhenFull};
+use docent_testing::TestingServer;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::*;
+
+/// How often each program runs, so that rare orders of events occur.
+const ROUNDS: usize = 20;
+
+fn runtimes() -> [fn() -> Runtime; 2] {
+    [
+        || Builder::new_current_thread().enable_all().build().unwrap(),
+        || Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
+    ]
+}
+
+/// A server that outlives the programs.
+struct Stage {
+    runtime: Runtime,
+    server: TestingServer,
+}
+
+impl Stage {
+    fn set() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let server = runtime.block_on(TestingServer::start()).unwrap();
+        Self { runtime, server }
+    }
+
+    async fn connect(&self) -> Client {
+        self.config().connect().await.unwrap()
+    }
+
+    fn config(&self) -> Config {
+        let config = Config::new(&self.server.connect_string()).unwrap();
+        config.with_session_timeout(ms(60_000))
+    }
+
+    /// Waits until there is no session: far less than one lasts.
+    fn is_left_empty(&self, what: &str) {
+        let left = async || self.server.session_ids().is_empty();
+        self.runtime.block_on(eventually(what, left));
+    }
+}
+
+#[test]
+fn a_client_that_goes_right_before_its_runtime_closes_its_session() {
+    let stage = Stage::set();
+    for runtime in runtimes().into_iter().cycle().take(ROUNDS) {
+        let runtime = runtime();
+        runtime.block_on(async {
+            let client = stage.connect().await;
+            drop(client.create("/a", b"", CreateMode::Persistent));
+            drop(client.delete("/a", None));
+        });
+        drop(runtime);
+        stage.is_left_empty("a client that went before its runtime");
+    }
+    assert!(stage.runtime.block_on(async {
+        let observer = stage.connect().await;
+        observer.exists("/a").await.unwrap().is_none()
+    }));
+}
+
+/// Tasks are dropped in the order in which they began: the driver goes before those that use its client.
+#[test]
+fn a_client_that_goes_with_its_runtime_closes_its_session() {
+    let stage = Stage::set();
+    for runtime in runtimes().into_iter().cycle().take(ROUNDS) {
+        let runtime = runtime();
+        runtime.block_on(async {
+            let client = stage.connect().await;
+            for _ in 0..3 {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    std::future::pending::<()>().await;
+                    drop(client);
+                });
+            }
+            client.create("/a", b"", CreateMode::Ephemeral).await.unwrap();
+        });
+        drop(runtime);
+        stage.is_left_empty("a client in the hands of a task");
+    }
+}
+
+/// Requests that are queued while the client leaves its server, and would go out on the next connection.
+#[test]
+fn a_client_that_goes_while_it_moves_leaves_nothing_behind() {
+    let stage = Stage::set();
+    let observer = stage.runtime.block_on(stage.connect());
+    for _ in 0..ROUNDS {
+        // With one thread, the driver does not move before the end.
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = stage.connect().await;
+            client.create("/a", b"", CreateMode::Persistent).await.unwrap();
+            client.update_server_list("127.0.0.1:1").unwrap();
+            drop(client.delete("/a", None));
+            tokio::spawn(async move {
+                std::future::pending::<()>().await;
+                drop(client);
+            });
+        });
+        drop(runtime);
+        stage.runtime.block_on(async {
+            eventually("the delete", async || observer.exists("/a").await.unwrap().is_none()).await;
+            observer.sync("/").await.unwrap();
+        });
+    }
+    stage.runtime.block_on(observer.close()).unwrap();
+    stage.is_left_empty("a client that was moving");
+}
+
+/// Requests that wait for room in flight have no replies to wait for any more.
+#[test]
+fn a_client_that_goes_with_a_full_line_closes_its_session() {
+    let stage = Stage::set();
+    let observer = stage.runtime.block_on(stage.connect());
+    for runtime in runtimes().into_iter().cycle().take(ROUNDS) {
+        let runtime = runtime();
+        runtime.block_on(async {
+            let config =
+                stage.config().with_when_full(WhenFull::Wait).with_max_requests(1).unwrap();
+            let client = config.connect().await.unwrap();
+            for _ in 0..20 {
+                drop(client.create("/a", b"", CreateMode::Persistent));
+                drop(client.delete("/a", None));
+            }
+            drop(client);
+        });
+        drop(runtime);
+        stage.runtime.block_on(async {
+            let closed = async || stage.server.session_ids().len() == 1;
+            eventually("the end of the session", closed).await;
+            assert!(observer.exists("/a").await.unwrap().is_none());
+        });
+    }
+}
+
+/// A panic in `main` unwinds through the runtime.
+#[test]
+fn a_panic_that_takes_client_and_runtime_along_closes_the_session() {
+    let stage = Stage::set();
+    for runtime in runtimes() {
+        let died = std::thread::scope(|scope| {
+            let program = scope.spawn(|| {
+                runtime().block_on(async {
+                    let _client = stage.connect().await;
+                    panic!("on purpose");
+                });
+            });
+            program.join()
+        });
+        assert!(died.is_err());
+        stage.is_left_empty("a program that panicked");
+    }
+}
+
+/// A session that is not closed stays: another process may continue it.
+#[test]
+fn a_session_that_was_detached_is_not_closed_by_the_end_of_the_runtime() {
+    let stage = Stage::set();
+    for runtime in runtimes() {
+        let runtime = runtime();
+        let token = runtime.block_on(async { stage.connect().await.detach().unwrap() });
+        drop(runtime);
+        stage.runtime.block_on(async {
+            let config = stage.config().with_session(token.clone());
+            let heir = config.connect().await.unwrap();
+            assert_eq!(heir.session().unwrap().session_id(), token.session_id());
+            heir.close().await.unwrap();
+        });
+    }
+}
+
+/// Its holder relies on the session, as far as it can know.
+#[test]
+fn a_client_that_outlives_its_runtime_keeps_its_session() {
+    let stage = Stage::set();
+    let observer = stage.runtime.block_on(stage.connect());
+    for runtime in runtimes() {
+        let runtime = runtime();
+        let client = runtime.block_on(async {
+            let client = stage.connect().await;
+            client.create("/a", b"", CreateMode::Ephemeral).await.unwrap();
+            client
+        });
+        let lease = client.session().unwrap();
+        drop(runtime);
+        assert!(lease.is_lost(), "nothing renews it any more");
+        stage.runtime.block_on(async {
+            assert!(observer.exists("/a").await.unwrap().is_some());
+            client.get_data("/a").await.unwrap_err();
+            assert!(stage.server.expire_session(lease.session_id()));
+        });
+        drop(client);
+    }
+}

@@ -1,0 +1,83 @@
+//! Requests that wait for room: their order, their fate without a waiter, the pace of a server.
+
+use docent_protocol::ErrorCode;
+use docent_session::{Config, ErrorKind, Outcome, WhenFull};
+
+use crate::support::*;
+
+fn waiting(max_requests: usize) -> Config {
+    config().with_when_full(WhenFull::Wait).with_max_requests(max_requests).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_kept() {
+    let (dialer, mut net) = net();
+    let client = start(waiting(1), dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let first = client.get_data("/1");
+    drop(client.get_data("/dropped"));
+    let mut polled = Box::pin(client.get_data("/polled"));
+    assert!(poll_once(&mut polled).await.is_none(), "answered before it was sent");
+    drop(polled);
+    let last = client.get_data("/4");
+    for expected in ["/1", "/dropped", "/polled", "/4"] {
+        let (xid, request) = conn.request().await;
+        assert!(request.contains(expected), "{request}");
+        conn.data(xid, expected.as_bytes()).await;
+    }
+    assert_eq!(soon("the first", first).await.unwrap().data, "/1");
+    assert_eq!(soon("the last", last).await.unwrap().data, "/4");
+    assert_eq!(client.metrics().refused, 0);
+}
+
+/// Polls a future once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+/// A server that answers when it has been asked for as much as it may be.
+#[tokio::test(start_paused = true)]
+async fn never_more_is_in_flight_than_the_limit_and_everything_is_answered() {
+    const LIMIT: usize = 10;
+    let (dialer, mut net) = net();
+    let client = start(waiting(LIMIT), dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let calls: Vec<_> = (0..1000).map(|n| client.get_data(&format!("/{n}"))).collect();
+    let mut asked = Vec::new();
+    for n in 0..1000 {
+        let (xid, request) = conn.request().await;
+        assert!(request.contains(&format!("\"/{n}\"")), "{n}: {request}");
+        asked.push(xid);
+        if asked.len() == LIMIT {
+            assert_eq!(client.metrics().in_flight, LIMIT);
+            for xid in asked.drain(..) {
+                conn.data(xid, b"").await;
+            }
+        }
+    }
+    for call in calls {
+        soon("an answer", call).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_room_fails_with_the_client_and_was_not_applied() {
+    let (dialer, mut net) = net();
+    let client = start(waiting(1), dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let sent = client.get_data("/sent");
+    let waits = client.get_data("/waits");
+    conn.request().await;
+    let auth = client.add_auth("nosuch", b"x");
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 0, ErrorCode::AuthFailed, &[]).await;
+    soon("the refusal", auth).await.unwrap_err();
+    let error = soon("the first", sent).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::AuthFailed, Outcome::Unknown));
+    let error = soon("the second", waits).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::AuthFailed, Outcome::NotApplied));
+}

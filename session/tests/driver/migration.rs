@@ -1,0 +1,133 @@
+//! Other servers, other clients, slow ones: what the driver has to do for it.
+
+use docent_protocol::{ErrorCode, connect::ConnectResponse};
+use docent_session::{ConnectionState, ErrorKind, Outcome};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_moves_when_its_server_leaves_the_list() {
+    let (client, mut conn, mut net) = connected().await;
+    assert_eq!(conn.host.name, "one");
+    assert_eq!(client.server().as_ref(), Some(&conn.host));
+    client.update_server_list("two:1,three:1").unwrap();
+    assert_eq!(conn.maybe_request().await, None);
+    let (conn, asked) = net.serve(7).await;
+    assert_eq!(asked.session_id, 7);
+    assert_ne!(conn.host.name, "one");
+    for (list, kind) in [
+        ("", ErrorKind::InvalidConfig),
+        ("two:x", ErrorKind::InvalidConfig),
+        ("two:1/app", ErrorKind::InvalidConfig),
+    ] {
+        assert_eq!(client.update_server_list(list).unwrap_err().kind(), kind, "{list}");
+    }
+}
+
+/// A read-only server will do until another says `rw`.
+#[tokio::test(start_paused = true)]
+async fn a_read_write_server_is_searched_for_and_moved_to() {
+    let (dialer, mut net) = net();
+    let config = config().with_read_only(true).with_connect_string("one:1,two:1".parse().unwrap());
+    let client = start(config, dialer);
+    let mut first = net.accept().await;
+    assert!(first.handshake().await.read_only);
+    first
+        .send(&ConnectResponse {
+            protocol_version: 0,
+            time_out: 6000,
+            session_id: 77,
+            passwd: Some(PASSWORD),
+            read_only: Some(true),
+        })
+        .await;
+    client.wait_until_connected(LONG).await.unwrap();
+    assert_eq!(*client.state().borrow(), Some(ConnectionState::ReadOnly));
+    for answer in [&b"ro"[..], b"", b"null", b"rw"] {
+        let mut probe = net.accept().await;
+        assert_ne!(probe.host, first.host);
+        let mut word = [0; 4];
+        soon("the question", probe.stream.read_exact(&mut word)).await.unwrap();
+        assert_eq!(&word, b"isro");
+        probe.stream.write_all(answer).await.unwrap();
+    }
+    let (second, asked) = net.serve(7).await;
+    assert_ne!(second.host, first.host);
+    assert_eq!(asked.session_id, 0);
+    let mut state = client.state();
+    let connected = state.wait_for(|state| *state == Some(ConnectionState::Connected));
+    soon("a session", connected).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_fails_its_own_request_in_time() {
+    let (dialer, mut net) = net();
+    let client = start(config().with_request_timeout(ms(200)), dialer);
+    let (mut conn, _) = net.serve(7).await;
+    client.wait_until_connected(LONG).await.unwrap();
+    let begin = stopwatch();
+    let slow = client.get_data("/slow");
+    let (xid, _) = conn.request().await;
+    let error = soon("the timeout", slow).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::OperationTimeout, Outcome::Unknown));
+    assert!(begin.elapsed() < ms(250), "{:?}", begin.elapsed());
+    let next = client.get_data("/next");
+    conn.data(xid, b"late").await;
+    let (xid, _) = conn.request().await;
+    conn.data(xid, b"in time").await;
+    assert_eq!(soon("the next", next).await.unwrap().data, "in time");
+    assert_eq!(net.attempts(), 1);
+}
+
+/// A producer without limit is slowed down to the server's pace.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_room_never_finds_the_queue_full() {
+    let (dialer, mut net) = net();
+    let config = config().with_max_requests(10).unwrap();
+    let client = start(config, dialer);
+    let (mut conn, _) = net.serve(7).await;
+    let server = tokio::spawn(async move {
+        conn.answer_all().await;
+    });
+    let mut calls = Vec::new();
+    for _ in 0..1000 {
+        soon("room", client.ready()).await.unwrap();
+        calls.push(client.get_data("/a"));
+        assert!(client.metrics().pending <= 10);
+    }
+    for call in calls {
+        soon("an answer", call).await.unwrap();
+    }
+    assert_eq!(client.metrics().refused, 0);
+    let close = client.close();
+    server.abort();
+    let _ = soon("close", close).await;
+    assert_eq!(soon("the end", client.ready()).await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// kazoo's `client_id`, with the zxid: another client goes on with the session.
+#[tokio::test(start_paused = true)]
+async fn a_session_can_be_handed_over() {
+    let (client, mut conn, _net) = connected().await;
+    let call = client.get_data("/a");
+    let (xid, _) = conn.request().await;
+    conn.reply(xid, 88, ErrorCode::Ok, &get_data_body(b"")).await;
+    soon("an answer", call).await.unwrap();
+    let pending = client.get_data("/b");
+    let token = client.detach().unwrap();
+    assert_eq!(soon("its end", pending).await.unwrap_err().kind(), ErrorKind::Closed);
+    // No closeSession: the pending read may have left, or not.
+    while let Some((_, request)) = conn.maybe_request().await {
+        assert_ne!(request, "CloseSession");
+    }
+    assert!(client.session_token().is_none() && client.detach().is_none());
+
+    let (dialer, mut net) = net();
+    let heir = start(config().with_session(token), dialer);
+    let (_conn, asked) = net.serve(7).await;
+    assert_eq!((asked.session_id, asked.last_zxid, asked.password), (7, 88, PASSWORD.to_vec()));
+    heir.wait_until_connected(LONG).await.unwrap();
+    assert_eq!(heir.session().unwrap().session_id(), 7);
+    assert_eq!(heir.session_timeout(), ms(6000));
+}

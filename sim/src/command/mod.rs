@@ -1,0 +1,190 @@
+//! The command line: what is run, and what is printed of it.
+
+mod output;
+mod plants;
+mod shrink;
+mod usage;
+
+use std::{
+    ffi::OsString,
+    fs,
+    num::NonZeroUsize,
+    ops::{ControlFlow, RangeInclusive},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::Parser;
+use docent_sim::{
+    batch::{self, Options, Planner, Totals},
+    diagram, draw,
+    history::History,
+    plan::Plan,
+    run,
+};
+
+use output::{Output, Progress};
+
+/// The seeds of a run without options.
+const DEFAULT_SEEDS: RangeInclusive<u64> = 1..=2_000;
+
+/// The records of a hanging seed that are printed on standard error.
+const LAST_RECORDS: usize = 20;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask sim",
+    about = "Simulates clients, servers and a network in virtual time, with faults. A seed decides everything.\n\
+             Without an option: seeds 1..2000. The guide is docs/SIMULATION.md.",
+    after_help = "Exit codes:\n  0   no rule was broken\n  1   a rule was broken, a task panicked or hung\n  \
+                  64  wrong usage: an option, a number, a scenario that does not parse",
+    max_term_width = 100
+)]
+struct Arguments {
+    /// Run these seeds, both ends included
+    #[arg(long, value_name = "FIRST..LAST", value_parser = usage::seeds, group = "subject")]
+    seeds: Option<RangeInclusive<u64>>,
+    /// Run one seed
+    #[arg(long, value_name = "N", group = "subject")]
+    seed: Option<u64>,
+    /// Run a plan from a file
+    #[arg(long, value_name = "FILE", group = "subject")]
+    scenario: Option<PathBuf>,
+    /// Print the shortest plan that breaks the same rule as this seed, as a scenario
+    #[arg(long, value_name = "N", group = "subject", conflicts_with = "trace")]
+    shrink: Option<u64>,
+    /// Run every planted fault until it is found; fails if one is not
+    #[arg(long, group = "subject", conflicts_with_all = ["trace", "plant"])]
+    plants: bool,
+    /// List the planted faults
+    #[arg(long, group = "subject", conflicts_with_all = ["trace", "plant", "threads"])]
+    list_plants: bool,
+    /// Print the history of each seed
+    #[arg(long)]
+    trace: bool,
+    /// Print requests, replies and events too
+    #[arg(long, requires = "trace")]
+    frames: bool,
+    /// Print a sequence diagram of each seed, in Mermaid's language
+    #[arg(long, conflicts_with_all = ["trace", "shrink", "plants", "list_plants"])]
+    diagram: bool,
+    /// Plant a fault into docent, which the simulator must find
+    #[arg(long, value_name = "NAME", value_parser = usage::plant)]
+    plant: Option<&'static str>,
+    /// The number of threads [default: one per processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Real time after which a seed counts as hanging, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    hang_after: u64,
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        let mut options = Options {
+            hang_after: Duration::from_secs(self.hang_after),
+            keeps_histories: self.trace || self.diagram,
+            shows_frames: self.frames || self.diagram,
+            ..Options::default()
+        };
+        if let Some(threads) = self.threads {
+            options.threads = threads.get();
+        }
+        options
+    }
+}
+
+/// What can go wrong before anything is run, in one line.
+type Refusal = String;
+
+/// Runs the command.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::report(&error),
+    };
+    run::catch_panics();
+    let done = if arguments.list_plants {
+        Ok(plants::list())
+    } else if arguments.plants {
+        Ok(plants::find_all(arguments.options()))
+    } else if let Some(seed) = arguments.shrink {
+        shrink::run(seed, arguments.plant, arguments.options())
+    } else {
+        simulate(&arguments)
+    };
+    done.unwrap_or_else(|refusal| usage::refuse(&refusal))
+}
+
+/// Runs seeds or a scenario.
+fn simulate(arguments: &Arguments) -> Result<ExitCode, Refusal> {
+    let plant = arguments.plant;
+    let (seeds, planner, replay): (_, Planner, _) = match &arguments.scenario {
+        Some(file) => {
+            let mut plan = read(file)?;
+            if let Some(plant) = plant {
+                plan.plant = Some(plant.to_owned());
+            }
+            let replay = format!("--scenario {}", file.display());
+            (plan.seed..=plan.seed, Arc::new(move |_| plan.clone()), Some(replay))
+        }
+        None => {
+            let of_seed = arguments.seed.map(|seed| seed..=seed);
+            let seeds = of_seed.or_else(|| arguments.seeds.clone()).unwrap_or(DEFAULT_SEEDS);
+            (seeds, planner(plant), None)
+        }
+    };
+    let output = Output;
+    let progress = Progress::new(seeds.end().saturating_sub(*seeds.start()).saturating_add(1));
+    let totals = batch::run(seeds, &planner, arguments.options(), |seed, outcome| {
+        progress.advance();
+        progress.hidden_for(|| {
+            if arguments.diagram {
+                let plan = planner(seed);
+                let (processes, servers) = (plan.processes.len(), plan.servers.count);
+                output.print(diagram::draw(&outcome.history, processes, servers));
+            }
+            if arguments.trace {
+                output.print(&outcome.history);
+            }
+            let replay = replay.clone().unwrap_or_else(|| format!("--seed {seed}"));
+            let plant = plant.map(|plant| format!(" --plant {plant}")).unwrap_or_default();
+            for text in outcome.history.violations() {
+                output.line(format_args!(
+                    "seed {seed}: {text} (replay: cargo xtask sim {replay}{plant} --trace)"
+                ));
+                if text.starts_with("hang: ") && !arguments.trace {
+                    print_end(&outcome.history);
+                }
+            }
+        });
+        ControlFlow::Continue(())
+    });
+    progress.finish();
+    Ok(conclude(&output, totals))
+}
+
+/// Plans of seeds.
+fn planner(plant: Option<&'static str>) -> Planner {
+    Arc::new(move |seed| Plan { plant: plant.map(str::to_owned), ..draw::plan(seed) })
+}
+
+/// A hanging seed cannot be replayed to its end, so the end of its history is shown at once.
+fn print_end(history: &History) {
+    let skipped = history.records.len().saturating_sub(LAST_RECORDS);
+    history.records.iter().skip(skipped).for_each(|record| eprintln!("{record}"));
+}
+
+fn read(file: &std::path::Path) -> Result<Plan, Refusal> {
+    let name = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    Plan::from_ron(&text).map_err(|error| format!("{name}:{error}"))
+}
+
+/// Prints the last line.
+fn conclude(output: &Output, totals: Totals) -> ExitCode {
+    output.line(totals);
+    ExitCode::from(u8::from(totals.violations > 0))
+}

@@ -1,0 +1,58 @@
+//! `--plants` and `--list-plants`.
+
+use std::{ops::ControlFlow, process::ExitCode};
+
+use docent_sim::{
+    batch::{self, Options},
+    plants::{ENDLESS_LOOP, PLANTS},
+};
+
+use super::{
+    output::{Output, Progress},
+    planner,
+};
+
+/// Prints the planted faults.
+pub(super) fn list() -> ExitCode {
+    let output = Output;
+    for plant in PLANTS {
+        output.line(format_args!("{:<26} {}", plant.name, plant.defect));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs each planted fault until it is found or its number of seeds is over.
+pub(super) fn find_all(options: Options) -> ExitCode {
+    let output = Output;
+    let mut missed = 0;
+    // The threads of an endless loop would be left behind: a test of the command has this one.
+    let plants = || PLANTS.iter().filter(|plant| plant.name != ENDLESS_LOOP);
+    for plant in plants() {
+        let progress = Progress::new(plant.within);
+        progress.say(plant.name);
+        let mut found = None;
+        batch::run(1..=plant.within, &planner(Some(plant.name)), options, |seed, outcome| {
+            progress.advance();
+            let Some(text) = outcome.history.violations().next() else {
+                return ControlFlow::Continue(());
+            };
+            found = Some((seed, text.to_owned()));
+            ControlFlow::Break(())
+        });
+        progress.finish();
+        match found {
+            Some((seed, text)) => {
+                output.line(format_args!(
+                    "{:<26} seed {seed} of {}: {text}",
+                    plant.name, plant.within
+                ));
+            }
+            None => {
+                missed += 1;
+                output.line(format_args!("{:<26} NOT FOUND in {} seeds", plant.name, plant.within));
+            }
+        }
+    }
+    output.line(format_args!("{} planted faults, {missed} not found", plants().count()));
+    ExitCode::from(u8::from(missed > 0))
+}

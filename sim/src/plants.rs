@@ -1,0 +1,104 @@
+//! The planted faults: defects that are put into docent on purpose, to prove that the checks find such defects.
+//!
+//! A plan names the fault that is planted ([`Plan::plant`](crate::plan::Plan::plant)). The code of each is where a
+//! programmer could make the mistake: in the sources of docent-session and docent-recipes, behind
+//! `planted::is("name")`, which is a constant outside of the simulator.
+
+use std::{thread, time::Duration};
+
+use docent::session::planted;
+
+/// A defect, and how many seeds may pass until it is found.
+#[derive(Debug, Clone, Copy)]
+pub struct Plant {
+    /// Its name.
+    pub name: &'static str,
+    /// The seeds 1 to this one find it.
+    pub within: u64,
+    /// What is wrong.
+    pub defect: &'static str,
+}
+
+const fn plant(name: &'static str, within: u64, defect: &'static str) -> Plant {
+    Plant { name, within, defect }
+}
+
+/// All planted faults.
+pub const PLANTS: &[Plant] = &[
+    plant(
+        "lease-from-receipt",
+        2_000,
+        "a reply renews the lease from its receipt, not from the sending of its request",
+    ),
+    plant("read-only-renews", 2_000, "a read-only server renews the lease"),
+    plant("proof-renewed", 2_000, "any reply renews the proven bound"),
+    plant("clock-drift", 2_000, "clocks are slower by 25 %, which no bound allows for"),
+    plant("watches-not-replayed", 2_000, "one in 8 reconnects does not set the watches again"),
+    plant("watch-lost-on-error", 2_000, "a one-shot watch is lost when its read fails"),
+    plant("event-lost", 2_000, "one in 16 watch events is lost"),
+    plant("reply-lost", 2_000, "one in 500 replies is lost"),
+    plant("unknown-create-forgotten", 2_000, "a create of unknown outcome counts as refused"),
+    plant(
+        "search-without-sync",
+        4_000,
+        "a search for the nodes of a lost create does not wait for `sync`",
+    ),
+    plant(
+        "delete-gives-up",
+        2_000,
+        "a guaranteed delete gives up after one error in the background",
+    ),
+    plant("waiter-leaves-node", 2_000, "a cancelled waiter does not delete its node"),
+    plant(
+        "claim-of-any-session",
+        2_000,
+        "a claim is not compared with the session that owns the node",
+    ),
+    plant(
+        "stale-listing",
+        2_000,
+        "a waiter takes a missing node ahead for the lock, without listing again",
+    ),
+    plant("one-guid", 2_000, "all lock nodes have the same GUID"),
+    plant(
+        "token-from-sequence",
+        2_000,
+        "the fencing token is the sequence number of the lock node",
+    ),
+    plant("reader-skips-writer", 2_000, "a reader ignores the oldest writer ahead of it"),
+    plant("one-lease-too-many", 2_000, "a semaphore grants one lease too many"),
+    plant("panic", 10, "a worker panics"),
+    plant("livelock", 10, "a worker wakes itself for ever"),
+    plant(ENDLESS_LOOP, 10, "a poll does not end"),
+];
+
+/// The only fault that ends the process: nothing stops a poll from outside.
+pub const ENDLESS_LOOP: &str = "endless-loop";
+
+/// Plants a fault into all clients of this thread.
+pub(crate) fn plant_by_name(name: Option<&str>) {
+    let known = PLANTS.iter().map(|plant| plant.name).find(|known| Some(*known) == name);
+    planted::plant(known);
+}
+
+/// The faults of a worker, which show what becomes of a program that fails in the world.
+pub(crate) async fn misbehave() {
+    if planted::is("panic") {
+        panic!("as planted");
+    }
+    while planted::is("livelock") {
+        let mut is_woken = false;
+        std::future::poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            if std::mem::replace(&mut is_woken, true) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+    while planted::is(ENDLESS_LOOP) {
+        thread::sleep(Duration::from_secs(1));
+    }
+}

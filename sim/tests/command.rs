@@ -1,0 +1,159 @@
+//! The command line: what is printed, and the exit codes.
+
+use std::{
+    fs,
+    process::{Command, Output, Stdio},
+};
+
+fn run(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_docent-sim"));
+    command.args(arguments.split_whitespace()).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn last_line(output: &Output) -> &str {
+    stdout(output).lines().last().unwrap_or_default()
+}
+
+/// A file with this text, removed on drop.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("docent-sim-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn name(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn the_last_line_has_the_sums() {
+    let output = run("--seeds 1..3");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output).lines().count(), 1, "{output:?}");
+    let words: Vec<_> = last_line(&output).split(' ').collect();
+    let [seeds, "seeds,", faults, "faults,", hours, "virtual", "hours,", "0", "violations"] =
+        words[..]
+    else {
+        panic!("{words:?}")
+    };
+    assert_eq!(seeds, "3");
+    assert!(faults.parse::<usize>().unwrap() > 10);
+    assert_eq!(hours.split_once('.').unwrap().1.len(), 1, "{hours}");
+    assert!(output.stderr.is_empty(), "no progress without a terminal: {output:?}");
+}
+
+#[test]
+fn wrong_usage_is_one_line_and_64() {
+    let broken = File::new("broken.ron", "(\n  seed: x,\n)\n");
+    let unknown = File::new("unknown.ron", "(seed: 1, wrong: 2)");
+    for arguments in [
+        "--bogus",
+        "surplus",
+        "--seed x",
+        "--seed -1",
+        "--seed",
+        "--seeds 7",
+        "--seeds 1..",
+        "--seeds 9..1",
+        "--seeds 1..x",
+        "--threads 0",
+        "--plant nothing",
+        "--shrink x",
+        "--seed 1 --seeds 1..2",
+        "--scenario /does/not/exist.ron",
+        &format!("--scenario {}", broken.name()),
+        &format!("--scenario {}", unknown.name()),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments}: {output:?}");
+        assert!(output.stdout.is_empty(), "{arguments}: {output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{arguments}: {text}");
+    }
+    let text = String::from_utf8(run(&format!("--scenario {}", broken.name())).stderr).unwrap();
+    assert!(text.contains(&format!("{}:2:", broken.name())), "the place is named: {text}");
+}
+
+#[test]
+fn help_and_the_list_of_plants_are_no_errors() {
+    for arguments in ["--help", "--list-plants"] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments}");
+        assert!(stdout(&output).lines().count() >= 12, "{arguments}");
+    }
+}
+
+#[test]
+fn a_broken_rule_names_its_seed_and_what_replays_it() {
+    let output = run("--seeds 1..3 --plant one-guid");
+    assert_eq!(output.status.code(), Some(1));
+    let first = stdout(&output).lines().next().unwrap();
+    assert!(first.starts_with("seed 1: "), "{first}");
+    let replay = "(replay: cargo xtask sim --seed 1 --plant one-guid --trace)";
+    assert!(first.ends_with(replay), "{first}");
+    assert!(!last_line(&output).ends_with(" 0 violations"), "{output:?}");
+}
+
+#[test]
+fn panics_and_livelocks_are_broken_rules() {
+    let output = run("--seeds 1..2 --plant panic");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("seed 1: panic: as planted at src/plants.rs:"));
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let output = run("--seed 1 --plant livelock");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("seed 1: livelock: "), "{output:?}");
+}
+
+/// Nothing stops a poll from outside: the process reports it, and ends.
+#[test]
+fn an_endless_loop_is_a_hang_with_its_trace() {
+    let output = run("--seeds 1..9 --plant endless-loop --hang-after 1");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("seed 1: hang: "), "{output:?}");
+    assert!(last_line(&output).ends_with(" 1 violations"), "{output:?}");
+    let trace = String::from_utf8_lossy(&output.stderr);
+    assert!(trace.contains("VIOLATION: hang"), "{trace}");
+}
+
+#[test]
+fn a_shrunk_plan_is_short_and_breaks_the_same_rule() {
+    // Which seed finds it changes with the frames that docent sends.
+    let found = run("--seeds 1..300 --plant stale-listing");
+    let line = stdout(&found).lines().find(|line| line.contains(") hold it")).unwrap();
+    let seed = line.strip_prefix("seed ").and_then(|rest| rest.split_once(':')).unwrap().0;
+    let output = run(&format!("--shrink {seed} --plant stale-listing"));
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains(") hold it") && text.contains("sequenceDiagram"), "{text}");
+    assert!(last_line(&output).ends_with(" violations"), "{text}");
+    let shrunk = File::new("shrunk.ron", text);
+    let replayed = run(&format!("--scenario {}", shrunk.name()));
+    assert_eq!(replayed.status.code(), Some(1), "{replayed:?}");
+    assert!(stdout(&replayed).contains(") hold it"), "{replayed:?}");
+    let plan = docent_sim::plan::Plan::from_ron(text).unwrap();
+    assert!(plan.faults.len() < 10 && plan.steps() < 20, "{text}");
+}
+
+#[test]
+fn there_is_nothing_to_shrink_in_a_good_seed() {
+    let output = run("--shrink 1");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(last_line(&output).ends_with(" 0 violations"));
+    assert_eq!(output.stderr, b"cargo xtask sim: seed 1 breaks no rule\n");
+}

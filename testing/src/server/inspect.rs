@@ -1,0 +1,99 @@
+//! What a test can see of an ensemble's data without a client.
+
+use bytes::Bytes;
+use docent_protocol::{EventType, Stat};
+
+use super::{
+    ensemble::{Ensemble, Member},
+    tree::{Change, Tree},
+};
+
+/// A change of a node that the servers have applied.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct AppliedChange {
+    /// The zxid of the change.
+    pub zxid: i64,
+    /// The path of the node.
+    pub path: String,
+    /// [`EventType::NodeCreated`], [`EventType::NodeDataChanged`] or [`EventType::NodeDeleted`].
+    pub event_type: EventType,
+    /// The data and the stat after the change; `None` for a deleted node.
+    pub node: Option<(Bytes, Stat)>,
+}
+
+/// The changes that were recorded and not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    changes: Vec<AppliedChange>,
+    /// The zxid of the last recorded change.
+    until: i64,
+}
+
+impl Ensemble {
+    /// The data and the stat of a node, in the tree of the member that has applied the most changes.
+    #[must_use]
+    pub fn node(&self, path: &str) -> Option<(Bytes, Stat)> {
+        let node = self.newest_tree()?.get(path)?;
+        Some((node.data.clone().unwrap_or_default(), node.stat()))
+    }
+
+    /// The paths of the children of a node, as [`node`](Self::node) sees it, in ascending order.
+    #[must_use]
+    pub fn child_paths(&self, path: &str) -> Vec<String> {
+        let parent = if path == "/" { "" } else { path };
+        let node = self.newest_tree().and_then(|tree| tree.get(path));
+        let children = node.into_iter().flat_map(|node| &node.children);
+        children.map(|child| format!("{parent}/{child}")).collect()
+    }
+
+    /// The paths of the ephemeral nodes of a session, as [`node`](Self::node) sees them, in ascending order.
+    #[must_use]
+    pub fn ephemerals(&self, session_id: i64) -> Vec<String> {
+        let tree = self.newest_tree();
+        tree.into_iter().flat_map(|tree| tree.ephemerals(session_id)).map(str::to_owned).collect()
+    }
+
+    /// Starts to record the changes that are applied, for [`take_changes`](Self::take_changes).
+    pub fn start_recording(&mut self) {
+        let until = self.newest_tree().map_or(0, |tree| tree.last_zxid);
+        self.record.get_or_insert(Record { until, ..Record::default() });
+    }
+
+    /// Takes the changes that were applied since the last call, in the order of their zxids. A change counts as applied
+    /// once one member has applied it.
+    pub fn take_changes(&mut self) -> Vec<AppliedChange> {
+        self.record.as_mut().map(|record| std::mem::take(&mut record.changes)).unwrap_or_default()
+    }
+
+    /// A path at which two members that have applied the same changes differ; `None` if there is none.
+    #[must_use]
+    pub fn diverging_path(&self) -> Option<String> {
+        let trees = self.members.iter().map(|member| &member.tree);
+        let pairs = trees.clone().zip(trees.skip(1)).filter(|(a, b)| a.last_zxid == b.last_zxid);
+        pairs.filter_map(|(a, b)| a.difference(b)).next()
+    }
+
+    pub(super) fn record_changes(&mut self, at: usize, zxid: i64, changes: &[Change]) {
+        let Some(record) = self.record.as_mut().filter(|record| record.until < zxid) else {
+            return;
+        };
+        record.until = zxid;
+        let Some(tree) = self.members.get(at).map(|member| &member.tree) else { return };
+        for change in changes {
+            let (path, event_type) = match change {
+                Change::Created { path, .. } => (path, EventType::NodeCreated),
+                Change::Deleted { path, .. } => (path, EventType::NodeDeleted),
+                Change::DataChanged { path, .. } => (path, EventType::NodeDataChanged),
+            };
+            let node = tree.get(path).filter(|_| event_type != EventType::NodeDeleted);
+            let node = node.map(|node| (node.data.clone().unwrap_or_default(), node.stat()));
+            record.changes.push(AppliedChange { zxid, path: path.clone(), event_type, node });
+        }
+    }
+
+    fn newest_tree(&self) -> Option<&Tree> {
+        let newest = self.members.iter().max_by_key(|member| member.tree.last_zxid);
+        newest.map(|member: &Member| &member.tree)
+    }
+}

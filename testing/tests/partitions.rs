@@ -1,0 +1,532 @@
+//! An ensemble that is cut: what its members answer, for how long, and what a client may conclude. Time is virtual.
+//!
+//! What follows from the cuts was measured on three real 3.8.0 servers; `tests/ensemble` in the root crate has cases
+//! on real ones.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use docent_protocol::{
+    Decode as _, ErrorCode, OpCode,
+    jute::Reader,
+    raw::RawBody,
+    reply::GetDataReply,
+    request::{PathRequest, ReadRequest, SetDataRequest},
+};
+use docent_testing::server::{Config, ConnectionId, Peer, Role};
+use support::{
+    create,
+    machine::{Bench, Greeting},
+};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Three members. Member 0 leads.
+fn ensemble(tick: u64, sync_limit: u32) -> Bench {
+    Bench::new(Config {
+        servers: 3,
+        tick_time: ms(tick),
+        sync_limit,
+        min_session_timeout: Some(ms(500)),
+        read_only_mode_enabled: false,
+        ..Config::default()
+    })
+}
+
+/// A session with a timeout, and its ephemeral node.
+fn session(
+    b: &mut Bench,
+    member: usize,
+    time_out: i32,
+    node: &str,
+) -> (ConnectionId, i64, Vec<u8>) {
+    b.time_out = time_out;
+    let (id, session, passwd) = b.connect_to(member);
+    assert_eq!(b.create(id, node, 1), ErrorCode::Ok);
+    (id, session, passwd)
+}
+
+fn ping(b: &mut Bench, id: ConnectionId) -> bool {
+    b.send(id, -2, OpCode::Ping, &RawBody(&[]));
+    b.answers(id).iter().any(|answer| answer.header.xid == -2)
+}
+
+fn sync(b: &mut Bench, id: ConnectionId) -> bool {
+    b.call(id, OpCode::Sync, &PathRequest { path: "/".into() }).is_some()
+}
+
+fn data(b: &mut Bench, id: ConnectionId, path: &str) -> Vec<u8> {
+    let read = ReadRequest { path: path.into(), watch: false };
+    let answer = b.call(id, OpCode::GetData, &read).unwrap();
+    GetDataReply::decode(&mut Reader::new(&answer.body)).unwrap().data.unwrap().to_vec()
+}
+
+fn set(b: &mut Bench, id: ConnectionId, path: &str, data: &[u8]) -> Option<ErrorCode> {
+    let set = SetDataRequest { path: path.into(), data: Some(data), version: -1 };
+    b.call(id, OpCode::SetData, &set).map(|answer| answer.header.err)
+}
+
+/// Whether a node exists, for a new session on a member.
+fn exists_on(b: &mut Bench, member: usize, path: &str) -> bool {
+    b.time_out = 60_000;
+    let (id, ..) = b.connect_to(member);
+    let found = b.exists(id, path, false) == ErrorCode::Ok;
+    b.empty(id, OpCode::CloseSession);
+    found
+}
+
+/// Cuts a follower off, with a client that pings and reads every third of its timeout of 6 s. Returns how long before
+/// the naive bound ("the last answered request was sent, plus the timeout") the client's node was deleted.
+fn early(first_ping: Duration, cut_after: Duration) -> Duration {
+    let mut b = ensemble(1000, 5);
+    let (id, ..) = session(&mut b, 1, 6000, "/e");
+    b.time_out = 60_000;
+    let (watcher, ..) = b.connect_to(0);
+    let (mut last, mut deleted, cut) = (b.now, None, ms(8000) + cut_after);
+    b.advance(first_ping);
+    for step in 0.. {
+        if b.now == cut {
+            b.machine.isolate(b.now, 1);
+        }
+        if step % 40 == 0 && !b.machine.is_closed(id) {
+            assert!(ping(&mut b, id), "{step}");
+            assert_eq!(b.exists(id, "/e", false), ErrorCode::Ok, "its own tree has the node");
+            last = b.now;
+        }
+        if b.exists(watcher, "/e", false) == ErrorCode::NoNode {
+            deleted.get_or_insert(b.now);
+        }
+        if let Some(deleted) = deleted.filter(|_| b.machine.is_closed(id)) {
+            assert!(deleted <= cut + ms(7050));
+            assert!(
+                last > cut + ms(2000) && last < cut + ms(5000),
+                "answered while it was cut off"
+            );
+            return last + ms(6000) - deleted;
+        }
+        b.advance(ms(50));
+    }
+    unreachable!()
+}
+
+/// The node is deleted while its owner goes on getting answers. Real servers with these settings deleted it up to 5.69 s
+/// early; syncLimit, and the longest time for which the leader has not heard of the session, bound it by 7 s.
+#[test]
+fn an_isolated_follower_answers_for_a_session_that_the_leader_expires() {
+    let phases = [1400, 1450, 1700, 1950].map(ms);
+    let cases = phases.into_iter().flat_map(|ping| (0..40).map(move |step| (ping, ms(step * 50))));
+    let worst = cases.map(|(ping, cut)| early(ping, cut)).max().unwrap();
+    assert!(worst > ms(5400) && worst < ms(7000), "{worst:?}");
+}
+
+/// With a limit longer than the session, it answers even after the node is gone.
+#[test]
+fn an_isolated_follower_answers_after_the_session_is_gone() {
+    let mut b = ensemble(500, 10);
+    let (id, ..) = session(&mut b, 1, 2000, "/e");
+    b.machine.isolate(b.now, 1);
+    for _ in 0..48 {
+        b.advance(ms(100));
+        assert!(ping(&mut b, id));
+        assert_eq!(b.exists(id, "/e", false), ErrorCode::Ok);
+    }
+    assert!(!exists_on(&mut b, 2, "/e"));
+    b.advance(ms(300));
+    assert!(b.machine.is_closed(id), "after 5 s");
+    assert_eq!(b.machine.role(1), Role::Looking);
+    b.machine.heal_all(b.now);
+    assert_eq!(b.machine.role(1), Role::Follower);
+    assert!(!exists_on(&mut b, 1, "/e"));
+}
+
+/// The leader hears of a follower's clients at its pings, every half tick.
+#[test]
+fn a_follower_reports_its_sessions_every_half_tick() {
+    for (cut_at, expires_at) in [(1950, 3000), (2050, 5000)] {
+        let mut b = ensemble(1000, 10);
+        b.advance(ms(100));
+        let (id, ..) = session(&mut b, 1, 2000, "/e");
+        b.advance(ms(1800));
+        assert!(ping(&mut b, id));
+        b.advance(ms(cut_at) - b.now);
+        b.machine.isolate(b.now, 1);
+        b.advance(ms(expires_at - 1) - b.now);
+        assert!(exists_on(&mut b, 0, "/e"), "cut at {cut_at}");
+        b.advance(ms(1));
+        assert!(!exists_on(&mut b, 0, "/e"), "cut at {cut_at}");
+    }
+}
+
+/// A write through a follower is committed and renews nothing by itself: the session expires between two reports,
+/// network and servers healthy, with a timeout below the tick.
+#[test]
+fn a_write_through_a_follower_does_not_renew_the_session() {
+    let mut b = ensemble(6000, 5);
+    // The leader's pings fall 100 ms behind the expiries: at 3100, 6100, 9100.
+    b.advance(ms(100));
+    b.machine.stop_member(b.now, 0);
+    b.machine.start_member(b.now, 0);
+    assert_eq!(b.machine.leader(), Some(1));
+    let (follower, ..) = session(&mut b, 2, 2000, "/f");
+    let (leader, ..) = session(&mut b, 1, 2000, "/l");
+    let mut last = b.now;
+    while !b.machine.is_closed(follower) {
+        assert_eq!(set(&mut b, leader, "/l", b""), Some(ErrorCode::Ok));
+        assert_eq!(set(&mut b, follower, "/f", b""), Some(ErrorCode::Ok));
+        last = b.now;
+        b.advance(ms(100));
+        assert!(b.now < ms(60_000), "never");
+    }
+    assert!(b.now - last <= ms(100));
+    assert!(!exists_on(&mut b, 1, "/f") && exists_on(&mut b, 1, "/l"));
+}
+
+/// Reads, pings and sync; a write waits, and everything behind it on its connection. Then it steps down.
+#[test]
+fn a_leader_that_is_cut_off_answers_reads_and_sync_until_it_steps_down() {
+    let mut b = ensemble(500, 5);
+    let (old, ..) = session(&mut b, 0, 10_000, "/x");
+    let (writer, ..) = session(&mut b, 0, 10_000, "/w");
+    b.machine.isolate(b.now, 0);
+    b.advance(ms(2500));
+    // The others have given it up; it has not noticed yet.
+    assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(1), Role::Leader));
+    let (new, ..) = b.connect_to(2);
+    assert_eq!(set(&mut b, new, "/x", b"new"), Some(ErrorCode::Ok));
+    assert!(sync(&mut b, old), "it proves nothing");
+    assert_eq!(data(&mut b, old, "/x"), b"x");
+    assert!(ping(&mut b, old));
+    assert_eq!(set(&mut b, writer, "/x", b"late"), None);
+    assert!(!ping(&mut b, writer), "behind the write");
+    assert_eq!(b.machine.poll_transmit(writer), None);
+    let (joining, greeting) = b.greet(0, 0, &[0; 16], Some(false), 0);
+    assert_eq!(greeting, Greeting::Silence, "a new session is a write");
+    b.advance(ms(500));
+    assert_eq!(b.machine.role(0), Role::Looking);
+    for id in [old, writer, joining] {
+        assert!(b.machine.is_closed(id));
+    }
+    b.machine.heal_all(b.now);
+    assert_eq!(b.machine.role(0), Role::Follower);
+    let (again, ..) = b.connect_to(0);
+    assert_eq!(data(&mut b, again, "/x"), b"new", "the other write is gone");
+}
+
+/// A change that no majority has accepted takes effect if its leader leads again, long after its client heard of the broken
+/// connection.
+#[test]
+fn a_write_without_a_majority_may_take_effect_later() {
+    let mut b = ensemble(500, 5);
+    let (writer, ..) = session(&mut b, 0, 10_000, "/x");
+    for member in 0..3 {
+        b.machine.isolate(b.now, member);
+    }
+    assert_eq!(set(&mut b, writer, "/x", b"late"), None);
+    b.advance(ms(4000));
+    assert!(b.machine.is_closed(writer));
+    assert_eq!(b.machine.leader(), None);
+    b.machine.heal_all(b.now);
+    assert_eq!(b.machine.leader(), Some(0));
+    let (again, ..) = b.connect_to(1);
+    assert_eq!(data(&mut b, again, "/x"), b"late");
+}
+
+/// Thousands of handshakes that were waiting, each with a request behind it, end one after the other.
+#[test]
+fn many_handshakes_wait_at_once() {
+    let mut b = ensemble(500, 5);
+    b.machine.isolate(b.now, 1);
+    let ids: Vec<_> = (0..5000).map(|_| b.accept(1)).collect();
+    for id in &ids {
+        b.ask(*id, 0, &[0; 16], Some(false), 0);
+        b.send(*id, 1, OpCode::Exists, &ReadRequest { path: "/".into(), watch: false });
+    }
+    b.machine.heal_all(b.now);
+    for id in ids {
+        assert!(matches!(b.greeting(id), Greeting::Session { .. }));
+        assert_eq!(b.answers(id).len(), 1);
+    }
+}
+
+/// A write that its follower has sent arrives when the link is healed, if both ends still have their connection. The
+/// client gets its reply late.
+#[test]
+fn a_short_cut_delays_messages() {
+    let mut b = ensemble(500, 5);
+    let (id, ..) = session(&mut b, 1, 10_000, "/x");
+    b.machine.isolate(b.now, 1);
+    b.send(
+        id,
+        1,
+        OpCode::SetData,
+        &SetDataRequest { path: "/x".into(), data: Some(b"1"), version: -1 },
+    );
+    b.send(
+        id,
+        2,
+        OpCode::SetData,
+        &SetDataRequest { path: "/x".into(), data: Some(b"2"), version: 0 },
+    );
+    b.send(id, 3, OpCode::Sync, &PathRequest { path: "/".into() });
+    b.send(id, 4, OpCode::GetData, &ReadRequest { path: "/x".into(), watch: false });
+    b.send(id, 5, OpCode::Create, &create("/x", b"", 0));
+    b.send(id, -2, OpCode::Ping, &RawBody(&[]));
+    b.advance(ms(2000));
+    assert_eq!(b.answers(id), []);
+    assert!(b.machine.is_cut(1, 0) && b.machine.is_cut(0, 1));
+    b.machine.heal_all(b.now);
+    let answers: Vec<_> = b.answers(id).iter().map(|a| (a.header.xid, a.header.err)).collect();
+    let (ok, bad) = (ErrorCode::Ok, ErrorCode::BadVersion);
+    let exists = ErrorCode::NodeExists;
+    assert_eq!(answers, [(1, ok), (2, bad), (3, ok), (4, ok), (5, exists), (-2, ok)]);
+    b.advance(ms(10_000));
+    assert!(!b.machine.is_closed(id) || b.machine.session_ids().is_empty());
+}
+
+/// A handshake waits for the leader, and so do the requests sent behind it.
+#[test]
+fn a_handshake_on_an_isolated_follower_waits() {
+    let mut b = ensemble(500, 5);
+    let (_, session, passwd) = session(&mut b, 0, 10_000, "/e");
+    b.machine.isolate(b.now, 1);
+    let (new, resumed, wrong) = (b.accept(1), b.accept(1), b.accept(1));
+    b.ask(new, 0, &[0; 16], Some(false), 0);
+    b.ask(resumed, session, &passwd, Some(false), 0);
+    b.ask(wrong, session ^ 1, &passwd, Some(false), 0);
+    b.send(new, 1, OpCode::Create, &create("/new", b"", 1));
+    b.advance(ms(1000));
+    assert_eq!(b.greeting(new), Greeting::Silence);
+    assert!(b.greeting(wrong).is_refused(), "the follower checks the password");
+    b.machine.heal_all(b.now);
+    assert!(matches!(b.greeting(new), Greeting::Session { .. }));
+    assert_eq!(b.greeting(resumed).session().0, session);
+    assert_eq!(b.answers(new).len(), 1);
+    // One without a path to the leader ends with the follower's patience.
+    b.machine.isolate(b.now, 1);
+    let (id, greeting) = b.greet(1, 0, &[0; 16], Some(false), 0);
+    assert_eq!(greeting, Greeting::Silence);
+    b.advance(ms(3000));
+    assert!(b.machine.is_closed(id));
+}
+
+/// Only what the follower hears is cut: its writes take effect, without a reply, until it gives up.
+#[test]
+fn a_follower_that_hears_nothing_still_writes() {
+    let mut b = ensemble(500, 5);
+    let (id, ..) = session(&mut b, 1, 10_000, "/x");
+    b.machine.cut(b.now, 0, 1);
+    assert_eq!(set(&mut b, id, "/x", b"1"), None);
+    let (other, ..) = b.connect_to(2);
+    assert_eq!(data(&mut b, other, "/x"), b"1");
+    b.advance(ms(3000));
+    assert!(b.machine.is_closed(id));
+    assert_eq!((b.machine.leader(), b.machine.role(1)), (Some(0), Role::Looking));
+    b.machine.heal(b.now, 0, 1);
+    assert_eq!(b.machine.role(1), Role::Follower);
+}
+
+/// Only what the follower sends is cut: it applies what others write, and the leader gives it up.
+#[test]
+fn a_follower_that_is_not_heard_still_reads() {
+    let mut b = ensemble(500, 5);
+    let (id, ..) = session(&mut b, 1, 4000, "/x");
+    let (other, ..) = b.connect_to(2);
+    b.machine.cut(b.now, 1, 0);
+    assert_eq!(set(&mut b, other, "/x", b"1"), Some(ErrorCode::Ok));
+    assert_eq!(data(&mut b, id, "/x"), b"1");
+    assert_eq!(set(&mut b, id, "/x", b"2"), None);
+    b.advance(ms(2400));
+    assert_eq!(b.machine.role(1), Role::Follower);
+    b.advance(ms(200));
+    assert_eq!(b.machine.role(1), Role::Looking);
+    assert_eq!(data(&mut b, other, "/x"), b"1");
+    assert!(b.machine.is_closed(id));
+    assert!(exists_on(&mut b, 2, "/x"));
+    b.advance(ms(4000));
+    assert!(!exists_on(&mut b, 2, "/x"));
+}
+
+/// A follower that cannot reach the leader is of no use to the leader; one that can is enough.
+#[test]
+fn a_leader_with_one_of_two_followers_goes_on() {
+    let mut b = ensemble(500, 5);
+    b.machine.isolate(b.now, 2);
+    b.advance(ms(20_000));
+    assert_eq!((b.machine.leader(), b.machine.role(2)), (Some(0), Role::Looking));
+    let (id, ..) = session(&mut b, 1, 4000, "/x");
+    b.machine.cut(b.now, 1, 0);
+    b.machine.cut(b.now, 0, 1);
+    b.advance(ms(5000));
+    assert_eq!(b.machine.leader(), None);
+    assert!(b.machine.is_closed(id));
+    // The two that the old leader is cut off from.
+    b.machine.heal(b.now, 1, 2);
+    assert_eq!(b.machine.leader(), None, "one direction is not enough");
+    b.machine.heal(b.now, 2, 1);
+    assert_eq!(b.machine.leader(), Some(1), "which has the longer log");
+    assert!(exists_on(&mut b, 2, "/x"));
+}
+
+/// A member never follows a leader of an older epoch than it has seen: what the newer one has committed would be lost.
+#[test]
+fn no_client_goes_back_to_an_older_leader() {
+    let mut b = ensemble(500, 5);
+    b.advance(ms(250));
+    b.machine.isolate(b.now, 0);
+    b.advance(ms(2500));
+    assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(1), Role::Leader));
+    let (id, ..) = b.connect_to(1);
+    assert_eq!(b.create(id, "/new", 0), ErrorCode::Ok);
+    b.machine.heal(b.now, 0, 2);
+    b.machine.heal(b.now, 2, 0);
+    b.machine.stop_member(b.now, 1);
+    assert_eq!(b.machine.role(2), Role::Looking);
+    b.advance(ms(1000));
+    assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(2), Role::Follower));
+    assert!(exists_on(&mut b, 0, "/new"));
+}
+
+/// A new leader gives every session the timeout of its creation, whatever it was resumed with.
+#[test]
+fn a_new_leader_restarts_sessions_with_the_timeout_of_their_creation() {
+    let mut b = ensemble(500, 5);
+    let (_, id, passwd) = session(&mut b, 1, 2000, "/short");
+    let (_, other, other_passwd) = session(&mut b, 1, 12_000, "/long");
+    b.advance(ms(1000));
+    b.time_out = 12_000;
+    let (again, greeting) = b.greet(1, id, &passwd, Some(false), 0);
+    assert!(matches!(greeting, Greeting::Session { time_out: 12_000, .. }));
+    b.time_out = 2000;
+    b.greet(1, other, &other_passwd, Some(false), 0);
+    b.advance(ms(1250));
+    assert!(ping(&mut b, again));
+    let zxid = b.machine.last_zxid();
+    b.machine.stop_member(b.now, 0);
+    let stopped = b.now;
+    assert_eq!(b.machine.last_zxid() >> 32, (zxid >> 32) + 1);
+    b.advance(ms(2000));
+    assert!(exists_on(&mut b, 1, "/short"));
+    b.advance(ms(500));
+    assert!(!exists_on(&mut b, 1, "/short"), "granted 12 s, gone within 2.5 s");
+    b.advance(stopped + ms(12_000) - b.now);
+    assert!(exists_on(&mut b, 1, "/long"));
+    b.advance(ms(500));
+    assert!(!exists_on(&mut b, 1, "/long"));
+}
+
+/// Even the same leader: each learner reports a session with the timeout of its creation when it applies that.
+#[test]
+fn a_longer_timeout_taken_at_once_is_cut_back() {
+    let mut b = ensemble(500, 5);
+    let (_, id, passwd) = session(&mut b, 1, 2000, "/e");
+    b.time_out = 12_000;
+    let (_, greeting) = b.greet(2, id, &passwd, Some(false), 0);
+    assert!(matches!(greeting, Greeting::Session { time_out: 12_000, .. }));
+    b.advance(ms(3000));
+    assert!(!exists_on(&mut b, 0, "/e"), "granted 12 s, gone within 3 s");
+}
+
+/// Bytes wait on their side of a cut between a member and its clients; the members go on.
+#[test]
+fn a_member_isolated_from_its_clients() {
+    let mut b = ensemble(500, 5);
+    let (id, ..) = session(&mut b, 1, 4000, "/e");
+    let (gone, ..) = session(&mut b, 1, 4000, "/g");
+    b.machine.cut(b.now, Peer::Clients, 1);
+    assert!(!ping(&mut b, id));
+    let peer = std::net::Ipv4Addr::LOCALHOST.into();
+    assert_eq!(b.machine.handle_connect(b.now, 1, peer), None);
+    b.machine.handle_disconnected(b.now, gone);
+    b.machine.cut(b.now, 1, Peer::Clients);
+    b.machine.heal(b.now, Peer::Clients, 1);
+    assert_eq!(b.answers(id), [], "answered, and the answer waits");
+    assert_eq!(b.machine.role(1), Role::Follower);
+    // The client cannot know whether the session ends.
+    b.advance(ms(6000));
+    assert!(!exists_on(&mut b, 0, "/e"));
+    assert!(!b.machine.is_closed(id));
+    b.machine.heal(b.now, 1, Peer::Clients);
+    let ready: Vec<_> = std::iter::from_fn(|| b.machine.poll_ready()).collect();
+    assert!(ready.contains(&id) && !ready.contains(&gone));
+    assert_eq!(b.answers(id).len(), 1);
+    assert!(b.machine.is_closed(id));
+    b.machine.isolate_from_clients(b.now, 1);
+    assert!(b.machine.is_cut(Peer::Clients, 1) && b.machine.is_cut(1, Peer::Clients));
+    b.machine.heal_all(b.now);
+    assert!(exists_on(&mut b, 1, "/"));
+}
+
+/// Sends a create, a sync and another create in one go, and returns the xids and zxids of the replies after `heal`.
+fn sync_between_two_writes(
+    b: &mut Bench,
+    id: ConnectionId,
+    heal: impl FnOnce(&mut Bench),
+) -> Vec<(i32, i64)> {
+    b.send(id, 1, OpCode::Create, &create("/p", b"", 0));
+    b.send(id, 2, OpCode::Sync, &PathRequest { path: "/".into() });
+    b.send(id, 3, OpCode::Create, &create("/q", b"", 0));
+    assert_eq!(b.answers(id), []);
+    heal(b);
+    b.answers(id).iter().map(|answer| (answer.header.xid, answer.header.zxid)).collect()
+}
+
+/// A leader commits many changes at once when a follower returns with all of them. A sync is answered between them.
+#[test]
+fn a_sync_is_answered_before_what_was_ordered_after_it() {
+    let mut b = ensemble(500, 5);
+    let (id, ..) = b.connect_to(1);
+    b.machine.isolate(b.now, 2);
+    b.advance(ms(2600));
+    b.machine.cut(b.now, 0, 1);
+    let zxid = b.machine.last_zxid();
+    let replies = sync_between_two_writes(&mut b, id, |b| {
+        for (from, to) in [(0, 2), (2, 0), (0, 1)] {
+            b.machine.heal(b.now, from, to);
+        }
+    });
+    assert_eq!(replies, [(1, zxid + 1), (2, zxid + 1), (3, zxid + 2)]);
+}
+
+#[test]
+fn a_sync_on_a_leader_that_lags_is_overtaken_by_nothing() {
+    let mut b = ensemble(500, 5);
+    let (id, ..) = b.connect_to(0);
+    b.machine.set_lag(b.now, 0, true);
+    b.machine.isolate(b.now, 0);
+    let zxid = b.machine.last_zxid();
+    let replies = sync_between_two_writes(&mut b, id, |b| b.machine.heal_all(b.now));
+    assert_eq!(replies, [(1, zxid + 1), (2, zxid + 1), (3, zxid + 2)]);
+}
+
+/// A leader without followers has ordered a create of a session that comes back on a new connection. Whatever that asks
+/// for waits: a search for the node would not find it, and it may still come into being.
+///
+/// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
+#[test]
+fn a_session_that_comes_back_waits_for_the_writes_of_its_earlier_connection() {
+    let mut b = ensemble(500, 5);
+    let (id, session, passwd) = b.connect_to(0);
+    b.machine.isolate(b.now, 0);
+    b.send(id, 1, OpCode::Create, &create("/p", b"", 0));
+    assert_eq!(b.answers(id), []);
+    let other = b.accept(0);
+    b.ask(other, session, &passwd, Some(false), 0);
+    assert_eq!(b.greeting(other).session().0, session);
+    b.send(other, 2, OpCode::Sync, &PathRequest { path: "/".into() });
+    b.send(other, 3, OpCode::Exists, &ReadRequest { path: "/p".into(), watch: false });
+    assert_eq!(b.answers(other), []);
+    b.machine.heal_all(b.now);
+    let replies: Vec<_> =
+        b.answers(other).iter().map(|answer| (answer.header.xid, answer.header.err)).collect();
+    assert_eq!(replies, [(2, ErrorCode::Ok), (3, ErrorCode::Ok)]);
+}

@@ -1,0 +1,141 @@
+//! Members that are paused, elections that take their time, and the record of applied changes. Time is virtual.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use docent_protocol::{
+    Decode as _, ErrorCode, EventType, OpCode,
+    jute::Reader,
+    raw::RawBody,
+    reply::GetDataReply,
+    request::{ReadRequest, SetDataRequest},
+};
+use docent_testing::server::{Config, ConnectionId, Role};
+use support::machine::Bench;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Three members with ticks of 1 s. Member 0 leads.
+fn ensemble(election_time: Duration) -> Bench {
+    Bench::new(Config {
+        servers: 3,
+        tick_time: ms(1000),
+        sync_limit: 3,
+        election_time,
+        read_only_mode_enabled: false,
+        ..Config::default()
+    })
+}
+
+fn set(b: &mut Bench, id: ConnectionId, path: &str, data: &[u8]) -> Option<ErrorCode> {
+    let set = SetDataRequest { path: path.into(), data: Some(data), version: -1 };
+    b.call(id, OpCode::SetData, &set).map(|answer| answer.header.err)
+}
+
+fn answers_ping(b: &mut Bench, id: ConnectionId) -> bool {
+    b.send(id, -2, OpCode::Ping, &RawBody(&[]));
+    b.answers(id).iter().any(|answer| answer.header.xid == -2)
+}
+
+#[test]
+fn a_paused_member_answers_when_it_goes_on() {
+    let mut b = ensemble(Duration::ZERO);
+    let (id, ..) = b.connect_to(1);
+    b.machine.pause_member(b.now, 1);
+    assert!(!answers_ping(&mut b, id));
+    let new = b.accept(1);
+    b.advance(ms(1500));
+    assert!(!b.machine.is_closed(id) && !b.machine.is_closed(new));
+    b.machine.resume_member(b.now, 1, false);
+    assert!(b.answers(id).iter().any(|answer| answer.header.xid == -2), "the ping of before");
+    b.advance(ms(20_000));
+    assert_eq!(b.machine.role(1), Role::Follower);
+}
+
+#[test]
+fn a_resumed_leader_answers_its_waiting_clients_from_an_old_tree() {
+    for clients_first in [true, false] {
+        let mut b = ensemble(Duration::ZERO);
+        b.time_out = 60_000;
+        let (at_leader, ..) = b.connect_to(0);
+        assert_eq!(b.create(at_leader, "/a", 0), ErrorCode::Ok);
+        b.machine.pause_member(b.now, 0);
+        b.advance(ms(6000));
+        let leader = b.machine.leader().unwrap();
+        assert_ne!(leader, 0);
+        let (other, ..) = b.connect_to(leader);
+        assert_eq!(set(&mut b, other, "/a", b"new"), Some(ErrorCode::Ok));
+        let read = ReadRequest { path: "/a".into(), watch: false };
+        b.send(at_leader, 7, OpCode::GetData, &read);
+        assert!(b.answers(at_leader).is_empty());
+        b.machine.resume_member(b.now, 0, clients_first);
+        // At its next tick it finds that it has no quorum.
+        let answers = b.answers(at_leader);
+        let read = GetDataReply::decode(&mut Reader::new(&answers[0].body)).unwrap();
+        assert_ne!(read.data, Some(&b"new"[..]), "the answer of a leader that is none any more");
+        b.advance(ms(6000));
+        assert_eq!(b.machine.role(0), Role::Follower);
+        assert_eq!(b.machine.diverging_path(), None);
+    }
+}
+
+#[test]
+fn a_resumed_member_handles_messages_in_their_order() {
+    let mut b = ensemble(Duration::ZERO);
+    b.machine.start_recording();
+    let (at_leader, ..) = b.connect_to(0);
+    let (at_paused, ..) = b.connect_to(1);
+    assert_eq!(b.create(at_leader, "/a", 0), ErrorCode::Ok);
+    b.machine.pause_member(b.now, 1);
+    for data in [b"1", b"2"] {
+        assert_eq!(set(&mut b, at_leader, "/a", data), Some(ErrorCode::Ok));
+    }
+    assert_eq!(set(&mut b, at_paused, "/a", b"3"), None);
+    b.machine.resume_member(b.now, 1, true);
+    assert_eq!(b.answers(at_paused).len(), 1);
+    assert_eq!(b.machine.node("/a").unwrap().0, "3");
+    assert_eq!(b.machine.diverging_path(), None);
+    let changes = b.machine.take_changes();
+    assert!(changes.is_sorted_by_key(|change| change.zxid));
+    let written: Vec<_> = changes.iter().map(|change| change.node.clone().unwrap().1).collect();
+    assert_eq!(written.iter().map(|stat| stat.version).collect::<Vec<_>>(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn an_election_takes_its_time() {
+    let mut b = ensemble(ms(2000));
+    assert_eq!(b.machine.leader(), Some(0), "the first one does not");
+    b.machine.stop_member(b.now, 0);
+    b.advance(ms(1999));
+    assert_eq!(b.machine.leader(), None);
+    b.advance(ms(1));
+    assert_eq!(b.machine.leader(), Some(1));
+    b.machine.start_member(b.now, 0);
+    assert_eq!(b.machine.role(0), Role::Follower, "a leader is joined at once");
+}
+
+#[test]
+fn a_record_has_each_change_of_a_node_once() {
+    let mut b = ensemble(Duration::ZERO);
+    let (id, ..) = b.connect_to(1);
+    assert_eq!(b.create(id, "/before", 0), ErrorCode::Ok);
+    b.machine.start_recording();
+    assert_eq!(b.create(id, "/a", 0), ErrorCode::Ok);
+    assert_eq!(set(&mut b, id, "/a", b"x"), Some(ErrorCode::Ok));
+    assert_eq!(set(&mut b, id, "/missing", b"x"), Some(ErrorCode::NoNode));
+    let changes = b.machine.take_changes();
+    let seen: Vec<_> = changes.iter().map(|of| (of.path.as_str(), of.event_type)).collect();
+    assert_eq!(seen, [("/a", EventType::NodeCreated), ("/a", EventType::NodeDataChanged)]);
+    assert_eq!(changes[1].node.as_ref().unwrap().0, "x");
+    assert!(b.machine.take_changes().is_empty());
+}

@@ -1,0 +1,127 @@
+//! Permissions, and the ids of a client.
+
+use docent::protocol::{Acl, AddWatchMode, Perms, acl};
+use docent::{CreateMode, ErrorKind, EventType};
+
+use super::{Fixture, refused};
+use crate::support::within_deadline;
+
+async fn an_acl_is_read_and_written_by_its_own_version() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.node("a", b"").await;
+    let (entries, stat) = fixture.client.get_acl(&path).await.unwrap();
+    assert_eq!(entries.to_vec(), acl::OPEN_ACL_UNSAFE);
+    assert_eq!(stat.aversion, 0);
+    let read_only = [Acl::new(Perms::READ | Perms::ADMIN, "world", "anyone")];
+    let stat = fixture.client.set_acl(&path, &read_only, Some(0)).await.unwrap();
+    assert_eq!((stat.aversion, stat.version), (1, 0));
+    assert_eq!(fixture.client.get_acl(&path).await.unwrap().0.to_vec(), read_only);
+    refused(fixture.client.set_acl(&path, &read_only, Some(0)).await, ErrorKind::BadVersion);
+    refused(fixture.client.set_data(&path, b"", None).await, ErrorKind::NoAuth);
+    refused(fixture.client.set_acl(&path, &[], None).await, ErrorKind::InvalidAcl);
+    let unknown = [Acl::new(Perms::ALL, "nosuch", "x")];
+    refused(fixture.client.set_acl(&path, &unknown, None).await, ErrorKind::InvalidAcl);
+    refused(fixture.client.get_acl(&fixture.path("none")).await, ErrorKind::NoNode);
+    refused(
+        fixture.client.set_acl(&fixture.path("none"), &read_only, None).await,
+        ErrorKind::NoNode,
+    );
+}
+
+async fn credentials_open_what_is_closed_to_others() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.path("mine");
+    refused(
+        fixture
+            .client
+            .create_with_acl(&path, b"", CreateMode::Persistent, acl::CREATOR_ALL_ACL)
+            .await,
+        ErrorKind::InvalidAcl,
+    );
+    fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
+    fixture
+        .client
+        .create_with_acl(&path, b"x", CreateMode::Persistent, acl::CREATOR_ALL_ACL)
+        .await
+        .unwrap();
+    assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "x");
+    let stranger = fixture.another().await;
+    refused(stranger.get_data(&path).await, ErrorKind::NoAuth);
+    refused(stranger.get_children(&path).await, ErrorKind::NoAuth);
+    refused(stranger.set_data(&path, b"", None).await, ErrorKind::NoAuth);
+    refused(stranger.get_acl(&path).await, ErrorKind::NoAuth);
+    refused(
+        stranger.create(&format!("{path}/x"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoAuth,
+    );
+    // Deleting is up to the parent.
+    stranger.add_auth("digest", b"alice:secret").await.unwrap();
+    assert_eq!(stranger.get_data(&path).await.unwrap().data, "x");
+}
+
+async fn the_server_reports_the_ids_of_a_client() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let schemes = |infos: Vec<docent::session::ClientInfo>| {
+        let mut infos: Vec<_> =
+            infos.into_iter().map(|info| (info.auth_scheme, info.user)).collect();
+        infos.sort();
+        infos
+    };
+    let ip = ("ip".to_owned(), "127.0.0.1".to_owned());
+    assert_eq!(schemes(fixture.client.who_am_i().await.unwrap()), std::slice::from_ref(&ip));
+    fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
+    let digest = ("digest".to_owned(), "alice".to_owned());
+    assert_eq!(schemes(fixture.client.who_am_i().await.unwrap()), [digest, ip]);
+}
+
+/// The state is final.
+async fn credentials_of_no_scheme_end_the_client() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let client = fixture.another().await;
+    assert_eq!(client.add_auth("nosuch", b"x").await.unwrap_err().kind(), ErrorKind::AuthFailed);
+    assert_eq!(client.ended(), Some(ErrorKind::AuthFailed));
+}
+
+async fn the_configuration_is_there_and_closed_to_change() {
+    let Some(fixture) = Fixture::new().await else { return };
+    // A stand-alone server has none to report.
+    fixture.client.get_config().await.unwrap();
+    let (_, watcher) = fixture.client.get_config_and_watch().await.unwrap();
+    assert_eq!(watcher.path(), "/zookeeper/config");
+    let change = docent::session::Reconfig::Incremental { joining: None, leaving: Some("9") };
+    refused(fixture.client.reconfig(change, None).await, ErrorKind::ReconfigDisabled);
+}
+
+/// CVE-2024-23944: an event of a node that the client may not read is not sent, and still ends a one-shot watch.
+async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let owner = &fixture.client;
+    owner.add_auth("digest", b"alice:secret").await.unwrap();
+    let path = fixture.node("a", b"").await;
+    let (stranger, other) = (fixture.another().await, fixture.another().await);
+    let (_, mut once) = other.get_data_and_watch(&path).await.unwrap();
+    let mut always = stranger.add_watch(&path, AddWatchMode::Persistent).await.unwrap();
+
+    owner.set_acl(&path, acl::CREATOR_ALL_ACL, None).await.unwrap();
+    owner.set_data(&path, b"hidden", None).await.unwrap();
+    refused(stranger.get_data(&path).await, ErrorKind::NoAuth);
+    refused(other.get_data(&path).await, ErrorKind::NoAuth);
+    assert_eq!((once.try_changed(), always.try_changed()), (None, None));
+
+    owner.set_acl(&path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    owner.set_data(&path, b"seen", None).await.unwrap();
+    let event = within_deadline("an event", always.changed()).await;
+    assert_eq!(event.event_type, EventType::NodeDataChanged);
+    // The remedy: to read the possibly hidden nodes again.
+    assert_eq!(other.get_data(&path).await.unwrap().data, "seen");
+    assert_eq!(once.try_changed(), None, "its watch is gone from the server");
+}
+
+super::on_all_servers! {
+    an_event_that_the_acl_hides_ends_its_watch_in_silence,
+    an_acl_is_read_and_written_by_its_own_version,
+    credentials_open_what_is_closed_to_others,
+    the_server_reports_the_ids_of_a_client,
+    credentials_of_no_scheme_end_the_client,
+    the_configuration_is_there_and_closed_to_change,
+}

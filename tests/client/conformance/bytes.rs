@@ -1,0 +1,79 @@
+//! Names and data at their limits.
+
+use docent::{CreateMode, ErrorKind};
+
+use super::{Fixture, refused};
+
+async fn data_may_be_empty_and_almost_a_mebibyte() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.node("a", b"").await;
+    assert!(fixture.client.get_data(&path).await.unwrap().data.is_empty());
+    let large = vec![7; (1 << 20) - 200];
+    fixture.client.set_data(&path, &large, None).await.unwrap();
+    assert_eq!(fixture.client.get_data(&path).await.unwrap().data, large);
+    refused(
+        fixture.client.set_data(&path, &vec![7; 1 << 20], None).await,
+        ErrorKind::RequestTooLarge,
+    );
+    assert_eq!(fixture.client.get_data(&path).await.unwrap().stat.version, 1);
+}
+
+async fn names_may_have_any_letter_of_the_basic_plane() {
+    let Some(fixture) = Fixture::new().await else { return };
+    for name in ["ä", "日本", "a b", "a%b", "…", "x'\"\\"] {
+        let path = fixture.path(name);
+        assert_eq!(fixture.client.create(&path, b"", CreateMode::Persistent).await.unwrap(), path);
+        assert!(fixture.client.exists(&path).await.unwrap().is_some(), "{name}");
+    }
+    let children = fixture.client.get_children(&fixture.base).await.unwrap();
+    assert!(children.iter().any(|name| name == "日本"));
+    for name in ["\u{1F600}", "\u{1}", "\u{7F}", "\u{E000}"] {
+        let created = fixture.client.create(&fixture.path(name), b"", CreateMode::Persistent).await;
+        refused(created, ErrorKind::InvalidPath);
+    }
+}
+
+/// The server appends digits to the name, so it may be empty or consist of dots before.
+async fn a_sequential_name_may_be_empty_or_dots() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let parent = fixture.node("s", b"").await;
+    for name in ["", ".", ".."] {
+        let path = format!("{parent}/{name}");
+        let created = fixture.client.create(&path, b"", CreateMode::PersistentSequential).await;
+        let created = created.unwrap();
+        assert_eq!(created.strip_prefix(&path).map(str::len), Some(10), "{created}");
+        assert!(fixture.client.exists(&created).await.unwrap().is_some());
+        refused(
+            fixture.client.create(&path, b"", CreateMode::Persistent).await,
+            ErrorKind::InvalidPath,
+        );
+    }
+}
+
+/// Ten thousand names in one reply.
+async fn a_long_list_comes_whole() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let creates: Vec<_> = (0..10_000)
+        .map(|number| {
+            fixture.client.create(
+                &fixture.path(&format!("{number:05}")),
+                b"",
+                CreateMode::Ephemeral,
+            )
+        })
+        .collect();
+    for create in creates {
+        create.await.unwrap();
+    }
+    let mut names = fixture.client.get_children(&fixture.base).await.unwrap().to_vec();
+    names.sort();
+    assert_eq!(names.len(), 10_000);
+    assert_eq!((&*names[0], &*names[9999]), ("00000", "09999"));
+}
+
+super::on_all_servers! {
+    data_may_be_empty_and_almost_a_mebibyte,
+    names_may_have_any_letter_of_the_basic_plane,
+    a_sequential_name_may_be_empty_or_dots,
+    a_long_list_comes_whole,
+}

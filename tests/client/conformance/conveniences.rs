@@ -1,0 +1,228 @@
+//! Methods that send several requests, and handles on a part of the tree.
+
+use std::time::Duration;
+
+use docent::protocol::{Acl, Perms, acl};
+use docent::{CreateMode, ErrorKind, EventType};
+
+use super::{Fixture, refused};
+use crate::support::{eventually, within_deadline};
+
+async fn missing_parents_are_created_with_the_node() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let client = &fixture.client;
+    let path = fixture.path("a/b/c");
+    assert_eq!(client.create_with_parents(&path, b"x", CreateMode::Ephemeral).await.unwrap(), path);
+    assert_eq!(client.get_data(&path).await.unwrap().data, "x");
+    let parent = client.get_data(&fixture.path("a/b")).await.unwrap();
+    assert!(parent.data.is_empty() && parent.stat.ephemeral_owner == 0);
+    let again = client.create_with_parents(&path, b"", CreateMode::Persistent).await;
+    refused(again, ErrorKind::NodeExists);
+    let below = format!("{path}/d/e");
+    let error = refused(
+        client.create_with_parents(&below, b"", CreateMode::Persistent).await,
+        ErrorKind::NoChildrenForEphemerals,
+    );
+    assert_eq!(error.path(), Some(&*format!("{path}/d")));
+    // The name may consist of the digits alone.
+    let mode = CreateMode::PersistentSequential;
+    let path = client.create_with_parents(&fixture.path("s/t/"), b"", mode).await.unwrap();
+    assert_eq!(path, fixture.path("s/t/0000000000"));
+}
+
+async fn parents_have_the_mode_and_acl_asked_for() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let client = &fixture.client;
+    client.add_auth("digest", b"alice:secret").await.unwrap();
+    let (mode, parents) = (CreateMode::Persistent, CreateMode::Container);
+    let path = fixture.path("a/b/c");
+    let created =
+        client.create_with_acl_and_parents(&path, b"", mode, acl::CREATOR_ALL_ACL, parents);
+    assert_eq!(created.await.unwrap(), path);
+    refused(fixture.another().await.get_children(&fixture.path("a/b")).await, ErrorKind::NoAuth);
+    client.delete(&path, None).await.unwrap();
+    eventually("the containers to go", async || {
+        client.exists(&fixture.path("a")).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    client.ensure_path(&fixture.path("x/y"), CreateMode::Persistent).await.unwrap();
+    client.ensure_path(&fixture.path("x/y"), CreateMode::Persistent).await.unwrap();
+    client.create_parents(&fixture.path("x/y/z/w"), CreateMode::Persistent).await.unwrap();
+    let children = client.get_children(&fixture.path("x/y")).await.unwrap();
+    assert_eq!(children.to_vec(), ["z"]);
+    assert!(client.get_children(&fixture.path("x/y/z")).await.unwrap().is_empty());
+    client.create_parents(&fixture.path("x/s/"), CreateMode::Persistent).await.unwrap();
+    assert!(client.exists(&fixture.path("x/s")).await.unwrap().is_some());
+}
+
+/// Whoever may create nodes in a directory needs no permission above it.
+async fn ancestors_that_exist_need_no_permission() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let top = fixture.node("top", b"").await;
+    let shared = fixture.node("top/shared", b"").await;
+    fixture.client.add_auth("digest", b"alice:secret").await.unwrap();
+    fixture.client.set_acl(&top, acl::CREATOR_ALL_ACL, None).await.unwrap();
+    let stranger = fixture.another().await;
+    let path = format!("{shared}/a/b");
+    stranger.create_with_parents(&path, b"", CreateMode::Persistent).await.unwrap();
+    stranger.create_parents(&format!("{path}/c"), CreateMode::Persistent).await.unwrap();
+    let error = refused(
+        stranger.create_with_parents(&format!("{top}/x/y"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoAuth,
+    );
+    assert_eq!(error.path(), Some(&*format!("{top}/x")));
+}
+
+async fn a_chroot_is_created_with_the_parents() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let app = fixture.client.with_chroot(&fixture.path("app/one")).unwrap();
+    refused(app.create("/a", b"", CreateMode::Persistent).await, ErrorKind::NoNode);
+    let created = app.create_with_parents("/a/b", b"x", CreateMode::Persistent).await.unwrap();
+    assert_eq!(created, "/a/b");
+    assert_eq!(fixture.client.get_data(&fixture.path("app/one/a/b")).await.unwrap().data, "x");
+    let other = fixture.client.with_chroot(&fixture.path("app/two")).unwrap();
+    other.ensure_path("/", CreateMode::Persistent).await.unwrap();
+    assert!(fixture.client.exists(&fixture.path("app/two")).await.unwrap().is_some());
+}
+
+async fn create_or_set_creates_or_sets() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.path("a");
+    assert!(fixture.client.create_or_set(&path, b"one").await.unwrap().is_none());
+    assert_eq!(fixture.client.create_or_set(&path, b"two").await.unwrap().unwrap().version, 1);
+    assert_eq!(fixture.client.get_data(&path).await.unwrap().data, "two");
+    refused(fixture.client.create_or_set(&fixture.path("no/parent"), b"").await, ErrorKind::NoNode);
+    // Without CREATE on the parent.
+    let read_write = [Acl::new(Perms::READ | Perms::WRITE | Perms::ADMIN, "world", "anyone")];
+    fixture.client.set_acl(&fixture.base, &read_write, None).await.unwrap();
+    assert!(fixture.client.create_or_set(&path, b"three").await.unwrap().is_some());
+    refused(fixture.client.create_or_set(&fixture.path("b"), b"").await, ErrorKind::NoAuth);
+    fixture.client.set_acl(&fixture.base, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    fixture.client.set_acl(&path, acl::READ_ACL_UNSAFE, None).await.unwrap();
+    refused(fixture.client.create_or_set(&path, b"four").await, ErrorKind::NoAuth);
+}
+
+async fn a_tree_is_deleted_whatever_is_in_it() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let client = &fixture.client;
+    for path in ["t/a/b/c", "t/a/d", "t/e"] {
+        client
+            .create_with_parents(&fixture.path(path), b"x", CreateMode::Persistent)
+            .await
+            .unwrap();
+    }
+    client.create(&fixture.path("t/a/ephemeral"), b"", CreateMode::Ephemeral).await.unwrap();
+    client.set_data(&fixture.path("t/e"), b"version 1", None).await.unwrap();
+    let beside = fixture.node("tt", b"").await;
+    client.delete_recursive(&fixture.path("t")).await.unwrap();
+    assert!(client.exists(&fixture.path("t")).await.unwrap().is_none());
+    assert!(client.exists(&beside).await.unwrap().is_some());
+    client.delete_recursive(&fixture.path("t")).await.unwrap();
+    // The node of a chroot.
+    let app = client.with_chroot(&fixture.path("app")).unwrap();
+    app.create_with_parents("/a/b", b"", CreateMode::Persistent).await.unwrap();
+    app.delete_recursive("/").await.unwrap();
+    assert!(client.exists(&fixture.path("app")).await.unwrap().is_none());
+    // Servers refuse their own nodes; nothing below these is deleted.
+    refused(client.delete_recursive("/zookeeper/config").await, ErrorKind::BadArguments);
+    refused(client.delete_recursive("/zookeeper/quota").await, ErrorKind::BadArguments);
+}
+
+async fn a_node_that_may_not_be_deleted_ends_a_recursive_delete() {
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture
+        .client
+        .create_with_parents(&fixture.path("a/b/c"), b"", CreateMode::Persistent)
+        .await
+        .unwrap();
+    fixture.client.set_acl(&fixture.path("a/b"), acl::READ_ACL_UNSAFE, None).await.unwrap();
+    let deleted = fixture.client.delete_recursive(&fixture.path("a")).await;
+    let error = refused(deleted, ErrorKind::NoAuth);
+    assert_eq!(error.path(), Some(&*fixture.path("a/b/c")));
+    assert!(fixture.client.exists(&fixture.path("a/b/c")).await.unwrap().is_some());
+}
+
+async fn a_node_that_is_created_or_deleted_ends_the_waits_for_it() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let waiter = fixture.chrooted().await;
+    let path = fixture.path("a");
+    let task = {
+        let waiter = waiter.clone();
+        tokio::spawn(async move { waiter.wait_until_exists("/a").await })
+    };
+    eventually("the watch", async || (waiter.metrics().watches == 1).then_some(())).await;
+    fixture.client.create(&path, b"data", CreateMode::Persistent).await.unwrap();
+    let stat = within_deadline("the wait", task).await.unwrap().unwrap();
+    assert_eq!(stat.data_length, 4);
+    assert_eq!(waiter.wait_until_exists("/a").await.unwrap(), stat, "at once");
+
+    let task = {
+        let waiter = waiter.clone();
+        tokio::spawn(async move { waiter.wait_until_deleted("/a").await })
+    };
+    eventually("the watch", async || (waiter.metrics().watches == 1).then_some(())).await;
+    fixture.client.set_data(&path, b"", None).await.unwrap();
+    fixture.client.delete(&path, None).await.unwrap();
+    within_deadline("the wait", task).await.unwrap().unwrap();
+    waiter.wait_until_deleted("/a").await.unwrap();
+
+    // Given up: nothing stays on the server.
+    let wait = waiter.wait_until_exists("/a");
+    assert!(tokio::time::timeout(Duration::from_millis(100), wait).await.is_err());
+    waiter.sync("/").await.unwrap();
+    assert_eq!(waiter.metrics().watches, 0);
+    refused(waiter.check_watches("/a", docent::WatcherType::Any).await, ErrorKind::NoWatcher);
+}
+
+async fn a_chrooted_clone_is_a_handle_on_the_same_session() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let app = fixture.chrooted().await;
+    let nested = app.with_chroot("/one").unwrap();
+    assert_eq!(nested.chroot(), Some(&*fixture.path("one")));
+    app.create("/one", b"", CreateMode::Persistent).await.unwrap();
+    let (_, mut watcher) = nested.get_children_and_watch("/").await.unwrap();
+    assert_eq!(watcher.path(), "/");
+    assert_eq!(nested.create("/e", b"", CreateMode::Ephemeral).await.unwrap(), "/e");
+    let event = within_deadline("the event", watcher.changed()).await;
+    assert_eq!((event.event_type, &*event.path), (EventType::NodeChildrenChanged, "/"));
+    assert_eq!(nested.get_ephemerals("/").await.unwrap(), ["/e"]);
+    assert_eq!(app.get_ephemerals("/").await.unwrap(), ["/one/e"]);
+    let session = |client: &docent::Client| client.session().unwrap().session_id();
+    assert_eq!(session(&nested), session(&app));
+    let results = nested.transaction().check("/e", None).commit().allow(ErrorKind::NoNode);
+    assert!(results.await.unwrap().is_some());
+    let results = nested.transaction().check("/none", None).commit().allow(ErrorKind::NoNode);
+    assert!(results.await.unwrap().is_none());
+    refused(nested.with_chroot("/a/../b"), ErrorKind::InvalidPath);
+    nested.close().await.unwrap();
+    assert_eq!(app.ended(), Some(ErrorKind::Closed));
+}
+
+/// The id is granted permissions by a client that cannot use them.
+async fn the_digest_of_credentials_is_the_id_of_their_owner() {
+    let Some(fixture) = Fixture::new().await else { return };
+    for credentials in ["alice:secret", "bob:with:colons", "jörg:pässword"] {
+        let id = acl::digest_id(credentials);
+        let path = fixture.path(credentials);
+        let acl = [Acl::new(Perms::ALL, "digest", &id)];
+        fixture.client.create_with_acl(&path, b"x", CreateMode::Persistent, &acl).await.unwrap();
+        refused(fixture.client.get_data(&path).await, ErrorKind::NoAuth);
+        let owner = fixture.another().await;
+        owner.add_auth("digest", credentials.as_bytes()).await.unwrap();
+        assert_eq!(owner.get_data(&path).await.unwrap().data, "x");
+        assert_eq!(owner.get_acl(&path).await.unwrap().0.to_vec(), acl);
+    }
+}
+
+super::on_all_servers! {
+    missing_parents_are_created_with_the_node,
+    parents_have_the_mode_and_acl_asked_for,
+    ancestors_that_exist_need_no_permission,
+    a_chroot_is_created_with_the_parents,
+    create_or_set_creates_or_sets,
+    a_tree_is_deleted_whatever_is_in_it,
+    a_node_that_may_not_be_deleted_ends_a_recursive_delete,
+    a_node_that_is_created_or_deleted_ends_the_waits_for_it,
+    a_chrooted_clone_is_a_handle_on_the_same_session,
+    the_digest_of_credentials_is_the_id_of_their_owner,
+}

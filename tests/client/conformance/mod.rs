@@ -1,0 +1,146 @@
+//! What each operation does and how it fails, on a server.
+//!
+//! The tests ask for [`server`] and know nothing else about it, so that any server can be tested by them:
+//! what a real ZooKeeper answers is what every other one has to.
+
+use std::{cell::Cell, sync::OnceLock, time::Duration};
+
+use crate::support::real::{real_server, unique_path};
+use docent::session::{Client, Config, Error};
+use docent::{CreateMode, ErrorKind, Outcome};
+use docent_testing::{
+    TestingServer,
+    server::{Config as ServerConfig, Version},
+};
+
+/// Runs each test on every server.
+macro_rules! on_all_servers {
+    ($($test:ident),+ $(,)?) => {
+        on_all_servers! { @on real crate::conformance::Which::Real; $($test),+ }
+        on_all_servers! { @on embedded crate::conformance::Which::Embedded(docent_testing::server::Version::V3_8); $($test),+ }
+        on_all_servers! { @on embedded_3_9 crate::conformance::Which::Embedded(docent_testing::server::Version::V3_9); $($test),+ }
+    };
+    (@on $server:ident $which:expr; $($test:ident),+) => {
+        mod $server {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::conformance::ASKED.set($which);
+                    super::$test().await;
+                }
+            )+
+        }
+    };
+}
+use on_all_servers;
+
+mod acls;
+mod bytes;
+mod conveniences;
+mod nodes;
+mod sessions;
+mod transactions;
+mod watches;
+
+/// The servers that are asked.
+#[derive(Clone, Copy)]
+enum Which {
+    Real,
+    Embedded(Version),
+}
+
+thread_local! {
+    /// The server of the test on this thread: each test has a thread of its own.
+    static ASKED: Cell<Which> = const { Cell::new(Which::Real) };
+}
+
+/// The connect string of the server that is asked; `None`, reported loudly, when there is none.
+#[track_caller]
+fn server() -> Option<String> {
+    match ASKED.get() {
+        Which::Real => real_server(),
+        Which::Embedded(version) => Some(embedded(version).to_owned()),
+    }
+}
+
+/// The embedded server of a version, which ends with the process.
+fn embedded(version: Version) -> &'static str {
+    static SERVERS: [OnceLock<String>; 2] = [OnceLock::new(), OnceLock::new()];
+
+    let server = &SERVERS[usize::from(matches!(version, Version::V3_9))];
+    server.get_or_init(|| {
+        let (connect, connected) = std::sync::mpsc::channel();
+        // A test ends with its runtime; the server stays.
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let config = ServerConfig {
+                    version,
+                    extended_types_enabled: true,
+                    container_check_interval: Duration::from_millis(100),
+                    ..ServerConfig::default()
+                };
+                let server = TestingServer::start_with(config).await.unwrap();
+                connect.send(server.connect_string()).unwrap();
+                std::future::pending::<()>().await;
+            });
+        });
+        connected.recv().unwrap()
+    })
+}
+
+/// A client, and a node below which no other test works.
+struct Fixture {
+    client: Client,
+    base: String,
+}
+
+impl Fixture {
+    #[track_caller]
+    fn new() -> impl Future<Output = Option<Self>> {
+        let connect = server();
+        async move {
+            let connect = connect?;
+            let base = unique_path("conformance");
+            let client = client(&connect).await;
+            let parent = base.rsplit_once('/').unwrap().0;
+            client.create(parent, b"", CreateMode::Persistent).await.unwrap();
+            client.create(&base, b"", CreateMode::Persistent).await.unwrap();
+            Some(Self { client, base })
+        }
+    }
+
+    /// A path below the node.
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.base)
+    }
+
+    /// Creates a persistent node.
+    async fn node(&self, name: &str, data: &[u8]) -> String {
+        self.client.create(&self.path(name), data, CreateMode::Persistent).await.unwrap()
+    }
+
+    /// Another client of the same server.
+    async fn another(&self) -> Client {
+        client(&server().unwrap()).await
+    }
+
+    /// Another client whose root is the node.
+    async fn chrooted(&self) -> Client {
+        client(&format!("{}{}", server().unwrap(), self.base)).await
+    }
+}
+
+async fn client(connect: &str) -> Client {
+    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(20));
+    config.connect().await.unwrap()
+}
+
+/// What an error is to be: its kind, and that nothing was done.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, kind: ErrorKind) -> Error {
+    let error = result.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotApplied), "{error}");
+    error
+}

@@ -1,0 +1,235 @@
+//! Creating, reading, writing, deleting.
+
+use docent::protocol::{OpCode, acl, sequence_number};
+use docent::{CreateMode, ErrorKind, Ttl};
+
+use super::{Fixture, refused};
+
+async fn create_answers_with_the_path() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.path("a");
+    assert_eq!(fixture.client.create(&path, b"data", CreateMode::Persistent).await.unwrap(), path);
+    let node = fixture.client.get_data(&path).await.unwrap();
+    assert_eq!(node.data, "data");
+    assert_eq!((node.stat.version, node.stat.ephemeral_owner, node.stat.data_length), (0, 0, 4));
+}
+
+async fn create_names_what_is_in_the_way() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.node("a", b"").await;
+    let error = refused(
+        fixture.client.create(&path, b"", CreateMode::Persistent).await,
+        ErrorKind::NodeExists,
+    );
+    assert_eq!((error.operation(), error.path()), (Some(OpCode::Create), Some(&*path)));
+    refused(
+        fixture.client.create(&fixture.path("no/parent"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoNode,
+    );
+    let ephemeral = fixture.path("e");
+    fixture.client.create(&ephemeral, b"", CreateMode::Ephemeral).await.unwrap();
+    refused(
+        fixture.client.create(&format!("{ephemeral}/child"), b"", CreateMode::Persistent).await,
+        ErrorKind::NoChildrenForEphemerals,
+    );
+    refused(
+        fixture.client.create_with_acl(&fixture.path("b"), b"", CreateMode::Persistent, &[]).await,
+        ErrorKind::InvalidAcl,
+    );
+}
+
+async fn sequential_nodes_are_numbered_by_their_parent() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let prefix = fixture.path("lock-");
+    for number in 0..3 {
+        let mode = if number == 1 {
+            CreateMode::EphemeralSequential
+        } else {
+            CreateMode::PersistentSequential
+        };
+        let path = fixture.client.create(&prefix, b"", mode).await.unwrap();
+        assert_eq!(path, format!("{prefix}{number:010}"));
+        assert_eq!(sequence_number(&path[prefix.len()..]), Some(number));
+    }
+    // The digits alone are a name.
+    let bare = format!("{}/", fixture.base);
+    let path = fixture.client.create(&bare, b"", CreateMode::PersistentSequential).await.unwrap();
+    assert_eq!(path, format!("{bare}0000000003"));
+}
+
+async fn create_with_stat_returns_the_stat() {
+    let Some(fixture) = Fixture::new().await else { return };
+    for (name, mode) in [
+        ("p", CreateMode::Persistent),
+        ("e", CreateMode::Ephemeral),
+        ("c", CreateMode::Container),
+        ("t", CreateMode::PersistentWithTtl(Ttl::from_millis(60_000).unwrap())),
+    ] {
+        let path = fixture.path(name);
+        let (created, stat) = fixture
+            .client
+            .create_with_stat(&path, b"xyz", mode, acl::OPEN_ACL_UNSAFE)
+            .await
+            .unwrap();
+        assert_eq!(created, path);
+        assert_eq!(stat, fixture.client.exists(&path).await.unwrap().unwrap(), "{mode}");
+        let session = fixture.client.session().unwrap().session_id();
+        let owner = if mode.is_ephemeral() { session } else { 0 };
+        assert_eq!((stat.ephemeral_owner, stat.czxid), (owner, stat.mzxid), "{mode}");
+    }
+}
+
+async fn containers_and_ttl_nodes_are_created_by_create_too() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let ttl = Ttl::from_millis(60_000).unwrap();
+    let container = fixture.path("container");
+    assert_eq!(
+        fixture.client.create(&container, b"", CreateMode::Container).await.unwrap(),
+        container
+    );
+    let timed = fixture.path("timed-");
+    let path = fixture
+        .client
+        .create(&timed, b"", CreateMode::PersistentSequentialWithTtl(ttl))
+        .await
+        .unwrap();
+    assert_eq!(path, format!("{timed}0000000001"));
+}
+
+async fn a_node_with_a_time_to_live_goes_by_itself() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.path("short");
+    let mode = CreateMode::PersistentWithTtl(Ttl::from_millis(1).unwrap());
+    fixture.client.create(&path, b"", mode).await.unwrap();
+    crate::support::eventually("the node to go", async || {
+        fixture.client.exists(&path).await.unwrap().is_none().then_some(())
+    })
+    .await;
+}
+
+async fn delete_compares_the_version_and_wants_no_children() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.node("a", b"").await;
+    let child = fixture.node("a/b", b"").await;
+    refused(fixture.client.delete(&path, None).await, ErrorKind::NotEmpty);
+    refused(fixture.client.delete(&child, Some(1)).await, ErrorKind::BadVersion);
+    fixture.client.delete(&child, Some(0)).await.unwrap();
+    fixture.client.delete(&path, None).await.unwrap();
+    refused(fixture.client.delete(&path, None).await, ErrorKind::NoNode);
+    refused(fixture.client.delete("/zookeeper", None).await, ErrorKind::BadArguments);
+    refused(fixture.client.delete("/", None).await, ErrorKind::BadArguments);
+}
+
+async fn exists_answers_with_a_stat_or_nothing() {
+    let Some(fixture) = Fixture::new().await else { return };
+    assert_eq!(fixture.client.exists(&fixture.path("a")).await.unwrap(), None);
+    let path = fixture.node("a", b"12345").await;
+    let stat = fixture.client.exists(&path).await.unwrap().unwrap();
+    assert_eq!((stat.data_length, stat.num_children, stat.version), (5, 0, 0));
+}
+
+async fn set_data_compares_the_version_and_answers_with_the_new_stat() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.node("a", b"old").await;
+    let stat = fixture.client.set_data(&path, b"new", Some(0)).await.unwrap();
+    assert_eq!((stat.version, stat.data_length), (1, 3));
+    assert!(stat.mzxid > stat.czxid);
+    refused(fixture.client.set_data(&path, b"", Some(0)).await, ErrorKind::BadVersion);
+    assert_eq!(fixture.client.set_data(&path, b"", None).await.unwrap().version, 2);
+    let node = fixture.client.get_data(&path).await.unwrap();
+    assert!(node.data.is_empty() && node.stat.version == 2);
+    refused(fixture.client.set_data(&fixture.path("none"), b"", None).await, ErrorKind::NoNode);
+    refused(fixture.client.get_data(&fixture.path("none")).await, ErrorKind::NoNode);
+}
+
+async fn children_come_with_and_without_the_stat() {
+    let Some(fixture) = Fixture::new().await else { return };
+    for name in ["x", "y", "z"] {
+        fixture.node(name, b"").await;
+    }
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let children = fixture.client.get_children(&fixture.base).await.unwrap();
+    assert_eq!(
+        (children.len(), sorted(children.to_vec())),
+        (3, vec!["x".into(), "y".into(), "z".into()])
+    );
+    let (children, stat) = fixture.client.get_children_with_stat(&fixture.base).await.unwrap();
+    assert_eq!((children.len(), stat.num_children, stat.cversion), (3, 3, 3));
+    let leaf = fixture.client.get_children(&fixture.path("x")).await.unwrap();
+    assert!(leaf.is_empty());
+    refused(fixture.client.get_children(&fixture.path("none")).await, ErrorKind::NoNode);
+    refused(fixture.client.get_children_with_stat(&fixture.path("none")).await, ErrorKind::NoNode);
+}
+
+async fn all_descendants_are_counted() {
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture.node("a", b"").await;
+    fixture.node("a/b", b"").await;
+    fixture.node("c", b"").await;
+    assert_eq!(fixture.client.get_all_children_number(&fixture.base).await.unwrap(), 3);
+    assert_eq!(fixture.client.get_all_children_number(&fixture.path("c")).await.unwrap(), 0);
+    refused(fixture.client.get_all_children_number(&fixture.path("none")).await, ErrorKind::NoNode);
+}
+
+async fn ephemerals_are_listed_by_a_prefix_of_text() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let [one, oneself, two] = ["one", "oneself", "two"].map(|name| fixture.path(name));
+    for path in [&one, &oneself, &two] {
+        fixture.client.create(path, b"", CreateMode::Ephemeral).await.unwrap();
+    }
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let all = sorted(fixture.client.get_ephemerals("/").await.unwrap());
+    assert_eq!(all, [one.clone(), oneself.clone(), two]);
+    let some = sorted(fixture.client.get_ephemerals(&one).await.unwrap());
+    assert_eq!(some, [one, oneself]);
+    assert!(fixture.another().await.get_ephemerals("/").await.unwrap().is_empty(), "its own only");
+}
+
+/// The path need not exist.
+async fn sync_looks_at_no_path() {
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture.client.sync(&fixture.base).await.unwrap();
+    fixture.client.sync(&fixture.path("none")).await.unwrap();
+}
+
+/// Each path is sent with the chroot and returned without.
+async fn a_chroot_is_in_front_of_every_path() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let client = fixture.chrooted().await;
+    assert_eq!(client.create("/a", b"x", CreateMode::Ephemeral).await.unwrap(), "/a");
+    assert_eq!(fixture.client.get_data(&fixture.path("a")).await.unwrap().data, "x");
+    let (path, _) = client
+        .create_with_stat("/", b"", CreateMode::PersistentSequential, acl::OPEN_ACL_UNSAFE)
+        .await
+        .unwrap();
+    assert_eq!(path, "/0000000001");
+    assert_eq!(client.get_children("/").await.unwrap().len(), 2);
+    assert_eq!(client.get_ephemerals("/").await.unwrap(), ["/a"]);
+    let error = refused(client.get_data("/none").await, ErrorKind::NoNode);
+    assert_eq!(error.path(), Some("/none"));
+    // Outside every chroot.
+    client.get_config().await.unwrap();
+}
+
+super::on_all_servers! {
+    create_answers_with_the_path,
+    create_names_what_is_in_the_way,
+    sequential_nodes_are_numbered_by_their_parent,
+    create_with_stat_returns_the_stat,
+    containers_and_ttl_nodes_are_created_by_create_too,
+    a_node_with_a_time_to_live_goes_by_itself,
+    delete_compares_the_version_and_wants_no_children,
+    exists_answers_with_a_stat_or_nothing,
+    set_data_compares_the_version_and_answers_with_the_new_stat,
+    children_come_with_and_without_the_stat,
+    all_descendants_are_counted,
+    ephemerals_are_listed_by_a_prefix_of_text,
+    sync_looks_at_no_path,
+    a_chroot_is_in_front_of_every_path,
+}

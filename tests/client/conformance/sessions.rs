@@ -1,0 +1,140 @@
+//! What a session is, and how it ends.
+
+use std::time::Duration;
+
+use docent::protocol::operation::WhoAmI;
+use docent::session::{Config, SessionToken, WhenFull};
+use docent::{ConnectionState, CreateMode, ErrorKind};
+
+use super::{Fixture, client, server};
+use crate::support::{DEADLINE, eventually, within_deadline};
+
+async fn close_takes_the_ephemeral_nodes_with_it() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let other = fixture.another().await;
+    let path = fixture.path("e");
+    other.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    other.close().await.unwrap();
+    assert_eq!(fixture.client.exists(&path).await.unwrap(), None);
+    assert_eq!(other.get_data(&path).await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+async fn dropping_the_last_clone_closes_the_session() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let other = fixture.another().await;
+    let path = fixture.path("e");
+    other.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    let (_, mut watcher) = fixture.client.exists_and_watch(&path).await.unwrap();
+    drop(other.clone());
+    other.sync("/").await.unwrap();
+    drop(other);
+    within_deadline("the node to go", watcher.changed()).await;
+}
+
+async fn calls_keep_their_order() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.node("a", b"").await;
+    let writes: Vec<_> = (0..500)
+        .map(|number| fixture.client.set_data(&path, number.to_string().as_bytes(), Some(number)))
+        .collect();
+    let read = fixture.client.get_data(&path);
+    // Polled backwards, they were sent forwards.
+    for write in writes.into_iter().rev() {
+        write.await.unwrap();
+    }
+    assert_eq!(read.await.unwrap().data, "499");
+}
+
+/// With room for five, and without waiting for any.
+async fn what_waits_for_room_is_done_in_order() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let config = Config::new(&server().unwrap())
+        .unwrap()
+        .with_when_full(WhenFull::Wait)
+        .with_max_requests(5)
+        .unwrap();
+    let client = config.connect().await.unwrap();
+    let path = fixture.node("a", b"").await;
+    let writes: Vec<_> = (0..1000).map(|n| client.set_data(&path, b"", Some(n))).collect();
+    assert!(client.metrics().in_flight <= 5);
+    for write in writes.into_iter().rev() {
+        within_deadline("a write", write).await.unwrap();
+    }
+    assert_eq!(client.exists(&path).await.unwrap().unwrap().version, 1000);
+}
+
+async fn the_timeout_is_what_the_server_grants() {
+    let Some(connect) = server() else { return };
+    let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_millis(1));
+    let client = config.connect().await.unwrap();
+    let path = super::unique_path("x");
+    assert_eq!(client.exists(&path).await.unwrap(), None);
+    let lease = client.session().unwrap();
+    assert!(lease.deadline() > client.now(), "a millisecond was not granted");
+}
+
+async fn any_request_can_be_sent_as_it_is() {
+    let Some(connect) = server() else { return };
+    let client = client(&connect).await;
+    let body = client.submit(&WhoAmI).await.unwrap();
+    assert!(body.zxid > 0 && !body.bytes.is_empty());
+}
+
+/// As after a restore from a backup.
+async fn a_client_ahead_of_the_server_reports_it_and_starts_anew() {
+    let Some(connect) = server() else { return };
+    let token = client(&connect).await.detach().unwrap();
+    let zxid = token.last_zxid() + (1 << 40);
+    let ahead = SessionToken::new(token.session_id(), token.password(), zxid);
+    let config = Config::new(&connect).unwrap().with_session_timeout(Duration::from_secs(1));
+    let client = config.with_session(ahead).start();
+    let seen = eventually("a report of it", async || client.ahead_of_servers()).await;
+    assert_eq!(seen, zxid);
+    client.wait_until_connected(DEADLINE).await.unwrap();
+    assert_eq!(client.ahead_of_servers(), None);
+    assert_ne!(client.session().unwrap().session_id(), token.session_id());
+}
+
+async fn a_session_that_is_handed_over_keeps_its_nodes() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let path = fixture.path("e");
+    let first = fixture.another().await;
+    first.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    let (held, watcher) = (first.session().unwrap(), fixture.client.exists_and_watch(&path));
+    let watcher = &mut watcher.await.unwrap().1;
+    let token = first.detach().unwrap();
+    assert!(held.is_lost(), "another client may hold its locks now");
+
+    let config = Config::new(&server().unwrap()).unwrap().with_session(token.clone());
+    let heir = config.connect().await.unwrap();
+    assert_eq!(heir.session().unwrap().session_id(), token.session_id());
+    let stat = heir.exists(&path).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, token.session_id());
+    drop(first);
+    heir.sync("/").await.unwrap();
+    assert!(heir.exists(&path).await.unwrap().is_some(), "the first closes nothing any more");
+    heir.close().await.unwrap();
+    within_deadline("the node to go", watcher.changed()).await;
+
+    // An ended session cannot be continued: LOST is reported, and there is a new session.
+    let config = Config::new(&server().unwrap()).unwrap().with_session(token.clone());
+    let late = config.start();
+    let mut states = late.states();
+    let mut seen = Vec::new();
+    while seen.last() != Some(&Some(ConnectionState::Connected)) {
+        seen.push(within_deadline("a state", states.next()).await);
+    }
+    assert_eq!(seen[0], Some(ConnectionState::Lost), "{seen:?}");
+    assert_ne!(late.session().unwrap().session_id(), token.session_id());
+}
+
+super::on_all_servers! {
+    a_session_that_is_handed_over_keeps_its_nodes,
+    a_client_ahead_of_the_server_reports_it_and_starts_anew,
+    close_takes_the_ephemeral_nodes_with_it,
+    dropping_the_last_clone_closes_the_session,
+    calls_keep_their_order,
+    what_waits_for_room_is_done_in_order,
+    the_timeout_is_what_the_server_grants,
+    any_request_can_be_sent_as_it_is,
+}

@@ -1,0 +1,17 @@
+//! The client on servers: each operation, many clients at once, TLS and SASL.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the functions that they call"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod conformance;
+mod reconnect;
+mod sasl;
+mod tls;

@@ -1,0 +1,212 @@
+//! Many at once: clients that come back together, watches that are set again together. On the embedded
+//! server, and the watches on a real one too.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::{eventually, real::RealServer, within_deadline};
+use docent::session::{Client, Config, Connecting, Host, Transport};
+use docent::{ConnectionState, CreateMode, EventType, Watcher};
+use docent_testing::{TestingServer, tap::Tap};
+use xtask::Settings;
+
+/// Connections in memory, since a process may have too few sockets for this; counted.
+#[derive(Debug, Clone)]
+struct InMemory {
+    server: Arc<TestingServer>,
+    attempts: Arc<AtomicUsize>,
+}
+
+impl Transport for InMemory {
+    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            match self.server.connect() {
+                Some(stream) => Ok(Box::new(stream) as _),
+                None => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+            }
+        })
+    }
+}
+
+async fn until(client: &Client, wanted: ConnectionState) {
+    let mut state = client.state();
+    within_deadline("a state", state.wait_for(|state| *state == Some(wanted))).await.unwrap();
+}
+
+/// All clients keep their sessions, and make few attempts while the server is down.
+#[tokio::test]
+async fn a_thousand_clients_come_back_without_a_stampede() {
+    const CLIENTS: usize = 1000;
+    let server = Arc::new(TestingServer::start().await.unwrap());
+    let mut clients = Vec::new();
+    for seed in 0..CLIENTS {
+        let transport =
+            InMemory { server: Arc::clone(&server), attempts: Arc::new(AtomicUsize::new(0)) };
+        let config = Config::new("embedded").unwrap().with_seed(seed as u64);
+        clients.push((config.with_transport(transport.clone()).start(), transport));
+    }
+    for (client, _) in &clients {
+        until(client, ConnectionState::Connected).await;
+    }
+    let sessions: Vec<_> =
+        clients.iter().map(|(client, _)| client.session().unwrap().session_id()).collect();
+
+    let begin = Instant::now();
+    server.stop();
+    for (client, transport) in &clients {
+        until(client, ConnectionState::Suspended).await;
+        // Down for as long as it takes each of them to have tried, and to have been refused, a few times.
+        eventually("some attempts", async || {
+            (transport.attempts.load(Ordering::Relaxed) >= 4).then_some(())
+        })
+        .await;
+    }
+    // Half of 0.1, 0.2, 0.4, … s up to 5 s lie between two attempts at least, and three are made at once.
+    let down = begin.elapsed();
+    let most = 12 + (down.as_millis() / 2500) as usize;
+    for (_, transport) in &clients {
+        let attempts = transport.attempts.load(Ordering::Relaxed);
+        assert!(attempts <= most, "{attempts} attempts in {down:?}");
+    }
+
+    server.restart().await.unwrap();
+    for ((client, _), session) in clients.iter().zip(sessions) {
+        until(client, ConnectionState::Reconnected).await;
+        assert_eq!(client.session().unwrap().session_id(), session);
+    }
+}
+
+/// As many as a large cache has.
+const WATCHES: usize = 50_000;
+
+/// One-shot watches of nodes that are not there, and what becomes of a few of them after `restart`.
+async fn watches_survive(connect: &str, restart: impl AsyncFnOnce()) {
+    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(40));
+    let client = within_deadline("a client", config.connect()).await.unwrap();
+    let path = |number: usize| format!("/a-node-with-a-name-of-some-length-{number:06}");
+    let reads: Vec<_> = (0..WATCHES).map(|n| client.exists_and_watch(&path(n))).collect();
+    let mut watchers: Vec<Watcher> = Vec::new();
+    for read in reads {
+        watchers.push(within_deadline("a watch", read).await.unwrap().1);
+    }
+    let session = client.session().unwrap().session_id();
+    let mut states = client.states();
+    restart().await;
+    within_deadline("a new connection", async {
+        while states.next().await != Some(ConnectionState::Reconnected) {}
+    })
+    .await;
+    assert_eq!(client.session().unwrap().session_id(), session);
+    // Their own server was sent each of them: the first, the last, and those where one batch follows another.
+    for number in (0..WATCHES).step_by(997).chain([WATCHES - 1]) {
+        client.create(&path(number), b"", CreateMode::Ephemeral).await.unwrap();
+        let event = within_deadline("an event", watchers[number].changed()).await;
+        assert_eq!(event.event_type, EventType::NodeCreated, "{number}");
+    }
+    assert!(watchers[1].try_changed().is_none());
+    client.close().await.unwrap();
+}
+
+/// The paths take 2.3 MB; a server closes the connection on a request over 1 MB (`jute.maxbuffer`).
+#[tokio::test]
+async fn fifty_thousand_watches_are_set_again() {
+    let server = TestingServer::start().await.unwrap();
+    watches_survive(&server.connect_string(), async || {
+        server.cut_connections();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn fifty_thousand_watches_are_set_again_on_a_restarted_server() {
+    let Some(mut server) = RealServer::start().await else { return };
+    let connect = server.connect();
+    watches_survive(&connect, async || server.restart().await).await;
+}
+
+/// Repeats a call while the server is overloaded.
+async fn unthrottled<R>(mut call: impl AsyncFnMut() -> Result<R, docent::Error>) -> R {
+    loop {
+        match within_deadline("a reply", call()).await {
+            Ok(reply) => return reply,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+}
+
+/// A server that answers most requests with ThrottledOp refuses the watches of a new connection too. None is lost.
+#[tokio::test]
+async fn watches_survive_reconnects_to_an_overloaded_server() {
+    const NODES: usize = 20;
+    let property = |name: &str, value: &str| (format!("zookeeper.{name}"), value.to_owned());
+    let properties = vec![
+        property("request_throttle_max_requests", "1"),
+        property("throttled_op_wait_time", "1"),
+    ];
+    let settings = Settings { properties, ..Settings::default() };
+    let Some(server) = RealServer::start_with(settings).await else { return };
+    let tap = Tap::start(&server.connect()).await.unwrap();
+    let connection = tap.client("A").await.unwrap();
+    let config = Config::new(&connection.connect_string()).unwrap();
+    let config = config.with_session_timeout(Duration::from_secs(40));
+    let client = within_deadline("a client", config.connect()).await.unwrap();
+    let other = Client::connect(&server.connect()).await.unwrap();
+    let path = |number: usize| format!("/throttled-{number}");
+    let (mut persistent, mut once) = (Vec::new(), Vec::new());
+    for number in 0..NODES {
+        unthrottled(async || {
+            let created = other.create(&path(number), b"", CreateMode::Persistent);
+            // It may exist: the reply to the create before was lost.
+            created.allow(docent::ErrorKind::NodeExists).await
+        })
+        .await;
+        let mode = docent::protocol::AddWatchMode::Persistent;
+        persistent.push(unthrottled(async || client.add_watch(&path(number), mode).await).await);
+        let child = format!("{}/child", path(number));
+        once.push(unthrottled(async || client.exists_and_watch(&child).await).await.1);
+    }
+
+    let mut throttled = 0;
+    for _ in 0..5 {
+        let mut states = client.states();
+        connection.cut();
+        let reads: Vec<_> = (0..2000).map(|number| other.exists(&path(number % NODES))).collect();
+        within_deadline("a new connection", async {
+            while states.next().await != Some(ConnectionState::Reconnected) {}
+        })
+        .await;
+        for read in reads {
+            throttled += usize::from(within_deadline("a reply", read).await.is_err());
+        }
+    }
+    assert!(throttled > 0, "the server has throttled nothing");
+
+    for number in 0..NODES {
+        let child = format!("{}/child", path(number));
+        unthrottled(async || other.set_data(&path(number), b"new", None).await).await;
+        unthrottled(async || {
+            let created = other.create(&child, b"", CreateMode::Persistent);
+            created.allow(docent::ErrorKind::NodeExists).await
+        })
+        .await;
+        let event = within_deadline("an event", once[number].changed()).await;
+        assert_eq!(event.event_type, EventType::NodeCreated, "{number}: {event:?}");
+        // A resync covers the missed events; a reader reads again behind it.
+        loop {
+            let event = within_deadline("an event", persistent[number].changed()).await;
+            assert!(!event.is_end(), "{number}: {event:?}");
+            let read = async || client.get_data(&path(number)).await;
+            if event.event_type == EventType::NodeDataChanged
+                || (event.is_resync() && unthrottled(read).await.data == "new")
+            {
+                break;
+            }
+        }
+    }
+    // A server throttles neither closeSession nor the handshake (`Request.isThrottlable`).
+    client.close().await.unwrap();
+    other.close().await.unwrap();
+}

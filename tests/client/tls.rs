@@ -1,0 +1,234 @@
+//! TLS and mutual TLS, with a real server.
+
+use std::{fs, net::TcpListener, path::PathBuf, time::Duration};
+
+use crate::support::{real::RealServer, within_deadline};
+use docent::{
+    Client, Config, CreateMode, ErrorKind,
+    session::{Error, Tls, TlsOptions},
+};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use xtask::{Settings, TemporaryDirectory};
+
+/// The certificates of a test.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// A certificate and its key, both in PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn named(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Identity { certificate, key: key.serialize_pem() }
+    }
+}
+
+/// A server that speaks TLS, and its certificate authority.
+struct Fixture {
+    _server: RealServer,
+    _files: TemporaryDirectory,
+    authority: Authority,
+    connect: String,
+}
+
+impl Fixture {
+    /// `client_auth` is ZooKeeper's: `none`, `want`, `need`. `None` if there is no server, which is then reported.
+    #[track_caller]
+    fn start(client_auth: &str, names: &[&str]) -> impl Future<Output = Option<Self>> {
+        let authority = Authority::named("tests of docent");
+        let server = authority.identify("server", names);
+        let files = TemporaryDirectory::new("tls").unwrap();
+        let file = |name: &str, text: &str| -> PathBuf {
+            let path = files.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let key_store = file("server.pem", &format!("{}{}", server.key, server.certificate));
+        let trust_store = file("ca.pem", &authority.pem);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let config = vec![
+            line("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory"),
+            line("secureClientPort", &port.to_string()),
+            line("secureClientPortAddress", "127.0.0.1"),
+            line("ssl.keyStore.location", key_store.to_str().unwrap()),
+            line("ssl.keyStore.type", "PEM"),
+            line("ssl.trustStore.location", trust_store.to_str().unwrap()),
+            line("ssl.trustStore.type", "PEM"),
+            line("ssl.clientAuth", client_auth),
+            line(
+                "authProvider.x509",
+                "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+            ),
+        ];
+        let server = RealServer::start_with(Settings { config, ..Settings::default() });
+        async move {
+            let connect = format!("127.0.0.1:{port}");
+            Some(Self { _server: server.await?, _files: files, authority, connect })
+        }
+    }
+
+    fn options(&self) -> TlsOptions {
+        TlsOptions::new().with_roots(self.authority.pem.as_bytes())
+    }
+
+    async fn connect(&self, tls: Tls) -> Result<Client, Error> {
+        let config = Config::new(&self.connect)
+            .unwrap()
+            .with_session_timeout(Duration::from_secs(6))
+            .with_connection_timeout(Duration::from_secs(3));
+        within_deadline("a client", config.with_transport(tls).connect()).await
+    }
+
+    async fn refusal(&self, tls: Tls) -> String {
+        let error = self.connect(tls).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+        error.to_string()
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_a_trusted_certificate_is_spoken_to() {
+    let Some(fixture) = Fixture::start("none", &["127.0.0.1"]).await else { return };
+    let client = fixture.connect(fixture.options().build().unwrap()).await.unwrap();
+    // More than one TLS record each way.
+    let large = vec![7; 200_000];
+    client.create("/large", &large, CreateMode::Ephemeral).await.unwrap();
+    assert_eq!(client.get_data("/large").await.unwrap().data, large);
+    client.close().await.unwrap();
+
+    let stranger = TlsOptions::new()
+        .with_roots(Authority::named("a stranger").pem.as_bytes())
+        .build()
+        .unwrap();
+    let refusal = fixture.refusal(stranger).await;
+    assert!(refusal.contains("UnknownIssuer"), "{refusal}");
+}
+
+/// A TLS stream buffers written bytes until it is flushed.
+#[tokio::test]
+async fn a_program_that_returns_early_closes_its_session_over_tls() {
+    let Some(fixture) = Fixture::start("none", &["127.0.0.1"]).await else { return };
+    let observer = fixture.connect(fixture.options().build().unwrap()).await.unwrap();
+    for round in 0..20 {
+        let tls = fixture.options().build().unwrap();
+        let config = Config::new(&fixture.connect).unwrap();
+        let program = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let config = config.with_session_timeout(Duration::from_secs(60));
+                let client = config.with_transport(tls).connect().await.unwrap();
+                client.create("/held", b"", CreateMode::Ephemeral).await.unwrap();
+                if round % 2 == 0 {
+                    tokio::spawn(async move {
+                        std::future::pending::<()>().await;
+                        drop(client);
+                    });
+                }
+            });
+        };
+        tokio::task::spawn_blocking(program).await.unwrap();
+        if let (Some(_), mut watcher) = observer.exists_and_watch("/held").await.unwrap() {
+            let gone = tokio::time::timeout(Duration::from_secs(10), watcher.changed()).await;
+            assert!(gone.is_ok(), "round {round}: the session stays");
+        }
+    }
+    observer.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_must_be_for_the_server_unless_one_says_otherwise() {
+    let Some(fixture) = Fixture::start("none", &["zk.example"]).await else { return };
+    let refusal = fixture.refusal(fixture.options().build().unwrap()).await;
+    assert!(refusal.contains("not valid for name"), "{refusal}");
+    let named = fixture.options().with_server_name("zk.example").build().unwrap();
+    fixture.connect(named).await.unwrap();
+    let any = fixture.options().without_name_verification().build().unwrap();
+    fixture.connect(any).await.unwrap();
+    // Any name, not anybody.
+    let stranger = TlsOptions::new()
+        .with_roots(Authority::named("a stranger").pem.as_bytes())
+        .without_name_verification()
+        .build()
+        .unwrap();
+    let refusal = fixture.refusal(stranger).await;
+    assert!(refusal.contains("UnknownIssuer"), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_an_identity() {
+    let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
+    let refusal = fixture.refusal(fixture.options().build().unwrap()).await;
+    assert!(refusal.contains("lert") || refusal.contains("closed"), "{refusal}");
+
+    let alice = fixture.authority.identify("alice", &[]);
+    let tls = fixture
+        .options()
+        .with_client_certificate(alice.certificate.as_bytes(), alice.key.as_bytes())
+        .build()
+        .unwrap();
+    let client = fixture.connect(tls).await.unwrap();
+    let ids = client.who_am_i().await.unwrap();
+    assert!(ids.iter().any(|id| id.auth_scheme == "x509" && id.user == "CN=alice"), "{ids:?}");
+}
+
+#[tokio::test]
+async fn plain_text_to_a_tls_port_is_a_lost_connection() {
+    let Some(fixture) = Fixture::start("none", &["127.0.0.1"]).await else { return };
+    let config =
+        Config::new(&fixture.connect).unwrap().with_connection_timeout(Duration::from_secs(1));
+    let error = within_deadline("a client", config.connect()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+}
+
+#[test]
+fn bad_pem_is_named() {
+    let authority = Authority::named("tests of docent");
+    let roots = || TlsOptions::new().with_roots(authority.pem.as_bytes());
+    let alice = authority.identify("alice", &[]);
+    let bob = authority.identify("bob", &[]);
+    let chain = alice.certificate.as_bytes();
+    for (options, part) in [
+        (TlsOptions::new(), "the trusted roots: there is no certificate"),
+        (TlsOptions::new().with_roots(b"rubbish"), "the trusted roots: there is no certificate"),
+        (roots().with_client_certificate(b"", alice.key.as_bytes()), "the client certificate"),
+        (roots().with_client_certificate(chain, b"rubbish"), "the client's private key"),
+        (roots().with_client_certificate(chain, bob.key.as_bytes()), "the client certificate"),
+        (roots().with_server_name("not a name"), "the server name \"not a name\""),
+    ] {
+        let error = options.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    let authority = Authority::named("tests of docent");
+    let alice = authority.identify("alice", &[]);
+    let options = TlsOptions::new()
+        .with_roots(authority.pem.as_bytes())
+        .with_client_certificate(alice.certificate.as_bytes(), alice.key.as_bytes());
+    let shown = format!("{options:?} {:?}", options.clone().build().unwrap());
+    assert!(!shown.contains("PRIVATE") && shown.len() < 300, "{shown}");
+}

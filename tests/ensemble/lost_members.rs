@@ -1,0 +1,241 @@
+//! A session on an ensemble whose members are killed, stopped and restarted under load: the session
+//! survives, every request is answered once, no watch is lost.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::real::{RealEnsemble, unique_path};
+use crate::support::{eventually, within_deadline};
+use docent::protocol::AddWatchMode;
+use docent::session::{Client, Config};
+use docent::{ConnectionState, CreateMode, EventType, Outcome};
+use xtask::Role;
+
+/// How many writers there are, with one request each under way.
+const WRITERS: usize = 8;
+
+async fn client(connect: &str) -> Client {
+    // An election can take many seconds: the servers wait twice as long between their notifications each time.
+    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(60));
+    config.connect().await.unwrap()
+}
+
+/// What became of one writer's requests.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    applied: i32,
+    unknown: i32,
+    refused: i32,
+}
+
+/// Writers that write until they are stopped, and watchers of their nodes.
+struct Load {
+    client: Client,
+    session: i64,
+    paths: Vec<String>,
+    stop: Arc<AtomicBool>,
+    writers: Vec<tokio::task::JoinHandle<Tally>>,
+    /// One that is read again after each event of a one-shot watch.
+    followers: Vec<tokio::task::JoinHandle<i32>>,
+    /// A node that is changed once, after all that happened.
+    bell: String,
+    rung: docent::Watcher,
+    ephemeral: String,
+}
+
+impl Load {
+    async fn start(connect: &str) -> Self {
+        let client = client(connect).await;
+        let base = unique_path("load");
+        let parent = base.rsplit_once('/').unwrap().0.to_owned();
+        for path in [&parent, &base] {
+            client.create(path, b"", CreateMode::Persistent).await.unwrap();
+        }
+        let bell = format!("{base}/bell");
+        let ephemeral = format!("{base}/ephemeral");
+        client.create(&bell, b"", CreateMode::Persistent).await.unwrap();
+        client.create(&ephemeral, b"", CreateMode::Ephemeral).await.unwrap();
+        let (_, rung) = client.get_data_and_watch(&bell).await.unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mut paths, mut writers, mut followers) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..WRITERS {
+            let path = format!("{base}/{number}");
+            client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+            writers.push(tokio::spawn(write(client.clone(), path.clone(), Arc::clone(&stop))));
+            followers.push(tokio::spawn(follow(client.clone(), path.clone())));
+            paths.push(path);
+        }
+        let session = client.session().unwrap().session_id();
+        Self { client, session, paths, stop, writers, followers, bell, rung, ephemeral }
+    }
+
+    /// Waits until a write goes through again.
+    async fn works(&self) {
+        eventually("a write", async || {
+            self.client.set_data(&self.ephemeral, b"", None).await.is_ok().then_some(())
+        })
+        .await;
+    }
+
+    /// Ends the load and checks its results.
+    async fn check(mut self) {
+        self.works().await;
+        self.stop.store(true, Ordering::Relaxed);
+        let mut total = Tally::default();
+        for (path, writer) in self.paths.iter().zip(self.writers) {
+            let tally = within_deadline("a writer's last answer", writer).await.unwrap();
+            let version = self.client.exists(path).await.unwrap().unwrap().version;
+            // Each outcome is correct: applied once, not at all, or unknown.
+            assert!(
+                (tally.applied..=tally.applied + tally.unknown).contains(&version),
+                "{tally:?}, and the version is {version}"
+            );
+            total.applied += tally.applied;
+            total.unknown += tally.unknown;
+            total.refused += tally.refused;
+            // Marks the last write for the follower.
+            self.client.set_data(path, b"end", None).await.unwrap();
+        }
+        assert!(total.applied > 0, "{total:?}");
+        for (path, follower) in self.paths.iter().zip(self.followers) {
+            let seen = within_deadline("a follower to see the end", follower).await.unwrap();
+            let stat = self.client.exists(path).await.unwrap().unwrap();
+            assert_eq!(seen, stat.version, "a watch was lost");
+        }
+        assert_eq!(self.rung.try_changed(), None, "the bell has not been rung");
+        self.client.set_data(&self.bell, b"", None).await.unwrap();
+        let event = within_deadline("the bell", self.rung.changed()).await;
+        let metrics = self.client.metrics();
+        assert_eq!(event.event_type, EventType::NodeDataChanged, "{metrics:?}");
+        assert_eq!(self.client.session().unwrap().session_id(), self.session);
+        let stat = self.client.exists(&self.ephemeral).await.unwrap().unwrap();
+        assert_eq!(stat.ephemeral_owner, self.session, "the session lived on");
+        within_deadline("close", self.client.close()).await.unwrap();
+    }
+}
+
+/// Writes until it is stopped, one after the other.
+async fn write(client: Client, path: String, stop: Arc<AtomicBool>) -> Tally {
+    let mut tally = Tally::default();
+    while !stop.load(Ordering::Relaxed) {
+        match within_deadline("an answer", client.set_data(&path, b"more", None)).await {
+            Ok(_) => tally.applied += 1,
+            Err(error) if error.outcome() == Outcome::Unknown => tally.unknown += 1,
+            Err(_) => tally.refused += 1,
+        }
+    }
+    tally
+}
+
+/// Reads again after each event, until it reads the end; the version it saw then.
+async fn follow(client: Client, path: String) -> i32 {
+    loop {
+        // A read whose connection broke left no watch.
+        let Ok((node, mut watcher)) = client.get_data_and_watch(&path).await else { continue };
+        if node.data == "end" {
+            return node.stat.version;
+        }
+        watcher.changed().await;
+    }
+}
+
+/// Case 34 of research: the leader dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_leader_costs_no_session_no_reply_and_no_watch() {
+    let Some(mut ensemble) = RealEnsemble::start().await else { return };
+    let load = Load::start(&ensemble.connect()).await;
+    for _ in 0..2 {
+        let leader = ensemble.leader().await;
+        ensemble.kill(leader).await;
+        load.works().await;
+        ensemble.start_again(leader).await;
+    }
+    load.check().await;
+}
+
+/// A client that knows all members, and the follower that it is connected to.
+async fn client_of_a_follower(ensemble: &RealEnsemble) -> (Client, usize) {
+    // Given up after 8 s, a connection leaves 4 s to find another member, on a busy machine too.
+    let config =
+        Config::new(&ensemble.connect()).unwrap().with_session_timeout(Duration::from_secs(12));
+    eventually("a connection to a follower", async || {
+        let client = config.clone().connect().await.unwrap();
+        let server = client.server()?.to_string();
+        let member = (0..3).find(|member| ensemble.connect_to(*member) == server).unwrap();
+        if ensemble.role(member).await == Some(Role::Follower) {
+            return Some((client, member));
+        }
+        client.close().await.unwrap();
+        None
+    })
+    .await
+}
+
+/// A follower that is frozen, not gone: the connection is silent until it is given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_follower_costs_no_session_no_reply_and_no_watch() {
+    let Some(ensemble) = RealEnsemble::start().await else { return };
+    let (client, follower) = client_of_a_follower(&ensemble).await;
+    let path = unique_path("frozen");
+    let parent = path.rsplit_once('/').unwrap().0.to_owned();
+    client.create(&parent, b"", CreateMode::Persistent).await.unwrap();
+    client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    let (_, mut data) = client.get_data_and_watch(&path).await.unwrap();
+    let mut stays = client.add_watch(&parent, AddWatchMode::PersistentRecursive).await.unwrap();
+    let session = client.session().unwrap().session_id();
+
+    let frozen = Frozen::new(ensemble.process_id(follower).unwrap());
+    eventually("a write through another member", async || {
+        client.set_data(&path, b"changed", None).await.is_ok().then_some(())
+    })
+    .await;
+    let event = within_deadline("the data watch", data.changed()).await;
+    assert_eq!(event.event_type, EventType::NodeDataChanged);
+    // Either it saw the change, or it was notified that it may have missed one.
+    let event = within_deadline("the recursive watch", stays.changed()).await;
+    assert!(event.is_resync() || event.event_type == EventType::NodeDataChanged, "{event:?}");
+    assert_eq!(client.session().unwrap().session_id(), session);
+    drop(frozen);
+    eventually("the follower to serve again", async || {
+        (ensemble.role(follower).await == Some(Role::Follower)).then_some(())
+    })
+    .await;
+    client.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_restart_costs_no_session_no_reply_and_no_watch() {
+    let Some(mut ensemble) = RealEnsemble::start().await else { return };
+    let load = Load::start(&ensemble.connect()).await;
+    let mut state = load.client.state();
+    for member in 0..3 {
+        ensemble.kill(member).await;
+        load.works().await;
+        ensemble.start_again(member).await;
+    }
+    assert_ne!(*state.borrow_and_update(), Some(ConnectionState::Lost));
+    load.check().await;
+}
+
+/// A process that is stopped for as long as this lives. One we started.
+pub(crate) struct Frozen(u32);
+
+impl Frozen {
+    pub(crate) fn new(process_id: u32) -> Self {
+        signal("-STOP", process_id);
+        Self(process_id)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal("-CONT", self.0);
+    }
+}
+
+fn signal(name: &str, process_id: u32) {
+    let status = Command::new("kill").args([name, &process_id.to_string()]).status().unwrap();
+    assert!(status.success());
+}

@@ -1,0 +1,16 @@
+//! The client on ensembles: members are killed, stopped and restarted, or too few for a majority.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the functions that they call"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod lost_members;
+mod partitions;
+mod read_only;

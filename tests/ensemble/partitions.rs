@@ -1,0 +1,196 @@
+//! What a member goes on answering when it hears from no other member, and for how long: the embedded ensemble does as
+//! a real one.
+
+use std::time::{Duration, Instant};
+
+use crate::lost_members::Frozen;
+use crate::support::real::RealEnsemble;
+use crate::support::{eventually, within_deadline};
+use docent::{Client, Config, ConnectionState, CreateMode, InterProcessMutex};
+use docent_testing::{TestingCluster, server};
+use xtask::Settings;
+
+const TICK: Duration = Duration::from_millis(500);
+const SYNC_LIMIT: u32 = 6;
+
+/// How late a busy machine may be.
+const SLACK: Duration = Duration::from_secs(5);
+
+enum Ensemble {
+    Embedded(TestingCluster),
+    Real(RealEnsemble),
+}
+
+impl Ensemble {
+    async fn embedded() -> Self {
+        let config = server::Config {
+            servers: 3,
+            tick_time: TICK,
+            sync_limit: SYNC_LIMIT,
+            read_only_mode_enabled: false,
+            ..server::Config::default()
+        };
+        Self::Embedded(TestingCluster::start_with(config).await.unwrap())
+    }
+
+    #[track_caller]
+    fn real() -> impl Future<Output = Option<Self>> {
+        let line = |name: &str, value: u128| (name.to_owned(), value.to_string());
+        let config = vec![line("tickTime", TICK.as_millis()), line("syncLimit", SYNC_LIMIT.into())];
+        let ensemble = RealEnsemble::start_with(Settings { config, ..Settings::default() });
+        async move { Some(Self::Real(ensemble.await?)) }
+    }
+
+    async fn leader(&self) -> usize {
+        match self {
+            Self::Embedded(cluster) => cluster.leader().unwrap(),
+            Self::Real(ensemble) => ensemble.leader().await,
+        }
+    }
+
+    /// A client of one member, with a session that outlives the test.
+    async fn client_of(&self, member: usize) -> Client {
+        let connect = match self {
+            Self::Embedded(cluster) => cluster.addr(member).unwrap().to_string(),
+            Self::Real(ensemble) => ensemble.connect_to(member),
+        };
+        let config = Config::new(&connect).unwrap();
+        config.with_session_timeout(Duration::from_secs(60)).connect().await.unwrap()
+    }
+
+    /// Lets a member hear from no other: real ones are stopped.
+    fn isolate(&self, member: usize) -> Vec<Frozen> {
+        match self {
+            Self::Embedded(cluster) => {
+                cluster.isolate(member);
+                Vec::new()
+            }
+            Self::Real(ensemble) => {
+                let others = (0..3).filter(|other| *other != member);
+                others.map(|other| Frozen::new(ensemble.process_id(other).unwrap())).collect()
+            }
+        }
+    }
+}
+
+/// A follower answers reads for syncLimit.
+async fn an_isolated_follower_answers_reads(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    let client = ensemble.client_of((leader + 1) % 3).await;
+    within_deadline("a node", client.create("/a", b"", CreateMode::Persistent)).await.unwrap();
+    let frozen = ensemble.isolate((leader + 1) % 3);
+    let since = Instant::now();
+    let mut last = since;
+    while within_deadline("an answer", client.exists("/a")).await.is_ok() {
+        last = Instant::now();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    lasted(last - since);
+    drop(frozen);
+}
+
+/// A leader answers reads and sync until it steps down. A write waits, and is lost.
+async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    let (client, writer) = (ensemble.client_of(leader).await, ensemble.client_of(leader).await);
+    within_deadline("a node", client.create("/a", b"", CreateMode::Persistent)).await.unwrap();
+    let frozen = ensemble.isolate(leader);
+    let since = Instant::now();
+    let writing = tokio::spawn({
+        let writer = writer.clone();
+        async move { writer.create("/b", b"", CreateMode::Persistent).await }
+    });
+    let mut last = since;
+    loop {
+        // A sync, not a write: no majority is asked.
+        let synced = within_deadline("an answer", client.sync("/")).await;
+        let read = within_deadline("an answer", client.exists("/a")).await;
+        if synced.is_err() || read.is_err() {
+            break;
+        }
+        last = Instant::now();
+        assert!(!writing.is_finished() || last - since + SLACK > TICK * SYNC_LIMIT);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    lasted(last - since);
+    let error = within_deadline("the write", writing).await.unwrap().unwrap_err();
+    assert_eq!(error.outcome(), docent::Outcome::Unknown);
+    drop(frozen);
+    if let Ensemble::Embedded(cluster) = &ensemble {
+        cluster.heal_all();
+    }
+    eventually("another write", async || client.set_data("/a", b"", None).await.ok()).await;
+}
+
+/// For syncLimit, counted from the last ping or the last tick, and a tick more at a leader.
+#[track_caller]
+fn lasted(time: Duration) {
+    eprintln!("answered for {time:?}");
+    let limit = TICK * SYNC_LIMIT;
+    assert!(time + TICK * 3 / 2 > limit && time < limit + TICK + SLACK, "{time:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_follower_answers_reads_embedded() {
+    an_isolated_follower_answers_reads(Ensemble::embedded().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_follower_answers_reads_real() {
+    if let Some(ensemble) = Ensemble::real().await {
+        an_isolated_follower_answers_reads(ensemble).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_leader_answers_sync_embedded() {
+    an_isolated_leader_answers_sync(Ensemble::embedded().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_leader_answers_sync_real() {
+    if let Some(ensemble) = Ensemble::real().await {
+        an_isolated_leader_answers_sync(ensemble).await;
+    }
+}
+
+/// The create of an acquire that was given up is ordered by the leader, but not committed: the followers'
+/// acknowledgements are held up. A leader answers `sync` and a listing without them, and shows no node. Once they
+/// arrive, the node exists; it must not stay, or it would block all contenders until the session ends.
+#[tokio::test]
+async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
+    let Ensemble::Embedded(cluster) = Ensemble::embedded().await else { unreachable!() };
+    let leader = cluster.leader().unwrap();
+    let operator = Ensemble::Embedded(cluster);
+    let (client, other) = (operator.client_of(leader).await, operator.client_of(leader).await);
+    let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
+    within_deadline("a first hold", mutex.acquire()).await.unwrap().release().await.unwrap();
+    let Ensemble::Embedded(cluster) = &operator else { unreachable!() };
+    let followers: Vec<_> = (0..3).filter(|member| *member != leader).collect();
+    followers.iter().for_each(|follower| cluster.cut(*follower, leader));
+    let acquiring = tokio::spawn(async move { mutex.acquire().await });
+    eventually("the create is ordered", async || {
+        let ordered = cluster.machine(|machine, _| machine.last_zxid());
+        (ordered > cluster.machine(|machine, _| machine.node("/lock").unwrap().1.pzxid))
+            .then_some(())
+    })
+    .await;
+    // The connection breaks, and the acquire is dropped: its outcome is unknown for good.
+    let mut states = client.states();
+    cluster.cut_connections(leader);
+    acquiring.abort();
+    within_deadline("a reconnect", async {
+        while states.next().await != Some(ConnectionState::Reconnected) {}
+    })
+    .await;
+    // The search is sent again on the new connection. The leader's other client is answered after it.
+    let before = client.metrics().requests;
+    let is_sent = async || (client.metrics().requests >= before + 2).then_some(());
+    eventually("the search is sent", is_sent).await;
+    for _ in 0..10 {
+        within_deadline("an answer", other.exists("/lock")).await.unwrap();
+    }
+    followers.iter().for_each(|follower| cluster.heal(*follower, leader));
+    let mutex = InterProcessMutex::new(&other, "/lock").unwrap();
+    within_deadline("the other's hold", mutex.acquire()).await.unwrap().release().await.unwrap();
+}

@@ -1,0 +1,185 @@
+//! An ensemble without its majority: what a client may do there, and how it gets away again. On the
+//! embedded cluster, and on a real one.
+
+use std::time::Duration;
+
+use crate::support::{eventually, real::RealEnsemble, within_deadline};
+use docent::recipes::locks::InterProcessMutex;
+use docent::session::{Client, Config, SessionLease};
+use docent::{ConnectionState, CreateMode, ErrorKind, Outcome};
+use docent_testing::{TestingCluster, server};
+use xtask::Settings;
+
+async fn cluster() -> TestingCluster {
+    let config = server::Config {
+        servers: 3,
+        read_only_mode_enabled: true,
+        local_sessions_enabled: true,
+        ..server::Config::default()
+    };
+    TestingCluster::start_with(config).await.unwrap()
+}
+
+fn config(cluster: &TestingCluster) -> Config {
+    Config::new(&cluster.connect_string()).unwrap().with_session_timeout(Duration::from_secs(20))
+}
+
+/// A `sync` needs the majority, as a write does.
+#[tokio::test]
+async fn without_a_majority_one_may_read_and_then_moves_on() {
+    let cluster = cluster().await;
+    let writer = config(&cluster).connect().await.unwrap();
+    within_deadline("a write", writer.create("/a", b"x", CreateMode::Persistent)).await.unwrap();
+    within_deadline("close", writer.close()).await.unwrap();
+    cluster.stop(1);
+    cluster.stop(2);
+
+    let client = config(&cluster).with_read_only(true).start();
+    reads_only(&client).await;
+    let local = client.session().unwrap();
+
+    cluster.restart(1).await.unwrap();
+    cluster.restart(2).await.unwrap();
+    moves_on(&client, &local).await;
+}
+
+/// The same with real servers.
+#[tokio::test]
+async fn without_a_real_majority_one_may_read_and_then_moves_on() {
+    let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let settings = Settings {
+        // Since 3.7 a read-only server grants sessions of its own only.
+        config: vec![
+            line("localSessionsEnabled", "true"),
+            line("localSessionsUpgradingEnabled", "true"),
+        ],
+        properties: vec![line("readonlymode.enabled", "true")],
+        ..Settings::default()
+    };
+    let Some(mut ensemble) = RealEnsemble::start_with(settings).await else { return };
+    let config = || {
+        let config = Config::new(&ensemble.connect()).unwrap();
+        config.with_session_timeout(Duration::from_secs(20)).with_read_only(true)
+    };
+    let writer = config().connect().await.unwrap();
+    within_deadline("a write", writer.create("/a", b"x", CreateMode::Persistent)).await.unwrap();
+    within_deadline("close", writer.close()).await.unwrap();
+    let config = config();
+    // Not the member that the write went to last: each has it once a majority has it and the commit arrived.
+    within_deadline("the write everywhere", async {
+        for member in 0..3 {
+            let member = Client::connect(&ensemble.connect_to(member)).await.unwrap();
+            member.sync("/").await.unwrap();
+        }
+    })
+    .await;
+    ensemble.kill(1).await;
+    ensemble.kill(2).await;
+
+    let client = config.start();
+    reads_only(&client).await;
+    let local = client.session().unwrap();
+
+    // No member serves before there are two.
+    ensemble.start_again(1).await;
+    ensemble.start_again(2).await;
+    moves_on(&client, &local).await;
+}
+
+async fn reads_only(client: &Client) {
+    within_deadline("a read-only session", async {
+        let mut state = client.state();
+        state.wait_for(|state| *state == Some(ConnectionState::ReadOnly)).await.map(|_| ())
+    })
+    .await
+    .unwrap();
+    assert_eq!(client.get_data("/a").await.unwrap().data, "x");
+    for error in [
+        client.set_data("/a", b"y", None).await.map(|_| ()),
+        client.sync("/").await,
+        client.transaction().check("/a", None).commit().await.map(|_| ()),
+    ] {
+        let error = error.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::NotReadOnly, Outcome::NotApplied));
+    }
+}
+
+/// To a server that takes writes, with a session that others know.
+async fn moves_on(client: &Client, local: &SessionLease) {
+    eventually("a write", async || client.set_data("/a", b"z", None).await.ok()).await;
+    assert!(local.is_lost(), "the read-only server's session is its own");
+    // Connected, or Reconnected: an election may throw it off once more.
+    let state = *client.state().borrow();
+    assert!(
+        matches!(state, Some(ConnectionState::Connected | ConnectionState::Reconnected)),
+        "{state:?}"
+    );
+    client.close().await.unwrap();
+}
+
+/// A server without a majority goes on with a session (3.4 to 3.6), and the majority expires it: what the server
+/// answers keeps no lock.
+#[tokio::test]
+async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
+    let settings = server::Config {
+        servers: 3,
+        version: server::Version::V3_6,
+        tick_time: Duration::from_millis(100),
+        read_only_mode_enabled: true,
+        ..server::Config::default()
+    };
+    let cluster = TestingCluster::start_with(settings).await.unwrap();
+    let config = Config::new(&cluster.connect_string())
+        .unwrap()
+        .with_session_timeout(Duration::from_secs(2))
+        .with_read_only(true);
+    let client = config.connect().await.unwrap();
+    let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    let lease = client.session().unwrap();
+    assert!(guard.is_held() && guard.guarded().is_ok());
+    let mut states = client.states();
+
+    cluster.stop(1);
+    cluster.stop(2);
+    let last = client.now();
+    within_deadline("a read-only server", async {
+        while states.next().await != Some(ConnectionState::ReadOnly) {}
+    })
+    .await;
+    assert_eq!(client.session().unwrap().session_id(), lease.session_id(), "the same session");
+    // It answers all the while.
+    eventually("the end of the hold", async || {
+        let _ = client.exists("/lock").await;
+        (!guard.is_held()).then_some(())
+    })
+    .await;
+    within_deadline("the loss", guard.lost()).await;
+    assert!(lease.deadline() < last + Duration::from_secs(2), "not renewed since");
+    assert!(client.now() >= lease.deadline());
+    assert!(!guard.is_held() && guard.guarded().is_err());
+    within_deadline("the loss of the session", async {
+        while states.next().await != Some(ConnectionState::Lost) {}
+    })
+    .await;
+    assert!(lease.is_lost());
+    within_deadline("a read-only server", async {
+        while states.next().await != Some(ConnectionState::ReadOnly) {}
+    })
+    .await;
+    let refused = mutex.acquire_timeout(Duration::from_millis(100)).await;
+    assert!(matches!(refused, Err(_) | Ok(None)), "{refused:?}");
+    drop(guard);
+}
+
+#[tokio::test]
+async fn who_does_not_ask_for_it_waits_for_a_majority() {
+    let cluster = cluster().await;
+    cluster.stop(1);
+    cluster.stop(2);
+    let client = config(&cluster).start();
+    let waiting = client.create("/a", b"", CreateMode::Persistent);
+    cluster.restart(1).await.unwrap();
+    within_deadline("the write", waiting).await.unwrap();
+    assert_eq!(*client.state().borrow(), Some(ConnectionState::Connected));
+}

@@ -1,0 +1,127 @@
+//! Elections and groups with both docent and Curator in them. Source of the other side:
+//! `tests/java/CuratorRecipePeer.java`.
+
+use std::path::Path;
+
+use tokio::process::Command;
+
+use crate::support::{
+    eventually,
+    peer::{Outcome, Peer, Side},
+    real::{real_server, unique_path},
+};
+
+/// Terms of each side.
+const TERMS: usize = 200;
+
+/// A peer of ours and one of Curator's on the real server; `None` if there is none.
+async fn peers() -> Option<(Peer, Peer)> {
+    let (connect, true) = (real_server()?, Side::Java.is_available()) else { return None };
+    let ours = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
+    let mut ours = Command::new(ours.await.unwrap());
+    let theirs = tokio::task::spawn_blocking(|| {
+        let java = crate::support::real::java().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let classes = java.compile(&source.join("tests/java/CuratorRecipePeer.java")).unwrap();
+        java.command(&classes).unwrap()
+    });
+    let mut theirs = theirs.await.unwrap();
+    theirs.arg("CuratorRecipePeer");
+    let mut theirs = Command::from(theirs);
+    for command in [&mut ours, &mut theirs] {
+        command.args([&connect, "10000", "5"]);
+    }
+    let (ours, theirs) = (Peer::spawn("docent", ours), Peer::spawn("curator", theirs));
+    ours.event("ready").await;
+    theirs.event("ready").await;
+    Some((ours, theirs))
+}
+
+/// Each latch waits while the other leads, and leads with a greater token once that one has closed.
+#[tokio::test]
+async fn latches_of_both_lead_in_turn() {
+    let Some((ours, theirs)) = peers().await else { return };
+    let path = unique_path("latch");
+    let mut last_token = 0;
+    ours.ask(format!("latch start L0 {path} id0")).await.ok();
+    ours.ask("latch await L0").await.ok();
+    for term in 1..=2 * TERMS {
+        let (next, leads) = if term % 2 == 1 { (&theirs, &ours) } else { (&ours, &theirs) };
+        let (new, old) = (format!("L{term}"), format!("L{}", term - 1));
+        next.ask(format!("latch start {new} {path} id{term}")).await.ok();
+        eventually("two in the queue", async || {
+            let queue = ours.children(&path).await;
+            (queue.len() == 2).then_some(())
+        })
+        .await;
+        assert_eq!(next.ask(format!("latch leader? {new}")).await.ok(), "false");
+        assert_eq!(leads.ask(format!("latch leader? {old}")).await.ok(), "true");
+        let token: i64 = leads.ask(format!("latch token {old}")).await.ok().parse().unwrap();
+        assert!(token > last_token, "{token} after {last_token}");
+        last_token = token;
+        if term == 1 {
+            let both = format!("2 *id{} id{term}", term - 1);
+            for peer in [next, leads] {
+                let name = if std::ptr::eq(peer, next) { &new } else { &old };
+                let queue = peer.ask(format!("latch participants {name}")).await;
+                assert_eq!(queue.ok(), both);
+            }
+        }
+        leads.ask(format!("latch close {old}")).await.ok();
+        next.ask(format!("latch await {new}")).await.ok();
+    }
+    ours.close().await;
+    theirs.close().await;
+}
+
+/// Two selectors that queue again after each term take turns.
+#[tokio::test]
+async fn selectors_of_both_take_turns() {
+    let Some((ours, theirs)) = peers().await else { return };
+    let path = unique_path("selector");
+    let (mut our_terms, mut their_terms) = (ours.events_from_now(), theirs.events_from_now());
+    ours.ask(format!("selector start S {path} ours requeue")).await.ok();
+    our_terms.next("lead S 1").await;
+    theirs.ask(format!("selector start S {path} theirs requeue")).await.ok();
+    for term in 1..=TERMS {
+        eventually("two in the queue", async || {
+            (ours.children(&path).await.len() == 2).then_some(())
+        })
+        .await;
+        assert_eq!(theirs.ask("selector leader? S").await.ok(), "false");
+        assert_eq!(ours.ask("selector yield S").await.outcome, Outcome::Ok(String::new()));
+        their_terms.next(&format!("lead S {term}")).await;
+        eventually("two in the queue", async || {
+            (ours.children(&path).await.len() == 2).then_some(())
+        })
+        .await;
+        assert_eq!(ours.ask("selector leader? S").await.ok(), "false");
+        assert_eq!(theirs.ask("selector yield S").await.outcome, Outcome::Ok(String::new()));
+        our_terms.next(&format!("lead S {}", term + 1)).await;
+    }
+    ours.close().await;
+    theirs.close().await;
+}
+
+#[tokio::test]
+async fn members_of_both_see_each_other() {
+    let Some((ours, theirs)) = peers().await else { return };
+    let path = unique_path("group");
+    ours.ask(format!("group join G {path} ours a")).await.ok();
+    theirs.ask(format!("group join G {path} theirs b")).await.ok();
+    for peer in [&ours, &theirs] {
+        eventually("both members", async || {
+            let members = peer.ask("group members G").await;
+            (members.ok() == "2 ours=a theirs=b").then_some(())
+        })
+        .await;
+    }
+    ours.ask("group leave G").await.ok();
+    eventually("one member", async || {
+        let members = theirs.ask("group members G").await;
+        (members.ok() == "1 theirs=b").then_some(())
+    })
+    .await;
+    ours.close().await;
+    theirs.close().await;
+}

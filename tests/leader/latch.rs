@@ -1,0 +1,261 @@
+//! A latch without faults. Tests ported from Curator's `TestLeaderLatch` have the Java name above them.
+
+use docent::{
+    CloseMode, ErrorKind, Held, LeaderLatch, LeaderOptions, LeadershipChange, LeadershipChanges,
+    LockGuard, OpCode, recipes::locks::InterProcessMutex,
+};
+
+use crate::{
+    Fixture, options, requests,
+    support::{eventually, within_deadline},
+};
+
+on_both_servers! {
+    a_latch_leads_and_has_a_token
+    latches_lead_in_the_order_of_their_nodes
+    a_waiter_that_closes_wakes_only_the_next
+    listeners_hear_of_each_change_in_order
+    a_dropped_wait_keeps_the_place
+    a_dropped_latch_leaves_the_election
+    a_closed_latch_refuses_to_wait
+    a_write_of_a_former_leader_is_refused
+    children_of_others_take_no_part
+    a_lock_and_a_leadership_have_one_trait
+    an_empty_and_a_strange_id_are_kept
+    the_leader_of_an_unused_path_is_none
+}
+
+fn latch(fixture: &Fixture, client: &docent::Client, id: &str) -> LeaderLatch {
+    LeaderLatch::start_with(client, &fixture.path, id, options()).unwrap()
+}
+
+async fn next(changes: &mut LeadershipChanges) -> Option<LeadershipChange> {
+    within_deadline("a change", changes.next()).await
+}
+
+/// `TestLeaderLatch.testBasic`.
+async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let latch = latch(&fixture, &a, "idA");
+    let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+    assert!(leadership.is_held() && latch.current_leadership().is_some());
+    let stat = a.exists(leadership.path()).await.unwrap().unwrap();
+    assert_eq!(leadership.fencing_token().await.unwrap(), stat.czxid);
+    assert_eq!(leadership.session_id(), stat.ephemeral_owner);
+    assert_eq!(latch.our_path().as_deref(), Some(leadership.path()));
+    let participants = latch.participants().await.unwrap();
+    assert_eq!(participants.len(), 1);
+    assert!(participants[0].id == "idA" && participants[0].is_leader);
+    assert_eq!(latch.leader().await.unwrap().unwrap().id, "idA");
+
+    let token = leadership.cancellation_token();
+    let before = fixture.tap.len();
+    let closing = latch.close();
+    // In the call itself, before the delete is sent.
+    assert!(!leadership.is_held() && token.is_cancelled());
+    assert!(latch.current_leadership().is_none());
+    within_deadline("the close", closing).await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+    assert_eq!(requests(&fixture, "A", before), [OpCode::Delete]);
+    assert_eq!(latch.our_path(), None);
+}
+
+/// `TestLeaderLatch.testWaiting`.
+async fn latches_lead_in_the_order_of_their_nodes(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let mut latches = Vec::new();
+    for number in 1..=5 {
+        latches.push(latch(&fixture, &a, &format!("id{number}")));
+        fixture.children(&fixture.path, number).await;
+    }
+    let mut last_token = 0;
+    for (number, latch) in latches.iter().enumerate() {
+        let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+        let token = leadership.fencing_token().await.unwrap();
+        assert!(token > last_token, "L22: tokens rise");
+        last_token = token;
+        let leaders = latches.iter().filter(|latch| latch.current_leadership().is_some()).count();
+        assert_eq!(leaders, 1, "while {number} leads");
+        latch.close().await.unwrap();
+    }
+}
+
+/// `TestLeaderLatch.testCorrectWatching`: closing the second of three changes no leader.
+async fn a_waiter_that_closes_wakes_only_the_next(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let (c, _c) = fixture.client("C").await;
+    let first = latch(&fixture, &a, "a");
+    within_deadline("the leadership", first.leadership()).await.unwrap();
+    let second = latch(&fixture, &b, "b");
+    fixture.children(&fixture.path, 2).await;
+    eventually("B watches", async || (b.metrics().watches == 1).then_some(())).await;
+    let third = latch(&fixture, &c, "c");
+    eventually("C watches", async || (c.metrics().watches == 1).then_some(())).await;
+    let before = fixture.tap.len();
+    second.close().await.unwrap();
+    eventually("C watches the first", async || {
+        let sent = requests(&fixture, "C", before);
+        (sent == [OpCode::GetChildren2, OpCode::GetData]).then_some(())
+    })
+    .await;
+    assert_eq!(requests(&fixture, "A", before), []);
+    assert_eq!(requests(&fixture, "B", before), [OpCode::Delete, OpCode::CheckWatches]);
+    assert!(third.current_leadership().is_none());
+    eventually("the node ahead", async || (third.node_ahead() == first.our_path()).then_some(()))
+        .await;
+    first.close().await.unwrap();
+    within_deadline("the third", third.leadership()).await.unwrap();
+    assert_eq!(third.node_ahead(), None);
+}
+
+/// `TestLeaderLatch.testCallbackSanity`, `testCallbackNotifyLeader`, `testCallbackDontNotify`.
+async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    for (mode, hears) in [(CloseMode::NotifyLeader, true), (CloseMode::Silent, false)] {
+        let options = options().with_close_mode(mode);
+        let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options).unwrap();
+        let mut changes = latch.changes();
+        assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
+        // A late listener hears of the present state.
+        let mut late = latch.changes();
+        assert!(matches!(next(&mut late).await, Some(LeadershipChange::Leader(_))));
+        latch.close().await.unwrap();
+        if hears {
+            assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
+        }
+        assert!(next(&mut changes).await.is_none());
+    }
+}
+
+async fn a_dropped_wait_keeps_the_place(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let first = latch(&fixture, &a, "a");
+    within_deadline("the leadership", first.leadership()).await.unwrap();
+    let second = latch(&fixture, &a, "b");
+    fixture.children(&fixture.path, 2).await;
+    let waited = tokio::time::timeout(crate::ms(20), second.leadership()).await;
+    assert!(waited.is_err());
+    let path = second.our_path().unwrap();
+    first.close().await.unwrap();
+    let leadership = within_deadline("the leadership", second.leadership()).await.unwrap();
+    assert_eq!(leadership.path(), path);
+}
+
+async fn a_dropped_latch_leaves_the_election(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let first = latch(&fixture, &a, "a");
+    let leadership = within_deadline("the leadership", first.leadership()).await.unwrap();
+    let clone = first.clone();
+    drop(first);
+    assert!(leadership.is_held(), "there is another clone");
+    drop(clone);
+    assert!(!leadership.is_held());
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// `TestLeaderLatch.testBasicAlt`.
+async fn a_closed_latch_refuses_to_wait(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let first = latch(&fixture, &a, "a");
+    within_deadline("the leadership", first.leadership()).await.unwrap();
+    let second = latch(&fixture, &a, "b");
+    let waiting = tokio::spawn({
+        let second = second.clone();
+        async move { second.leadership().await }
+    });
+    fixture.children(&fixture.path, 2).await;
+    second.close().await.unwrap();
+    let error = within_deadline("the end of the wait", waiting).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert_eq!(second.leadership().await.unwrap_err().kind(), ErrorKind::Closed);
+    // A second close waits for the same end.
+    second.close().await.unwrap();
+    // The end of the client ends the latch, and its listeners hear of it.
+    let mut changes = first.changes();
+    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
+    a.close().await.unwrap();
+    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
+    assert!(next(&mut changes).await.is_none());
+    assert_eq!(first.leadership().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    let at = format!("{}/work", fixture.path);
+    a.create(&at, b"", docent::CreateMode::Persistent).await.unwrap();
+    let first = latch(&fixture, &a, "a");
+    let leadership = within_deadline("the leadership", first.leadership()).await.unwrap();
+    leadership.guarded().unwrap().set_data(&at, b"1", None).commit().await.unwrap();
+    let mut late = leadership.guarded().unwrap();
+    late.set_data(&at, b"2", None);
+    first.close().await.unwrap();
+    let error = late.commit().await.unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
+    assert_eq!(leadership.guarded().unwrap_err().kind(), ErrorKind::LockLost);
+    assert_eq!(&*a.get_data(&at).await.unwrap().data, b"1");
+}
+
+/// L25, CURATOR-43: in Curator, the child that sorts first blocks the election, and is named the leader.
+async fn children_of_others_take_no_part(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    for name in ["0", "lock-0000000000", "swatch-latch-x"] {
+        let path = format!("{}/{name}", fixture.path);
+        a.create(&path, b"x", docent::CreateMode::Persistent).await.unwrap();
+    }
+    let latch = latch(&fixture, &a, "idA");
+    within_deadline("the leadership", latch.leadership()).await.unwrap();
+    assert_eq!(latch.leader().await.unwrap().unwrap().id, "idA");
+    assert_eq!(latch.participants().await.unwrap().len(), 1);
+}
+
+async fn a_lock_and_a_leadership_have_one_trait(fixture: Fixture) {
+    async fn token_of(held: &impl Held) -> i64 {
+        assert!(held.is_held() && !held.cancellation_token().is_cancelled());
+        assert!(held.guarded().is_ok() && held.path().starts_with('/'));
+        held.fencing_token().await.unwrap()
+    }
+    let (a, _a) = fixture.client("A").await;
+    let latch = latch(&fixture, &a, "a");
+    let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+    let mutex = InterProcessMutex::new(&a, &format!("{}-lock", fixture.path)).unwrap();
+    let guard: LockGuard = mutex.acquire().await.unwrap();
+    assert_ne!(token_of(&leadership).await, token_of(&guard).await);
+    guard.release().await.unwrap();
+}
+
+/// Curator writes no default data for an empty id.
+async fn an_empty_and_a_strange_id_are_kept(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    for id in ["", "two\nlines and a \u{1f980}"] {
+        let latch = LeaderLatch::start(&a, &fixture.path, id).unwrap();
+        let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
+        assert_eq!(&*a.get_data(leadership.path()).await.unwrap().data, id.as_bytes());
+        assert_eq!(latch.leader().await.unwrap().unwrap().id, id);
+        latch.close().await.unwrap();
+    }
+    let error = LeaderLatch::start(&a, "no/slash", "a").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidPath);
+    let huge = vec![b'x'; 2 << 20];
+    let huge = String::from_utf8(huge).unwrap();
+    let latch = LeaderLatch::start(&a, &fixture.path, &huge).unwrap();
+    let error = within_deadline("the refusal", latch.leadership()).await.unwrap_err();
+    assert_ne!(error.kind(), ErrorKind::Closed, "{error}");
+}
+
+/// `TestLeaderLatch.testUncreatedPathGetLeader`.
+async fn the_leader_of_an_unused_path_is_none(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let tap = fixture.tap.client("B").await.unwrap();
+    tap.refuse().await.unwrap();
+    let config = docent::Config::new(&tap.connect_string()).unwrap();
+    // Without a connection it never joins, and closes at once.
+    let latch =
+        LeaderLatch::start_with(&config.start(), &fixture.path, "b", LeaderOptions::default());
+    within_deadline("the close", latch.unwrap().close()).await.unwrap();
+    let selector = docent::LeaderSelector::new(&a, &fixture.path, "a").unwrap();
+    assert_eq!(selector.leader().await.unwrap(), None);
+    assert_eq!(selector.participants().await.unwrap(), []);
+}

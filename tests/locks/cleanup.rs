@@ -1,0 +1,412 @@
+//! Released nodes are deleted, also when the client's queue is full or the server refuses the first delete.
+
+use std::{
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use docent::{
+    Client, Config, ErrorKind,
+    protocol::{ErrorCode, OpCode},
+    recipes::locks::{
+        InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreV2, LockGuard, Owner,
+    },
+    session::WhenFull,
+};
+use docent_testing::{
+    TestingCluster, TestingServer,
+    fault::Fault,
+    server,
+    tap::{Record, What},
+};
+
+use crate::{
+    Fixture, ms, no_retries, options,
+    support::{DEADLINE, eventually, within_deadline},
+};
+
+/// A client with a limit of 8 pending requests.
+async fn limited(
+    fixture: &Fixture,
+    when_full: WhenFull,
+) -> (Client, docent_testing::tap::TapClient) {
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string())
+        .unwrap()
+        .with_when_full(when_full)
+        .with_max_requests(8)
+        .unwrap();
+    (config.with_session_timeout(DEADLINE).connect().await.unwrap(), tap)
+}
+
+/// Sends more requests than the limit.
+fn fill(client: &Client) -> Vec<docent::session::Response<docent::session::Node>> {
+    (0..32).map(|_| client.get_data("/")).collect()
+}
+
+/// Polls a future once, which queues its first request.
+fn poll_once<F: Future>(future: F) {
+    let mut future = pin!(future);
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+/// Lets the time pass at once, in which the background could send something.
+async fn skip(time: Duration) {
+    tokio::time::pause();
+    tokio::time::sleep(time).await;
+    tokio::time::resume();
+}
+
+/// The default limits: the queue is full of large writes and, behind them, of small ones, so that it has room for none.
+#[tokio::test]
+async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
+    let server = TestingServer::start().await.unwrap();
+    let config = Config::new(&server.connect_string()).unwrap().with_session_timeout(DEADLINE);
+    let (client, other) =
+        (config.connect().await.unwrap(), Client::connect(&server.connect_string()).await.unwrap());
+    let mutex = InterProcessMutex::with_options(&client, "/lock", no_retries()).unwrap();
+    let released = mutex.acquire().await.unwrap();
+    let dropped = InterProcessMutex::with_options(&client, "/dropped", no_retries()).unwrap();
+    let dropped = dropped.acquire().await.unwrap();
+    server.stall();
+    // Until there is no room: a refused call is answered at once.
+    let is_refused = |reply: docent::session::Response<_>| {
+        let mut reply = pin!(reply);
+        let reply = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        match reply {
+            std::task::Poll::Ready(reply) => {
+                let error: docent::session::Error = reply.map(drop).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::TooManyRequests);
+                true
+            }
+            std::task::Poll::Pending => false,
+        }
+    };
+    for size in [1_000_000, 10_000, 0] {
+        let data = vec![b'x'; size];
+        while !is_refused(client.set_data("/lock", &data, None)) {}
+    }
+    assert!(client.metrics().pending > 64);
+    drop(dropped);
+    let released = tokio::spawn(released.release());
+    tokio::task::yield_now().await;
+    server.resume();
+    within_deadline("release", released).await.unwrap().unwrap();
+    for path in ["/lock", "/dropped"] {
+        eventually("no lock node", async || {
+            other.get_children(path).await.unwrap().is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+/// A full queue refuses requests, but accepts those of a clean-up.
+#[tokio::test]
+async fn a_full_queue_refuses_no_clean_up() {
+    for (when_full, way) in [WhenFull::Fail, WhenFull::Wait]
+        .into_iter()
+        .flat_map(|full| (0..6).map(move |way| (full, way)))
+    {
+        let fixture = Fixture::embedded().await;
+        let (client, tap) = limited(&fixture, when_full).await;
+        let other = fixture.observer().await;
+        let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+        let semaphore_path = format!("{}/semaphore", fixture.path);
+        let semaphore =
+            InterProcessSemaphoreV2::with_options(&client, &semaphore_path, 2, no_retries())
+                .unwrap();
+        // Create the parents.
+        mutex.acquire().await.unwrap().release().await.unwrap();
+        semaphore.acquire().await.unwrap().release().await.unwrap();
+        let lock = match way {
+            0..=2 => Some(mutex.acquire().await.unwrap()),
+            3 => Some(semaphore.acquire().await.unwrap()),
+            _ => None,
+        };
+        let holder =
+            InterProcessMutex::with_options(&other, &format!("{}/held", fixture.path), options())
+                .unwrap();
+        let holder = if way == 4 { Some(holder.acquire().await.unwrap()) } else { None };
+        let waiter = holder.as_ref().map(|_| {
+            let waiting = InterProcessMutex::with_options(
+                &client,
+                &format!("{}/held", fixture.path),
+                no_retries(),
+            );
+            tokio::spawn(async move { waiting.unwrap().acquire().await })
+        });
+        if waiter.is_some() {
+            let watching = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetData);
+            fixture.tap.wait_for(DEADLINE, watching).await.unwrap();
+            eventually("the waiter", async || (client.metrics().pending == 0).then_some(())).await;
+        }
+        tap.stall();
+        let mut creating = (way == 5).then(|| Box::pin(mutex.acquire()));
+        if let Some(creating) = &mut creating {
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(creating.as_mut().poll(&mut cx).is_pending());
+        }
+        let replies = fill(&client);
+        match way {
+            0 | 3 => drop(lock),
+            1 => poll_once(lock.unwrap().release()),
+            2 => {
+                let released = tokio::spawn(lock.unwrap().release());
+                tokio::task::yield_now().await;
+                tap.resume();
+                within_deadline("release", released).await.unwrap().unwrap();
+            }
+            4 => waiter.unwrap().abort(),
+            _ => drop(creating),
+        }
+        tokio::task::yield_now().await;
+        tap.resume();
+        let mut refused = 0;
+        for reply in replies {
+            if let Err(error) = within_deadline("a reply", reply).await {
+                assert_eq!(error.kind(), ErrorKind::TooManyRequests);
+                refused += 1;
+            }
+        }
+        assert_eq!(refused > 0, when_full == WhenFull::Fail);
+        drop(holder);
+        for path in [
+            format!("{}/held", fixture.path),
+            format!("{semaphore_path}/leases"),
+            format!("{semaphore_path}/locks"),
+        ] {
+            fixture.children(&path, 0).await;
+        }
+        // Only the parents of the other locks are left.
+        eventually("no lock node", async || {
+            let children = other.get_children(&fixture.path).await.ok()?.to_vec();
+            (!children.iter().any(|name| name.starts_with("_c_"))).then_some(())
+        })
+        .await;
+    }
+}
+
+/// An overloaded server (3.7 and later) refuses requests without executing them.
+#[tokio::test]
+async fn a_throttled_clean_up_is_repeated() {
+    let server = TestingServer::start().await.unwrap();
+    let fixture = Fixture::on(server.connect_string(), None).await;
+    let (client, tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+
+    // Dropped: the delete is refused.
+    let guard = mutex.acquire().await.unwrap();
+    server.throttle(3);
+    drop(guard);
+    wait_for_delete_after(&fixture, &client, 3).await;
+
+    // Released: the caller gets the error, and the background deletes the node.
+    let guard = mutex.acquire().await.unwrap();
+    server.throttle(2);
+    let released = guard.release().await;
+    assert!(released.is_err(), "without retries");
+    wait_for_delete_after(&fixture, &client, 5).await;
+
+    // The reply of its create is lost, and the search for the node is refused.
+    tap.refuse().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
+    let error = within_deadline("acquire", mutex.acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    server.throttle(4);
+    tap.accept().await.unwrap();
+    wait_for_delete_after(&fixture, &client, 9).await;
+}
+
+/// Waits for a successful delete after `throttled` refusals.
+async fn wait_for_delete_after(fixture: &Fixture, client: &Client, throttled: usize) {
+    let mut refusals = 0;
+    let deleted = |record: &Record| {
+        let What::Reply { op, err, .. } = &record.what else { return false };
+        refusals += usize::from(*err == ErrorCode::ThrottledOp);
+        refusals == throttled && *op == Some(OpCode::Delete) && err.is_ok()
+    };
+    fixture.tap.wait_for(DEADLINE, deleted).await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+}
+
+/// A server without a quorum is read-only; the session and its locks still exist when the quorum is back.
+#[tokio::test]
+async fn a_clean_up_outlasts_a_read_only_server() {
+    let config = server::Config {
+        servers: 3,
+        read_only_mode_enabled: true,
+        // Since 3.7 a read-only server accepts no session of the quorum.
+        version: server::Version::V3_6,
+        ..server::Config::default()
+    };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let config = Config::new(&cluster.connect_string())
+        .unwrap()
+        .with_read_only(true)
+        .with_session_timeout(Duration::from_secs(20));
+    let client = config.connect().await.unwrap();
+    let lock = InterProcessReadWriteLock::with_options(&client, "/lock", no_retries()).unwrap();
+    let semaphore =
+        InterProcessSemaphoreV2::with_options(&client, "/leases", 1, no_retries()).unwrap();
+    let me = Owner::new();
+    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
+    let reading = lock.read_lock().acquire_as(&me).await.unwrap();
+    let mutex = InterProcessMutex::with_options(&client, "/mutex", no_retries()).unwrap();
+    let both = InterProcessMultiLock::from_locks(vec![std::sync::Arc::new(mutex)])
+        .acquire()
+        .await
+        .unwrap();
+    let lease = semaphore.acquire().await.unwrap();
+    let session = client.session().unwrap().session_id();
+
+    cluster.stop(1);
+    cluster.stop(2);
+    let mut state = client.state();
+    let read_only = state.wait_for(|s| *s == Some(docent::ConnectionState::ReadOnly));
+    within_deadline("a read-only server", read_only).await.unwrap();
+    for guard in [writing, lease] {
+        drop(guard);
+    }
+    let kind = |result: Result<(), docent::recipes::Error>| result.unwrap_err().kind();
+    assert_eq!(kind(reading.release().await), ErrorKind::NotReadOnly);
+    assert_eq!(kind(both.release().await), ErrorKind::NotReadOnly);
+    eventually("the replies of a read-only server", async || {
+        (client.metrics().pending == 0).then_some(())
+    })
+    .await;
+    // No retries while the server is read-only.
+    let before = client.metrics().requests;
+    skip(ms(700)).await;
+    assert_eq!(client.metrics().requests, before);
+
+    cluster.restart(1).await.unwrap();
+    cluster.restart(2).await.unwrap();
+    for path in ["/lock", "/mutex", "/leases/leases"] {
+        eventually("an empty lock", async || {
+            client.get_children(path).await.ok()?.is_empty().then_some(())
+        })
+        .await;
+    }
+    assert_eq!(client.session().unwrap().session_id(), session, "in the same session");
+}
+
+/// A delete that an ACL forbids may be allowed later, by added credentials.
+#[tokio::test]
+async fn a_forbidden_delete_is_repeated_until_it_is_allowed() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let guard: LockGuard = mutex.acquire().await.unwrap();
+    let read_only = docent::protocol::acl::READ_ACL_UNSAFE;
+    operator.set_acl(&fixture.path, read_only, None).await.unwrap();
+    let error = guard.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth);
+    let is_delete = |r: &Record| r.is_request(OpCode::Delete);
+    let mut left = 3;
+    fixture
+        .tap
+        .wait_for(DEADLINE, |r| {
+            left -= usize::from(is_delete(r));
+            left == 0
+        })
+        .await
+        .unwrap();
+    // The background does not outlive the client.
+    client.close().await.unwrap();
+    let sent = client.metrics().requests;
+    skip(ms(60_000)).await;
+    assert_eq!(client.metrics().requests, sent);
+}
+
+/// A clean-up keeps the client alive until it has succeeded, but not beyond the session, whose end deletes the node.
+#[tokio::test]
+async fn an_impossible_clean_up_keeps_no_client_beyond_its_session() {
+    let fixture = Fixture::embedded().await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2000));
+    let client = config.connect().await.unwrap();
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    tap.refuse().await.unwrap();
+    tap.cut();
+    drop((guard, mutex));
+    let lease = client.session().unwrap();
+    let weak = client.downgrade();
+    drop(client);
+    eventually("the end of the session", async || lease.is_lost().then_some(())).await;
+    eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+}
+
+/// A read-only server refuses every clean-up: it keeps the client only while the session that owns the node may live.
+#[tokio::test]
+async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
+    let config = server::Config {
+        servers: 3,
+        version: server::Version::V3_6,
+        tick_time: ms(100),
+        read_only_mode_enabled: true,
+        ..server::Config::default()
+    };
+    // Released in the last session of the quorum, or in the read-only server's own session; and the last handle of the
+    // client is dropped at once, or while the clean-up waits for another server.
+    for (is_late, is_waiting) in [(false, false), (true, false), (true, true)] {
+        let cluster = TestingCluster::start_with(config.clone()).await.unwrap();
+        let client = Config::new(&cluster.connect_string())
+            .unwrap()
+            .with_read_only(true)
+            .with_session_timeout(ms(2000));
+        let client = client.connect().await.unwrap();
+        let mutex = InterProcessMutex::with_options(&client, "/lock", no_retries()).unwrap();
+        let guard = mutex.acquire().await.unwrap();
+        let lease = client.session().unwrap();
+        cluster.stop(1);
+        cluster.stop(2);
+        let read_only = async |is_lost: bool| {
+            eventually("a read-only server", async || {
+                let is_read_only =
+                    *client.state().borrow() == Some(docent::ConnectionState::ReadOnly);
+                (is_read_only && lease.is_lost() == is_lost).then_some(())
+            })
+            .await;
+        };
+        read_only(is_late).await;
+        drop((guard, mutex));
+        eventually("the refusal", async || (client.metrics().pending == 0).then_some(())).await;
+        if is_waiting {
+            skip(ms(300)).await;
+        }
+        let weak = client.downgrade();
+        drop(client);
+        eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+        assert!(is_late || lease.is_lost(), "the node may exist until the session has ended");
+    }
+}
+
+/// The read after a write to a revocable lock node fails: it is repeated only while the guard exists.
+#[tokio::test]
+async fn a_revocable_lock_keeps_no_client_beyond_its_guard() {
+    let fixture = Fixture::embedded().await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2000));
+    let client = config.connect().await.unwrap();
+    let other = fixture.observer().await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    mutex.make_revocable(|| {});
+    let guard = mutex.acquire().await.unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::GetData).times(u32::MAX));
+    other.set_data(guard.lock_path(), b"hello", None).await.unwrap();
+    let is_read = |record: &Record| record.is_request(OpCode::GetData);
+    let before = fixture.tap.len();
+    let mut records = fixture.tap.subscribe_from(before);
+    records.until(DEADLINE, is_read).await.unwrap();
+    tap.refuse().await.unwrap();
+    tap.cut();
+    let weak = client.downgrade();
+    drop((guard, mutex, client));
+    eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+}

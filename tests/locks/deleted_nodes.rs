@@ -1,0 +1,570 @@
+//! Lock nodes that another client deletes, as an operator does with zkCli: `lost` and `cancellation_token` watch them.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Waker},
+};
+
+use docent::{
+    Client, Config, CreateMode, ErrorKind,
+    protocol::{Acl, OpCode, Perms, acl},
+    recipes::locks::{
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Owner,
+    },
+};
+use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::Record};
+
+use crate::{
+    Fixture, options,
+    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+};
+
+on_both_servers! {
+    a_deleted_node_ends_the_hold_of_every_lock
+    without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen
+    the_watch_is_set_once_for_a_hold
+    a_write_to_the_node_ends_no_hold
+    a_node_deleted_during_an_outage_ends_the_hold
+    a_node_created_in_its_place_ends_the_hold
+    a_node_created_in_place_of_one_that_was_found_ends_the_hold
+    a_release_leaves_another_clients_node_in_its_place
+    a_release_leaves_no_watch
+    a_read_that_is_lost_is_repeated
+    a_forbidden_read_is_repeated_until_it_is_allowed
+    a_removed_watch_is_set_again
+    a_dropped_wait_for_the_loss_leaves_the_watch
+    an_owner_does_not_enter_a_hold_whose_node_was_deleted
+    a_revocable_lock_notices_without_another_request
+    a_fencing_token_that_finds_no_node_ends_the_hold
+    a_watched_guard_keeps_no_client
+}
+
+fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
+    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
+}
+
+/// The reads with watch of a path, since a position in the trace.
+fn reads(fixture: &Fixture, since: u64, path: &str) -> usize {
+    let trace = fixture.tap.trace().since(since);
+    let is_read =
+        |record: &&Record| record.is_request(OpCode::GetData) && record.path() == Some(path);
+    trace.iter().filter(is_read).count()
+}
+
+/// Starts to watch the node, and waits for the reply.
+async fn watch(fixture: &Fixture, client: &Client, guard: &LockGuard) {
+    let before = fixture.tap.len();
+    let token = guard.cancellation_token();
+    assert!(!token.is_cancelled());
+    assert_eq!(client.metrics().pending, 1, "queued by the call itself");
+    let is_reply = |record: &Record| record.is_reply(OpCode::GetData);
+    fixture.tap.subscribe_from(before).until(DEADLINE, is_reply).await.unwrap();
+    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+}
+
+fn poll_once(future: impl Future<Output = ()>) {
+    let mut future = pin!(future);
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+/// Whether the hold ends within the deadline, and everything that says so.
+async fn assert_lost(what: &str, guard: &LockGuard) {
+    within_deadline(what, guard.lost()).await;
+    assert!(!guard.is_held(), "{what}");
+    assert!(matches!(guard.guarded(), Err(error) if error.kind() == ErrorKind::LockLost), "{what}");
+    within_deadline(what, guard.cancellation_token().cancelled()).await;
+}
+
+async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let at = |name: &str| format!("{}/{name}", fixture.path);
+    let pair = InterProcessReadWriteLock::with_options(&client, &at("pair"), options()).unwrap();
+    let other = InterProcessReadWriteLock::with_options(&client, &at("other"), options()).unwrap();
+    let revocable = InterProcessMutex::with_options(&client, &at("revocable"), options()).unwrap();
+    let semaphore =
+        InterProcessSemaphoreV2::with_options(&client, &at("semaphore"), 2, options()).unwrap();
+    let one_lease =
+        InterProcessSemaphoreMutex::with_options(&client, &at("one"), options()).unwrap();
+    let parts = [&*at("first"), &*at("second"), &*at("third")];
+    let multi = InterProcessMultiLock::with_options(&client, &parts, &options()).unwrap();
+    revocable.make_revocable(|| {});
+    let me = Owner::new();
+    let writing = pair.write_lock().acquire_as(&me).await.unwrap();
+    let reading = pair.read_lock().acquire_as(&me).await.unwrap();
+    writing.release().await.unwrap();
+    let mut guards = vec![
+        ("mutex", mutex(&fixture, &client).acquire().await.unwrap()),
+        ("a downgraded reader", reading),
+        ("write", other.write_lock().acquire().await.unwrap()),
+        ("revocable", revocable.acquire().await.unwrap()),
+        ("lease", semaphore.acquire().await.unwrap()),
+        ("the only lease", one_lease.acquire().await.unwrap()),
+    ];
+    for _ in parts {
+        guards.push(("multi", multi.acquire().await.unwrap()));
+        let (kind, guard) = guards.pop().unwrap();
+        // The nodes of a multi lock one after the other.
+        let part = guards.iter().filter(|(kind, _)| *kind == "multi").count() % parts.len();
+        let token = guard.cancellation_token();
+        let path = guard.lock_paths().nth(part).unwrap().to_owned();
+        operator.delete(&path, None).await.unwrap();
+        within_deadline(kind, token.cancelled()).await;
+        assert_lost(kind, &guard).await;
+        guard.release().await.unwrap();
+    }
+    for (kind, guard) in guards {
+        let token = guard.cancellation_token();
+        assert!(guard.is_held() && !token.is_cancelled(), "{kind}");
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        within_deadline(kind, token.cancelled()).await;
+        assert_lost(kind, &guard).await;
+        // The node is missing, which is no error.
+        guard.release().await.unwrap();
+    }
+    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+    assert_eq!(client.metrics().watches, 0, "no watch is left");
+}
+
+/// A holder that calls neither method sends Curator's requests.
+async fn without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let guard = mutex(&fixture, &client).acquire().await.unwrap();
+    let before = client.metrics().requests;
+    assert!(guard.is_held() && guard.guarded().is_ok());
+    guard.fencing_token().await.unwrap();
+    operator.delete(guard.lock_path(), None).await.unwrap();
+    assert!(guard.is_held() && guard.guarded().is_ok());
+    assert_eq!(client.metrics().requests, before);
+    // The server knows.
+    let checked = guard.guarded().unwrap().set_data(&fixture.path, b"", None).commit().await;
+    assert_eq!(checked.unwrap_err().kind(), ErrorKind::NoNode);
+    // Asked behind the deletion: the read finds no node, and leaves no watch.
+    let token = guard.cancellation_token();
+    within_deadline("a node deleted before the watch", token.cancelled()).await;
+    assert_lost("a node deleted before the watch", &guard).await;
+    assert_eq!(client.metrics().watches, 0);
+}
+
+async fn the_watch_is_set_once_for_a_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let ours = mutex(&fixture, &client);
+    let me = Owner::new();
+    let (first, second) =
+        (ours.acquire_as(&me).await.unwrap(), ours.acquire_as(&me).await.unwrap());
+    let path = first.lock_path().to_owned();
+    let before = fixture.tap.len();
+    for guard in [&first, &second] {
+        for _ in 0..3 {
+            assert!(!guard.cancellation_token().is_cancelled());
+            poll_once(guard.lost());
+        }
+    }
+    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    // A guard that ends leaves the watch to the other one.
+    first.release().await.unwrap();
+    assert!(!second.cancellation_token().is_cancelled());
+    assert_eq!(reads(&fixture, before, &path), 1);
+    let operator = fixture.observer().await;
+    operator.delete(&path, None).await.unwrap();
+    assert_lost("the second guard", &second).await;
+    assert_eq!(reads(&fixture, before, &path), 1);
+}
+
+async fn a_write_to_the_node_ends_no_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let guard = mutex(&fixture, &client).acquire().await.unwrap();
+    let path = guard.lock_path().to_owned();
+    let before = fixture.tap.len();
+    watch(&fixture, &client, &guard).await;
+    for round in 2..5 {
+        operator.set_data(&path, b"__REVOKE__", None).await.unwrap();
+        eventually("the watch is set again", async || {
+            (reads(&fixture, before, &path) == round && pending_and_watches(&client) == (0, 1))
+                .then_some(())
+        })
+        .await;
+        assert!(guard.is_held() && !guard.cancellation_token().is_cancelled());
+    }
+    operator.delete(&path, None).await.unwrap();
+    assert_lost("a node deleted behind writes", &guard).await;
+}
+
+async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    // 0: only deleted. 1: another node takes its place. 2: asked during the outage.
+    for way in 0..3 {
+        let guard = mutex(&fixture, &client).acquire().await.unwrap();
+        if way != 2 {
+            watch(&fixture, &client, &guard).await;
+        }
+        let session = client.session().unwrap().session_id();
+        tap.refuse().await.unwrap();
+        tap.cut();
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        if way == 1 {
+            operator.create(guard.lock_path(), b"", CreateMode::Ephemeral).await.unwrap();
+        }
+        eventually("the outage", async || {
+            (!client.state().borrow().is_some_and(docent::ConnectionState::is_connected))
+                .then_some(())
+        })
+        .await;
+        let token = guard.cancellation_token();
+        assert!(guard.is_held() && !token.is_cancelled(), "not known yet");
+        tap.accept().await.unwrap();
+        within_deadline("the loss", token.cancelled()).await;
+        assert_lost("a node deleted during an outage", &guard).await;
+        assert_eq!(client.session().unwrap().session_id(), session, "in the same session");
+        if way == 1 {
+            operator.delete(guard.lock_path(), None).await.unwrap();
+        }
+    }
+}
+
+/// The `czxid` distinguishes the nodes, although the path and, for a careless client, the session are the same.
+async fn a_node_created_in_its_place_ends_the_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    for (other, mode) in [
+        (&operator, CreateMode::Ephemeral),
+        (&operator, CreateMode::Persistent),
+        (&client, CreateMode::Ephemeral),
+    ] {
+        let guard = mutex(&fixture, &client).acquire().await.unwrap();
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        other.create(guard.lock_path(), b"", mode).await.unwrap();
+        assert!(guard.is_held());
+        assert_lost("another node", &guard).await;
+        operator.delete(guard.lock_path(), None).await.unwrap();
+    }
+}
+
+/// After a lost reply the `czxid` is unknown: the owner distinguishes the nodes.
+async fn a_node_created_in_place_of_one_that_was_found_ends_the_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
+    for (mode, by_token) in [
+        (CreateMode::Ephemeral, false),
+        (CreateMode::Persistent, false),
+        (CreateMode::Persistent, true),
+    ] {
+        fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+        let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        operator.create(guard.lock_path(), b"", mode).await.unwrap();
+        if by_token {
+            let error = guard.fencing_token().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::LockLost);
+        }
+        assert_lost("another node", &guard).await;
+        operator.delete(guard.lock_path(), None).await.unwrap();
+    }
+}
+
+/// Once it is known that the node is another client's, by `lost` or by `fencing_token`.
+async fn a_release_leaves_another_clients_node_in_its_place(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    for (is_dropped, by_token) in [(false, false), (true, false), (false, true), (true, true)] {
+        if by_token {
+            fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+        }
+        let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
+        let path = guard.lock_path().to_owned();
+        operator.delete(&path, None).await.unwrap();
+        operator.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+        if by_token {
+            guard.fencing_token().await.unwrap_err();
+        } else {
+            within_deadline("the loss", guard.lost()).await;
+        }
+        if is_dropped {
+            drop(guard)
+        } else {
+            guard.release().await.unwrap()
+        }
+        // Behind the requests of the release, if there are any.
+        client.exists("/").await.unwrap();
+        assert!(operator.exists(&path).await.unwrap().is_some(), "{is_dropped} {by_token}");
+        operator.delete(&path, None).await.unwrap();
+    }
+}
+
+/// Also when the release overtakes the reply to the read. The deletion is the holder's own: it is not reported.
+async fn a_release_leaves_no_watch(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    // Creates the parents.
+    mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
+    let before = fixture.tap.len();
+    for is_in_flight in [false, true] {
+        for is_dropped in [false, true] {
+            let guard = mutex(&fixture, &client).acquire().await.unwrap();
+            if is_in_flight {
+                tap.stall();
+                let token = guard.cancellation_token();
+                poll_once(guard.lost());
+                assert!(!token.is_cancelled());
+            } else {
+                watch(&fixture, &client, &guard).await;
+            }
+            if is_dropped {
+                drop(guard);
+                tap.resume();
+            } else {
+                let release = tokio::spawn(guard.release());
+                tokio::task::yield_now().await;
+                tap.resume();
+                within_deadline("release", release).await.unwrap().unwrap();
+            }
+            fixture.children(&fixture.path, 0).await;
+            eventually("neither requests nor watches", async || {
+                (pending_and_watches(&client) == (0, 0)).then_some(())
+            })
+            .await;
+        }
+    }
+    let requests = |op| {
+        let trace = fixture.tap.trace().since(before);
+        trace.iter().filter(|record| record.is_request(op)).count()
+    };
+    assert_eq!((requests(OpCode::GetData), requests(OpCode::Delete)), (4, 4));
+    for op in [OpCode::CheckWatches, OpCode::RemoveWatches, OpCode::Exists] {
+        assert_eq!(requests(op), 0, "the watch costs one getData, and nothing at the release");
+    }
+}
+
+async fn a_read_that_is_lost_is_repeated(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    for fault in [Fault::drop_before(OpCode::GetData), Fault::drop_reply(OpCode::GetData)] {
+        let guard = mutex(&fixture, &client).acquire().await.unwrap();
+        let before = fixture.tap.len();
+        fixture.tap.inject(fault.of("A").times(2));
+        let token = guard.cancellation_token();
+        let path = guard.lock_path().to_owned();
+        eventually("the watch", async || {
+            (reads(&fixture, before, &path) == 3 && pending_and_watches(&client) == (0, 1))
+                .then_some(())
+        })
+        .await;
+        assert!(guard.is_held() && !token.is_cancelled());
+        operator.delete(&path, None).await.unwrap();
+        within_deadline("the loss", token.cancelled()).await;
+        drop(guard);
+    }
+}
+
+async fn a_forbidden_read_is_repeated_until_it_is_allowed(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let guard = mutex(&fixture, &client).acquire().await.unwrap();
+    let path = guard.lock_path().to_owned();
+    let without_read =
+        [Acl { perms: Perms::WRITE | Perms::DELETE | Perms::ADMIN, ..acl::OPEN_ACL_UNSAFE[0] }];
+    operator.set_acl(&path, &without_read, None).await.unwrap();
+    let before = fixture.tap.len();
+    let token = guard.cancellation_token();
+    eventually("refusals", async || (reads(&fixture, before, &path) > 2).then_some(())).await;
+    assert!(guard.is_held() && !token.is_cancelled(), "a refusal is no deletion");
+    operator.set_acl(&path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    operator.delete(&path, None).await.unwrap();
+    within_deadline("the loss", token.cancelled()).await;
+}
+
+/// The application removes all watches of the path.
+async fn a_removed_watch_is_set_again(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let guard = mutex(&fixture, &client).acquire().await.unwrap();
+    watch(&fixture, &client, &guard).await;
+    let path = guard.lock_path().to_owned();
+    let before = fixture.tap.len();
+    client.remove_watches(&path, docent::protocol::WatcherType::Any).await.unwrap();
+    eventually("the watch", async || {
+        (reads(&fixture, before, &path) == 1 && pending_and_watches(&client) == (0, 1))
+            .then_some(())
+    })
+    .await;
+    operator.delete(&path, None).await.unwrap();
+    assert_lost("the loss", &guard).await;
+}
+
+async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let guard = mutex(&fixture, &client).acquire().await.unwrap();
+    poll_once(guard.lost());
+    operator.delete(guard.lock_path(), None).await.unwrap();
+    eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
+}
+
+async fn an_owner_does_not_enter_a_hold_whose_node_was_deleted(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let ours = mutex(&fixture, &client);
+    let me = Owner::new();
+    let guard = ours.acquire_as(&me).await.unwrap();
+    operator.delete(guard.lock_path(), None).await.unwrap();
+    assert_lost("the loss", &guard).await;
+    assert!(!ours.is_owned_by(&me) && !ours.is_acquired_in_this_process());
+    let error = ours.acquire_as(&me).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    guard.release().await.unwrap();
+    let guard = within_deadline("acquire", ours.acquire_as(&me)).await.unwrap();
+    assert!(guard.is_held());
+}
+
+/// It has a watch already, for the revocation.
+async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let ours = mutex(&fixture, &client);
+    // The second time, the watch was set again behind a write.
+    for is_written in [false, true] {
+        ours.make_revocable(|| {});
+        let guard = ours.acquire().await.unwrap();
+        let path = guard.lock_path().to_owned();
+        if is_written {
+            let before = fixture.tap.len();
+            operator.set_data(&path, b"", None).await.unwrap();
+            eventually("the watch is set again", async || {
+                (reads(&fixture, before, &path) == 1 && pending_and_watches(&client) == (0, 1))
+                    .then_some(())
+            })
+            .await;
+        }
+        let before = client.metrics().requests;
+        operator.delete(&path, None).await.unwrap();
+        eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
+        assert_eq!(client.metrics().requests, before);
+        drop(guard);
+        fixture.children(&fixture.path, 0).await;
+    }
+}
+
+async fn a_fencing_token_that_finds_no_node_ends_the_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
+    operator.delete(guard.lock_path(), None).await.unwrap();
+    assert!(guard.is_held());
+    let error = guard.fencing_token().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    assert!(!guard.is_held());
+}
+
+/// The task of the watch lives no longer than the users of the client.
+async fn a_watched_guard_keeps_no_client(fixture: Fixture) {
+    for is_watched in [false, true] {
+        let (client, tap) = fixture.client("A").await;
+        let guard = mutex(&fixture, &client).acquire().await.unwrap();
+        let path = guard.lock_path().to_owned();
+        if is_watched {
+            watch(&fixture, &client, &guard).await;
+        } else {
+            // The read fails again and again.
+            fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A").times(u32::MAX));
+            let before = fixture.tap.len();
+            let token = guard.cancellation_token();
+            eventually("a read", async || (reads(&fixture, before, &path) > 1).then_some(())).await;
+            assert!(!token.is_cancelled());
+        }
+        let weak = client.downgrade();
+        drop((guard, client));
+        eventually("the end of the client", async || weak.upgrade().is_none().then_some(())).await;
+        fixture.tap.clear_faults();
+        drop(tap);
+    }
+}
+
+/// An overloaded server (3.7 and later) refuses the read, and a full queue does.
+#[tokio::test]
+async fn a_read_that_is_refused_is_repeated() {
+    let server = TestingServer::start().await.unwrap();
+    let fixture = Fixture::on(server.connect_string(), None).await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4).unwrap();
+    let client = config.connect().await.unwrap();
+    let operator = fixture.observer().await;
+    for is_full in [false, true] {
+        let guard = mutex(&fixture, &client).acquire().await.unwrap();
+        if is_full {
+            tap.stall();
+            let filling: Vec<_> = (0..4).map(|_| client.get_data("/")).collect();
+            poll_once(guard.lost());
+            assert_eq!(client.metrics().pending, 4, "the read is refused");
+            tap.resume();
+            drop(filling);
+        } else {
+            server.throttle(2);
+            poll_once(guard.lost());
+        }
+        eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(()))
+            .await;
+        assert!(guard.is_held());
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        assert_lost("the loss", &guard).await;
+    }
+}
+
+/// The deletion is seen once the client's server has applied it, also by a client that has moved to another one.
+#[tokio::test]
+async fn a_deletion_is_seen_once_a_lagging_server_has_applied_it() {
+    let cluster = TestingCluster::start(3).await.unwrap();
+    let leader = cluster.leader().unwrap();
+    let follower = (0..3).find(|member| *member != leader).unwrap();
+    for is_watched in [true, false] {
+        let fixture = Fixture::on(cluster.addr(follower).unwrap().to_string(), None).await;
+        let operator = Client::connect(&cluster.addr(leader).unwrap().to_string()).await.unwrap();
+        let (client, tap) = fixture.client("A").await;
+        let guard = mutex(&fixture, &client).acquire().await.unwrap();
+        if is_watched {
+            watch(&fixture, &client, &guard).await;
+        }
+        cluster.set_lag(follower, true);
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        if !is_watched {
+            watch(&fixture, &client, &guard).await;
+        }
+        // The server still has the node, and says so.
+        assert!(client.exists(guard.lock_path()).await.unwrap().is_some());
+        assert!(guard.is_held());
+        if is_watched {
+            cluster.set_lag(follower, false);
+        } else {
+            fixture.tap.set_upstream(&cluster.addr(leader).unwrap().to_string());
+            tap.cut();
+        }
+        assert_lost("the loss", &guard).await;
+        cluster.set_lag(follower, false);
+    }
+}
+
+/// The holds of an application that never releases them end with the client.
+#[tokio::test]
+async fn a_closed_client_ends_the_wait_for_the_loss() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let guard = mutex(&fixture, &client).acquire().await.unwrap();
+    let lost: Pin<Box<dyn Future<Output = ()> + Send>> = {
+        let guard = Arc::new(guard);
+        Box::pin(async move { guard.lost().await })
+    };
+    let waiting = tokio::spawn(lost);
+    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    client.close().await.unwrap();
+    within_deadline("the loss", waiting).await.unwrap();
+    let lock: &dyn InterProcessLock = &mutex(&fixture, &client);
+    assert!(!lock.is_acquired_in_this_process());
+}

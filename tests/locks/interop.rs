@@ -1,0 +1,383 @@
+//! docent and Curator contend for one lock, on a real server and on the embedded one.
+//!
+//! Every test is written once, with lock peers, and runs for each pair of clients, in both orders.
+
+use std::time::{Duration, Instant};
+
+use crate::support::contention::contend;
+use crate::support::eventually;
+use crate::support::history::History;
+use crate::support::peer::{Options, Outcome, Peer, Side};
+use crate::support::real::{server, unique_path};
+
+/// Defines the tests of a pair: those of the mutex, or all.
+macro_rules! pairs {
+    ($($pair:ident: $first:expr, $second:expr, $which:ident;)*) => { $(
+        mod $pair {
+            use super::Side;
+
+            pairs! { @$which $first, $second }
+        }
+    )* };
+    (@mutex $first:expr, $second:expr) => {
+        pairs! { @tests $first, $second;
+            a_contended_mutex_is_held_by_one_at_a_time
+            the_lock_goes_to_the_first_waiter
+            a_waiter_that_times_out_leaves_no_node
+            a_cancelled_waiter_leaves_no_node
+            a_killed_holder_loses_the_lock_with_its_session
+        }
+    };
+    (@all $first:expr, $second:expr) => {
+        pairs! { @mutex $first, $second }
+        pairs! { @tests $first, $second;
+            a_contended_semaphore_mutex_is_held_by_one_at_a_time
+            a_holder_receives_every_revocation
+            readers_share_and_writers_do_not
+            contended_readers_and_writers_exclude_each_other
+            a_semaphore_limits_its_leases
+            a_multi_lock_is_all_or_nothing
+            a_contended_multi_lock_is_held_by_one_at_a_time
+        }
+    };
+    (@tests $first:expr, $second:expr; $($test:ident)*) => { $(
+        #[tokio::test]
+        async fn $test() {
+            if let Some(peers) = super::Peers::start($first, $second).await {
+                super::$test(peers).await;
+            }
+        }
+    )* };
+}
+
+pairs! {
+    java_and_java: Side::Java, Side::Java, all;
+    docent_and_java: Side::Docent, Side::Java, all;
+    java_and_docent: Side::Java, Side::Docent, all;
+    docent_and_docent: Side::Docent, Side::Docent, all;
+}
+
+/// The number of contended acquires, timeouts or revocations of each side.
+const ROUNDS: usize = 200;
+
+/// Long enough for a machine that is busy with other tests. Tests that wait for the end of a session use another one.
+const SESSION: Duration = Duration::from_secs(20);
+
+/// Two peers on the server of this run.
+struct Peers {
+    first: Peer,
+    second: Peer,
+    first_side: Side,
+    connect: String,
+}
+
+impl Peers {
+    /// `None` if a prerequisite is missing; the test is then counted as skipped.
+    #[track_caller]
+    fn start(first_side: Side, second_side: Side) -> impl Future<Output = Option<Self>> {
+        let available = first_side.is_available() && second_side.is_available();
+        let server = server();
+        let options = Options { session: SESSION, ..Options::default() };
+        async move {
+            let connect = available.then_some(server)?;
+            let (first, second) = tokio::join!(
+                Peer::start(first_side, "first", &connect, options),
+                Peer::start(second_side, "second", &connect, options),
+            );
+            Some(Self { first, second, first_side, connect })
+        }
+    }
+
+    /// Another peer of the first's kind, with a short session.
+    async fn short_lived(&self) -> Peer {
+        Peer::start(self.first_side, "short-lived", &self.connect, Options::default()).await
+    }
+
+    async fn close(self) {
+        tokio::join!(self.first.close(), self.second.close());
+    }
+}
+
+async fn a_contended_mutex_is_held_by_one_at_a_time(peers: Peers) {
+    contend_for(peers, "mutex").await;
+}
+
+async fn a_contended_semaphore_mutex_is_held_by_one_at_a_time(peers: Peers) {
+    contend_for(peers, "semmutex").await;
+}
+
+async fn contend_for(peers: Peers, kind: &str) {
+    let handle = format!("{kind}:{}", unique_path("lock"));
+    let history = contend(&peers.first, &peers.second, &handle, ROUNDS).await;
+    history.assert_exclusive();
+    assert_eq!(peers.first.participants(&handle).await, [""; 0]);
+    peers.close().await;
+}
+
+async fn the_lock_goes_to_the_first_waiter(peers: Peers) {
+    for (holder, waiter) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let handle = format!("mutex:{}", unique_path("lock"));
+        holder.ask(format!("acquire {handle}")).await.ok();
+        let mut waiting = waiter.send(format!("acquire {handle}"));
+        // A third owner, behind the other two.
+        let late = format!("{handle}#late");
+        participants(holder, &handle, 2).await;
+        let mut last = holder.send(format!("acquire {late}"));
+        let queue = participants(holder, &handle, 3).await;
+        assert!(waiting.is_pending() && last.is_pending());
+        let first_token = holder.token(&handle).await;
+
+        holder.ask(format!("release {handle}")).await.ok();
+        waiting.reply().await.ok();
+        assert!(last.is_pending());
+        assert_eq!(participants(waiter, &handle, 2).await, queue[1..]);
+        let second_token = waiter.token(&handle).await;
+        assert!(second_token > first_token, "{second_token} after {first_token}");
+
+        waiter.ask(format!("release {handle}")).await.ok();
+        last.reply().await.ok();
+        assert!(holder.token(&late).await > second_token);
+        holder.ask(format!("release {late}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn a_waiter_that_times_out_leaves_no_node(peers: Peers) {
+    for (holder, waiter) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let path = unique_path("lock");
+        let handle = format!("mutex:{path}");
+        holder.ask(format!("acquire {handle}")).await.ok();
+        // Mostly 0 to 3 ms, which is enough for every frame; once 200 ms, which can be measured.
+        for wait in (0..ROUNDS).map(|round| if round == 0 { 200 } else { round % 4 }) {
+            let start = Instant::now();
+            let reply = waiter.ask(format!("acquire {handle} {wait}")).await;
+            assert_eq!(reply.outcome, Outcome::TimedOut);
+            // Curator counts in whole milliseconds of the wall clock.
+            assert!(start.elapsed().as_millis() + 2 >= wait as u128, "{:?}", start.elapsed());
+            // Checked once: the node is deleted before the peer replies.
+            assert_eq!(holder.children(&path).await.len(), 1, "the holder's node alone");
+        }
+        assert!(holder.held(&handle).await);
+        assert!(!waiter.held(&handle).await);
+        holder.ask(format!("release {handle}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn a_cancelled_waiter_leaves_no_node(peers: Peers) {
+    for (holder, waiter) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let path = unique_path("lock");
+        let handle = format!("mutex:{path}");
+        holder.ask(format!("acquire {handle}")).await.ok();
+        let waiting = waiter.send(format!("acquire {handle}"));
+        participants(holder, &handle, 2).await;
+
+        waiter.ask(format!("cancel {handle}")).await.ok();
+        assert_eq!(waiting.reply().await.error_kind(), "Cancelled");
+        participants(holder, &handle, 1).await;
+
+        // It can wait for the lock, and acquire it, again.
+        let waiting = waiter.send(format!("acquire {handle}"));
+        participants(holder, &handle, 2).await;
+        holder.ask(format!("release {handle}")).await.ok();
+        waiting.reply().await.ok();
+        waiter.ask(format!("drop {handle}")).await.ok();
+        participants(holder, &handle, 0).await;
+    }
+    peers.close().await;
+}
+
+async fn a_holder_receives_every_revocation(peers: Peers) {
+    for (holder, other) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let handle = format!("mutex:{}", unique_path("lock"));
+        let mut events = holder.events_from_now();
+        for _ in 0..ROUNDS {
+            holder.ask(format!("revocable {handle}")).await.ok();
+            holder.ask(format!("acquire {handle}")).await.ok();
+            let queue = other.participants(&handle).await;
+            assert_eq!(queue.len(), 1);
+
+            other.ask(format!("revoke {}", queue[0])).await.ok();
+            events.next(&format!("revoke {handle}")).await;
+            assert!(holder.held(&handle).await, "a revocation is a request");
+            let next = other.send(format!("acquire {handle}"));
+            holder.ask(format!("release {handle}")).await.ok();
+            next.reply().await.ok();
+            other.ask(format!("release {handle}")).await.ok();
+        }
+        assert_eq!(holder.participants(&handle).await, [""; 0]);
+    }
+    peers.close().await;
+}
+
+async fn readers_share_and_writers_do_not(peers: Peers) {
+    let Peers { first, second, .. } = &peers;
+    let path = unique_path("lock");
+    let (read, write) = (format!("read:{path}"), format!("write:{path}"));
+    first.ask(format!("acquire {read}")).await.ok();
+    second.ask(format!("acquire {read}")).await.ok();
+
+    let writer = format!("{write}#writer");
+    let mut writing = first.send(format!("acquire {writer}"));
+    children(second, &path, 3).await;
+    // Behind the writer, so it does not share with the earlier readers.
+    let reader = format!("{read}#late");
+    let mut reading = second.send(format!("acquire {reader}"));
+    children(first, &path, 4).await;
+
+    first.ask(format!("release {read}")).await.ok();
+    assert!(writing.is_pending());
+    second.ask(format!("release {read}")).await.ok();
+    writing.reply().await.ok();
+    assert!(reading.is_pending());
+    // A writer can read as well, and is still a reader after releasing the write lock.
+    let downgraded = format!("{read}#writer");
+    first.ask(format!("acquire {downgraded}")).await.ok();
+    assert!(reading.is_pending());
+    first.ask(format!("release {writer}")).await.ok();
+    reading.reply().await.ok();
+    assert!(first.held(&downgraded).await);
+
+    second.ask(format!("release {reader}")).await.ok();
+    first.ask(format!("release {downgraded}")).await.ok();
+    children(first, &path, 0).await;
+    peers.close().await;
+}
+
+/// Two owners of each peer alternate between reading and writing, so that readers and writers of the same client and of
+/// both clients meet.
+async fn contended_readers_and_writers_exclude_each_other(peers: Peers) {
+    let path = unique_path("lock");
+    let history = History::new();
+    let rounds = async |peer: &Peer, owner: &str, first: usize| {
+        let holder = format!("{} {owner}", peer.name());
+        for round in first..first + ROUNDS / 2 {
+            let writes = round % 3 == 0;
+            let handle = format!("{}:{path}#{owner}", if writes { "write" } else { "read" });
+            let acquired = peer.ask(format!("acquire {handle}")).await;
+            acquired.ok();
+            let hold = match writes {
+                true => history.acquired(&path, &holder, acquired.at),
+                false => history.acquired_shared(&path, &holder, acquired.at),
+            };
+            history.token(hold, peer.token(&handle).await);
+            history.releasing(hold);
+            peer.ask(format!("release {handle}")).await.ok();
+        }
+    };
+    tokio::join!(
+        rounds(&peers.first, "a", 0),
+        rounds(&peers.first, "b", 1),
+        rounds(&peers.second, "a", 1),
+        rounds(&peers.second, "b", 2),
+    );
+    assert_eq!(history.len(), 2 * ROUNDS);
+    history.assert_exclusive();
+    assert_eq!(peers.first.children(&path).await, [""; 0]);
+    peers.close().await;
+}
+
+async fn a_semaphore_limits_its_leases(peers: Peers) {
+    let path = unique_path("semaphore");
+    let history = History::new();
+    // Four owners, two of each peer, for three leases.
+    let rounds = async |peer: &Peer, owner: &str| {
+        let handle = format!("sem=3:{path}#{owner}");
+        for _ in 0..ROUNDS / 2 {
+            let acquired = peer.ask(format!("acquire {handle}")).await;
+            assert!(acquired.ok().contains("lease-"), "{acquired:?}");
+            let holder = format!("{} {owner}", peer.name());
+            let hold = history.acquired_shared(&path, &holder, acquired.at);
+            assert!(peer.held(&handle).await);
+            history.releasing(hold);
+            peer.ask(format!("release {handle}")).await.ok();
+        }
+    };
+    tokio::join!(
+        rounds(&peers.first, "a"),
+        rounds(&peers.first, "b"),
+        rounds(&peers.second, "a"),
+        rounds(&peers.second, "b"),
+    );
+
+    assert_eq!(history.len(), 2 * ROUNDS);
+    history.assert_at_most(3);
+    assert_eq!(peers.first.participants(&format!("sem=3:{path}")).await, [""; 0]);
+    assert_eq!(peers.first.children(&format!("{path}/locks")).await, [""; 0]);
+    peers.close().await;
+}
+
+async fn a_multi_lock_is_all_or_nothing(peers: Peers) {
+    for (holder, other) in [(&peers.first, &peers.second), (&peers.second, &peers.first)] {
+        let (one, two) = (unique_path("one"), unique_path("two"));
+        other.ask(format!("acquire mutex:{two}")).await.ok();
+        let reply = holder.ask(format!("multi 200 {one} {two}")).await;
+        assert_eq!(reply.outcome, Outcome::TimedOut);
+        children(other, &one, 0).await;
+        children(other, &two, 1).await;
+
+        other.ask(format!("release mutex:{two}")).await.ok();
+        holder.ask(format!("multi 10000 {one} {two}")).await.ok();
+        let reply = other.ask(format!("acquire mutex:{one} 200")).await;
+        assert_eq!(reply.outcome, Outcome::TimedOut);
+        holder.ask("multirelease").await.ok();
+        other.ask(format!("acquire mutex:{one} 10000")).await.ok();
+        other.ask(format!("release mutex:{one}")).await.ok();
+    }
+    peers.close().await;
+}
+
+async fn a_contended_multi_lock_is_held_by_one_at_a_time(peers: Peers) {
+    let (one, two) = (unique_path("one"), unique_path("two"));
+    let history = History::new();
+    let rounds = async |peer: &Peer| {
+        for _ in 0..ROUNDS {
+            let acquired = peer.ask(format!("multi 20000 {one} {two}")).await;
+            acquired.ok();
+            let hold = history.acquired("both", peer.name(), acquired.at);
+            // These requests prolong the hold, and check both of its nodes.
+            for path in [&one, &two] {
+                assert!(!peer.children(path).await.is_empty(), "held without a node");
+            }
+            history.releasing(hold);
+            peer.ask("multirelease").await.ok();
+        }
+    };
+    tokio::join!(rounds(&peers.first), rounds(&peers.second));
+    assert_eq!(history.len(), 2 * ROUNDS);
+    history.assert_exclusive();
+    for path in [&one, &two] {
+        assert_eq!(peers.first.children(path).await, [""; 0]);
+    }
+    peers.close().await;
+}
+
+async fn a_killed_holder_loses_the_lock_with_its_session(peers: Peers) {
+    let (short_lived, Peers { second, .. }) = (peers.short_lived().await, &peers);
+    let handle = format!("mutex:{}", unique_path("lock"));
+    short_lived.ask(format!("acquire {handle}")).await.ok();
+    let token = short_lived.token(&handle).await;
+    let mut waiting = second.send(format!("acquire {handle}"));
+    // Another owner's handle: a peer executes the commands of one handle in order, and this handle is waiting.
+    participants(second, &format!("{handle}#bystander"), 2).await;
+    assert!(waiting.is_pending());
+
+    short_lived.kill().await;
+    waiting.reply().await.ok();
+    assert!(second.token(&handle).await > token);
+    peers.close().await;
+}
+
+/// Waits until `count` owners are in the queue, and returns their nodes.
+async fn participants(peer: &Peer, handle: &str, count: usize) -> Vec<String> {
+    let what = format!("{count} participants of {handle}");
+    let ask = async || Some(peer.participants(handle).await).filter(|queue| queue.len() == count);
+    eventually(&what, ask).await
+}
+
+/// Waits until the node has `count` children of any kind.
+async fn children(peer: &Peer, path: &str, count: usize) -> Vec<String> {
+    let what = format!("{count} children of {path}");
+    let ask = async || Some(peer.children(path).await).filter(|names| names.len() == count);
+    eventually(&what, ask).await
+}

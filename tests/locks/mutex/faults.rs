@@ -1,0 +1,584 @@
+//! `InterProcessMutex` under faults: each test checks one rule, on a server behind a tap.
+
+use std::{
+    pin::pin,
+    process::Command,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use docent::{
+    Client, Config, ConnectionState, ErrorKind,
+    protocol::OpCode,
+    recipes::{
+        Error,
+        locks::{InterProcessMutex, LockGuard, LockOptions, Owner},
+    },
+    session::retry::RetryForever,
+};
+use docent_testing::{
+    TestingServer,
+    fault::Fault,
+    tap::{Record, TapClient},
+};
+use xtask::Settings;
+
+use crate::{
+    Fixture, no_retries, options,
+    support::{
+        DEADLINE, eventually,
+        history::History,
+        peer::{Options, Peer, Side},
+        real::RealServer,
+        within_deadline,
+    },
+};
+
+on_both_servers! {
+    a_create_that_is_lost_twice_leaves_one_node
+    a_node_found_after_a_lost_reply_has_its_fencing_token
+    a_lost_listing_is_repeated_and_the_node_is_kept
+    a_create_whose_retries_are_exhausted_leaves_no_node
+    a_delete_that_is_lost_is_done_in_the_background
+    a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again
+    holders_follow_each_other_with_growing_tokens_and_never_overlap
+    an_owner_enters_again_and_others_do_not
+    a_hold_survives_a_cut_connection
+    a_place_in_the_queue_survives_a_cut_connection
+    a_killed_session_ends_the_hold_for_ever
+    an_owner_does_not_enter_a_lost_hold_again
+    a_waiter_whose_session_is_killed_queues_again
+    a_hold_ends_by_the_clock_when_the_server_is_silent
+    a_timed_acquire_is_bounded_without_a_connection
+    a_dropped_guard_releases_the_lock
+    a_guard_dropped_on_another_thread_releases_the_lock
+    a_dropped_waiter_leaves_the_queue
+    an_acquire_dropped_during_its_create_leaves_no_node
+    an_acquire_dropped_at_any_point_leaves_no_node
+    lock_data_over_the_limit_is_refused_before_it_is_sent
+    a_closed_client_acquires_nothing_and_wakes_its_waiters
+    an_acl_without_create_permission_fails_the_acquire
+    a_stopped_process_does_not_count_its_lock_as_held
+}
+
+/// A mutex, with its client and that client of the tap.
+struct Contender {
+    client: Client,
+    tap: TapClient,
+    mutex: InterProcessMutex,
+}
+
+impl Fixture {
+    async fn contender(&self, label: &str) -> Contender {
+        let (client, tap) = self.client(label).await;
+        let mutex = InterProcessMutex::with_options(&client, &self.path, options()).unwrap();
+        Contender { client, tap, mutex }
+    }
+
+    /// Waits for a frame of the labelled client.
+    async fn wait_for_frame(&self, label: &str, wanted: impl Fn(&Record) -> bool + Send) {
+        let of_label = |record: &Record| &*record.client == label && wanted(record);
+        self.tap.wait_for(DEADLINE, of_label).await.unwrap();
+    }
+
+    /// The operations that a client has sent, a letter each.
+    fn sequence(&self, label: &str) -> String {
+        let letter = |record: &Record| {
+            [
+                (OpCode::Create2, "C"),
+                (OpCode::GetChildren2, "L"),
+                (OpCode::GetData, "W"),
+                (OpCode::Delete, "D"),
+                (OpCode::GetChildren, "F"),
+                (OpCode::CreateContainer, "K"),
+                (OpCode::CheckWatches, "X"),
+            ]
+            .into_iter()
+            .find(|(op, _)| record.is_request(*op))
+            .map(|(_, letter)| letter)
+        };
+        self.tap.trace().of(label).iter().filter_map(letter).collect()
+    }
+
+    /// Waits until the lock path is empty.
+    async fn wait_until_empty(&self) {
+        self.children(&self.path, 0).await;
+    }
+
+    async fn participants(&self, contender: &Contender, count: usize) -> Vec<String> {
+        eventually(&format!("{count} participants"), async || {
+            Some(contender.mutex.participants().await.unwrap()).filter(|all| all.len() == count)
+        })
+        .await
+    }
+}
+
+impl Contender {
+    async fn acquire(&self) -> LockGuard {
+        within_deadline("acquire", self.mutex.acquire()).await.unwrap()
+    }
+
+    fn spawn_acquire(&self) -> tokio::task::JoinHandle<Result<LockGuard, Error>> {
+        let mutex = self.mutex.clone();
+        tokio::spawn(async move { mutex.acquire().await })
+    }
+
+    async fn wait_for_state(&self, wanted: ConnectionState) {
+        let mut state = self.client.state();
+        within_deadline("a state", state.wait_for(|state| *state == Some(wanted))).await.unwrap();
+    }
+}
+
+// Lost requests and replies.
+
+#[tokio::test]
+async fn a_lost_create_request_is_sent_again_once_to_the_embedded_server() {
+    let server = TestingServer::start().await.unwrap();
+    let fixture = Fixture::on(server.connect_string(), Some(server)).await;
+    a_lost_create_request_is_sent_again_once(fixture).await;
+}
+
+#[tokio::test]
+async fn a_lost_create_request_is_sent_again_once_to_a_real_server() {
+    let never = ("znode.container.checkIntervalMs".into(), "3600000".into());
+    let settings = Settings { properties: vec![never], ..Settings::default() };
+    let Some(server) = RealServer::start_with(settings).await else { return };
+    a_lost_create_request_is_sent_again_once(Fixture::on(server.connect(), None).await).await;
+}
+
+/// The server must not remove the container, which is empty while there is no connection.
+async fn a_lost_create_request_is_sent_again_once(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    a.acquire().await.release().await.unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2));
+    let guard = a.acquire().await;
+    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
+    guard.release().await.unwrap();
+    assert_eq!(fixture.sequence("A"), "CKKCLD".to_owned() + "CFCL" + "L" + "D");
+}
+
+/// N1: Curator loses track of its node, which blocks all contenders until the session ends.
+async fn a_create_that_is_lost_twice_leaves_one_node(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    a.acquire().await.release().await.unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2));
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).nth(2));
+    let guard = a.acquire().await;
+    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
+    guard.release().await.unwrap();
+    fixture.wait_until_empty().await;
+}
+
+/// An adopted node has a fencing token too.
+async fn a_node_found_after_a_lost_reply_has_its_fencing_token(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let first = a.acquire().await;
+    let before = first.fencing_token().await.unwrap();
+    first.release().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
+    let guard = a.acquire().await;
+    let stat = a.client.exists(guard.lock_path()).await.unwrap().unwrap();
+    assert_eq!(guard.fencing_token().await.unwrap(), stat.czxid);
+    assert!(stat.czxid > before);
+}
+
+async fn a_lost_listing_is_repeated_and_the_node_is_kept(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    a.acquire().await.release().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2));
+    let guard = a.acquire().await;
+    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
+}
+
+/// CURATOR-45: after the last retry, the background finds and deletes the node.
+async fn a_create_whose_retries_are_exhausted_leaves_no_node(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    a.acquire().await.release().await.unwrap();
+    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, no_retries()).unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
+    let error = mutex.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    fixture.wait_until_empty().await;
+}
+
+async fn a_delete_that_is_lost_is_done_in_the_background(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, no_retries()).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::Delete).times(3));
+    let error = guard.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    fixture.wait_until_empty().await;
+}
+
+// The queue.
+
+async fn a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again(fixture: Fixture) {
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let guard = a.acquire().await;
+    let delay = Duration::from_millis(500);
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, delay).of("B"));
+    let waiting = b.spawn_acquire();
+    fixture.wait_for_frame("B", |record| record.is_request(OpCode::GetData)).await;
+    guard.release().await.unwrap();
+    let second = within_deadline("the second", waiting).await.unwrap().unwrap();
+    second.release().await.unwrap();
+    assert_eq!(fixture.sequence("B"), "CLWLD");
+}
+
+async fn holders_follow_each_other_with_growing_tokens_and_never_overlap(fixture: Fixture) {
+    let history = History::new();
+    let contenders =
+        [fixture.contender("A").await, fixture.contender("B").await, fixture.contender("C").await];
+    let rounds = async |contender: &Contender| {
+        for round in 0..15 {
+            let guard = contender.acquire().await;
+            let hold =
+                history.acquired(&fixture.path, contender.tap.label(), std::time::Instant::now());
+            history.token(hold, guard.fencing_token().await.unwrap());
+            assert!(guard.is_held());
+            if round % 5 == 4 {
+                // Lets the cut take effect while the lock is held.
+                contender.tap.cut();
+                tokio::task::yield_now().await;
+            }
+            history.releasing(hold);
+            guard.release().await.unwrap();
+        }
+    };
+    tokio::join!(rounds(&contenders[0]), rounds(&contenders[1]), rounds(&contenders[2]));
+    assert_eq!(history.len(), 45);
+    history.assert_exclusive();
+    fixture.wait_until_empty().await;
+}
+
+async fn an_owner_enters_again_and_others_do_not(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let (owner, other) = (Owner::new(), Owner::new());
+    let outer = a.mutex.acquire_as(&owner).await.unwrap();
+    let inner = a.mutex.acquire_as(&owner).await.unwrap();
+    assert_eq!(outer.lock_path(), inner.lock_path());
+    let refused = a.mutex.acquire_as_timeout(&other, Duration::ZERO).await.unwrap();
+    assert!(refused.is_none());
+    outer.release().await.unwrap();
+    assert!(inner.is_held() && a.mutex.is_owned_by(&owner), "the inner guard still holds it");
+    inner.release().await.unwrap();
+    assert!(!a.mutex.is_owned_by(&owner));
+    fixture.wait_until_empty().await;
+}
+
+// Connections and sessions.
+
+async fn a_hold_survives_a_cut_connection(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let guard = a.acquire().await;
+    let (session, token) = (guard.session_id(), guard.fencing_token().await.unwrap());
+    a.tap.cut();
+    a.wait_for_state(ConnectionState::Reconnected).await;
+    assert!(guard.is_held());
+    assert_eq!(a.client.session().unwrap().session_id(), session);
+    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
+    let stat = a.client.exists(guard.lock_path()).await.unwrap().unwrap();
+    assert_eq!(stat.czxid, token);
+    guard.release().await.unwrap();
+    fixture.wait_until_empty().await;
+}
+
+async fn a_place_in_the_queue_survives_a_cut_connection(fixture: Fixture) {
+    let (a, b, c) =
+        (fixture.contender("A").await, fixture.contender("B").await, fixture.contender("C").await);
+    let holder = a.acquire().await;
+    let second = b.spawn_acquire();
+    fixture.participants(&a, 2).await;
+    let third = c.spawn_acquire();
+    let queue = fixture.participants(&a, 3).await;
+    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
+    b.tap.cut();
+    b.wait_for_state(ConnectionState::Reconnected).await;
+    assert_eq!(a.mutex.participants().await.unwrap(), queue);
+    holder.release().await.unwrap();
+    let second = within_deadline("the second", second).await.unwrap().unwrap();
+    assert_eq!(second.lock_path(), queue[1]);
+    assert!(!third.is_finished());
+    second.release().await.unwrap();
+    let third = within_deadline("the third", third).await.unwrap().unwrap();
+    third.release().await.unwrap();
+}
+
+/// The hold ends before the client has a new session.
+async fn a_killed_session_ends_the_hold_for_ever(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let guard = a.acquire().await;
+    let cancelled = guard.cancellation_token();
+    let mut states = a.client.states();
+    a.tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("lost", guard.lost()).await;
+    assert!(!guard.is_held());
+    within_deadline("the token", cancelled.cancelled()).await;
+    // The lock can be acquired in the new session; the old guard stays lost.
+    let again = a.acquire().await;
+    assert!(again.is_held() && !guard.is_held());
+    assert_ne!(again.session_id(), guard.session_id());
+    use ConnectionState::{Connected, Lost, Reconnected, Suspended};
+    for expected in [Connected, Suspended, Lost, Reconnected] {
+        assert_eq!(within_deadline("a state", states.next()).await, Some(expected));
+    }
+    guard.release().await.unwrap();
+    again.release().await.unwrap();
+    fixture.wait_until_empty().await;
+}
+
+async fn an_owner_does_not_enter_a_lost_hold_again(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let owner = Owner::new();
+    let guard = a.mutex.acquire_as(&owner).await.unwrap();
+    a.tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("lost", guard.lost()).await;
+    assert!(!a.mutex.is_owned_by(&owner));
+    let error = a.mutex.acquire_as(&owner).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::LockLost), "{error}");
+    drop(guard);
+    let guard = within_deadline("a new hold", a.mutex.acquire_as(&owner)).await.unwrap();
+    assert!(guard.is_held());
+}
+
+/// CURATOR-604 without two holders: the place in the queue is lost with the session.
+async fn a_waiter_whose_session_is_killed_queues_again(fixture: Fixture) {
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let holder = a.acquire().await;
+    let waiting = b.spawn_acquire();
+    let queue = fixture.participants(&a, 2).await;
+    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
+    b.tap.kill_session(DEADLINE).await.unwrap();
+    eventually("another node of B's", async || {
+        let now = a.mutex.participants().await.unwrap();
+        (now.len() == 2 && now[1] != queue[1]).then_some(())
+    })
+    .await;
+    holder.release().await.unwrap();
+    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
+    assert!(guard.is_held());
+    assert_eq!(guard.session_id(), b.client.session().unwrap().session_id());
+}
+
+/// Without a connection, the hold ends with the deadline of the session's lease.
+async fn a_hold_ends_by_the_clock_when_the_server_is_silent(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let guard = a.acquire().await;
+    let deadline = a.client.session().unwrap().deadline();
+    a.tap.stall();
+    within_deadline("lost", guard.lost()).await;
+    assert!(a.client.now() > deadline && !guard.is_held());
+    a.tap.resume();
+    a.tap.cut();
+    within_deadline("a new connection", a.client.wait_until_connected(DEADLINE)).await.unwrap();
+    assert!(!guard.is_held(), "a lost guard is held again");
+}
+
+/// A process that was stopped compares the clock before it counts the lock as held.
+async fn a_stopped_process_does_not_count_its_lock_as_held(fixture: Fixture) {
+    if !cfg!(unix) {
+        return;
+    }
+    let options = Options { session: Duration::from_secs(4), ..Options::default() };
+    let (first, second) = tokio::join!(
+        Peer::docent(&fixture.server, options),
+        Peer::start(Side::Docent, "second", &fixture.server, options)
+    );
+    let handle = format!("mutex:{}", fixture.path);
+    first.ask(format!("acquire {handle}")).await.ok();
+    assert!(first.held(&handle).await);
+    let signal = |name: &str| {
+        let id = first.process_id().unwrap().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    };
+    signal("-STOP");
+    // Granted after the server has expired the first session.
+    second.ask(format!("acquire {handle}")).await.ok();
+    let asked = first.send(format!("held {handle}"));
+    signal("-CONT");
+    assert_eq!(asked.reply().await.ok(), "false");
+    first.event(&format!("lost {handle}")).await;
+}
+
+/// N8: Curator continues as long as the policy allows, here for ever. `locks/time.rs` checks that the acquire takes at
+/// most one second more.
+async fn a_timed_acquire_is_bounded_without_a_connection(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    a.acquire().await.release().await.unwrap();
+    a.tap.refuse().await.unwrap();
+    a.tap.cut();
+    let options = LockOptions::default()
+        .with_retry_policy(RetryForever { retry_interval: Duration::from_millis(100) });
+    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, options).unwrap();
+    let acquire = mutex.acquire_timeout(Duration::from_millis(300));
+    let acquired = within_deadline("the timeout", acquire).await;
+    assert!(matches!(acquired, Ok(None)), "{acquired:?}");
+    a.tap.accept().await.unwrap();
+    fixture.wait_until_empty().await;
+}
+
+/// Each step begins in time, or right behind the one before: all of them share the second behind the deadline.
+#[tokio::test]
+async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
+    let fixture = Fixture::embedded().await;
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let guard = a.acquire().await;
+    for op in [OpCode::Create2, OpCode::GetChildren2, OpCode::GetData] {
+        fixture.tap.inject(Fault::delay_reply(op, Duration::from_millis(900)).of("B"));
+    }
+    let began = std::time::Instant::now();
+    assert!(b.mutex.acquire_timeout(Duration::ZERO).await.unwrap().is_none());
+    // The three steps take 2.7 s.
+    assert!(began.elapsed() < Duration::from_millis(1800), "{:?}", began.elapsed());
+    fixture.tap.clear_faults();
+    fixture.participants(&b, 1).await;
+    guard.release().await.unwrap();
+}
+
+// Dropped futures and guards.
+
+async fn a_dropped_guard_releases_the_lock(fixture: Fixture) {
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let guard = a.acquire().await;
+    let waiting = b.spawn_acquire();
+    fixture.participants(&a, 2).await;
+    drop(guard);
+    within_deadline("acquire", waiting).await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn a_guard_dropped_on_another_thread_releases_the_lock(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let guard = a.acquire().await;
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    fixture.wait_until_empty().await;
+}
+
+async fn a_dropped_waiter_leaves_the_queue(fixture: Fixture) {
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let guard = a.acquire().await;
+    let waiting = b.spawn_acquire();
+    fixture.participants(&a, 2).await;
+    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
+    waiting.abort();
+    assert_eq!(fixture.participants(&a, 1).await, [guard.lock_path()]);
+}
+
+/// CURATOR-79: dropped while its create is in flight, its node is found and deleted.
+async fn an_acquire_dropped_during_its_create_leaves_no_node(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    a.acquire().await.release().await.unwrap();
+    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, Duration::from_millis(300)));
+    let waiting = a.spawn_acquire();
+    let creates = |record: &Record| record.is_request(OpCode::Create2);
+    // The third: the first acquire has sent two, before and after creating the parents.
+    eventually("the create", async || {
+        (fixture.tap.trace().iter().filter(|record| creates(record)).count() == 3).then_some(())
+    })
+    .await;
+    waiting.abort();
+    fixture.wait_for_frame("A", |record| record.is_reply(OpCode::Create2)).await;
+    fixture.wait_until_empty().await;
+    assert!(a.client.exists("/").await.unwrap().is_some(), "the session is usable");
+}
+
+/// Dropped at every point where it can be dropped, an acquire leaves nothing behind.
+async fn an_acquire_dropped_at_any_point_leaves_no_node(fixture: Fixture) {
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let guard = a.acquire().await;
+    for polls in 0..40 {
+        let finished = {
+            let mut acquire = pin!(b.mutex.acquire_timeout(Duration::from_millis(20)));
+            let mut finished = false;
+            for _ in 0..polls {
+                let mut cx = Context::from_waker(Waker::noop());
+                if acquire.as_mut().poll(&mut cx).is_ready() {
+                    finished = true;
+                    break;
+                }
+                // Mostly long enough for a reply, so that each round drops at another point.
+                tokio::time::sleep(Duration::from_micros(700)).await;
+            }
+            finished
+        };
+        assert_eq!(fixture.participants(&a, 1).await, [guard.lock_path()], "after {polls} polls");
+        if finished {
+            break;
+        }
+    }
+    guard.release().await.unwrap();
+    b.acquire().await.release().await.unwrap();
+    fixture.wait_until_empty().await;
+}
+
+// Invalid input, and closed clients.
+
+#[tokio::test]
+async fn a_lock_path_must_be_a_path_and_not_the_root() {
+    let config = Config::new("127.0.0.1:1").unwrap();
+    let client = config.start();
+    for (path, rule) in [
+        ("", "must not be empty"),
+        ("locks", "must begin with a slash"),
+        ("/locks/", "must not end with a slash"),
+        ("/locks//a", "empty node name"),
+        ("/locks/../a", "relative node name"),
+        ("/a\0b", "U+0000"),
+        ("/", "children of the root"),
+    ] {
+        let error = InterProcessMutex::new(&client, path).unwrap_err().to_string();
+        assert!(error.contains(rule) && error.contains(&format!("{path:?}")), "{path:?}: {error}");
+    }
+}
+
+async fn lock_data_over_the_limit_is_refused_before_it_is_sent(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let options = options().with_data(vec![0; 1 << 20]);
+    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, options).unwrap();
+    let error = mutex.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RequestTooLarge);
+    assert!(error.to_string().contains("1048575"), "{error}");
+    assert_eq!(fixture.sequence("A"), "");
+}
+
+async fn a_closed_client_acquires_nothing_and_wakes_its_waiters(fixture: Fixture) {
+    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let _guard = a.acquire().await;
+    let waiting = b.spawn_acquire();
+    fixture.participants(&a, 2).await;
+    b.client.close().await.unwrap();
+    let error = within_deadline("the waiter", waiting).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert_eq!(b.mutex.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    fixture.participants(&a, 1).await;
+}
+
+async fn an_acl_without_create_permission_fails_the_acquire(fixture: Fixture) {
+    let a = fixture.contender("A").await;
+    let read_only = docent::protocol::acl::READ_ACL_UNSAFE;
+    let parent = fixture.path.rsplit_once('/').unwrap().0.to_owned();
+    let _ = a.client.create(&parent, b"", docent::CreateMode::Container).await;
+    a.client
+        .create_with_acl(&fixture.path, b"", docent::CreateMode::Persistent, read_only)
+        .await
+        .unwrap();
+    let error = a.mutex.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth);
+}
+
+/// The listing went with a create that was refused, so it does not have the node of the next one.
+#[tokio::test]
+async fn a_pipelined_listing_before_the_create_that_counts_is_not_used() {
+    let server = TestingServer::start().await.unwrap();
+    let fixture = Fixture::on(server.connect_string(), None).await;
+    let (client, _tap) = fixture.client("A").await;
+    let options = options().with_pipelined_listing();
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let before = fixture.tap.len();
+    server.throttle(1);
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let trace = fixture.tap.trace().since(before);
+    let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
+    assert_eq!(creates, 2, "the refused one, and one that is used");
+}

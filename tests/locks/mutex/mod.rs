@@ -1,0 +1,484 @@
+//! The mutex. Source: `TestInterProcessMutex`, `TestLockInternals`, `TestLockACLs`.
+
+mod faults;
+
+use std::sync::{Arc, Mutex};
+
+use docent::{
+    Acl, CreateMode, ErrorKind,
+    protocol::{OpCode, acl},
+    recipes::{
+        AclProvider,
+        locks::{InterProcessMutex, LockInternalsDriver, LockNode, LockOptions, Owner, Revoker},
+    },
+    session::retry::RetryNTimes,
+};
+use docent_testing::{fault::Fault, tap::Record};
+use tokio::sync::Notify;
+
+use crate::{
+    Fixture, ms, no_retries, options,
+    support::{DEADLINE, eventually, within_deadline},
+};
+
+on_both_servers! {
+    three_levels_are_released_with_the_last
+    another_owner_cannot_enter_between_two_levels
+    a_namespace_is_created_and_contains_the_lock
+    an_empty_namespace_is_none
+    a_revoked_holder_releases_to_the_next_contender
+    a_revocation_lasts_for_one_hold
+    a_persistent_lock_outlives_its_session
+    a_node_whose_listing_fails_is_deleted
+    the_first_of_two_errors_is_returned
+    parents_get_the_providers_acl
+    the_acl_provider_is_called_for_each_path
+    without_container_parents_the_parents_are_persistent
+    guarded_writes_are_refused_after_the_node_is_deleted
+    a_custom_driver_orders_the_waiters
+    a_pipelined_listing_is_sent_with_its_create
+    a_pipelined_create_that_is_lost_is_found
+    a_node_of_an_earlier_session_is_not_taken_for_ours
+    a_node_ahead_that_cannot_be_watched_ends_the_acquire
+    leaving_the_queue_is_no_error_when_the_own_node_is_deleted
+    a_missing_node_is_deleted_once
+}
+
+fn mutex(fixture: &Fixture, client: &docent::Client) -> InterProcessMutex {
+    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
+}
+
+/// testReentrant
+async fn three_levels_are_released_with_the_last(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let (mutex, owner) = (mutex(&fixture, &client), Owner::new());
+    let mut levels = Vec::new();
+    for _ in 0..3 {
+        levels.push(mutex.acquire_as(&owner).await.unwrap());
+    }
+    while let Some(level) = levels.pop() {
+        assert!(mutex.is_acquired_in_this_process());
+        fixture.children(&fixture.path, 1).await;
+        level.release().await.unwrap();
+    }
+    assert!(!mutex.is_acquired_in_this_process());
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// testReentrant2Threads
+async fn another_owner_cannot_enter_between_two_levels(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = mutex(&fixture, &client);
+    let (one, other) = (Owner::new(), Owner::new());
+    let outer = mutex.acquire_as(&one).await.unwrap();
+    let inner = mutex.acquire_as(&one).await.unwrap();
+    inner.release().await.unwrap();
+    assert!(mutex.acquire_as_timeout(&other, ms(50)).await.unwrap().is_none());
+    outer.release().await.unwrap();
+    mutex.acquire_as(&other).await.unwrap().release().await.unwrap();
+}
+
+/// testWithNamespace
+async fn a_namespace_is_created_and_contains_the_lock(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let namespace = fixture.path.trim_start_matches('/');
+    let options = options().with_namespace(namespace);
+    let mutex = InterProcessMutex::with_options(&client, "/foo/bar", options).unwrap();
+    let guard = mutex.acquire_timeout(DEADLINE).await.unwrap().unwrap();
+    assert!(guard.lock_path().starts_with(&format!("{}/foo/bar/_c_", fixture.path)));
+    assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
+    guard.release().await.unwrap();
+    let bad = LockOptions::default().with_namespace("a//b");
+    let error = InterProcessMutex::with_options(&client, "/x", bad).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidPath), "{error}");
+}
+
+/// As in Curator's `fixForNamespace`, which does not double the slash.
+async fn an_empty_namespace_is_none(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let options = options().with_namespace("");
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options.clone()).unwrap();
+    assert_eq!(mutex.path(), fixture.path);
+    let guard = mutex.acquire().await.unwrap();
+    assert!(guard.lock_path().starts_with(&format!("{}/_c_", fixture.path)));
+    guard.release().await.unwrap();
+    let semaphore = docent::recipes::locks::InterProcessSemaphoreV2::with_options(
+        &client,
+        &format!("{}/semaphore", fixture.path),
+        1,
+        options,
+    );
+    semaphore.unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
+/// testRevoking
+async fn a_revoked_holder_releases_to_the_next_contender(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let (first, second) = (mutex(&fixture, &a), mutex(&fixture, &b));
+    let revoked = Arc::new(Notify::new());
+    let notify = Arc::clone(&revoked);
+    first.make_revocable(move || notify.notify_one());
+    let guard = first.acquire().await.unwrap();
+    assert_eq!(a.get_data(guard.lock_path()).await.unwrap().data, "");
+    let waiting = tokio::spawn({
+        let second = second.clone();
+        async move { second.acquire().await }
+    });
+    fixture.children(&fixture.path, 2).await;
+    // Other data is no revocation.
+    b.set_data(guard.lock_path(), b"hello", None).await.unwrap();
+    let policy = RetryNTimes::new(1, ms(100));
+    let holder = second.participants().await.unwrap().remove(0);
+    assert_eq!(holder, guard.lock_path());
+    Revoker::attempt_revoke(&b, &policy, &holder).await.unwrap();
+    within_deadline("the listener", revoked.notified()).await;
+    assert!(guard.is_held(), "a revocation is a request");
+    guard.release().await.unwrap();
+    within_deadline("the second", waiting).await.unwrap().unwrap().release().await.unwrap();
+    // A missing node is no error.
+    Revoker::attempt_revoke(&b, &policy, &holder).await.unwrap();
+}
+
+/// `LockInternals.releaseLock` clears `revocable`.
+async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(
+        &client,
+        &fixture.path,
+        options().with_default_data("default"),
+    )
+    .unwrap();
+    mutex.make_revocable(|| panic!("not revoked"));
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "default");
+    guard.release().await.unwrap();
+    eventually("no watch left", async || (client.metrics().watches == 0).then_some(())).await;
+}
+
+#[derive(Debug)]
+struct Persistent;
+
+impl LockInternalsDriver for Persistent {
+    fn creates_the_lock(&self, lock_name: &str) -> LockNode {
+        LockNode { name: lock_name.to_owned(), mode: CreateMode::PersistentSequential }
+    }
+}
+
+/// testPersistentLock
+async fn a_persistent_lock_outlives_its_session(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    let mutex =
+        InterProcessMutex::with_driver(&client, &fixture.path, options(), Persistent).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    assert!(mutex.is_acquired_in_this_process());
+    tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("lost", guard.lost()).await;
+    fixture.children(&fixture.path, 1).await;
+    guard.release().await.unwrap();
+    assert!(!mutex.is_acquired_in_this_process());
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// testNodeDeletedCleanlyWithFaults
+async fn a_node_whose_listing_fails_is_deleted(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::GetChildren2));
+    let error = mutex.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// testAttemptLockFailedException
+async fn the_first_of_two_errors_is_returned(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    let holder = mutex.acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.acquire().await }
+    });
+    let children = fixture.children(&fixture.path, 2).await;
+    let ours = children.iter().max_by_key(|name| name.rsplit('-').next().map(str::to_owned));
+    let own = format!("{}/{}", fixture.path, ours.unwrap());
+    fixture.tap.wait_for(DEADLINE, |r| r.is_reply(OpCode::GetData)).await.unwrap();
+    client.delete(&own, None).await.unwrap();
+    // The delete of the missing node fails too, with the connection.
+    fixture.tap.inject(Fault::drop_before(OpCode::Delete).below(&own));
+    holder.release().await.unwrap();
+    let error = within_deadline("the waiter", waiting).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoNode, "{error}");
+    assert!(error.to_string().contains("sequential path not found"), "{error}");
+}
+
+/// Records the paths it is called for.
+#[derive(Debug, Clone, Default)]
+struct RecordingAclProvider(Arc<Mutex<Vec<String>>>);
+
+impl AclProvider for RecordingAclProvider {
+    fn acl_for_path(&self, path: &str) -> Option<&[Acl<'_>]> {
+        self.0.lock().unwrap().push(path.to_owned());
+        path.ends_with("/mine").then_some(acl::CREATOR_ALL_ACL)
+    }
+}
+
+/// testLockACLs
+async fn parents_get_the_providers_acl(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    client.add_auth("digest", b"me:secret").await.unwrap();
+    let path = format!("{}/mine", fixture.path);
+    let options = options().with_acl_provider(RecordingAclProvider::default());
+    let mutex = InterProcessMutex::with_options(&client, &path, options).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let others = fixture.observer().await;
+    let error = others.get_children(&path).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth);
+    assert!(others.get_data(guard.lock_path()).await.is_ok(), "the lock node is readable");
+    guard.release().await.unwrap();
+}
+
+/// testACLsCreatingParents
+async fn the_acl_provider_is_called_for_each_path(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let provider = RecordingAclProvider::default();
+    let path = format!("{}/x/y", fixture.path);
+    let options = options().with_acl_provider(provider.clone());
+    let mutex = InterProcessMutex::with_options(&client, &path, options).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let paths = provider.0.lock().unwrap().clone();
+    for wanted in [&fixture.path, &format!("{}/x", fixture.path), &path] {
+        assert!(paths.contains(wanted), "{wanted}: {paths:?}");
+    }
+}
+
+/// testOverrideCreateParentContainers, scenario 34
+async fn without_container_parents_the_parents_are_persistent(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let options = options().without_container_parents();
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    // The Stat of a container has another owner.
+    let stat = client.exists(&fixture.path).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, 0);
+}
+
+/// The server refuses late writes, without a fencing token.
+async fn guarded_writes_are_refused_after_the_node_is_deleted(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = mutex(&fixture, &client);
+    let guard = mutex.acquire().await.unwrap();
+    let job = format!("{}-job", fixture.path);
+    client.create(&job, b"", CreateMode::Persistent).await.unwrap();
+    guard.guarded().unwrap().set_data(&job, b"1", None).commit().await.unwrap();
+    // Another client deletes the lock node, which the holder does not notice.
+    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
+    assert!(guard.is_held());
+    let error = guard.guarded().unwrap().set_data(&job, b"2", None).commit().await.unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
+    assert_eq!(client.get_data(&job).await.unwrap().data, "1");
+    client.close().await.unwrap();
+    assert!(matches!(guard.guarded().map_err(|error| error.kind()), Err(ErrorKind::LockLost)));
+}
+
+/// Serves the youngest waiter first.
+#[derive(Debug)]
+struct YoungestFirst;
+
+impl LockInternalsDriver for YoungestFirst {
+    fn sorted<'a>(
+        &self,
+        children: &[&'a str],
+        lock_name: &str,
+    ) -> Vec<docent::recipes::locks::standard_lock_internals_driver::Contender<'a>> {
+        use docent::recipes::locks::standard_lock_internals_driver::sorted_contenders;
+        let mut all = sorted_contenders(children.iter().copied(), lock_name);
+        // The holder stays first.
+        if let Some(waiters) = all.get_mut(1..) {
+            waiters.reverse();
+        }
+        all
+    }
+}
+
+async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex =
+        InterProcessMutex::with_driver(&client, &fixture.path, options(), YoungestFirst).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.acquire().await }
+    });
+    fixture.children(&fixture.path, 2).await;
+    let order = mutex.participants().await.unwrap();
+    assert_eq!((order.len(), order[0].as_str()), (2, guard.lock_path()));
+    guard.release().await.unwrap();
+    within_deadline("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Two round trips a cycle: the listing is sent before the reply to the create.
+async fn a_pipelined_listing_is_sent_with_its_create(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let options = options().with_pipelined_listing();
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let before = fixture.tap.len();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    let ops: Vec<_> = fixture
+        .tap
+        .trace()
+        .since(before)
+        .iter()
+        .filter_map(|record| {
+            [OpCode::Create2, OpCode::GetChildren2, OpCode::Delete].into_iter().find_map(|op| {
+                let request = record.is_request(op).then_some("->");
+                let reply = record.is_reply(op).then_some("<-");
+                request.or(reply).map(|arrow| format!("{arrow} {op:?}"))
+            })
+        })
+        .collect();
+    assert_eq!(
+        ops,
+        [
+            "-> Create2",
+            "-> GetChildren2",
+            "<- Create2",
+            "<- GetChildren2",
+            "-> Delete",
+            "<- Delete"
+        ]
+    );
+}
+
+async fn a_pipelined_create_that_is_lost_is_found(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let options = options().with_pipelined_listing();
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    for fault in [Fault::drop_reply(OpCode::Create2), Fault::drop_before(OpCode::Create2)] {
+        fixture.tap.inject(fault);
+        let guard = mutex.acquire().await.unwrap();
+        assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
+        guard.release().await.unwrap();
+    }
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// CURATOR-498, twice in a row: a create is sent in two sessions, and neither reply arrives. The search reads the owner of
+/// the second session's node: it is ours, and no third one is created.
+async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    // A server may remove an empty container while the search hangs: then the second create is refused.
+    fixture.create_path(&client).await;
+    let mutex = mutex(&fixture, &client);
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
+    fixture.tap.inject(Fault::lose_reply(OpCode::GetChildren).of("A"));
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.acquire().await }
+    });
+    fixture.tap.wait_for(DEADLINE, |r| r.is_request(OpCode::GetChildren)).await.unwrap();
+    // The search hangs; now the session is replaced, and the next reply is lost as well.
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    tap.kill_session(DEADLINE).await.unwrap();
+    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
+    let trace = fixture.tap.trace().since(before);
+    let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
+    assert_eq!(creates, 2, "{}", trace.text());
+    let stat = client.exists(guard.lock_path()).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, guard.session_id());
+    assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
+    guard.release().await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// Only a missing node is a reason to list again; NoAuth ends the acquire.
+async fn a_node_ahead_that_cannot_be_watched_ends_the_acquire(fixture: Fixture) {
+    #[derive(Debug)]
+    struct Unreadable;
+    impl AclProvider for Unreadable {
+        fn acl_for_path(&self, path: &str) -> Option<&[Acl<'static>]> {
+            const WITHOUT_READ: &[Acl<'static>] =
+                &[Acl::new(docent::protocol::Perms::DELETE, "world", "anyone")];
+            path.contains("lock-").then_some(WITHOUT_READ)
+        }
+
+        fn default_acl(&self) -> &[Acl<'static>] {
+            acl::OPEN_ACL_UNSAFE
+        }
+    }
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let unreadable = options().with_acl_provider(Unreadable);
+    let holder = InterProcessMutex::with_options(&a, &fixture.path, unreadable).unwrap();
+    let guard = holder.acquire().await.unwrap();
+    let error = within_deadline("an error", mutex(&fixture, &b).acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth);
+    let reads = fixture.tap.trace().of("B").filter(|r| r.is_request(OpCode::GetData));
+    assert_eq!(reads.iter().count(), 1);
+    assert_eq!(holder.participants().await.unwrap(), [guard.lock_path()]);
+    guard.release().await.unwrap();
+}
+
+/// Another client has deleted the node, so leaving the queue succeeds.
+async fn leaving_the_queue_is_no_error_when_the_own_node_is_deleted(fixture: Fixture) {
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    let guard = mutex(&fixture, &a).acquire().await.unwrap();
+    let theirs = mutex(&fixture, &b);
+    // After the last listing.
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(300)).of("B"));
+    let waiting = tokio::spawn(async move { theirs.acquire_timeout(ms(0)).await });
+    let watching = |record: &Record| &*record.client == "B" && record.is_request(OpCode::GetData);
+    fixture.tap.wait_for(DEADLINE, watching).await.unwrap();
+    let own = mutex(&fixture, &a).participants().await.unwrap().remove(1);
+    a.delete(&own, None).await.unwrap();
+    assert!(within_deadline("acquire", waiting).await.unwrap().unwrap().is_none());
+    assert!(fixture.tap.trace().of("B").iter().any(|record| record.is_reply(OpCode::Delete)));
+    guard.release().await.unwrap();
+}
+
+/// CURATOR-42: NoNode is a success, and the delete is not repeated.
+async fn a_missing_node_is_deleted_once(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let mutex = mutex(&fixture, &client);
+    for dropped in [false, true] {
+        let guard = mutex.acquire().await.unwrap();
+        operator.delete(guard.lock_path(), None).await.unwrap();
+        let before = fixture.tap.len();
+        if dropped {
+            drop(guard);
+        } else {
+            guard.release().await.unwrap();
+        }
+        let answered = |record: &Record| record.is_reply(OpCode::Delete);
+        fixture.tap.subscribe_from(before).until(DEADLINE, answered).await.unwrap();
+        // Longer than the first pause of a repeated delete.
+        let mut repeated = fixture.tap.subscribe_from(fixture.tap.len());
+        let again = repeated.until(ms(300), |record| record.is_request(OpCode::Delete)).await;
+        assert!(again.is_err(), "deleted again");
+    }
+}
+
+/// The counter of a node's children stops at 2147483647, or wraps, and two contenders could hold the lock.
+#[tokio::test]
+async fn an_exhausted_sequence_is_an_error_for_every_contender() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let fixture = Fixture::on(server.connect_string(), None).await;
+    let (a, _a) = fixture.client("A").await;
+    let mutex = mutex(&fixture, &a);
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    assert!(server.set_sequence_counter(&fixture.path, i32::MAX - 1));
+    let last = mutex.acquire().await.unwrap();
+    assert!(last.lock_path().ends_with("lock-2147483646"));
+    for _ in 0..2 {
+        let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::SequenceExhausted), "{error}");
+    }
+    last.release().await.unwrap();
+    let error = within_deadline("an error", mutex.acquire()).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::SequenceExhausted), "{error}");
+    fixture.children(&fixture.path, 0).await;
+}

@@ -1,0 +1,320 @@
+//! Servers without create2 and containers: ZooKeeper 3.4, which replies Unimplemented and closes the connection, and
+//! older ClickHouse Keepers, which close it without a reply (ClickHouse issue 55595).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use docent::{
+    Client, CreateMode,
+    protocol::OpCode,
+    recipes::{
+        locks::{
+            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions, Owner, Revoker,
+        },
+        shared::{SharedCount, SharedValue},
+    },
+    session::retry::RetryNTimes,
+};
+use docent_testing::{
+    TestingServer,
+    fault::Fault,
+    server,
+    tap::{Record, What},
+};
+use tokio::{
+    io::AsyncReadExt,
+    net::{TcpListener, TcpStream},
+};
+
+use crate::{
+    Fixture, ms, no_retries, options,
+    support::{DEADLINE, eventually, within_deadline},
+};
+
+async fn fixture() -> Fixture {
+    let config = server::Config { version: server::Version::V3_4, ..Default::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    Fixture::on(server.connect_string(), Some(server)).await
+}
+
+/// The sent requests that a 3.4 server does not know, each of which costs a connection.
+fn unknown(fixture: &Fixture) -> Vec<OpCode> {
+    let ops = |record: &Record| match record.what {
+        What::Request { op, .. } => Some(op),
+        _ => None,
+    };
+    let is_new = |op: &OpCode| {
+        matches!(
+            op,
+            OpCode::Create2
+                | OpCode::CreateContainer
+                | OpCode::CheckWatches
+                | OpCode::RemoveWatches
+        )
+    };
+    fixture.tap.trace().iter().filter_map(ops).filter(is_new).collect()
+}
+
+#[tokio::test]
+async fn every_lock_works_on_3_4() {
+    let fixture = fixture().await;
+    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
+    for options in [no_retries(), options(), options().with_pipelined_listing()] {
+        every_lock(&fixture, &a, &b, options).await;
+    }
+    // Detected once for each session.
+    assert_eq!(unknown(&fixture), [OpCode::Create2; 2]);
+}
+
+async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOptions) {
+    let path = |name: &str| format!("{}/{name}", fixture.path);
+    // A mutex, a waiter, the token.
+    let mutex =
+        |client| InterProcessMutex::with_options(client, &path("mutex"), options.clone()).unwrap();
+    let (ours, theirs) = (mutex(a), mutex(b));
+    let guard = within_deadline("a mutex", ours.acquire()).await.unwrap();
+    assert!(guard.is_held());
+    let token = guard.fencing_token().await.unwrap();
+    let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
+    assert_eq!((token, guard.session_id()), (stat.czxid, stat.ephemeral_owner));
+    assert!(theirs.acquire_timeout(ms(50)).await.unwrap().is_none());
+    let waiter = tokio::spawn({
+        let theirs = theirs.clone();
+        async move { theirs.acquire().await }
+    });
+    eventually("a waiter", async || (ours.participants().await.unwrap().len() == 2).then_some(()))
+        .await;
+    guard
+        .guarded()
+        .unwrap()
+        .create(&path("mutex-job"), b"", CreateMode::Ephemeral)
+        .commit()
+        .await
+        .unwrap();
+    a.delete(&path("mutex-job"), None).await.unwrap();
+    // With the watch that the timed-out acquire has left behind.
+    guard.release().await.unwrap();
+    let guard = within_deadline("the waiter", waiter).await.unwrap().unwrap();
+    assert!(guard.fencing_token().await.unwrap() > token);
+    guard.release().await.unwrap();
+
+    // Readers, a writer, a downgrade.
+    let lock = InterProcessReadWriteLock::with_options(a, &path("rw"), options.clone()).unwrap();
+    let me = Owner::new();
+    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
+    let reading = lock.read_lock().acquire_as(&me).await.unwrap();
+    writing.release().await.unwrap();
+    let other = InterProcessReadWriteLock::with_options(b, &path("rw"), options.clone()).unwrap();
+    let shared = other.read_lock().acquire().await.unwrap();
+    assert!(other.write_lock().acquire_timeout(ms(0)).await.unwrap().is_none());
+    reading.release().await.unwrap();
+    drop(shared);
+
+    // Leases limited by a shared count, with a waiter that times out.
+    let count = SharedCount::start(a, &path("count"), 1).await.unwrap();
+    let semaphore = InterProcessSemaphoreV2::with_count_and_options(
+        a,
+        &path("semaphore"),
+        &count,
+        options.clone(),
+    )
+    .unwrap();
+    let lease = semaphore.acquire().await.unwrap();
+    assert!(semaphore.acquire_timeout(ms(50)).await.unwrap().is_none());
+    lease.release().await.unwrap();
+    let exclusive =
+        InterProcessSemaphoreMutex::with_options(a, &path("exclusive"), options.clone()).unwrap();
+    exclusive.acquire().await.unwrap().release().await.unwrap();
+
+    // Several as one, one of them revocable.
+    let revocable = mutex(a);
+    let revoked = Arc::new(tokio::sync::Notify::new());
+    let notify = Arc::clone(&revoked);
+    revocable.make_revocable(move || notify.notify_one());
+    let locks: Vec<Arc<dyn InterProcessLock>> = vec![Arc::new(revocable), Arc::new(exclusive)];
+    let both = InterProcessMultiLock::from_locks(locks).acquire().await.unwrap();
+    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), both.lock_path()).await.unwrap();
+    within_deadline("the listener", revoked.notified()).await;
+    both.release().await.unwrap();
+
+    // A namespace, and a value.
+    let namespaced = InterProcessMutex::with_options(
+        a,
+        "/mutex",
+        options.with_namespace(fixture.path.trim_start_matches('/')),
+    );
+    namespaced.unwrap().acquire().await.unwrap().release().await.unwrap();
+    let value = SharedValue::start(a, &path("value"), "red").await.unwrap();
+    value.set_value("blue").await.unwrap();
+    assert_eq!(value.value(), "blue");
+    for name in ["mutex", "rw", "semaphore/leases", "semaphore/locks", "exclusive/leases"] {
+        fixture.children(&path(name), 0).await;
+    }
+}
+
+/// The refusal ends the connection; the result is remembered for the session.
+#[tokio::test]
+async fn missing_operations_are_detected_once_for_a_session() {
+    let fixture = fixture().await;
+    let (client, _tap) = fixture.client("A").await;
+    let session = client.session().unwrap().session_id();
+    for path in ["/a/b", "/c"] {
+        let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
+        let guard = mutex.acquire().await.unwrap();
+        assert_eq!(guard.session_id(), session);
+        drop(guard);
+    }
+    let value = SharedValue::start(&client, "/d/e", "").await.unwrap();
+    drop(value);
+    assert_eq!(unknown(&fixture), [OpCode::Create2]);
+    // Another session may have another server.
+    assert!(fixture.embedded.as_ref().unwrap().expire_session(session));
+    let mutex = InterProcessMutex::with_options(&client, "/c", options()).unwrap();
+    eventually("a new session", async || {
+        client.session().filter(|lease| lease.session_id() != session)
+    })
+    .await;
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(unknown(&fixture), [OpCode::Create2; 2]);
+}
+
+/// Namespaces and shared values create their parents first, so the first unknown operation is createContainer.
+#[tokio::test]
+async fn unsupported_containers_become_persistent_nodes() {
+    let fixture = fixture().await;
+    let (client, _tap) = fixture.client("A").await;
+    let options = no_retries().with_namespace("apps");
+    let mutex = InterProcessMutex::with_options(&client, "/lock", options).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(unknown(&fixture), [OpCode::CreateContainer]);
+    assert_eq!(client.exists("/apps").await.unwrap().unwrap().ephemeral_owner, 0);
+}
+
+/// The search and clean-up after a lost reply, with create (1).
+#[tokio::test]
+async fn a_plain_create_whose_reply_is_lost_is_found() {
+    let fixture = fixture().await;
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create));
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    assert_eq!(fixture.children(&fixture.path, 1).await.len(), 1);
+    guard.fencing_token().await.unwrap();
+    guard.release().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create));
+    let hasty = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    within_deadline("acquire", hasty.acquire()).await.unwrap_err();
+    fixture.children(&fixture.path, 0).await;
+}
+
+/// ClickHouse Keeper before 25.x closes the connection without a reply.
+#[tokio::test]
+async fn a_server_that_closes_without_a_reply_gets_plain_creates() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let forever = u32::MAX;
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).times(forever));
+    fixture.tap.inject(Fault::drop_before(OpCode::CreateContainer).times(forever));
+    for path in ["/x/y", "/z"] {
+        let mutex = InterProcessMutex::with_options(&client, path, options()).unwrap();
+        let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+        guard.fencing_token().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    assert_eq!(unknown(&fixture), [OpCode::Create2; 2], "twice, because one loss proves nothing");
+    let value = SharedValue::start(&client, "/value", "red").await.unwrap();
+    assert_eq!(value.value(), "red");
+    client.close().await.unwrap();
+    let _ = DEADLINE;
+}
+
+/// A single broken connection, with any number of creates in flight, does not show that the server lacks create2.
+#[tokio::test]
+async fn a_broken_connection_is_one_loss_for_any_number_of_creates() {
+    let fixture = Fixture::embedded().await;
+    let (client, tap) = fixture.client("A").await;
+    tap.stall();
+    let paths: Vec<_> = (0..8).map(|at| format!("{}/{at}/lock", fixture.path)).collect();
+    let acquires: Vec<_> = paths
+        .iter()
+        .map(|path| {
+            let mutex = InterProcessMutex::with_options(&client, path, options()).unwrap();
+            tokio::spawn(async move { mutex.acquire().await })
+        })
+        .collect();
+    eventually("all creates in flight", async || (client.metrics().pending == 8).then_some(()))
+        .await;
+    tap.cut();
+    tap.resume();
+    for acquire in acquires {
+        let guard = within_deadline("acquire", acquire).await.unwrap().unwrap();
+        guard.release().await.unwrap();
+    }
+    let plain =
+        fixture.tap.trace().iter().filter(|record| record.is_request(OpCode::Create)).count();
+    assert_eq!(plain, 0, "a create (1) was sent");
+}
+
+/// The first request is queued before the first session and connection.
+#[tokio::test]
+async fn a_lock_acquired_before_the_first_connection_works_on_3_4() {
+    let fixture = fixture().await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let client = docent::Config::new(&tap.connect_string()).unwrap().start();
+    let path = format!("{}/deep/lock", fixture.path);
+    let mutex = InterProcessMutex::with_options(&client, &path, no_retries()).unwrap();
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(unknown(&fixture), [OpCode::Create2]);
+}
+
+/// A proxy whose connections stay open for a while behind the last byte of the server. Returns its address, and the
+/// number of connections on which a client has written in that time: it is not read.
+async fn slow_to_close(server: &str) -> (String, Arc<AtomicUsize>) {
+    const OPEN_FOR: Duration = ms(100);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connect = listener.local_addr().unwrap().to_string();
+    let lost = Arc::new(AtomicUsize::new(0));
+    let (server, counter) = (server.to_owned(), Arc::clone(&lost));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let Ok(server) = TcpStream::connect(&server).await else { return };
+            let counter = Arc::clone(&counter);
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) = server.into_split();
+                tokio::select! {
+                    _ = tokio::io::copy(&mut from_client, &mut to_server) => return,
+                    _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
+                }
+                let late = from_client.read_u8();
+                if let Ok(Ok(_)) = tokio::time::timeout(OPEN_FOR, late).await {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (connect, lost)
+}
+
+/// The connection on which create2 was refused is about to be closed: the create that replaces it waits for the next.
+#[tokio::test]
+async fn a_create_waits_for_the_end_of_the_connection_that_refused_create2() {
+    let fixture = fixture().await;
+    let (connect, lost) = slow_to_close(&fixture.server).await;
+    for path in ["/a", "/b/c"] {
+        let client = Client::connect(&connect).await.unwrap();
+        let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
+        let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(lost.load(Ordering::Relaxed), 0, "a request was lost with the connection");
+        client.close().await.unwrap();
+    }
+}

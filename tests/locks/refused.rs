@@ -1,0 +1,100 @@
+//! Refusals that no retry changes: an ACL that forbids a step, or a parent that is missing.
+
+use docent::{
+    Client, CreateMode, ErrorKind,
+    protocol::{Acl, OpCode, Perms, acl},
+    recipes::{
+        create_protected_with,
+        locks::{InterProcessMutex, InterProcessSemaphoreV2},
+    },
+};
+use docent_testing::{fault::Fault, tap::Record};
+
+use crate::{Fixture, ms, options, support::within_deadline};
+
+on_both_servers! {
+    a_waiter_that_may_not_delete_its_node_fails
+    a_search_that_may_not_list_fails_without_another_create
+    a_lease_that_may_not_be_counted_fails_without_another_create
+    a_missing_lock_has_no_participants
+}
+
+impl Fixture {
+    /// Everyone may do everything with a node but this.
+    async fn forbid(&self, operator: &Client, path: &str, perms: Perms) {
+        let perms = Perms::from_number(Perms::ALL.number() & !perms.number());
+        let acl = [Acl { perms, ..acl::OPEN_ACL_UNSAFE[0] }];
+        operator.set_acl(path, &acl, None).await.unwrap();
+    }
+
+    async fn allow_all(&self, operator: &Client, path: &str) {
+        operator.set_acl(path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    }
+
+    fn creates(&self, since: u64) -> usize {
+        self.tap.trace().since(since).iter().filter(|r| r.is_request(OpCode::Create2)).count()
+    }
+}
+
+/// Its node is still in the queue, so the end of the timeout is not the whole truth.
+async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    fixture.create_path(&operator).await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let holder = mutex.acquire().await.unwrap();
+    fixture.forbid(&operator, &fixture.path, Perms::DELETE).await;
+    let error = mutex.acquire_timeout(ms(100)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
+    fixture.children(&fixture.path, 2).await;
+    // The background goes on.
+    fixture.allow_all(&operator, &fixture.path).await;
+    fixture.children(&fixture.path, 1).await;
+    holder.release().await.unwrap();
+}
+
+async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixture) {
+    let (client, tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    fixture.create_path(&operator).await;
+    fixture.forbid(&operator, &fixture.path, Perms::READ).await;
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
+    let path = format!("{}/item-", fixture.path);
+    let (mode, options) = (CreateMode::PersistentSequential, options());
+    let created = create_protected_with(&client, &path, b"", mode, &options);
+    let error = within_deadline("create", created).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
+    assert_eq!(fixture.creates(before), 1);
+    // The background finds the node.
+    fixture.allow_all(&operator, &fixture.path).await;
+    fixture.children(&fixture.path, 0).await;
+    drop(tap);
+}
+
+async fn a_lease_that_may_not_be_counted_fails_without_another_create(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let semaphore =
+        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 2, options()).unwrap();
+    // A lease keeps the parent from being removed as an empty container.
+    let lease = semaphore.acquire().await.unwrap();
+    let leases = format!("{}/leases", fixture.path);
+    fixture.forbid(&operator, &leases, Perms::READ).await;
+    let before = fixture.tap.len();
+    let error = within_deadline("acquire", semaphore.acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
+    let is_lease = |r: &&Record| {
+        r.is_request(OpCode::Create2) && r.path().is_some_and(|path| path.starts_with(&leases))
+    };
+    assert_eq!(fixture.tap.trace().since(before).iter().filter(is_lease).count(), 1);
+    fixture.allow_all(&operator, &leases).await;
+    fixture.children(&leases, 1).await;
+    lease.release().await.unwrap();
+}
+
+async fn a_missing_lock_has_no_participants(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    assert_eq!(mutex.participants().await.unwrap(), [""; 0]);
+}

@@ -1,0 +1,259 @@
+//! Futures of locks that are polled outside a runtime, in another runtime than the client's, and after that has ended.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use docent::{
+    Client, Config, ErrorKind,
+    protocol::OpCode,
+    recipes::{
+        locks::{
+            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+            InterProcessSemaphoreV2, LockGuard,
+        },
+        shared::SharedValue,
+    },
+};
+use docent_testing::{TestingServer, fault::Fault, server, tap::Tap};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ms, options,
+    support::{eventually_blocking, pending_and_watches},
+};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Drives a future on this thread, outside a runtime.
+fn drive<F: Future>(future: F) -> F::Output {
+    assert!(tokio::runtime::Handle::try_current().is_err());
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park_timeout(Duration::from_secs(60)),
+        }
+    }
+}
+
+/// A server, a tap and a client in runtimes other than this thread's.
+struct OtherRuntime {
+    runtime: Runtime,
+    servers: Runtime,
+    client: Client,
+    tap: Tap,
+    server: TestingServer,
+}
+
+fn other_runtime() -> OtherRuntime {
+    other_runtime_on(server::Config::default())
+}
+
+fn other_runtime_on(config: server::Config) -> OtherRuntime {
+    let runtime = |threads| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (runtime, servers) = (runtime(1), runtime(1));
+    let (server, tap) = servers.block_on(async {
+        let server = TestingServer::start_with(config).await.unwrap();
+        let tap = server.tap().await.unwrap();
+        (server, tap)
+    });
+    let config = Config::new(&tap.connect_string()).unwrap();
+    let client = runtime.block_on(config.connect()).unwrap();
+    OtherRuntime { runtime, servers, client, tap, server }
+}
+
+/// One lock of each kind.
+fn each_kind(client: &Client) -> Vec<Arc<dyn InterProcessLock>> {
+    let mutex = InterProcessMutex::with_options(client, "/mutex", options()).unwrap();
+    let pair = InterProcessReadWriteLock::with_options(client, "/pair", options()).unwrap();
+    let multi = InterProcessMultiLock::with_options(client, &["/one", "/two"], &options()).unwrap();
+    vec![Arc::new(mutex), Arc::new(pair.write_lock().clone()), Arc::new(multi)]
+}
+
+#[test]
+fn locks_are_acquired_and_released_outside_a_runtime() {
+    let fixture = other_runtime();
+    drive(fixture.client.wait_until_connected(ms(5000))).unwrap();
+    for lock in each_kind(&fixture.client) {
+        let guard = drive(lock.acquire()).unwrap();
+        // The timeout elapses.
+        assert!(drive(lock.acquire_timeout(ms(20))).unwrap().is_none());
+        let token = guard.cancellation_token();
+        drive(guard.release()).unwrap();
+        assert!(token.is_cancelled());
+        let guard = drive(lock.acquire_timeout(ms(5000))).unwrap().unwrap();
+        let mut lost = pin!(guard.lost());
+        assert!(lost.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let semaphore =
+        InterProcessSemaphoreV2::with_options(&fixture.client, "/semaphore", 2, options()).unwrap();
+    let leases = drive(semaphore.acquire_many(2)).unwrap();
+    assert!(drive(semaphore.acquire_many_timeout(1, ms(20))).unwrap().is_none());
+    drop(leases);
+}
+
+/// The read that watches the node, and the wait, need no runtime either.
+#[test]
+fn a_deleted_node_is_noticed_outside_a_runtime() {
+    let fixture = other_runtime();
+    for lock in each_kind(&fixture.client) {
+        let guard = drive(lock.acquire()).unwrap();
+        let token = guard.cancellation_token();
+        let node = guard.lock_paths().last().unwrap().to_owned();
+        fixture.servers.block_on(async {
+            let operator = Client::connect(&fixture.server.connect_string()).await.unwrap();
+            operator.delete(&node, None).await.unwrap();
+        });
+        drive(guard.lost());
+        drive(token.cancelled());
+        assert!(!guard.is_held());
+        drive(guard.release()).unwrap();
+    }
+}
+
+/// The refusal of create2 is followed by a wait for the end of the connection.
+#[test]
+fn locks_of_3_4_are_acquired_outside_a_runtime() {
+    for namespace in ["", "apps"] {
+        let version = server::Version::V3_4;
+        let fixture = other_runtime_on(server::Config { version, ..Default::default() });
+        let options = options().with_namespace(namespace);
+        let mutex = InterProcessMutex::with_options(&fixture.client, "/lock", options).unwrap();
+        drive(drive(mutex.acquire()).unwrap().release()).unwrap();
+    }
+}
+
+/// The end of the client's runtime ends the client and its holds, and cancels the tokens of workers in other runtimes.
+#[test]
+fn the_end_of_the_clients_runtime_cancels_the_tokens() {
+    let OtherRuntime { runtime, servers, client, tap, server } = other_runtime();
+    let guards: Vec<_> =
+        each_kind(&client).iter().map(|lock| drive(lock.acquire()).unwrap()).collect();
+    let before: Vec<_> = guards.iter().map(LockGuard::cancellation_token).collect();
+    assert!(before.iter().all(|token| !token.is_cancelled()));
+    let later = drive(InterProcessMutex::new(&client, "/later").unwrap().acquire()).unwrap();
+    drop(runtime);
+    assert!(
+        before.iter().all(CancellationToken::is_cancelled),
+        "a worker continues without the lock"
+    );
+    assert!(later.cancellation_token().is_cancelled(), "a token created after the end");
+    drop((guards, later, client, tap, server, servers));
+}
+
+/// The task that watches a value is dropped with its runtime.
+#[test]
+fn the_end_of_the_clients_runtime_ends_the_receivers_of_values() {
+    let OtherRuntime { runtime, servers, client, tap, server } = other_runtime();
+    let value = drive(SharedValue::start(&client, "/value", "x")).unwrap();
+    let mut values = value.subscribe();
+    drop(runtime);
+    drive(values.changed()).unwrap_err();
+    assert_eq!(value.value(), "x");
+    drop((value, client, tap, server, servers));
+}
+
+/// The first delete is lost, and there is a pause before the next one.
+#[test]
+fn a_release_pauses_outside_a_runtime() {
+    let fixture = other_runtime();
+    let mutex = InterProcessMutex::with_options(&fixture.client, "/lock", options()).unwrap();
+    let guard = drive(mutex.acquire()).unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::Delete));
+    drive(guard.release()).unwrap();
+    assert!(drive(mutex.participants()).unwrap().is_empty());
+}
+
+#[test]
+fn a_release_pauses_in_a_runtime_without_timers() {
+    let fixture = other_runtime();
+    let mutex = InterProcessMutex::with_options(&fixture.client, "/lock", options()).unwrap();
+    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    bare.block_on(async {
+        let guard = mutex.acquire_timeout(ms(5000)).await.unwrap().unwrap();
+        fixture.tap.inject(Fault::drop_before(OpCode::Delete));
+        guard.release().await.unwrap();
+    });
+}
+
+/// The runtime ends during acquires, waits and a release: their futures complete, and neither polling nor dropping them
+/// panics.
+#[test]
+fn nothing_panics_when_the_clients_runtime_has_ended() {
+    for polled in [false, true] {
+        let OtherRuntime { runtime, servers, client, tap, server } = other_runtime();
+        let mutex = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
+        let other = InterProcessMutex::with_options(&client, "/other", options()).unwrap();
+        let (guard, kept) = (drive(mutex.acquire()).unwrap(), drive(other.acquire()).unwrap());
+        let token = kept.cancellation_token();
+        let multi =
+            InterProcessMultiLock::with_options(&client, &["/one", "/lock"], &options()).unwrap();
+        let semaphore =
+            InterProcessSemaphoreV2::with_options(&client, "/semaphore", 1, options()).unwrap();
+        let lease = drive(semaphore.acquire()).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<Pin<Box<dyn Future<Output = bool>>>> = vec![
+            Box::pin(async { mutex.acquire().await.is_err() }),
+            Box::pin(async { mutex.acquire_timeout(ms(60_000)).await.is_err() }),
+            Box::pin(async { multi.acquire_timeout(ms(60_000)).await.is_err() }),
+            Box::pin(async { semaphore.acquire_many_timeout(1, ms(60_000)).await.is_err() }),
+            Box::pin(async {
+                kept.lost().await;
+                true
+            }),
+            Box::pin(async {
+                client.wait_until_connected(ms(60_000)).await.is_err() || client.ended().is_none()
+            }),
+        ];
+        // Until each of them waits: the acquires for the node ahead or for a lease, and `lost` for its own node.
+        eventually_blocking("each of them waits", || {
+            for future in &mut waiting[..5] {
+                assert!(future.as_mut().poll(&mut cx).is_pending());
+            }
+            (pending_and_watches(&client) == (0, 5)).then_some(())
+        });
+        // A release that is in its pause.
+        tap.inject(Fault::drop_before(OpCode::Delete).times(u32::MAX));
+        waiting.push(Box::pin(async {
+            guard.release().await.is_err_and(|error| error.kind() == ErrorKind::Closed)
+        }));
+        let release = waiting.last_mut().unwrap();
+        eventually_blocking("the loss of the delete", || {
+            assert!(release.as_mut().poll(&mut cx).is_pending());
+            tap.trace().iter().any(|record| record.is_request(OpCode::Delete)).then_some(())
+        });
+        drop(runtime);
+        if polled {
+            for (at, future) in waiting.into_iter().enumerate() {
+                assert!(drive(future), "{at}");
+            }
+            assert!(token.is_cancelled() || !kept.is_held());
+            assert!(drive(mutex.acquire()).is_err());
+            assert!(drive(mutex.acquire_timeout(ms(10))).is_err());
+        } else {
+            drop(waiting);
+        }
+        drop((lease, kept, client));
+        drop((tap, server, servers));
+    }
+}

@@ -1,0 +1,79 @@
+//! docs/CASES.md, docs/CURATOR.md and docs/PEERS.md name tests and functions that exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn every_test_that_the_cases_name_is_there() {
+    let cases = document("docs/CASES.md");
+    let rows = cases.lines().filter(|line| line.starts_with('|'));
+    let names: BTreeSet<_> = rows
+        .filter_map(|row| row.trim_end_matches(" |").rsplit_once('|'))
+        .flat_map(|(_, tests)| tests.split('`').skip(1).step_by(2))
+        .filter(|name| name.contains('_'))
+        .collect();
+    assert!(names.len() > 100, "only {} names: has the form of the table changed?", names.len());
+    assert_exist(&names);
+}
+
+#[test]
+fn every_test_that_the_way_from_curator_names_is_there() {
+    let curator = document("docs/CURATOR.md");
+    // A name of a test is a sentence.
+    let is_name = |text: &&str| {
+        text.matches('_').count() >= 3
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    let rows = curator.lines().filter(|line| line.starts_with('|'));
+    let names: BTreeSet<_> =
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(is_name).collect();
+    assert!(names.len() > 70, "only {} names", names.len());
+    assert_exist(&names);
+}
+
+#[test]
+fn every_function_that_docent_has_beside_its_peers_is_there() {
+    let peers = document("docs/PEERS.md");
+    let cells = peers.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
+    let names: BTreeSet<_> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(|name| name.trim_end_matches("()"))
+        .filter(|name| name.contains('_') && !name.contains(['/', '.', ' ', ':']))
+        .collect();
+    assert!(names.len() > 8, "only {names:?}: has the form of the table changed?");
+    assert_exist(&names);
+}
+
+fn document(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+#[track_caller]
+fn assert_exist(names: &BTreeSet<&str>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut functions = BTreeSet::new();
+    for directory in ["protocol", "session", "recipes", "testing", "tests", "cli"] {
+        collect(&root.join(directory), &mut functions);
+    }
+    let missing: Vec<_> = names.iter().filter(|name| !functions.contains(**name)).collect();
+    assert!(missing.is_empty(), "no such tests or functions: {missing:?}");
+}
+
+/// The names of all functions below a directory.
+fn collect(directory: &Path, functions: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect(&path, functions);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            functions.extend(
+                source
+                    .split("fn ")
+                    .skip(1)
+                    .filter_map(|rest| rest.split_once('(').map(|(name, _)| name.to_owned())),
+            );
+        }
+    }
+}

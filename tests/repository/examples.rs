@@ -1,0 +1,201 @@
+//! The examples work as documented, run as a user runs them.
+
+use std::{path::PathBuf, process::Stdio};
+
+use crate::support::{real::server, within_deadline};
+use docent::Client;
+use tokio::process::Command;
+
+fn example(name: &str) -> PathBuf {
+    xtask::example(name).unwrap()
+}
+
+/// The output of an example, and the nodes it leaves below its chroot: its path is fixed, and another run may be
+/// using it.
+async fn run(name: &str) -> (String, Vec<String>) {
+    let server = server();
+    let chroot =
+        crate::support::real::unique_path("example").replace('/', "-").replacen('-', "/", 1);
+    let client = Client::connect(&server).await.unwrap();
+    client.create(&chroot, b"", docent::CreateMode::Container).await.unwrap();
+    let text = output(name, Some(format!("{server}{chroot}"))).await;
+    let mut left = Vec::new();
+    let mut ahead = vec![chroot];
+    while let Some(path) = ahead.pop() {
+        // The server may have removed an empty container already.
+        let Ok(children) = client.get_children(&path).await else { continue };
+        let paths = children.iter().map(|child| format!("{path}/{child}"));
+        ahead.extend(paths.filter(|path| !path.contains("/_c_")));
+        left.extend(children.iter().filter(|child| child.starts_with("_c_")).map(Into::into));
+    }
+    (text, left)
+}
+
+/// What an example prints on a server, or on its own.
+async fn output(name: &str, connect: Option<String>) -> String {
+    let mut command = Command::new(example(name));
+    command.env_remove("DOCENT_CONNECT").stdin(Stdio::null()).kill_on_drop(true);
+    command.envs(connect.map(|connect| ("DOCENT_CONNECT", connect)));
+    let output = within_deadline("the example", command.output()).await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[tokio::test]
+async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
+    let (text, left) = run("lock").await;
+    assert_eq!(text.lines().last(), Some("25 holds, 0 overlaps"));
+    assert_eq!(text.lines().filter(|line| line.contains(" holds /examples/lock/_c_")).count(), 25);
+    assert_eq!(left, [""; 0]);
+}
+
+#[tokio::test]
+async fn lock_needs_no_server() {
+    let output = Command::new(example("lock")).env_remove("DOCENT_CONNECT").output();
+    let output = within_deadline("the example", output).await.unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().last(), Some("25 holds, 0 overlaps"));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("embedded server"), "{stderr}");
+}
+
+/// The tutorial: an example, and all that it says. Numbers that a server gives out are `N`.
+const TUTORIAL: &[(&str, &str)] = &[
+    (
+        "reentrant",
+        "Alice transfers; Bob does not acquire it
+Alice withdraws, by the same lock node: true
+Alice deposits, by the same lock node: true
+Alice has released the inner holds; Bob does not acquire it
+Alice is done; Bob acquires it
+",
+    ),
+    (
+        "semaphore_mutex",
+        "held: true
+held twice: false
+held after another task has released it: false
+held again: true
+",
+    ),
+    (
+        "read_write",
+        "two readers at once: true
+20 writes, 0 torn reads
+",
+    ),
+    (
+        "semaphore",
+        "took 1, 1 of 6 are out
+took 1, 2 of 6 are out
+took 2, 4 of 6 are out
+took 2, 6 of 6 are out
+a seventh: false
+one was returned, and one that waited has it: 6 of 6 are out
+0 are out
+",
+    ),
+    (
+        "multi",
+        "held together: 2 locks
+the printer alone: false
+the paper alone: false
+both without the paper: false
+the printer was released again: true
+",
+    ),
+    (
+        "revoke",
+        "the night's work has started
+the release of the lock was requested; held: true
+the urgent work has the lock
+",
+    ),
+    (
+        "fencing",
+        "Alice believes: true, Bob believes: true
+Bob writes: Ok(())
+Alice writes: Err(\"token N is stale, N was here\")
+the text is by Bob
+",
+    ),
+];
+
+#[tokio::test]
+async fn the_tutorial_says_what_happens_and_leaves_nothing() {
+    for (name, expected) in TUTORIAL {
+        let (text, left) = run(name).await;
+        assert_eq!(without_tokens(&text), *expected, "{name}");
+        assert_eq!(left, [""; 0], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_tutorial_needs_no_server() {
+    for (name, expected) in TUTORIAL {
+        assert_eq!(without_tokens(&output(name, None).await), *expected, "{name}");
+    }
+}
+
+/// The stale token must be the smaller one.
+fn without_tokens(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("token ") else { return text.to_owned() };
+    let (stale, rest) = rest.split_once(" is stale, ").unwrap();
+    let (highest, after) = rest.split_once(" was here").unwrap();
+    assert!(stale.parse::<i64>().unwrap() < highest.parse::<i64>().unwrap(), "{text}");
+    format!("{before}token N is stale, N was here{after}")
+}
+
+#[tokio::test]
+async fn lock_says_what_is_wrong_with_a_server_that_is_not_there() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (connect, part) in [
+        ("nonsense:port".to_owned(), "\"nonsense:port\" has a port that is not a number"),
+        (format!("127.0.0.1:{port}"), "refused"),
+    ] {
+        let output = Command::new(example("lock")).env("DOCENT_CONNECT", &connect).output();
+        let output = within_deadline("the example", output).await.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(part), "{connect}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn lock_peer_refuses_bad_arguments_with_one_line() {
+    for (arguments, part) in [
+        (vec![], "usage: lock_peer CONNECT"),
+        (vec!["a:b"], "\"a:b\" has a port that is not a number"),
+        (vec!["127.0.0.1:1", "soon"], "SESSION_MS"),
+    ] {
+        let output = Command::new(example("lock_peer")).args(&arguments).output();
+        let output = within_deadline("the example", output).await.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(part) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_users_own_test_works_on_the_testing_server() {
+    let text = output("test_with_testing_server", None).await;
+    assert_eq!(
+        text,
+        "alone, it runs\nwhile it runs, it runs nowhere else\na session that ends in the middle is noticed\n"
+    );
+}
+
+/// Another executor, and no tokio runtime in the process.
+#[tokio::test]
+async fn smol_runs_the_client_and_the_mutex() {
+    let (text, left) = run("smol").await;
+    let lines = [
+        "the first holds the mutex",
+        "another attempt gives up after 100 ms: true",
+        "the second held it after the first",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+    assert_eq!(left, [""; 0]);
+}

@@ -1,0 +1,114 @@
+//! The guide shows a run: its diagrams are recorded, and the committed ones equal those of a new run
+//! today. With `DOCENT_BLESS` set (`cargo xtask guide` does), they are written anew.
+
+mod diagram;
+mod scenes;
+mod stage;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn guide() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/src")
+}
+
+fn blessing() -> bool {
+    std::env::var_os("DOCENT_BLESS").is_some()
+}
+
+/// Compares a committed file with its expected text; with `DOCENT_BLESS`, writes it.
+fn is_kept(path: &Path, made: &str) -> bool {
+    if blessing() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, made).unwrap();
+    }
+    fs::read_to_string(path).unwrap_or_default().replace("\r\n", "\n") == made
+}
+
+fn chapters() -> Vec<(String, String)> {
+    let mut chapters: Vec<_> = fs::read_dir(guide())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    chapters.sort();
+    chapters
+}
+
+/// The targets of a page's links and images that are files of the guide.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .map(|link| link.split('#').next().unwrap_or_default())
+        .filter(|link| !link.is_empty() && !link.contains("://"))
+}
+
+/// A scene with a time limit in it may go otherwise on a machine that is busy, so it has several tries.
+const TRIES: usize = 5;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diagrams_are_what_a_run_makes_and_each_is_shown() {
+    let text: String = chapters().into_iter().map(|(_, text)| text).collect();
+    let mut number = 0;
+    'scenes: while let Some(mut diagram) = scenes::play(number).await {
+        let shown = format!("](diagrams/{}.svg)", diagram.name);
+        assert!(text.contains(&shown), "{} is in no chapter", diagram.name);
+        for _ in 0..TRIES {
+            let file = guide().join("diagrams").join(diagram.name);
+            let kept = is_kept(&file.with_extension("mmd"), &diagram.mermaid());
+            if is_kept(&file.with_extension("svg"), &diagram.svg()) && kept {
+                number += 1;
+                continue 'scenes;
+            }
+            diagram = scenes::play(number).await.unwrap();
+        }
+        let (name, made) = (diagram.name, diagram.mermaid());
+        panic!("{name} is not what a run makes; `cargo xtask guide` writes it anew:\n{made}");
+    }
+    assert!(number > 10);
+}
+
+/// The table and the picture of the herd are the example's.
+#[tokio::test]
+async fn the_herd_is_as_counted() {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    let example = xtask::example("herd").unwrap();
+    let svg = guide().join("diagrams/herd.svg");
+    let drawn = profile.join(format!("herd-{}.svg", std::process::id()));
+    let output = tokio::process::Command::new(example).env("HERD_SVG", &drawn).output();
+    let output = tokio::time::timeout(4 * stage::DEADLINE, output).await.unwrap().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = String::from_utf8(output.stdout).unwrap();
+    let text = fs::read_to_string(guide().join("naive-lock.md")).unwrap();
+    let kept = text.split("<!-- herd -->").nth(1).unwrap();
+    assert_eq!(kept.trim(), table.trim(), "the table of naive-lock.md");
+    let picture = fs::read_to_string(&drawn).unwrap();
+    fs::remove_file(&drawn).unwrap();
+    assert!(is_kept(&svg, &picture), "herd.svg: `cargo xtask guide` writes it anew");
+}
+
+#[test]
+fn chapters_are_listed_and_links_lead_somewhere() {
+    if blessing() {
+        // Pictures may be on their way.
+        return;
+    }
+    let chapters = chapters();
+    let summary = fs::read_to_string(guide().join("SUMMARY.md")).unwrap();
+    let listed: BTreeSet<_> = links(&summary).collect();
+    for (name, text) in &chapters {
+        assert!(name == "SUMMARY.md" || listed.contains(&**name), "{name} is not in SUMMARY.md");
+        for link in links(text) {
+            assert!(guide().join(link).exists(), "{name} links to {link}, which is not there");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The scenes of the chapters, played.
+
+use docent::{
+    CreateMode, ErrorKind, EventType, Outcome,
+    protocol::{AddWatchMode, OpCode},
+    recipes::locks::{
+        InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreV2, LockGuard,
+    },
+};
+use docent_testing::{
+    fault::Fault,
+    tap::{Field, Value, What},
+};
+
+use super::{
+    diagram::Diagram,
+    stage::{Stage, options},
+};
+
+/// Plays a scene; they are numbered in the order of the guide.
+pub(crate) async fn play(number: usize) -> Option<Diagram> {
+    Some(match number {
+        0 => session().await,
+        1 => persistent_watch().await,
+        2 => naive_lock().await,
+        3 => sequential_lock().await,
+        4 => first_lock().await,
+        5 => contended_lock().await,
+        6 => timed_out_lock().await,
+        7 => protected_create().await,
+        8 => guaranteed_delete().await,
+        9 => fencing().await,
+        10 => read_write().await,
+        11 => semaphore().await,
+        12 => multi().await,
+        _ => return None,
+    })
+}
+
+async fn session() -> Diagram {
+    let mut stage =
+        Stage::new("session", "A session, an ephemeral node and a one-shot watch").await;
+    let a = stage.client_seen("A", "A connects: a session begins").await;
+    let b = stage.client_seen("B", "B connects").await;
+    let create = a.create("/here", b"", CreateMode::Ephemeral);
+    stage.step("A", "A creates a node that lives as long as A's session", create).await;
+    let (_, mut watcher) =
+        stage.step("B", "B reads it, and leaves a watch", b.get_data_and_watch("/here")).await;
+    stage.step("A", "A writes: B receives one event", a.set_data("/here", b"1", None)).await;
+    assert_eq!(watcher.changed().await.event_type, EventType::NodeDataChanged);
+    stage.step("A", "A writes again: B receives no event", a.set_data("/here", b"2", None)).await;
+    stage.step("B", "B looks, and leaves another watch", b.exists_and_watch("/here")).await;
+    let session = a.session().unwrap().session_id();
+    stage.vanish("A");
+    assert!(stage.server.expire_session(session));
+    let note =
+        "A's process dies, and its session expires: the node is deleted, and B receives an event";
+    stage.until("B", note, |record| record.is_event(EventType::NodeDeleted, "/here")).await;
+    stage.diagram
+}
+
+async fn persistent_watch() -> Diagram {
+    let mut stage = Stage::new("persistent-watch", "A persistent recursive watch").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    stage.before(a.create("/tree", b"", CreateMode::Persistent)).await.unwrap();
+    let add = b.add_watch("/tree", AddWatchMode::PersistentRecursive);
+    let mut watcher = stage.step("B", "B watches a node and all below it, for good", add).await;
+    stage.step("A", "A creates a child", a.create("/tree/x", b"", CreateMode::Persistent)).await;
+    stage.step("A", "A writes it", a.set_data("/tree/x", b"1", None)).await;
+    stage.step("A", "A deletes it", a.delete("/tree/x", None)).await;
+    for expected in [EventType::NodeCreated, EventType::NodeDataChanged, EventType::NodeDeleted] {
+        assert_eq!(watcher.changed().await.event_type, expected);
+    }
+    stage.diagram
+}
+
+async fn naive_lock() -> Diagram {
+    let mut stage = Stage::new("naive-lock", "The naive lock and its herd").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    let c = stage.client("C").await;
+    let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
+    stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
+    let mut waiting = Vec::new();
+    for (name, client) in [("B", &b), ("C", &c)] {
+        let wait = async {
+            let error = create(client).await.expect_err("A has it");
+            assert_eq!(error.outcome(), Outcome::NotApplied);
+            client.exists_and_watch("/lock").await
+        };
+        let note = format!("{name} fails, and waits for the node to go");
+        waiting.push(stage.step(name, &note, wait).await.1);
+    }
+    stage.step("A", "A deletes it: everybody is woken", a.delete("/lock", None)).await;
+    for watcher in &mut waiting {
+        watcher.changed().await;
+    }
+    stage.step("B", "B is the faster one", create(&b)).await;
+    let again = async {
+        create(&c).await.expect_err("B has it");
+        c.exists_and_watch("/lock").await
+    };
+    stage.step("C", "C was woken for nothing", again).await;
+    stage.diagram
+}
+
+async fn sequential_lock() -> Diagram {
+    let mut stage = Stage::new("sequential-lock", "Each waits for the one before it").await;
+    let mut clients = Vec::new();
+    for name in ["A", "B", "C"] {
+        clients.push((name, stage.client(name).await));
+    }
+    stage.before(clients[0].1.create("/lock", b"", CreateMode::Persistent)).await.unwrap();
+    let mut nodes: Vec<String> = Vec::new();
+    let mut watchers = Vec::new();
+    for (name, client) in &clients {
+        let enter = async {
+            let node = client.create("/lock/n-", b"", CreateMode::EphemeralSequential).await?;
+            client.get_children("/lock").await?;
+            nodes.push(node);
+            match nodes.iter().rev().nth(1) {
+                Some(before) => client.exists_and_watch(before).await.map(|(_, it)| Some(it)),
+                None => Ok(None),
+            }
+        };
+        let note = match *name {
+            "A" => "A's number is the lowest: it holds the lock",
+            "B" => "B waits for A's node alone",
+            _ => "C waits for B's node alone",
+        };
+        watchers.extend(stage.step(name, note, enter).await);
+    }
+    stage.step("A", "A leaves: only B is woken", clients[0].1.delete(&nodes[0], None)).await;
+    watchers[0].changed().await;
+    stage.step("B", "B looks, and holds it", clients[1].1.get_children("/lock")).await;
+    assert_eq!(watchers[1].try_changed(), None);
+    stage.diagram
+}
+
+async fn first_lock() -> Diagram {
+    let mut stage =
+        Stage::new("first-lock", "The first acquire of a mutex whose parents are missing").await;
+    let a = stage.client("A").await;
+    let mutex = InterProcessMutex::with_options(&a, "/locks/printer", options()).unwrap();
+    let guard = stage.step("A", "acquire(), the first ever", mutex.acquire()).await;
+    stage.step("A", "release()", guard.release()).await;
+    let guard = stage.step("A", "acquire() again: two round trips", mutex.acquire()).await;
+    stage.step("A", "release()", guard.release()).await;
+    stage.diagram
+}
+
+fn mutex(client: &docent::Client) -> InterProcessMutex {
+    InterProcessMutex::with_options(client, "/lock", options()).unwrap()
+}
+
+async fn contended_lock() -> Diagram {
+    let mut stage = Stage::new("contended-lock", "A waits, B releases").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let (first, second) = (mutex(&a), mutex(&b));
+    let guard = stage.step("A", "A acquires", first.acquire()).await;
+    let waits = tokio::spawn(async move { second.acquire().await });
+    stage
+        .until("B", "B acquires: it is second, and watches the first", |record| {
+            &*record.client == "B" && record.is_reply(OpCode::GetData)
+        })
+        .await;
+    let hand_over = async {
+        guard.release().await?;
+        waits.await.unwrap()
+    };
+    let guard =
+        stage.step("A", "A releases: B is woken, looks, and holds the lock", hand_over).await;
+    stage.step("B", "B releases", guard.release()).await;
+    stage.diagram
+}
+
+async fn timed_out_lock() -> Diagram {
+    let mut stage =
+        Stage::new("timed-out-lock", "A contender that gives up leaves nothing behind").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let (first, second) = (mutex(&a), mutex(&b));
+    let _guard = stage.step("A", "A acquires", first.acquire()).await;
+    let wait = second.acquire_timeout(std::time::Duration::from_secs(1));
+    let none = stage.step("B", "B waits for a second and no longer", wait).await;
+    assert!(none.is_none());
+    stage.diagram
+}
+
+async fn protected_create() -> Diagram {
+    let mut stage = Stage::new("protected-create", "The reply of a create is lost").await;
+    let a = stage.client("A").await;
+    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.tap.inject(Fault::drop_reply(OpCode::Create2));
+    let mutex = mutex(&a);
+    let note = "A acquires; the connection breaks after the server has made the node";
+    let _guard = stage.step("A", note, mutex.acquire()).await;
+    let children = stage.before(a.get_children("/lock")).await.unwrap();
+    assert_eq!(children.len(), 1, "one node, not two");
+    stage.diagram
+}
+
+async fn guaranteed_delete() -> Diagram {
+    let mut stage = Stage::new("guaranteed-delete", "A delete is lost").await;
+    let a = stage.client("A").await;
+    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let mutex = mutex(&a);
+    let guard = stage.step("A", "A acquires", mutex.acquire()).await;
+    stage.tap.inject(Fault::drop_before(OpCode::Delete));
+    let note = "A releases; the connection breaks before the server has read the delete";
+    stage.step("A", note, guard.release()).await;
+    let children = stage.before(a.get_children("/lock")).await.unwrap();
+    assert_eq!(children.len(), 0, "nothing is left");
+    stage.diagram
+}
+
+/// Two clients believe that they hold one lock; the server refuses the write of the one that does not.
+async fn fencing() -> Diagram {
+    let mut stage =
+        Stage::new("fencing", "Two clients believe in their lock, and one may write").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    stage.before(a.create("/account", b"100", CreateMode::Persistent)).await.unwrap();
+    let (first, second) = (mutex(&a), mutex(&b));
+    let write = |guard: &LockGuard, data: &'static [u8]| {
+        guard.guarded().unwrap().set_data("/account", data, None).commit()
+    };
+    let old = stage.step("A", "A acquires", first.acquire()).await;
+    stage.step("A", "A writes, on condition that its lock node is there", write(&old, b"90")).await;
+    let note = "A's node goes: deleted by hand here, by an expired session more often. A receives no event";
+    stage.step("B", note, b.delete(old.lock_path(), None)).await;
+    let new = stage.step("B", "B acquires: now both believe", second.acquire()).await;
+    assert!(old.is_held() && new.is_held());
+    let tokens =
+        stage.before(async { (old.fencing_token().await, new.fencing_token().await) }).await;
+    assert!(tokens.0.unwrap() < tokens.1.unwrap());
+    stage.step("B", "B writes, on condition that its own node is there", write(&new, b"70")).await;
+    let refused = async {
+        let error = write(&old, b"80").await.expect_err("its node is gone");
+        assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
+        Ok::<_, docent::Error>(())
+    };
+    stage.step("A", "A writes on the same condition: refused, all of it", refused).await;
+    let account = stage.before(b.get_data("/account")).await.unwrap();
+    assert_eq!(account.data, "70");
+    stage.diagram
+}
+
+async fn read_write() -> Diagram {
+    let mut stage = Stage::new("read-write", "Two readers and a writer").await;
+    let lock = |client: &docent::Client| {
+        InterProcessReadWriteLock::with_options(client, "/lock", options()).unwrap()
+    };
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    let c = stage.client("C").await;
+    stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
+    let (first, second, third) = (lock(&a), lock(&b), lock(&c));
+    let one = stage.step("A", "A reads", first.read_lock().acquire()).await;
+    let two = stage.step("B", "B reads beside it", second.read_lock().acquire()).await;
+    let waits = tokio::spawn(async move { third.write_lock().acquire().await });
+    stage
+        .until(
+            "C",
+            "C writes, when those before it are gone: it watches the last of them",
+            |record| &*record.client == "C" && record.is_reply(OpCode::GetData),
+        )
+        .await;
+    stage.step("A", "A releases: no waiter is woken", one.release()).await;
+    let hand_over = async {
+        two.release().await?;
+        waits.await.unwrap()
+    };
+    let _writing = stage.step("B", "B releases: C is woken, and writes", hand_over).await;
+    stage.diagram
+}
+
+async fn semaphore() -> Diagram {
+    let mut stage = Stage::new("semaphore", "One lease for two").await;
+    let semaphore = |client: &docent::Client| {
+        InterProcessSemaphoreV2::with_options(client, "/semaphore", 1, options()).unwrap()
+    };
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    for path in ["/semaphore", "/semaphore/locks", "/semaphore/leases"] {
+        stage.before(a.create(path, b"", CreateMode::Container)).await.unwrap();
+    }
+    let (first, second) = (semaphore(&a), semaphore(&b));
+    let lease = stage.step("A", "A takes the lease", first.acquire()).await;
+    let waits = tokio::spawn(async move { second.acquire().await });
+    stage
+        .until("B", "B holds the inner mutex while it waits for a lease", |record| {
+            &*record.client == "B"
+                && record.is_reply(OpCode::GetChildren2)
+                && matches!(&record.what, What::Reply { fields, .. } if has_leases(fields))
+        })
+        .await;
+    let hand_over = async {
+        lease.release().await?;
+        waits.await.unwrap()
+    };
+    let _lease = stage.step("A", "A gives its lease back: B is woken, and has it", hand_over).await;
+    stage.diagram
+}
+
+/// Whether it is a listing of two leases.
+fn has_leases(fields: &[Field]) -> bool {
+    let names = fields.iter().find_map(|field| match &field.value {
+        Value::List(names) => Some(names),
+        _ => None,
+    });
+    names.is_some_and(|names| names.iter().filter(|name| name.contains("-lease-")).count() == 2)
+}
+
+async fn multi() -> Diagram {
+    let mut stage = Stage::new("multi-lock", "Two locks or none").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    for path in ["/one", "/two"] {
+        stage.before(a.create(path, b"", CreateMode::Container)).await.unwrap();
+    }
+    let other = InterProcessMutex::with_options(&b, "/two", options()).unwrap();
+    let _held = stage.step("B", "B holds the second lock", other.acquire()).await;
+    let both = InterProcessMultiLock::with_options(&a, &["/one", "/two"], &options()).unwrap();
+    let wait = both.acquire_timeout(std::time::Duration::from_secs(1));
+    let none =
+        stage.step("A", "A gets the first, not the second, and gives the first back", wait).await;
+    assert!(none.is_none());
+    stage.diagram
+}

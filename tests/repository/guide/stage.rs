@@ -1,0 +1,126 @@
+//! Where the scenes of the guide are played: an embedded server behind a tap, and clients with names.
+
+use std::{collections::BTreeSet, fmt::Debug, future::Future, time::Duration};
+
+use docent::{
+    Client,
+    recipes::locks::LockOptions,
+    session::{Config, retry::RetryNTimes},
+};
+use docent_testing::{
+    TestingServer,
+    tap::{Record, Tap, TapClient, What},
+};
+
+use super::diagram::Diagram;
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Stage {
+    pub(crate) server: TestingServer,
+    pub(crate) tap: Tap,
+    clients: Vec<(TapClient, Client)>,
+    pub(crate) diagram: Diagram,
+    /// The record that the next step begins with.
+    next: u64,
+}
+
+impl Stage {
+    pub(crate) async fn new(name: &'static str, title: &'static str) -> Self {
+        let server = TestingServer::start().await.unwrap();
+        let tap = server.tap().await.unwrap();
+        Self { server, tap, clients: Vec::new(), diagram: Diagram::new(name, title), next: 0 }
+    }
+
+    /// A client; its frames so far are part of no step.
+    pub(crate) async fn client(&mut self, label: &str) -> Client {
+        let port = self.tap.client(label).await.unwrap();
+        let config = Config::new(&port.connect_string()).unwrap();
+        self.diagram.client(label);
+        let client = config.connect().await.unwrap();
+        self.clients.push((port, client.clone()));
+        self.next = self.tap.len();
+        client
+    }
+
+    /// As [`client`](Self::client), and its first frames are a step.
+    pub(crate) async fn client_seen(&mut self, label: &str, note: &str) -> Client {
+        let from = self.next;
+        let client = self.client(label).await;
+        self.next = from;
+        self.show(label, note).await;
+        client
+    }
+
+    /// A client vanishes: its connection breaks, and it gets no other one.
+    pub(crate) fn vanish(&mut self, label: &str) {
+        self.clients.retain(|(port, _)| port.label() != label);
+    }
+
+    /// Done before the scene: not shown.
+    pub(crate) async fn before<T>(&mut self, done: impl Future<Output = T>) -> T {
+        let value = done.await;
+        self.settle().await;
+        self.next = self.tap.len();
+        value
+    }
+
+    /// One step of the scene: the action of a client in a few words; then its frames.
+    pub(crate) async fn step<T, E: Debug>(
+        &mut self,
+        who: &str,
+        note: &str,
+        done: impl Future<Output = Result<T, E>>,
+    ) -> T {
+        let value = tokio::time::timeout(DEADLINE, done).await.expect(note).unwrap();
+        self.show(who, note).await;
+        value
+    }
+
+    /// A step that goes on: shown once `wanted` has passed by.
+    pub(crate) async fn until(
+        &mut self,
+        who: &str,
+        note: &str,
+        wanted: impl FnMut(&Record) -> bool,
+    ) {
+        self.tap.subscribe_from(self.next).until(DEADLINE, wanted).await.unwrap();
+        self.show(who, note).await;
+    }
+
+    async fn show(&mut self, who: &str, note: &str) {
+        self.settle().await;
+        self.diagram.note(note);
+        let trace = self.tap.trace().since(self.next);
+        self.next = self.tap.len();
+        let mut barriers = BTreeSet::new();
+        let shown = trace.filter(|record| match record.what {
+            What::Request { xid, .. } if record.path() == Some(BARRIER) => {
+                barriers.insert((record.connection, xid));
+                false
+            }
+            What::Reply { xid, .. } => !barriers.contains(&(record.connection, xid)),
+            _ => true,
+        });
+        self.diagram.frames(who, shown.iter());
+    }
+
+    /// Waits until all events of the server have arrived: they come before the reply to a request sent behind
+    /// them. A client without a session receives no more frames.
+    async fn settle(&self) {
+        for (_, client) in &self.clients {
+            let asked = tokio::time::timeout(DEADLINE, client.exists(BARRIER)).await;
+            assert!(asked.expect("a barrier").is_ok_and(|stat| stat.is_none()));
+        }
+    }
+}
+
+/// A node that is never there.
+const BARRIER: &str = "/barrier";
+
+/// How the locks of the scenes are set up: retries that do not make a reader wait.
+pub(crate) fn options() -> LockOptions {
+    LockOptions::default()
+        .with_data("")
+        .with_retry_policy(RetryNTimes::new(3, Duration::from_millis(10)))
+}

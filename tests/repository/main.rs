@@ -1,0 +1,19 @@
+//! The repository itself: its rules, its documents, its examples and its guide.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the functions that they call"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api;
+mod cases;
+mod dependencies;
+mod examples;
+mod guide;
+mod tidy;

@@ -1,0 +1,396 @@
+//! The rules of the repository that no compiler checks: the dependencies of each crate, and the form of every file.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The crates under a package, without its own.
+fn dependencies(package: &str, more: &[&str]) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(root())
+        .args(["tree", "--quiet", "--package", package, "--edges", "normal", "--prefix", "none"])
+        .args(more)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| !name.is_empty() && *name != package)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Rust files below a directory, with their text.
+fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+const CRATES: [&str; 6] = ["protocol", "session", "recipes", "testing", "cli", "xtask"];
+
+fn all_sources() -> Vec<(PathBuf, String)> {
+    CRATES
+        .iter()
+        .map(|name| root().join(name).join("src"))
+        .chain([root().join("src")])
+        .flat_map(|directory| sources(&directory))
+        .collect()
+}
+
+// Layers.
+
+#[test]
+fn protocol_depends_on_bytes_and_nom() {
+    assert_eq!(dependencies("docent-protocol", &[]), set(&["bytes", "memchr", "nom"]));
+}
+
+#[test]
+fn the_machine_needs_no_runtime() {
+    let without_tokio = dependencies("docent-session", &["--no-default-features"]);
+    assert_eq!(without_tokio, set(&["bytes", "docent-protocol", "memchr", "nom"]));
+}
+
+/// What makes the embedded server evidence: it cannot see the client's types.
+#[test]
+fn testing_knows_the_protocol_only() {
+    let ours: BTreeSet<_> = dependencies("docent-testing", &[])
+        .into_iter()
+        .filter(|name| name.starts_with("docent"))
+        .collect();
+    assert_eq!(ours, set(&["docent-protocol"]));
+}
+
+/// An embedder pays for tokio and little else.
+#[test]
+fn docent_has_at_most_22_dependencies() {
+    let theirs: Vec<_> = dependencies("docent", &[])
+        .into_iter()
+        .filter(|name| !name.starts_with("docent"))
+        .collect();
+    assert!(theirs.len() <= 22, "{}: {theirs:?}", theirs.len());
+    for too_heavy in ["syn", "futures-util", "regex", "serde"] {
+        assert!(!theirs.iter().any(|name| name == too_heavy), "{too_heavy} is among {theirs:?}");
+    }
+}
+
+/// MD5 is the one thing of SASL that is not written here.
+#[test]
+fn sasl_brings_a_hash_and_nothing_else() {
+    let machine = ["--no-default-features", "--features", "sasl"];
+    let without = dependencies("docent-session", &machine[..1]);
+    let with = dependencies("docent-session", &machine);
+    let added: BTreeSet<_> = with.difference(&without).cloned().collect();
+    let digest = ["block-buffer", "crypto-common", "digest", "hybrid-array", "typenum"];
+    let allowed = set(&[&digest[..], &["cfg-if", "cpufeatures", "md-5"]].concat());
+    assert!(added.contains("md-5") && added.is_subset(&allowed), "{added:?}");
+}
+
+/// The trait, and nothing else; in `docent` it is there already.
+#[test]
+fn streams_bring_their_trait_and_nothing_else() {
+    let without = dependencies("docent-session", &[]);
+    let with = dependencies("docent-session", &["--features", "stream"]);
+    let added: BTreeSet<_> = with.difference(&without).cloned().collect();
+    assert_eq!(added, set(&["futures-core"]));
+    assert_eq!(dependencies("docent", &["--features", "stream"]), dependencies("docent", &[]));
+}
+
+#[test]
+fn nom_is_used_in_one_file() {
+    for (path, text) in all_sources() {
+        let uses = text.lines().any(|line| line.trim_start().starts_with("use nom"));
+        assert_eq!(uses, path.ends_with("protocol/src/jute/mod.rs"), "{}", path.display());
+    }
+}
+
+// The clock.
+
+#[test]
+fn clippy_forbids_reading_the_clock_in_session() {
+    let config = fs::read_to_string(root().join("session/clippy.toml")).unwrap();
+    for method in
+        ["std::time::Instant::now", "std::time::SystemTime::now", "tokio::time::Instant::now"]
+    {
+        assert!(config.contains(method), "{method}");
+    }
+    for (path, text) in sources(&root().join("session/src")) {
+        let allowed = path.ends_with("driver/clock.rs") || path.ends_with("driver/runtime.rs");
+        let reads = text.contains("clippy::disallowed_methods");
+        assert!(allowed || !reads, "{} allows itself to read the clock", path.display());
+    }
+}
+
+/// All of this comes from the client's `Runtime`; otherwise a client would need tokio, and no simulation of it could be
+/// repeated.
+#[test]
+fn clients_and_recipes_have_no_surroundings_but_their_runtime() {
+    let foreign = ["tokio::time::", "tokio::net::", "tokio::spawn(", "getrandom::", "new_v4("];
+    let folders = ["session/src/client", "session/src/machine", "recipes/src"];
+    let files = folders.into_iter().flat_map(|folder| sources(&root().join(folder)));
+    for (path, text) in files.filter(|(path, _)| !path.ends_with("client/retry.rs")) {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for name in foreign {
+                assert!(!line.contains(name), "{}: {line}", path.display());
+            }
+        }
+    }
+}
+
+/// The border between the machine and its driver: no runtime on the machine's side, and no code that is there for a
+/// driver or for a platform only. SASL is a feature of the machine itself.
+#[test]
+fn the_machine_has_no_code_for_a_runtime() {
+    let machine = sources(&root().join("session/src/machine"));
+    assert!(machine.len() > 20, "only {} files", machine.len());
+    for (path, text) in machine {
+        for line in text.lines() {
+            assert!(!line.contains("tokio"), "{}: {line}", path.display());
+            let line = line.replace("feature = \"sasl\"", "");
+            assert!(!line.contains("feature = "), "{}: {line}", path.display());
+            let condition = line.split_once("cfg(").or_else(|| line.split_once("cfg!("));
+            let condition = condition.map_or("", |(_, condition)| condition);
+            let unknown = condition
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .find(|word| !["", "test", "not", "any", "all"].contains(word));
+            assert_eq!(unknown, None, "{}: {line}", path.display());
+        }
+    }
+}
+
+/// The feature `tokio` switches whole modules, and the part of a configuration that belongs to the driver.
+#[test]
+fn the_feature_tokio_is_a_border_of_folders() {
+    let session = root().join("session/src");
+    for (path, text) in sources(&session) {
+        let allowed = path == session.join("lib.rs") || path == session.join("config.rs");
+        assert!(allowed || !text.contains("feature = \"tokio\""), "{}", path.display());
+    }
+}
+
+// Files.
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    for (path, text) in all_sources() {
+        assert!(text.starts_with("//!"), "{} has no //! header", path.display());
+    }
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    for name in CRATES {
+        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name}");
+    }
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("unsafe_code = \"forbid\""));
+}
+
+#[test]
+fn examples_fit_on_a_page() {
+    for (path, text) in sources(&root().join("examples")) {
+        let lines = text.lines().count();
+        assert!(lines <= 60, "{} has {lines} lines", path.display());
+    }
+}
+
+// References.
+
+/// Every file of the repository, relative to its root, without built and generated files.
+fn files() -> Vec<String> {
+    let built = ["target", ".git", "artifacts", "coverage", "book"];
+    let mut files = Vec::new();
+    let mut directories = vec![root().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy();
+            if !path.is_dir() {
+                let path = path.strip_prefix(root()).unwrap().to_str().unwrap();
+                files.push(path.replace('\\', "/"));
+            } else if !built.contains(&&*name) {
+                directories.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The lines of a file that are prose: all of a document, and the comments of a source file.
+fn prose(file: &str) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+    let comment = match file.rsplit('.').next() {
+        Some("rs" | "java") => "//",
+        Some("toml" | "yml" | "py") => "#",
+        Some("md") => "",
+        _ => return Vec::new(),
+    };
+    let lines = text.lines().enumerate();
+    lines
+        .filter_map(|(n, line)| Some((n + 1, line.split_once(comment)?.1.to_owned())))
+        .filter(|(_, line)| !line.contains("://"))
+        .collect()
+}
+
+/// Names in prose that look like a file of the repository and are none.
+const NAMES_OF_OTHERS: [&str; 3] = ["docs.rs", "ClientCnxn.java", "a/b.rs"];
+
+/// A reader can open what a comment or a document refers to.
+#[test]
+fn references_lead_to_files_that_exist() {
+    let files = files();
+    assert!(files.len() > 200, "only {} files", files.len());
+    let suffixes = [".rs", ".md", ".toml", ".txt", ".json", ".java", ".py", ".svg", ".mmd", ".c"];
+    let ends = |path: &str, end: &str| {
+        path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    let top: BTreeSet<_> = files.iter().filter_map(|file| file.split_once('/')).collect();
+    let top: BTreeSet<_> = top.into_iter().map(|(directory, _)| directory).collect();
+    let mut missing = Vec::new();
+    // PEERS.md is about the source files of other clients.
+    for file in files.iter().filter(|file| *file != "docs/PEERS.md") {
+        for (n, line) in prose(file) {
+            let words = line.split(|c: char| c.is_whitespace() || "`\"()[]<>,;:|*'".contains(c));
+            for word in words.map(|word| word.trim_end_matches(['.', '/', '!', '?'])) {
+                let name = word.trim_start_matches("./").trim_start_matches("../");
+                let is_file = suffixes.iter().any(|suffix| {
+                    name.strip_suffix(suffix).is_some_and(|stem| {
+                        stem.starts_with(|c: char| c.is_ascii_alphanumeric())
+                            && stem.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+                    })
+                });
+                let is_directory = name.split_once('/').is_some_and(|(first, rest)| {
+                    top.contains(first)
+                        && rest.chars().all(|c| c.is_ascii_lowercase() || "-_/".contains(c))
+                });
+                let below = format!("{}/", name.trim_end_matches('/'));
+                let exists =
+                    || files.iter().any(|path| ends(path, name) || path.starts_with(&below));
+                if (is_file || is_directory) && !NAMES_OF_OTHERS.contains(&name) && !exists() {
+                    missing.push(format!("{file}:{n}: {word}"));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no such files:\n{}", missing.join("\n"));
+}
+
+/// Numbers of a list that is not in the repository say nothing to its readers.
+#[test]
+fn references_name_their_source() {
+    let lists = ["pitfall", "pitfalls", "reliability", "wire-protocol", "lock-safety", "peers"];
+    let mut unknown = Vec::new();
+    for file in files() {
+        for (n, line) in prose(&file) {
+            let words: Vec<_> = line.split_whitespace().collect();
+            for pair in words.windows(2) {
+                let (list, item) = (pair[0].trim_start_matches('('), pair[1]);
+                let is_number = item.contains(|c: char| c.is_ascii_digit())
+                    && item
+                        .trim_start_matches(['t', 'R'])
+                        .starts_with(|c: char| c.is_ascii_digit());
+                if lists.contains(&list) && (is_number || item == "case") {
+                    unknown.push(format!("{file}:{n}: {list} {item}"));
+                }
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "references without a source:\n{}", unknown.join("\n"));
+}
+
+// Words.
+
+/// Phrases that have a plainer word, in prose and in names: "report" or "notify" for *tell*, "no client" for *nobody*,
+/// "pending requests" for *who waits*.
+const PHRASES: [&str; 30] = [
+    "told",
+    "tell",
+    "tells",
+    "nobody",
+    "so many",
+    "so long",
+    "all who",
+    "those who",
+    "one who",
+    "to who",
+    "of who",
+    "who waits",
+    "who asks",
+    "without a word",
+    "no answer",
+    "not answered",
+    "switched off",
+    "used up",
+    "said so",
+    "what is left",
+    "what was left",
+    "what was sent",
+    "what was asked",
+    "what is queued",
+    "what is committed",
+    "what is missing",
+    "of one s own",
+    "is asked of",
+    "story",
+    "stories",
+];
+
+#[test]
+fn every_sentence_uses_the_plain_word() {
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| !file.ends_with("repository/tidy.rs")) {
+        if !file.ends_with(".rs") && !file.ends_with(".md") && !file.ends_with(".mmd") {
+            continue;
+        }
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        for (n, text) in text.lines().enumerate() {
+            let words = text.to_lowercase();
+            let words = words.split(|c: char| !c.is_ascii_alphanumeric());
+            let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+            let line = format!(" {} ", words.join(" "));
+            let phrases = PHRASES.iter().filter(|phrase| line.contains(&format!(" {phrase} ")));
+            found.extend(phrases.map(|phrase| format!("{file}:{}: {phrase}", n + 1)));
+            let begins_badly = matches!(words.first(), Some(&("who" | "neither")));
+            if begins_badly && text.trim_start().starts_with("//") {
+                found.push(format!("{file}:{}: begins with {}", n + 1, words[0]));
+            }
+        }
+    }
+    assert!(found.is_empty(), "write it plainly:\n{}", found.join("\n"));
+}
+
+// README.
+
+#[test]
+fn readme_and_ci_give_the_same_command() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
+    for text in [&readme, &ci] {
+        assert!(text.contains("cargo xtask test"));
+    }
+    assert!(readme.contains("cargo run --release --example lock"));
+}

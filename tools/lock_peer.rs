@@ -1,0 +1,484 @@
+//! A client that locks on command, to be driven by a program: so that clients in different languages can
+//! contend for one lock, and be compared on the wire.
+//!
+//! `lock_peer CONNECT [SESSION_MS [RETRIES]]`: commands `ID VERB ARGS...` on standard input, a line each;
+//! `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at
+//! any time. Commands for one handle run in order, those for different handles at the same time.
+//!
+//! A handle is `KIND:PATH`, KIND one of `mutex`, `semmutex`, `read`, `write`, `sem=N`; handles that differ by a
+//! suffix `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner.
+//!
+//! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes
+//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers` and `pipelined`.
+
+use std::{
+    collections::HashMap,
+    io::Write as _,
+    process::exit,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use docent::{
+    Client, Config, Error, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+    InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, Owner, Revoker,
+    retry::RetryNTimes,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    sync::{Notify, mpsc},
+};
+
+#[tokio::main]
+async fn main() {
+    let mut args = std::env::args().skip(1);
+    let Some(connect_string) = args.next() else {
+        eprintln!("usage: lock_peer CONNECT [SESSION_MS [RETRIES]]");
+        exit(2);
+    };
+    let mut number = |name: &str, default: u32| match args.next().map(|text| text.parse()) {
+        None => default,
+        Some(Ok(number)) => number,
+        Some(Err(error)) => {
+            eprintln!("lock_peer: {name}: {error}");
+            exit(2);
+        }
+    };
+    let session_ms = number("SESSION_MS", 6000);
+    let retries = number("RETRIES", 5);
+    let config = match Config::new(&connect_string) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("lock_peer: {error}");
+            exit(2);
+        }
+    };
+    let client = config
+        .with_session_timeout(Duration::from_millis(session_ms.into()))
+        .with_connection_timeout(Duration::from_millis(3000))
+        .start();
+    tokio::spawn(report_states(client.clone()));
+    let policy = RetryNTimes::new(retries, Duration::from_millis(100));
+    let mut peer = Peer {
+        client,
+        policy,
+        options: options(policy),
+        locks: HashMap::new(),
+        read_write: HashMap::new(),
+        owners: HashMap::new(),
+        handles: HashMap::new(),
+        multi: Arc::default(),
+    };
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        match words.as_slice() {
+            [] => {}
+            [id, verb] if verb == "close" => {
+                peer.close(Some(id)).await;
+            }
+            [id, verb, args @ ..] => peer.command(id, verb, args),
+            [id] => say(&format!("{id} err BadCommand a verb is missing")),
+        }
+    }
+    peer.close(None).await;
+}
+
+fn options(policy: RetryNTimes) -> LockOptions {
+    let mut options = LockOptions::default().with_retry_policy(policy);
+    if let Ok(data) = std::env::var("LOCK_PEER_DATA") {
+        options = options.with_default_data(data);
+    }
+    if let Ok(data) = std::env::var("LOCK_PEER_LOCK_DATA") {
+        options = options.with_data(data);
+    }
+    for option in std::env::var("LOCK_PEER_OPTIONS").unwrap_or_default().split(',') {
+        options = match option {
+            "no-containers" => options.without_container_parents(),
+            "pipelined" => options.with_pipelined_listing(),
+            _ => options,
+        };
+    }
+    options
+}
+
+/// One line on standard output, at once.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // The reader has gone, so there is no one to report to.
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        exit(0);
+    }
+}
+
+fn answer(id: &str, result: Result<Option<String>, Error>) {
+    match result {
+        Ok(Some(text)) if text.is_empty() => say(&format!("{id} ok")),
+        Ok(Some(text)) => say(&format!("{id} ok {text}")),
+        Ok(None) => say(&format!("{id} false")),
+        Err(error) => say(&format!("{id} err {:?} {error}", error.kind())),
+    }
+}
+
+/// Answers when the future has the answer.
+fn spawn_answer(
+    id: &str,
+    result: impl Future<Output = Result<Option<String>, Error>> + Send + 'static,
+) {
+    let id = id.to_owned();
+    tokio::spawn(async move { answer(&id, result.await) });
+}
+
+async fn report_states(client: Client) {
+    let mut states = client.states();
+    let mut ready = false;
+    while let Some(state) = states.next().await {
+        if let Some(session) = client.session().filter(|_| !ready && state.is_connected()) {
+            ready = true;
+            say(&format!("! ready {:x}", session.session_id()));
+        }
+        say(&format!("! state {state}"));
+    }
+}
+
+struct Peer {
+    client: Client,
+    policy: RetryNTimes,
+    options: LockOptions,
+    /// By kind and path: handles that differ by their suffix share the lock object.
+    locks: HashMap<String, Lock>,
+    /// By path: of both kinds of handles.
+    read_write: HashMap<String, InterProcessReadWriteLock>,
+    /// By lock and suffix.
+    owners: HashMap<String, Owner>,
+    handles: HashMap<String, Handle>,
+    /// The guard of the multi lock, once it is held.
+    multi: Arc<tokio::sync::Mutex<Option<LockGuard>>>,
+}
+
+/// A lock of any kind.
+#[derive(Clone)]
+enum Lock {
+    /// Of the mutex and of the two that are one in a read/write lock.
+    Mutex(InterProcessMutex),
+    SemaphoreMutex(InterProcessSemaphoreMutex),
+    Semaphore(InterProcessSemaphoreV2),
+}
+
+/// Where the commands of one handle are queued.
+struct Handle {
+    commands: mpsc::UnboundedSender<(String, String, Vec<String>)>,
+    cancel: Arc<Cancel>,
+}
+
+/// What drops the acquire that is running, if one is.
+type Cancel = Mutex<Option<Arc<Notify>>>;
+
+impl Peer {
+    fn command(&mut self, id: &str, verb: &str, args: &[String]) {
+        let bad = |text: &str| say(&format!("{id} err BadCommand {text}"));
+        match (verb, args) {
+            ("session", []) => match self.client.session() {
+                Some(session) => say(&format!("{id} ok {:x}", session.session_id())),
+                None => say(&format!("{id} err ConnectionLoss there is no session")),
+            },
+            ("children", [path]) => {
+                let (path, client) = (path.clone(), self.client.clone());
+                spawn_answer(id, async move {
+                    let children = client.get_children(&path).await?;
+                    Ok(Some(list(&children.to_vec())))
+                });
+            }
+            ("revoke", [path]) => {
+                let (path, client, policy) = (path.clone(), self.client.clone(), self.policy);
+                spawn_answer(id, async move {
+                    Revoker::attempt_revoke(&client, &policy, &path).await?;
+                    Ok(Some(String::new()))
+                });
+            }
+            ("multi", [wait, paths @ ..]) if !paths.is_empty() => {
+                if let Err(error) = self.multi(id, wait, paths) {
+                    bad(&error);
+                }
+            }
+            ("multirelease", []) => {
+                let multi = Arc::clone(&self.multi);
+                let id = id.to_owned();
+                tokio::spawn(async move {
+                    match multi.lock().await.take() {
+                        Some(guard) => {
+                            answer(&id, guard.release().await.map(|()| Some(String::new())));
+                        }
+                        None => say(&format!("{id} err NotOwner no multi lock is held")),
+                    }
+                });
+            }
+            ("cancel", [handle]) => {
+                let running =
+                    self.handles.get(handle).and_then(|handle| lock(&handle.cancel).take());
+                let cancelled = running.map(|running| running.notify_one()).is_some();
+                let text = if cancelled { "ok" } else { "err BadCommand no acquire is running" };
+                say(&format!("{id} {text}"));
+            }
+            (
+                "acquire" | "release" | "held" | "token" | "participants" | "drop" | "revocable",
+                [handle, rest @ ..],
+            ) => match self.handle(handle) {
+                Ok(handle) => {
+                    let command = (id.to_owned(), verb.to_owned(), rest.to_vec());
+                    if handle.commands.send(command).is_err() {
+                        bad("the handle is gone");
+                    }
+                }
+                Err(error) => bad(&error),
+            },
+            _ => bad(&format!("{verb} with {} arguments is not known", args.len())),
+        }
+    }
+
+    fn multi(&self, id: &str, wait: &str, paths: &[String]) -> Result<(), String> {
+        let wait: i64 = wait.parse().map_err(|_| format!("{wait} is no number"))?;
+        let wait = Duration::from_millis(wait.try_into().unwrap_or(0));
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let lock = InterProcessMultiLock::with_options(&self.client, &paths, &self.options)
+            .map_err(|error| error.to_string())?;
+        let held = Arc::clone(&self.multi);
+        spawn_answer(id, async move {
+            let mut held = held.lock().await;
+            let Some(guard) = lock.acquire_timeout(wait).await? else { return Ok(None) };
+            *held = Some(guard);
+            Ok(Some(String::new()))
+        });
+        Ok(())
+    }
+
+    fn handle(&mut self, name: &str) -> Result<&Handle, String> {
+        if !self.handles.contains_key(name) {
+            let (lock_name, suffix) = name.split_once('#').unwrap_or((name, ""));
+            let Some((kind, path)) = lock_name.split_once(':') else {
+                return Err(format!("{name} is no handle: KIND:PATH"));
+            };
+            let lock = match self.locks.get(lock_name) {
+                Some(lock) => lock.clone(),
+                None => self.new_lock(kind, path)?,
+            };
+            self.locks.insert(lock_name.to_owned(), lock.clone());
+            let family = if matches!(kind, "read" | "write") { "readwrite" } else { kind };
+            let owner = self.owners.entry(format!("{family}:{path}#{suffix}")).or_default().clone();
+            let (commands, receiver) = mpsc::unbounded_channel();
+            let cancel = Arc::new(Cancel::default());
+            let (client, handle) = (self.client.clone(), name.to_owned());
+            tokio::spawn(run(client, handle, lock, owner, receiver, Arc::clone(&cancel)));
+            self.handles.insert(name.to_owned(), Handle { commands, cancel });
+        }
+        self.handles.get(name).ok_or_else(|| "no such handle".to_owned())
+    }
+
+    fn new_lock(&mut self, kind: &str, path: &str) -> Result<Lock, String> {
+        let (client, options) = (&self.client, self.options.clone());
+        let lock = match kind {
+            "mutex" => InterProcessMutex::with_options(client, path, options).map(Lock::Mutex),
+            "semmutex" => InterProcessSemaphoreMutex::with_options(client, path, options)
+                .map(Lock::SemaphoreMutex),
+            "read" | "write" => {
+                let pair = match self.read_write.get(path) {
+                    Some(pair) => pair.clone(),
+                    None => InterProcessReadWriteLock::with_options(client, path, options)
+                        .map_err(|error| error.to_string())?,
+                };
+                let one = if kind == "read" { pair.read_lock() } else { pair.write_lock() };
+                let one = one.clone();
+                self.read_write.insert(path.to_owned(), pair);
+                Ok(Lock::Mutex(one))
+            }
+            _ => {
+                let leases = kind.strip_prefix("sem=").and_then(|leases| leases.parse().ok());
+                let Some(leases) = leases else { return Err(format!("unknown kind {kind}")) };
+                InterProcessSemaphoreV2::with_options(client, path, leases, options)
+                    .map(Lock::Semaphore)
+            }
+        };
+        lock.map_err(|error| error.to_string())
+    }
+
+    async fn close(&self, id: Option<&str>) {
+        let result = self.client.close().await;
+        if let Some(id) = id {
+            answer(id, result.map(|()| Some(String::new())));
+        }
+        say("! closed");
+        exit(0);
+    }
+}
+
+impl Lock {
+    async fn acquire(
+        &self,
+        owner: &Owner,
+        wait: Option<Duration>,
+    ) -> Result<Option<LockGuard>, Error> {
+        match (self, wait) {
+            (Self::Mutex(lock), None) => lock.acquire_as(owner).await.map(Some),
+            (Self::Mutex(lock), Some(wait)) => lock.acquire_as_timeout(owner, wait).await,
+            (Self::SemaphoreMutex(lock), None) => lock.acquire().await.map(Some),
+            (Self::SemaphoreMutex(lock), Some(wait)) => lock.acquire_timeout(wait).await,
+            (Self::Semaphore(lock), None) => lock.acquire().await.map(Some),
+            (Self::Semaphore(lock), Some(wait)) => lock.acquire_timeout(wait).await,
+        }
+    }
+
+    async fn participants(&self) -> Result<Vec<String>, Error> {
+        match self {
+            Self::Mutex(lock) => lock.participants().await,
+            Self::SemaphoreMutex(lock) => lock.participants().await,
+            Self::Semaphore(lock) => lock.participants().await,
+        }
+    }
+
+    /// The result of an acquire.
+    fn result(&self, guard: &LockGuard) -> String {
+        match self {
+            Self::Semaphore(_) => guard.lock_path().rsplit('/').next().unwrap_or("").to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Runs the commands of one handle, in order.
+async fn run(
+    client: Client,
+    handle: String,
+    lock: Lock,
+    owner: Owner,
+    mut commands: mpsc::UnboundedReceiver<(String, String, Vec<String>)>,
+    cancel: Arc<Cancel>,
+) {
+    let mut guards: Vec<LockGuard> = Vec::new();
+    let mut released = Arc::<Released>::default();
+    while let Some((id, verb, args)) = commands.recv().await {
+        let nothing = || Ok(Some(String::new()));
+        match verb.as_str() {
+            "acquire" => {
+                let Ok(wait) = args.first().map(|text| text.parse::<i64>()).transpose() else {
+                    say(&format!("{id} err BadCommand {args:?} is no number of milliseconds"));
+                    continue;
+                };
+                let Some(result) = acquire(&lock, &owner, wait, &cancel).await else {
+                    say(&format!("{id} err Cancelled the acquire was dropped"));
+                    continue;
+                };
+                answer(
+                    &id,
+                    result.map(|guard| {
+                        guard.map(|guard| {
+                            if guards.is_empty() {
+                                released = report_loss(&client, &handle, &guard);
+                            }
+                            let text = lock.result(&guard);
+                            guards.push(guard);
+                            text
+                        })
+                    }),
+                );
+            }
+            "release" => match last_of(&mut guards, &released) {
+                Some(guard) => answer(&id, guard.release().await.map(|()| Some(String::new()))),
+                None => say(&format!("{id} err NotOwner the lock is not held by this handle")),
+            },
+            "drop" => match last_of(&mut guards, &released) {
+                Some(guard) => {
+                    drop(guard);
+                    answer(&id, nothing());
+                }
+                None => say(&format!("{id} err NotOwner the lock is not held by this handle")),
+            },
+            "held" => {
+                let held = guards.last().is_some_and(LockGuard::is_held);
+                answer(&id, Ok(Some(held.to_string())));
+            }
+            "token" => match guards.last() {
+                Some(guard) => {
+                    answer(&id, guard.fencing_token().await.map(|token| Some(token.to_string())));
+                }
+                None => say(&format!("{id} err NotOwner the lock is not held by this handle")),
+            },
+            "revocable" => match &lock {
+                Lock::Mutex(mutex) => {
+                    let handle = handle.clone();
+                    mutex.make_revocable(move || say(&format!("! revoke {handle}")));
+                    answer(&id, nothing());
+                }
+                _ => say(&format!("{id} err BadCommand a semaphore is not revocable")),
+            },
+            _ => answer(&id, lock.participants().await.map(|paths| Some(list(&paths)))),
+        }
+    }
+}
+
+/// `None` when it was cancelled.
+async fn acquire(
+    lock_object: &Lock,
+    owner: &Owner,
+    wait: Option<i64>,
+    cancel: &Cancel,
+) -> Option<Result<Option<LockGuard>, Error>> {
+    let wait = wait.map(|wait| Duration::from_millis(wait.try_into().unwrap_or(0)));
+    let acquire = lock_object.acquire(owner, wait);
+    let revoked = Arc::new(Notify::new());
+    *lock(cancel) = Some(Arc::clone(&revoked));
+    let result = tokio::select! {
+        result = acquire => Some(result),
+        () = revoked.notified() => None,
+    };
+    *lock(cancel) = None;
+    result
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Whether a hold was released while it was still there: that is no loss.
+#[derive(Default)]
+struct Released {
+    while_held: AtomicBool,
+    over: Notify,
+}
+
+/// The guard to be released. When it is the first one of its hold, the hold ends.
+fn last_of(guards: &mut Vec<LockGuard>, released: &Released) -> Option<LockGuard> {
+    let guard = guards.pop()?;
+    if guards.is_empty() {
+        released.while_held.store(guard.is_held(), Ordering::Release);
+        released.over.notify_one();
+    }
+    Some(guard)
+}
+
+/// Reports the loss of a hold, by the claim on its session: `LockGuard::lost` would watch the lock node, and Curator,
+/// whose frames are compared with these, does not.
+fn report_loss(client: &Client, handle: &str, guard: &LockGuard) -> Arc<Released> {
+    let session = client.session().filter(|lease| lease.session_id() == guard.session_id());
+    let claim = session.map(|lease| lease.claim()).filter(|_| guard.is_held());
+    let released = Arc::<Released>::default();
+    let (handle, over) = (handle.to_owned(), Arc::clone(&released));
+    tokio::spawn(async move {
+        if let Some(claim) = claim {
+            tokio::select! {
+                () = claim.lost() => {}
+                () = over.over.notified() => {}
+            }
+        }
+        if !over.while_held.load(Ordering::Acquire) {
+            say(&format!("! lost {handle}"));
+        }
+    });
+    released
+}
+
+fn list(names: &[String]) -> String {
+    [vec![names.len().to_string()], names.to_vec()].concat().join(" ")
+}

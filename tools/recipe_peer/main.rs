@@ -1,0 +1,248 @@
+//! A client that runs leader recipes, kept nodes and groups on command, to be driven by a program: so that clients in
+//! different languages can take part in one election, and be compared on the wire.
+//!
+//! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`: commands `ID VERB ARGS...` on standard input, a line
+//! each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
+//! time. The verbs of one object run in order, those of different objects at the same time. `-` is an empty text.
+
+mod election;
+mod kept;
+mod outsider;
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io::Write as _,
+    pin::Pin,
+    process::exit,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use docent::{
+    Client, Clock, Config, ConnectionStateErrorPolicy, Error, LeaderOptions, LockOptions,
+    retry::RetryNTimes,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    sync::mpsc,
+};
+
+/// What a verb answers: a result, or `None` when its time is up.
+type Answer = Result<Option<String>, Failure>;
+
+/// Runs later, while the next verbs of the same object run.
+type Later = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Why a verb failed: the kind and a text.
+struct Failure(String, String);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(format!("{:?}", error.kind()), error.to_string())
+    }
+}
+
+impl Failure {
+    fn command(text: impl Into<String>) -> Self {
+        Self("BadCommand".to_owned(), text.into())
+    }
+}
+
+/// A verb's immediate answer, or one that takes its time.
+enum Reply {
+    Now(Answer),
+    Later(Later),
+}
+
+/// One object of the command line.
+trait Object: Send {
+    fn command<'a>(
+        &'a mut self,
+        verb: &'a str,
+        args: &'a [String],
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+}
+
+/// What all objects are made from.
+struct Peer {
+    client: Client,
+    lock_options: LockOptions,
+    error_policy: ConnectionStateErrorPolicy,
+    /// Nanoseconds by which the client's clock is ahead of the system's.
+    clock_offset: Arc<AtomicU64>,
+}
+
+impl Peer {
+    fn leader_options(&self) -> LeaderOptions {
+        LeaderOptions::from(self.lock_options.clone()).with_error_policy(self.error_policy)
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let mut args = std::env::args().skip(1);
+    let Some(connect_string) = args.next() else {
+        usage("CONNECT is missing");
+    };
+    let mut number = |name: &str, default: u32| match args.next().map(|text| text.parse()) {
+        None => default,
+        Some(Ok(number)) => number,
+        Some(Err(error)) => usage(&format!("{name}: {error}")),
+    };
+    let session = Duration::from_millis(number("SESSION_MS", 6000).into());
+    let retries = number("RETRIES", 5);
+    let sleep = Duration::from_millis(number("SLEEP_MS", 100).into());
+    let error_policy = match args.next().as_deref() {
+        None | Some("standard") => ConnectionStateErrorPolicy::Standard,
+        Some("session") => ConnectionStateErrorPolicy::Session,
+        Some(other) => usage(&format!("POLICY is standard or session, not {other}")),
+    };
+    let config = match Config::new(&connect_string) {
+        Ok(config) => config,
+        Err(error) => usage(&error.to_string()),
+    };
+    let clock_offset = Arc::<AtomicU64>::default();
+    let (system, offset) = (Clock::system(), Arc::clone(&clock_offset));
+    let now = move || system.now() + Duration::from_nanos(offset.load(Ordering::Acquire));
+    let client = config
+        .with_clock(Clock::from_fn(now))
+        .with_session_timeout(session)
+        .with_connection_timeout(Duration::from_millis(3000))
+        .start();
+    tokio::spawn(report_states(client.clone()));
+    let lock_options = LockOptions::default()
+        .with_retry_policy(RetryNTimes::new(retries, sleep))
+        .with_default_data("10.0.0.1");
+    let peer = Arc::new(Peer { client, lock_options, error_policy, clock_offset });
+    let mut objects = HashMap::new();
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        match words.as_slice() {
+            [] => {}
+            [id] => say(&format!("{id} err BadCommand a verb is missing")),
+            [id, verb] if verb == "close" => close(&peer, Some(id)).await,
+            [id, kind, verb, name, args @ ..]
+                if ["latch", "selector", "pnode", "ttlnode", "group"].contains(&kind.as_str()) =>
+            {
+                let queue = objects
+                    .entry(format!("{kind} {name}"))
+                    .or_insert_with(|| start_object(object(&peer, kind, name)));
+                // The task of an object ends with the program.
+                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+            }
+            [id, verb, args @ ..] => {
+                let (peer, id, verb, args) =
+                    (Arc::clone(&peer), id.clone(), verb.clone(), args.to_vec());
+                tokio::spawn(async move {
+                    answer(&id, outsider::command(&peer, &verb, &args).await);
+                });
+            }
+        }
+    }
+    close(&peer, None).await;
+}
+
+fn usage(why: &str) -> ! {
+    let usage = "recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [standard|session]]]]";
+    eprintln!("recipe_peer: {why} (usage: {usage})");
+    exit(2);
+}
+
+fn object(peer: &Arc<Peer>, kind: &str, name: &str) -> Box<dyn Object> {
+    let (peer, name) = (Arc::clone(peer), name.to_owned());
+    match kind {
+        "latch" => Box::new(election::LatchObject::new(peer, name)),
+        "selector" => Box::new(election::SelectorObject::new(peer, name)),
+        "pnode" => Box::new(kept::PersistentNodeObject::new(peer, name)),
+        "ttlnode" => Box::new(kept::TtlNodeObject::new(peer, name)),
+        _ => Box::new(kept::GroupObject::new(peer, name)),
+    }
+}
+
+type Commands = mpsc::UnboundedSender<(String, String, Vec<String>)>;
+
+/// Runs the verbs of an object in order.
+fn start_object(mut object: Box<dyn Object>) -> Commands {
+    let (sender, mut commands) = mpsc::unbounded_channel::<(String, String, Vec<String>)>();
+    tokio::spawn(async move {
+        while let Some((id, verb, args)) = commands.recv().await {
+            match object.command(&verb, &args).await {
+                Reply::Now(result) => answer(&id, result),
+                Reply::Later(later) => {
+                    tokio::spawn(async move { answer(&id, later.await) });
+                }
+            }
+        }
+    });
+    sender
+}
+
+async fn close(peer: &Peer, id: Option<&str>) {
+    let result = peer.client.close().await;
+    if let Some(id) = id {
+        answer(id, result.map(|()| Some(String::new())).map_err(Failure::from));
+    }
+    say("! closed");
+    exit(0);
+}
+
+/// One line on standard output, at once.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Without a reader there is nothing left to do.
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        exit(0);
+    }
+}
+
+fn answer(id: &str, answer: Answer) {
+    match answer {
+        Ok(Some(text)) if text.is_empty() => say(&format!("{id} ok")),
+        Ok(Some(text)) => say(&format!("{id} ok {text}")),
+        Ok(None) => say(&format!("{id} false")),
+        Err(Failure(kind, text)) => say(&format!("{id} err {kind} {}", text.replace('\n', " "))),
+    }
+}
+
+const fn done() -> Answer {
+    Ok(Some(String::new()))
+}
+
+/// The number of milliseconds of an argument.
+fn millis(text: &str) -> Result<Duration, Failure> {
+    let millis: i64 = text
+        .parse()
+        .map_err(|_| Failure::command(format!("{text} is no number of milliseconds")))?;
+    Ok(Duration::from_millis(millis.try_into().unwrap_or(0)))
+}
+
+/// A text of the command line, where `-` is empty.
+fn text(argument: &str) -> String {
+    if argument == "-" { String::new() } else { argument.to_owned() }
+}
+
+/// A text of an answer, where `-` is empty.
+fn token(bytes: &[u8]) -> String {
+    if bytes.is_empty() { "-".to_owned() } else { String::from_utf8_lossy(bytes).into_owned() }
+}
+
+fn has(options: &[String], wanted: &str) -> bool {
+    options.iter().any(|option| option == wanted)
+}
+
+async fn report_states(client: Client) {
+    let mut states = client.states();
+    let mut ready = false;
+    while let Some(state) = states.next().await {
+        if let Some(session) = client.session().filter(|_| !ready && state.is_connected()) {
+            ready = true;
+            say(&format!("! ready {:x}", session.session_id()));
+        }
+        say(&format!("! state {state}"));
+    }
+}

@@ -1,0 +1,64 @@
+//! Builds the examples that tests run as programs.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{Result, workspace::cargo};
+
+/// The environment variable that `cargo xtask test` sets after it has built all examples.
+pub const EXAMPLES_BUILT: &str = "DOCENT_TEST_EXAMPLES_BUILT";
+
+/// Returns the program of an example, for use in a test program.
+///
+/// `cargo test --test NAME` builds no examples, so an existing one may be outdated. Therefore this builds the example,
+/// once per process, unless `cargo xtask test` has built it.
+///
+/// # Errors
+///
+/// Fails if cargo cannot be run, or cannot build the example.
+pub fn example(name: &str) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+
+    // Locked while cargo runs: the other tests of the process wait for the same build.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(program) = built.get(name) {
+        return Ok(program.clone());
+    }
+    // The examples are in a sibling directory of the test programs.
+    let test = env::current_exe()?;
+    let profile = test.parent().and_then(Path::parent).ok_or("a test program outside target")?;
+    if env::var_os(EXAMPLES_BUILT).is_none() {
+        build(name, profile)?;
+    }
+    let program = profile.join("examples").join(format!("{name}{}", env::consts::EXE_SUFFIX));
+    if !program.is_file() {
+        let program = program.display();
+        return Err(format!("{program} does not exist; cargo build --examples builds it").into());
+    }
+    built.insert(name.to_owned(), program.clone());
+    Ok(program)
+}
+
+fn build(name: &str, profile: &Path) -> Result<()> {
+    let target = profile.parent().ok_or("a test program outside target")?;
+    let mut command = cargo();
+    command.args(["build", "--quiet", "--package", "docent", "--example", name]);
+    command.arg("--target-dir").arg(target);
+    match profile.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => {}
+        Some(profile) => {
+            command.args(["--profile", profile]);
+        }
+    }
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("cannot build the example: cargo build --example {name}:\n{errors}").into())
+}

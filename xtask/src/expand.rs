@@ -1,0 +1,88 @@
+//! The source of the libraries with all macros expanded, for the list of the public API.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use crate::{Result, workspace::cargo};
+
+/// Set in the environment of `xtask` as a wrapper of rustc: it then also writes the expanded source of libraries.
+const EXPAND: &str = "DOCENT_XTASK_EXPAND";
+
+/// Returns the file with the expanded source of each library, all features enabled.
+///
+/// The compiler prints it (`-Zunpretty=expanded`), which works on a stable toolchain too, with `RUSTC_BOOTSTRAP`. Only
+/// the libraries themselves are compiled so, by a wrapper: their dependencies stay those of `cargo check`.
+///
+/// # Errors
+///
+/// Fails if cargo cannot be run, or a library does not compile.
+pub fn expand(packages: &[&str]) -> Result<Vec<PathBuf>> {
+    // A test program is in target/PROFILE/deps; the dependencies of a `cargo check` are in target/debug.
+    let test = env::current_exe()?;
+    let target = test.ancestors().nth(3).ok_or("a test program outside target")?;
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--package", "xtask"]);
+    run(&mut build, target)?;
+    let wrapper = target.join("debug").join(format!("xtask{}", env::consts::EXE_SUFFIX));
+    let mut check = cargo();
+    check.args(["check", "--quiet", "--lib", "--all-features"]);
+    check.args(packages.iter().flat_map(|package| ["--package", package]));
+    check.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(EXPAND, "1");
+    run(&mut check, target)?;
+    let directory = target.join("debug/deps");
+    Ok(packages.iter().map(|package| file(&directory, &package.replace('-', "_"))).collect())
+}
+
+fn run(command: &mut Command, target: &Path) -> Result<()> {
+    let output = command.arg("--target-dir").arg(target).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr)).into())
+}
+
+/// The file with the expanded source of a crate.
+fn file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}-expanded.rs"))
+}
+
+/// Runs rustc if this process is its wrapper: `xtask RUSTC ARGUMENTS`, with the variable set. `None` otherwise.
+pub fn as_wrapper(arguments: &[OsString]) -> Option<Result<ExitCode>> {
+    env::var_os(EXPAND)?;
+    let (rustc, arguments) = arguments.split_first()?;
+    Some(wrap(rustc, arguments))
+}
+
+fn wrap(rustc: &OsString, arguments: &[OsString]) -> Result<ExitCode> {
+    let status = Command::new(rustc).args(arguments).status()?;
+    if !status.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)
+    };
+    let is_library = value("--crate-type").is_some_and(|kind| kind == "lib");
+    if let (true, Some(name), Some(directory)) =
+        (is_library, value("--crate-name"), value("--out-dir"))
+    {
+        let file = file(Path::new(directory), &name.to_string_lossy());
+        // Cargo reads the messages on standard error; they were printed above.
+        let expansion = Command::new(rustc)
+            .args(arguments)
+            .arg("-Zunpretty=expanded")
+            .arg("-o")
+            .arg(file)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .stderr(Stdio::null())
+            .status()?;
+        if !expansion.success() {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
