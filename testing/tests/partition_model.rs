@@ -111,6 +111,12 @@ struct Client {
     bounds: Bounds,
 }
 
+/// The other clients only ping and read once they have their node, as most holders do. A ping waits for the unanswered
+/// writes of its session, so a writer notices a cut that the others do not.
+fn is_writer(at: usize) -> bool {
+    at.is_multiple_of(2)
+}
+
 struct Scenario {
     b: Bench,
     rng: Rng,
@@ -341,8 +347,8 @@ impl Scenario {
         let what = match self.rng.below(60) {
             0..3 => What::Read,
             3 => What::Sync,
-            4 | 5 => What::Append,
-            6 | 7 => What::Set(self.clients[at].version),
+            4 | 5 if is_writer(at) => What::Append,
+            6 | 7 if is_writer(at) => What::Set(self.clients[at].version),
             _ => return,
         };
         self.send(at, what);
@@ -558,7 +564,6 @@ fn whatever_is_cut_acknowledged_writes_are_kept_and_proven_bounds_hold() {
     println!(
         "{count} scenarios, {faults} faults, {sessions} sessions; {failed} outlived by the naive bound, by {worst:?}"
     );
-    // Such a scenario is not in every small number of them. A ping waits for the writes of its session, so most holders
-    // of this model, which write, notice in time.
-    assert!(count < 60 || failed > 0 && worst > Duration::from_millis(500), "{failed} {worst:?}");
+    // Such a scenario is not in every small number of them.
+    assert!(count < 60 || failed > 0 && worst > Duration::from_secs(1), "{failed} {worst:?}");
 }

@@ -123,7 +123,9 @@ impl Locks {
                 step.quantity = rng.u8(2..=3);
                 step.wait_ms = Some(rng.u64(..6_000));
             }
-            LockName::Semaphore { .. } | LockName::CountedSemaphore(_) | LockName::SemaphoreMutex(_) => {}
+            LockName::Semaphore { .. }
+            | LockName::CountedSemaphore(_)
+            | LockName::SemaphoreMutex(_) => {}
             _ if self.owners && one_in(rng, 2) => {
                 step.owner = Some(rng.u8(..2));
                 step.fresh = false;
