@@ -330,7 +330,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Delivers the result of a request to its caller, behind the events that came before it.
     #[inline(always)] // 985 instructions a getData; 1,068 without `receive_*`, `deliver`.
     fn deliver(&mut self, token: Option<T>, result: Result<Reply<'_>, Error>) {
-        if let Some(token) = token.filter(|_| !planted::one_in("reply-lost", 500)) {
+        let Some(token) = token else { return };
+        if !planted::one_in("reply-lost", 500) {
             self.answers.put(token, result, !self.events.is_empty());
         }
     }

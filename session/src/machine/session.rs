@@ -444,7 +444,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     // Helpers for the other files of this module.
 
     pub(super) fn complete(&mut self, token: Option<T>, result: Result<Reply<'_>, Error>) {
-        if let Some(token) = token.filter(|_| !planted::one_in("reply-lost", 500)) {
+        let Some(token) = token else { return };
+        if !planted::one_in("reply-lost", 500) {
             self.answers.put(token, result, false);
         }
     }
