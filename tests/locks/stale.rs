@@ -324,6 +324,27 @@ async fn a_protected_node_has_no_twin() {
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
 
+/// Two creates without a reply, the second behind a stale search: the next search finds both nodes. The first is ours,
+/// also for a listing that is sorted otherwise; the other one is deleted.
+#[tokio::test]
+async fn of_two_nodes_that_a_search_finds_the_first_is_kept() {
+    for mode in [CreateMode::EphemeralSequential, CreateMode::PersistentSequential] {
+        let (_server, proxy, fixture, client, _tap) = stale_server_and_client().await;
+        fixture.create_path(&client).await;
+        let path = format!("{}/item-", fixture.path);
+        fixture.tap.inject(Fault::drop_reply(OpCode::Create2).times(2));
+        proxy.hide(1);
+        let options = options();
+        let created = create_protected_with(&client, &path, b"", mode, &options);
+        let created = within_deadline("create", created).await.unwrap();
+        assert!(created.ends_with("-item-0000000000"), "{created}");
+        let creates = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Create2)).count();
+        assert_eq!(creates, 2);
+        let children = fixture.children(&fixture.path, 1).await;
+        assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
+    }
+}
+
 /// A server that expires no session by itself, and a client with a short one, behind a tap and a [`StaleProxy`].
 async fn stale_without_expiry() -> (TestingServer, StaleProxy, Fixture, Client, TapClient) {
     let server = TestingServer::start_with(config_without_expiry()).await.unwrap();
@@ -375,9 +396,13 @@ async fn an_existing_node_that_no_search_shows_is_searched_for_again() {
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     // Behind the lost reply, and behind NodeExists.
     proxy.hide(2);
+    let before = fixture.tap.len();
     let (mode, options) = (CreateMode::Ephemeral, options());
     let created = create_protected_with(&client, &path, b"", mode, &options);
     let created = within_deadline("create", created).await.unwrap();
+    let trace = fixture.tap.trace().since(before);
+    let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
+    assert_eq!(creates, 2, "none is sent behind NodeExists without a pause: {}", trace.text());
     let children = fixture.children(&fixture.path, 1).await;
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
