@@ -5,7 +5,7 @@
 //! | ZooKeeper since 3.5 | create2 (15), or createContainer (19) |
 //! | older ones, and ClickHouse Keepers without these operations | create (1); persistent instead of a container |
 //!
-//! The first create of a session detects which operations the servers have: see [`SessionLease::note_answer`].
+//! The first create of a session detects which operations the servers have: see [`SessionLease::record_reply`].
 //! Curator 5 does not support the older servers; Curator 2, which does, sends create.
 
 use std::{sync::Arc, time::Duration};
@@ -55,7 +55,7 @@ pub(crate) async fn create(
     let result = client.create_with_stat(path, data, mode, acl).await;
     // Without a session at the call, the request was sent in the first session.
     if let (Some(session), Some(op)) = (session.or_else(|| client.session()), op) {
-        session.note_answer(op, before.unwrap_or_default(), &result);
+        session.record_reply(op, before.unwrap_or_default(), &result);
     }
     match result {
         Ok((path, stat)) => Ok(CreateReply {

@@ -2,7 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{ConnectString, Error, ErrorKind, InvalidConnectString, machine::Settings};
+use crate::{
+    Backoff, ConnectString, Error, ErrorKind, InvalidConnectString, SessionToken, machine::Settings,
+};
 
 /// The configuration of a client: its servers, timeouts, limits and credentials.
 ///
@@ -372,109 +374,6 @@ pub enum WhenFull {
     Wait,
 }
 
-/// The shortest delay of a [`Backoff`]. Without one, a client would try to connect thousands of times a second.
-const SHORTEST_DELAY: Duration = Duration::from_millis(1);
-
-/// The delays between connection attempts.
-///
-/// The first reconnect follows after at most `first`. Then all servers are tried in turn. Then there are delays that
-/// double from `first` to `max`, each reduced by a random part of up to one half. While there is a session, no delay is
-/// longer than an eighth of its timeout (at least 10 ms), or longer than half of the rest of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Backoff {
-    first: Duration,
-    max: Duration,
-}
-
-impl Backoff {
-    /// Delays from `first` to `max`. A `first` above `max` counts as `max`, and delays below 1 ms count as 1 ms.
-    #[must_use]
-    pub fn new(first: Duration, max: Duration) -> Self {
-        let max = max.max(SHORTEST_DELAY);
-        Self { first: first.clamp(SHORTEST_DELAY, max), max }
-    }
-
-    /// The shortest delay. Default 100 ms.
-    #[must_use]
-    pub const fn first(self) -> Duration {
-        self.first
-    }
-
-    /// The longest delay. Default 5 s.
-    #[must_use]
-    pub const fn max(self) -> Duration {
-        self.max
-    }
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { first: Duration::from_millis(100), max: Duration::from_secs(5) }
-    }
-}
-
-/// Everything needed to resume a session. Its holder can end the session; `Debug` does not show the password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SessionToken {
-    id: i64,
-    password: Box<[u8]>,
-    last_zxid: i64,
-    session_timeout: Option<Duration>,
-}
-
-impl SessionToken {
-    /// A token from its parts. With `last_zxid`, servers that are behind that zxid are not accepted; with 0, any server
-    /// is.
-    #[must_use]
-    pub fn new(session_id: i64, password: &[u8], last_zxid: i64) -> Self {
-        Self { id: session_id, password: password.into(), last_zxid, session_timeout: None }
-    }
-
-    /// Sets the timeout that was requested when the session was created. A client that resumes the session requests the
-    /// same timeout, whatever its own [`session_timeout`](Config::with_session_timeout) is. Servers accept another timeout
-    /// at first, but return to that of the creation after a leader election. The tokens that a client returns contain
-    /// it.
-    #[must_use]
-    pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
-        self.session_timeout = Some(timeout);
-        self
-    }
-
-    /// The timeout that was requested when the session was created, if it is known.
-    #[must_use]
-    pub const fn session_timeout(&self) -> Option<Duration> {
-        self.session_timeout
-    }
-
-    /// The session's id.
-    #[must_use]
-    pub const fn session_id(&self) -> i64 {
-        self.id
-    }
-
-    /// The password: a secret.
-    #[must_use]
-    pub fn password(&self) -> &[u8] {
-        &self.password
-    }
-
-    /// The highest zxid that was seen in the session.
-    #[must_use]
-    pub const fn last_zxid(&self) -> i64 {
-        self.last_zxid
-    }
-}
-
-impl fmt::Debug for SessionToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionToken")
-            .field("id", &format_args!("{:#x}", self.id))
-            .field("last_zxid", &format_args!("{:#x}", self.last_zxid))
-            .field("session_timeout", &self.session_timeout)
-            .finish_non_exhaustive()
-    }
-}
-
 /// An authentication scheme and its secret. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
@@ -546,7 +445,7 @@ mod tests {
         assert_eq!(config.session_expiration_percent(), 50);
         assert_eq!(
             (config.backoff().first(), config.backoff().max()),
-            (backoff.first, backoff.max)
+            (backoff.first(), backoff.max())
         );
         assert_eq!((config.max_request_bytes(), config.max_reply_bytes()), (4, 50));
         assert_eq!((config.max_requests(), config.max_pending_bytes()), (6, 7));
@@ -581,21 +480,5 @@ mod tests {
         }
         config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE).unwrap();
         config().with_max_requests(1).unwrap().with_max_pending_bytes(1).unwrap();
-    }
-
-    /// A client without a server would try thousands of connections a second.
-    #[test]
-    fn no_delay_is_zero() {
-        for (first, max) in [(0, 0), (0, 5), (1, 0)] {
-            let backoff = Backoff::new(Duration::from_nanos(first), Duration::from_nanos(max));
-            assert!(backoff.first() >= Duration::from_millis(1), "{backoff:?}");
-            assert!(backoff.max() >= backoff.first(), "{backoff:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_delay_is_at_most_the_longest() {
-        let backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(2));
-        assert_eq!(backoff.first(), Duration::from_secs(2));
     }
 }

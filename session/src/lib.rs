@@ -45,6 +45,7 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod backoff;
 mod config;
 mod error;
 pub mod machine;
@@ -52,6 +53,7 @@ pub mod machine;
 mod planted;
 #[cfg(docent_sim)]
 pub mod planted;
+mod session_token;
 mod time;
 
 #[cfg(feature = "tokio")]
@@ -59,7 +61,8 @@ mod client;
 #[cfg(feature = "tokio")]
 mod driver;
 
-pub use config::{Backoff, Config, Credential, SessionToken, WhenFull};
+pub use backoff::Backoff;
+pub use config::{Config, Credential, WhenFull};
 pub use error::{Error, ErrorKind, Outcome};
 #[cfg(feature = "sasl")]
 pub use machine::sasl::SaslCredential;
@@ -71,6 +74,7 @@ pub use machine::{
     timeouts::Timeouts,
     watch_table::{WatchKind, WatchedEvent},
 };
+pub use session_token::SessionToken;
 pub use time::Instant;
 
 #[cfg(feature = "tls")]

@@ -11,6 +11,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ensemble;
 mod lost_members;
 mod partitions;
 mod read_only;
+mod resumed_session;

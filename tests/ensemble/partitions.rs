@@ -3,82 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use crate::lost_members::Frozen;
-use crate::support::real::RealEnsemble;
+use crate::ensemble::{Ensemble, TICK};
 use crate::support::{eventually, within_deadline};
-use docent::{Client, Config, ConnectionState, CreateMode, InterProcessMutex};
-use docent_testing::{TestingCluster, server};
-use xtask::Settings;
+use docent::{ConnectionState, CreateMode, InterProcessMutex};
 
-const TICK: Duration = Duration::from_millis(500);
 const SYNC_LIMIT: u32 = 6;
 
 /// How late a busy machine may be.
 const SLACK: Duration = Duration::from_secs(5);
-
-enum Ensemble {
-    Embedded(TestingCluster),
-    Real(RealEnsemble),
-}
-
-impl Ensemble {
-    async fn embedded() -> Self {
-        let config = server::Config {
-            servers: 3,
-            tick_time: TICK,
-            sync_limit: SYNC_LIMIT,
-            read_only_mode_enabled: false,
-            ..server::Config::default()
-        };
-        Self::Embedded(TestingCluster::start_with(config).await.unwrap())
-    }
-
-    #[track_caller]
-    fn real() -> impl Future<Output = Option<Self>> {
-        let line = |name: &str, value: u128| (name.to_owned(), value.to_string());
-        let config = vec![line("tickTime", TICK.as_millis()), line("syncLimit", SYNC_LIMIT.into())];
-        let ensemble = RealEnsemble::start_with(Settings { config, ..Settings::default() });
-        async move { Some(Self::Real(ensemble.await?)) }
-    }
-
-    async fn leader(&self) -> usize {
-        match self {
-            Self::Embedded(cluster) => cluster.leader().unwrap(),
-            Self::Real(ensemble) => ensemble.leader().await,
-        }
-    }
-
-    /// A client of one member, with a session that outlives the test.
-    async fn client_of(&self, member: usize) -> Client {
-        let connect = match self {
-            Self::Embedded(cluster) => cluster.addr(member).unwrap().to_string(),
-            Self::Real(ensemble) => ensemble.connect_to(member),
-        };
-        let config = Config::new(&connect).unwrap();
-        config.with_session_timeout(Duration::from_secs(60)).connect().await.unwrap()
-    }
-
-    /// Lets a member hear from no other: real ones are stopped.
-    fn isolate(&self, member: usize) -> Vec<Frozen> {
-        match self {
-            Self::Embedded(cluster) => {
-                cluster.isolate(member);
-                Vec::new()
-            }
-            Self::Real(ensemble) => {
-                let others = (0..3).filter(|other| *other != member);
-                others.map(|other| Frozen::new(ensemble.process_id(other).unwrap())).collect()
-            }
-        }
-    }
-}
 
 /// A follower answers reads for syncLimit.
 async fn an_isolated_follower_answers_reads(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let client = ensemble.client_of((leader + 1) % 3).await;
     within_deadline("a node", client.create("/a", b"", CreateMode::Persistent)).await.unwrap();
-    let frozen = ensemble.isolate((leader + 1) % 3);
+    let isolation = ensemble.isolate(3, &[(leader + 1) % 3]);
     let since = Instant::now();
     let mut last = since;
     while within_deadline("an answer", client.exists("/a")).await.is_ok() {
@@ -86,7 +25,7 @@ async fn an_isolated_follower_answers_reads(ensemble: Ensemble) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     lasted(last - since);
-    drop(frozen);
+    drop(isolation);
 }
 
 /// A leader answers reads and sync until it steps down. A write waits, and is lost.
@@ -94,7 +33,7 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
     let (client, writer) = (ensemble.client_of(leader).await, ensemble.client_of(leader).await);
     within_deadline("a node", client.create("/a", b"", CreateMode::Persistent)).await.unwrap();
-    let frozen = ensemble.isolate(leader);
+    let isolation = ensemble.isolate(3, &[leader]);
     let since = Instant::now();
     let writing = tokio::spawn({
         let writer = writer.clone();
@@ -115,10 +54,7 @@ async fn an_isolated_leader_answers_sync(ensemble: Ensemble) {
     lasted(last - since);
     let error = within_deadline("the write", writing).await.unwrap().unwrap_err();
     assert_eq!(error.outcome(), docent::Outcome::Unknown);
-    drop(frozen);
-    if let Ensemble::Embedded(cluster) = &ensemble {
-        cluster.heal_all();
-    }
+    drop(isolation);
     eventually("another write", async || client.set_data("/a", b"", None).await.ok()).await;
 }
 
@@ -132,24 +68,24 @@ fn lasted(time: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_follower_answers_reads_embedded() {
-    an_isolated_follower_answers_reads(Ensemble::embedded().await).await;
+    an_isolated_follower_answers_reads(Ensemble::embedded(3, SYNC_LIMIT).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_follower_answers_reads_real() {
-    if let Some(ensemble) = Ensemble::real().await {
+    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
         an_isolated_follower_answers_reads(ensemble).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_leader_answers_sync_embedded() {
-    an_isolated_leader_answers_sync(Ensemble::embedded().await).await;
+    an_isolated_leader_answers_sync(Ensemble::embedded(3, SYNC_LIMIT).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_leader_answers_sync_real() {
-    if let Some(ensemble) = Ensemble::real().await {
+    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
         an_isolated_leader_answers_sync(ensemble).await;
     }
 }
@@ -159,13 +95,12 @@ async fn an_isolated_leader_answers_sync_real() {
 /// arrive, the node exists; it must not stay, or it would block all contenders until the session ends.
 #[tokio::test]
 async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
-    let Ensemble::Embedded(cluster) = Ensemble::embedded().await else { unreachable!() };
-    let leader = cluster.leader().unwrap();
-    let operator = Ensemble::Embedded(cluster);
-    let (client, other) = (operator.client_of(leader).await, operator.client_of(leader).await);
+    let ensemble = Ensemble::embedded(3, SYNC_LIMIT).await;
+    let leader = ensemble.leader().await;
+    let (client, other) = (ensemble.client_of(leader).await, ensemble.client_of(leader).await);
     let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
     within_deadline("a first hold", mutex.acquire()).await.unwrap().release().await.unwrap();
-    let Ensemble::Embedded(cluster) = &operator else { unreachable!() };
+    let Ensemble::Embedded(cluster) = &ensemble else { unreachable!() };
     let followers: Vec<_> = (0..3).filter(|member| *member != leader).collect();
     followers.iter().for_each(|follower| cluster.cut(*follower, leader));
     let acquiring = tokio::spawn(async move { mutex.acquire().await });

@@ -13,9 +13,12 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, give_up_session, ms, requests, short_session,
-    support::{DEADLINE, eventually, within_deadline},
-    without_expiry,
+    Fixture, ms, requests,
+    support::{
+        DEADLINE, eventually,
+        given_up_session::{give_up_session, short_session, without_expiry},
+        within_deadline,
+    },
 };
 
 on_both_servers! {

@@ -15,9 +15,12 @@ use docent::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Fixture, give_up_session, options, requests, short_session,
-    support::{eventually, within_deadline},
-    without_expiry,
+    Fixture, options, requests,
+    support::{
+        eventually,
+        given_up_session::{give_up_session, short_session, without_expiry},
+        within_deadline,
+    },
 };
 
 on_both_servers! {

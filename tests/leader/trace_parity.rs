@@ -6,9 +6,12 @@
 //! are allowed everywhere: the claim of a latch is a watching read (L1), and a `sync` precedes a search after a lost
 //! reply. `docs/CURATOR.md` lists all scenarios, also those whose wanted behaviour differs, with their tests.
 
+use std::time::Duration;
+
 use docent::{
-    CloseMode, ConnectionState, ConnectionStateErrorPolicy, CreateMode, LeaderLatch, LeaderOptions,
-    LeaderSelector, NodeEvent, NodeOptions, OpCode, PersistentNode, Term,
+    Client, CloseMode, Config, ConnectionState, ConnectionStateErrorPolicy, CreateMode,
+    LeaderLatch, LeaderOptions, LeaderSelector, LockOptions, NodeEvent, NodeOptions, OpCode,
+    PersistentNode, Term, retry::RetryNTimes,
 };
 use docent_testing::{
     TestingServer,
@@ -19,8 +22,13 @@ use docent_testing::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Client, Config, Duration, LockOptions, RetryNTimes, give_up_session, ms,
-    support::{DEADLINE, eventually, real::unique_path, within_deadline},
+    ms,
+    support::{
+        DEADLINE, eventually,
+        given_up_session::{config_without_expiry, give_up_session},
+        real::unique_path,
+        within_deadline,
+    },
 };
 
 const TRACES: &str = include_str!("../data/curator-leader-traces.txt");
@@ -42,11 +50,7 @@ impl Scenario {
 
     /// On a server that expires no session by itself, with a session that the client gives up soon.
     async fn start_without_expiry(title: &str) -> Self {
-        let config = server::Config {
-            tick_time: Duration::from_secs(3600),
-            min_session_timeout: Some(ms(1000)),
-            ..Default::default()
-        };
+        let config = config_without_expiry();
         Self::start_on(title, config, Duration::from_secs(2)).await
     }
 
@@ -116,10 +120,24 @@ impl Scenario {
         .await;
     }
 
-    /// Waits until a client has no pending request: the tap sees a reply before the client.
+    /// Waits for this number of replies, and until the client has no pending request: the tap sees a reply before the
+    /// client.
+    async fn settles(&self, client: &Client, label: &str, op: OpCode, count: usize) {
+        self.replies(label, op, count).await;
+        Self::settled(client).await;
+    }
+
     async fn settled(client: &Client) {
         eventually("no pending request", async || (client.metrics().pending == 0).then_some(()))
             .await;
+    }
+
+    /// Closes the clients one after the other, and compares the requests of each.
+    async fn end<const N: usize>(&self, clients: [Client; N]) {
+        for client in clients {
+            client.close().await.unwrap();
+        }
+        self.assert_equal();
     }
 
     /// Compares the requests of each client.
@@ -187,8 +205,7 @@ async fn r01_a_latch_alone() {
     leads(&second).await;
     assert_eq!(second.leader().await.unwrap().unwrap().id, "");
     second.close_with(CloseMode::NotifyLeader).await.unwrap();
-    a.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([a]).await;
 }
 
 #[tokio::test]
@@ -202,15 +219,11 @@ async fn r02_a_queue_of_three_latches() {
     assert_eq!(third.leader().await.unwrap().unwrap().id, "idA");
     second.close().await.unwrap();
     // Its own watch, the four reads of the queries, and the second watch.
-    scenario.watches("C", 6).await;
-    Scenario::settled(&c).await;
+    scenario.settles(&c, "C", OpCode::GetData, 6).await;
     first.close_with(CloseMode::NotifyLeader).await.unwrap();
     leads(&third).await;
     third.close().await.unwrap();
-    for client in [a, b, c] {
-        client.close().await.unwrap();
-    }
-    scenario.assert_equal();
+    scenario.end([a, b, c]).await;
 }
 
 #[tokio::test]
@@ -222,10 +235,7 @@ async fn r04_a_waiters_node_is_deleted() {
     assert_eq!(first.participants().await.unwrap().len(), 1);
     first.close().await.unwrap();
     leads(&second).await;
-    for client in [a, b, o] {
-        client.close().await.unwrap();
-    }
-    scenario.assert_equal();
+    scenario.end([a, b, o]).await;
 }
 
 #[tokio::test]
@@ -239,8 +249,7 @@ async fn r05_a_leader_is_cut_standard_policy() {
     .await;
     a.close().await.unwrap();
     leads(&second).await;
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([b]).await;
 }
 
 #[tokio::test]
@@ -255,13 +264,11 @@ async fn r06_a_leader_is_cut_session_policy() {
     scenario.watches("B", 1).await;
     ta.cut();
     // The claim, and its repetition.
-    scenario.watches("A", 2).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::GetData, 2).await;
     assert!(leadership.is_held());
     a.close().await.unwrap();
     leads(&second).await;
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([b]).await;
 }
 
 #[tokio::test]
@@ -271,11 +278,8 @@ async fn r08_a_leaders_session_is_killed() {
     ta.kill_session(DEADLINE).await.unwrap();
     leads(&second).await;
     // The claim, and the watch on B's node.
-    scenario.watches("A", 2).await;
-    Scenario::settled(&a).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.settles(&a, "A", OpCode::GetData, 2).await;
+    scenario.end([a, b]).await;
 }
 
 #[tokio::test]
@@ -286,11 +290,8 @@ async fn r09_a_leader_gives_its_session_up() {
     give_up_session(&a, &ta).await;
     leads(&second).await;
     // The claim, the look at the old node, and the watch on B's node.
-    scenario.watches("A", 3).await;
-    Scenario::settled(&a).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.settles(&a, "A", OpCode::GetData, 3).await;
+    scenario.end([a, b]).await;
 }
 
 #[tokio::test]
@@ -307,9 +308,7 @@ async fn r16_a_predecessor_goes_between_listing_and_watch() {
     scenario.tap.wait_for(DEADLINE, is_listing).await.unwrap();
     first.close().await.unwrap();
     leads(&second).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([a, b]).await;
 }
 
 #[tokio::test]
@@ -324,9 +323,7 @@ async fn r19_a_latch_closes_while_creating() {
     third.close().await.unwrap();
     a.close().await.unwrap();
     leads(&second).await;
-    b.close().await.unwrap();
-    c.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([b, c]).await;
 }
 
 #[tokio::test]
@@ -339,9 +336,7 @@ async fn r44_a_create_is_refused() {
     let latch = scenario.latch(&a, "idA");
     within_deadline("the refusal", latch.leadership()).await.unwrap_err();
     assert_eq!(latch.our_path(), None);
-    o.close().await.unwrap();
-    a.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([o, a]).await;
 }
 
 #[tokio::test]
@@ -358,9 +353,7 @@ async fn r50_a_latch_closes_during_an_outage() {
     // The retries may be exhausted by then; the background has deleted the node.
     let _ = within_deadline("the close", closing).await.unwrap();
     Scenario::settled(&a).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([a, b]).await;
 }
 
 #[tokio::test]
@@ -377,9 +370,7 @@ async fn r52_a_latch_starts_during_an_outage() {
     leads(&latch).await;
     let (children, _) = o.get_children_with_stat(&scenario.root).await.unwrap();
     assert_eq!(children.len(), 1);
-    o.close().await.unwrap();
-    a.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([o, a]).await;
 }
 
 type Running = tokio::task::JoinHandle<Result<Term<()>, docent::Error>>;
@@ -413,8 +404,7 @@ async fn r21_selectors_take_turns() {
     let (a1, end_a1, task_a1) = term(&first);
     within_deadline("A's first term", a1).await.unwrap();
     let (b1, end_b1, task_b1) = term(&second);
-    scenario.watches("B", 1).await;
-    Scenario::settled(&b).await;
+    scenario.settles(&b, "B", OpCode::GetData, 1).await;
     assert_eq!(first.participants().await.unwrap().len(), 2);
     assert_eq!(first.leader().await.unwrap().unwrap().id, "idA");
     end_a1.send(()).unwrap();
@@ -422,22 +412,17 @@ async fn r21_selectors_take_turns() {
     let (a2, _end_a2, task_a2) = term(&first);
     within_deadline("B's first term", b1).await.unwrap();
     // The three reads of the queries, and the watch.
-    scenario.watches("A", 4).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::GetData, 4).await;
     end_b1.send(()).unwrap();
     within_deadline("the end", task_b1).await.unwrap().unwrap();
     within_deadline("A's second term", a2).await.unwrap();
     let (b2, _end_b2, task_b2) = term(&second);
-    scenario.watches("B", 2).await;
-    Scenario::settled(&b).await;
+    scenario.settles(&b, "B", OpCode::GetData, 2).await;
     task_a2.abort();
     within_deadline("B's second term", b2).await.unwrap();
     task_b2.abort();
-    scenario.replies("B", OpCode::Delete, 2).await;
-    Scenario::settled(&b).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.settles(&b, "B", OpCode::Delete, 2).await;
+    scenario.end([a, b]).await;
 }
 
 #[tokio::test]
@@ -462,14 +447,12 @@ async fn two_selectors(scenario: &Scenario, lose: impl AsyncFnOnce(&TapClient)) 
     let (a1, _end_a1, task_a1) = term(&first);
     within_deadline("A's term", a1).await.unwrap();
     let (b1, _end_b1, _task_b1) = term(&second);
-    scenario.watches("B", 1).await;
-    Scenario::settled(&b).await;
+    scenario.settles(&b, "B", OpCode::GetData, 1).await;
     lose(&ta).await;
     assert_eq!(within_deadline("the end", task_a1).await.unwrap().unwrap(), Term::Lost);
     let (_a2, _end_a2, _task_a2) = term(&first);
     within_deadline("B's term", b1).await.unwrap();
-    scenario.watches("A", 1).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::GetData, 1).await;
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -481,14 +464,11 @@ async fn r26_the_life_of_a_kept_node() {
     let node = scenario.node(&a, "x/n", CreateMode::Ephemeral);
     within_deadline("the node", node.created()).await.unwrap();
     // Two of the parents, and the watch.
-    scenario.replies("A", OpCode::Exists, 4).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 4).await;
     node.set_data("v2");
-    scenario.replies("A", OpCode::Exists, 5).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 5).await;
     node.close().await.unwrap();
-    a.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([a]).await;
 }
 
 #[tokio::test]
@@ -497,18 +477,13 @@ async fn r27_a_kept_node_is_deleted_and_overwritten() {
     let ((a, _ta), (o, _to)) = (scenario.client("A").await, scenario.client("O").await);
     let node = scenario.node(&a, "n", CreateMode::Ephemeral);
     let path = within_deadline("the node", node.created()).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 3).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 3).await;
     o.delete(&path, None).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 4).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 4).await;
     o.set_data(&path, b"other", None).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 5).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 5).await;
     node.close().await.unwrap();
-    a.close().await.unwrap();
-    o.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.end([a, o]).await;
 }
 
 #[tokio::test]
@@ -517,13 +492,10 @@ async fn r29_the_session_of_a_kept_node_is_killed() {
     let (a, ta) = scenario.client("A").await;
     let node = scenario.node(&a, "n", CreateMode::Ephemeral);
     within_deadline("the node", node.created()).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 3).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 3).await;
     ta.kill_session(DEADLINE).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 4).await;
-    Scenario::settled(&a).await;
-    a.close().await.unwrap();
-    scenario.assert_equal();
+    scenario.settles(&a, "A", OpCode::Exists, 4).await;
+    scenario.end([a]).await;
 }
 
 #[tokio::test]
@@ -533,14 +505,11 @@ async fn r31_a_protected_sequential_node() {
     let node = scenario.node(&a, "n-", CreateMode::EphemeralSequential);
     let mut events = node.events();
     let path = within_deadline("the node", node.created()).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 3).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 3).await;
     o.delete(&path, None).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 4).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 4).await;
     ta.kill_session(DEADLINE).await.unwrap();
-    scenario.replies("A", OpCode::Exists, 5).await;
-    Scenario::settled(&a).await;
+    scenario.settles(&a, "A", OpCode::Exists, 5).await;
     node.close().await.unwrap();
     a.close().await.unwrap();
     o.close().await.unwrap();

@@ -10,21 +10,23 @@ use std::{
 };
 
 use docent::{
-    Client, Config, ConnectionState, ErrorKind,
+    Client, Config, ErrorKind,
     protocol::OpCode,
     recipes::locks::{InterProcessMutex, InterProcessReadWriteLock, LockOptions, Owner},
     session::{Clock, retry::RetryNTimes},
 };
 use docent_testing::{
-    TestingServer,
     fault::Fault,
-    server,
     tap::{Record, TapClient},
 };
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{
+        DEADLINE, eventually,
+        given_up_session::{give_up_session, short_session, wait_until_given_up, without_expiry},
+        within_deadline,
+    },
 };
 
 on_both_servers! {
@@ -32,40 +34,6 @@ on_both_servers! {
     a_release_overtaken_by_the_end_of_the_session_succeeds
     a_late_clean_up_finds_its_node_in_the_namespace
     a_create_that_times_out_leaves_no_node
-}
-
-/// A server that expires no session by itself, so that a client can give up a session that the server keeps.
-async fn without_expiry() -> (Fixture, TestingServer) {
-    let config = server::Config {
-        // Sessions expire at multiples of it.
-        tick_time: Duration::from_secs(3600),
-        min_session_timeout: Some(ms(1000)),
-        ..Default::default()
-    };
-    let server = TestingServer::start_with(config).await.unwrap();
-    (Fixture::on(server.connect_string(), None).await, server)
-}
-
-/// A client with a short session timeout.
-async fn short_session(fixture: &Fixture, label: &str) -> (Client, TapClient) {
-    let tap = fixture.tap.client(label).await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2000));
-    (config.with_connection_timeout(DEADLINE).connect().await.unwrap(), tap)
-}
-
-/// Keeps the client disconnected until it has given up its session by its own clock.
-async fn give_up_session(client: &Client, tap: &TapClient) {
-    tap.refuse().await.unwrap();
-    tap.cut();
-    wait_until_given_up(client, tap).await;
-}
-
-/// As [`give_up_session`], with the port closed already and the connection cut by a fault.
-async fn wait_until_given_up(client: &Client, tap: &TapClient) {
-    let mut state = client.state();
-    let lost = state.wait_for(|state| *state == Some(ConnectionState::Lost));
-    within_deadline("the loss", lost).await.unwrap();
-    tap.accept().await.unwrap();
 }
 
 fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {

@@ -1,22 +1,19 @@
 //! Searches on servers that show an old tree: a lagging follower, and a leader that does not know it is partitioned.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
 };
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind,
+    Client, CreateMode, ErrorKind,
     protocol::{Acl, OpCode, Perms, acl},
     recipes::{
         create_protected_with,
         locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, Owner},
     },
 };
-use docent_testing::{TestingCluster, TestingServer, fault::Fault, server, tap::TapClient};
+use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::TapClient};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -24,7 +21,11 @@ use tokio::{
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{
+        DEADLINE, eventually,
+        given_up_session::{config_without_expiry, short_session, wait_until_given_up},
+        within_deadline,
+    },
 };
 
 /// A cluster with a client that is connected to the leader, through a tap.
@@ -323,37 +324,42 @@ async fn a_protected_node_has_no_twin() {
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
 
+/// Two creates without a reply, the second behind a stale search: the next search finds both nodes. The first is ours,
+/// also for a listing that is sorted otherwise; the other one is deleted.
+#[tokio::test]
+async fn of_two_nodes_that_a_search_finds_the_first_is_kept() {
+    for mode in [CreateMode::EphemeralSequential, CreateMode::PersistentSequential] {
+        let (_server, proxy, fixture, client, _tap) = stale_server_and_client().await;
+        fixture.create_path(&client).await;
+        let path = format!("{}/item-", fixture.path);
+        fixture.tap.inject(Fault::drop_reply(OpCode::Create2).times(2));
+        proxy.hide(1);
+        let options = options();
+        let created = create_protected_with(&client, &path, b"", mode, &options);
+        let created = within_deadline("create", created).await.unwrap();
+        assert!(created.ends_with("-item-0000000000"), "{created}");
+        let creates = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Create2)).count();
+        assert_eq!(creates, 2);
+        let children = fixture.children(&fixture.path, 1).await;
+        assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
+    }
+}
+
 /// A server that expires no session by itself, and a client with a short one, behind a tap and a [`StaleProxy`].
-async fn without_expiry() -> (TestingServer, StaleProxy, Fixture, Client, TapClient) {
-    let config = server::Config {
-        // Sessions expire at multiples of it: the client gives up one that the server keeps.
-        tick_time: Duration::from_secs(3600),
-        min_session_timeout: Some(ms(1000)),
-        ..Default::default()
-    };
-    let server = TestingServer::start_with(config).await.unwrap();
+async fn stale_without_expiry() -> (TestingServer, StaleProxy, Fixture, Client, TapClient) {
+    let server = TestingServer::start_with(config_without_expiry()).await.unwrap();
     let proxy = StaleProxy::start(&server.connect_string()).await;
     let mut fixture = Fixture::on(proxy.connect.clone(), None).await;
     fixture.server = server.connect_string();
-    let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(2000));
-    let client = config.with_connection_timeout(DEADLINE).connect().await.unwrap();
+    let (client, tap) = short_session(&fixture, "A").await;
     (server, proxy, fixture, client, tap)
-}
-
-/// Waits until the client has given up its session, and lets it connect again.
-async fn next_session(client: &Client, tap: &TapClient) {
-    let mut state = client.state();
-    let lost = state.wait_for(|state| *state == Some(docent::ConnectionState::Lost));
-    within_deadline("the loss", lost).await.unwrap();
-    tap.accept().await.unwrap();
 }
 
 /// A search overlooks the node of the earlier session, and the next create finds it there: it is created under another
 /// name, also without retries left. Before this was fixed, the create failed with `NodeExists`.
 #[tokio::test]
 async fn an_existing_node_of_an_earlier_session_is_created_anew() {
-    let (server, proxy, fixture, client, tap) = without_expiry().await;
+    let (server, proxy, fixture, client, tap) = stale_without_expiry().await;
     fixture.create_path(&client).await;
     let first_session = client.session().unwrap().session_id();
     let before = fixture.tap.len();
@@ -372,7 +378,7 @@ async fn an_existing_node_of_an_earlier_session_is_created_anew() {
     let mut records = fixture.tap.subscribe_from(before);
     records.until(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
     proxy.hide(1);
-    next_session(&client, &tap).await;
+    wait_until_given_up(&client, &tap).await;
     let created = within_deadline("create", create).await.unwrap().unwrap();
     assert!(server.session_ids().contains(&first_session), "the server still has it");
     let stat = client.exists(&created).await.unwrap().unwrap();
@@ -390,9 +396,13 @@ async fn an_existing_node_that_no_search_shows_is_searched_for_again() {
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
     // Behind the lost reply, and behind NodeExists.
     proxy.hide(2);
+    let before = fixture.tap.len();
     let (mode, options) = (CreateMode::Ephemeral, options());
     let created = create_protected_with(&client, &path, b"", mode, &options);
     let created = within_deadline("create", created).await.unwrap();
+    let trace = fixture.tap.trace().since(before);
+    let creates = trace.iter().filter(|record| record.is_request(OpCode::Create2)).count();
+    assert_eq!(creates, 2, "none is sent behind NodeExists without a pause: {}", trace.text());
     let children = fixture.children(&fixture.path, 1).await;
     assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
 }
@@ -401,7 +411,7 @@ async fn an_existing_node_that_no_search_shows_is_searched_for_again() {
 /// nodes of the old GUID deletes it.
 #[tokio::test]
 async fn a_late_create_of_a_given_up_name_leaves_no_node() {
-    let (_server, _proxy, fixture, client, tap) = without_expiry().await;
+    let (_server, _proxy, fixture, client, tap) = stale_without_expiry().await;
     fixture.create_path(&client).await;
     let operator = fixture.observer().await;
     let before = fixture.tap.len();
@@ -419,7 +429,7 @@ async fn a_late_create_of_a_given_up_name_leaves_no_node() {
     let old = format!("{}/{}", fixture.path, fixture.children(&fixture.path, 1).await[0]);
     // The first sync is the one before the search that finds the node.
     fixture.tap.inject(Fault::delay_request(OpCode::Sync, DEADLINE).of("A").nth(2));
-    next_session(&client, &tap).await;
+    wait_until_given_up(&client, &tap).await;
     records.until(DEADLINE, |record| record.is_reply(OpCode::Delete)).await.unwrap();
     operator.create(&old, b"late", CreateMode::Ephemeral).await.unwrap();
     // Close the connection that delays all requests.
@@ -434,7 +444,7 @@ async fn a_late_create_of_a_given_up_name_leaves_no_node() {
 /// A create in each of two sessions, and only the first one's node exists: it is found late, and must not be adopted.
 #[tokio::test]
 async fn the_node_of_the_first_of_two_sessions_is_not_taken_for_ours() {
-    let (server, proxy, fixture, client, tap) = without_expiry().await;
+    let (server, proxy, fixture, client, tap) = stale_without_expiry().await;
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
     let first_session = client.session().unwrap().session_id();
@@ -450,7 +460,7 @@ async fn the_node_of_the_first_of_two_sessions_is_not_taken_for_ours() {
     let mut records = fixture.tap.subscribe_from(before);
     records.until(DEADLINE, |record| record.is_reply(OpCode::Create2)).await.unwrap();
     proxy.hide(1);
-    next_session(&client, &tap).await;
+    wait_until_given_up(&client, &tap).await;
     let guard = within_deadline("acquire", acquire).await.unwrap().unwrap();
     assert!(server.session_ids().contains(&first_session), "the server still has it");
     assert_ne!(guard.session_id(), first_session);

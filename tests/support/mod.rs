@@ -14,6 +14,7 @@
 pub(crate) mod contention;
 #[macro_use]
 pub(crate) mod fixture;
+pub(crate) mod given_up_session;
 pub(crate) mod history;
 pub(crate) mod peer;
 pub(crate) mod real;

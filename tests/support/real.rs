@@ -119,6 +119,12 @@ fn current_test() -> String {
     }
 }
 
+/// The reply of a member to a four-letter word.
+pub(crate) async fn four_letter_word(address: &str, word: &'static str) -> std::io::Result<String> {
+    let address = address.parse().unwrap();
+    spawn_blocking(move || xtask::four_letter_word(address, word)).await.unwrap()
+}
+
 /// A private ZooKeeper, to be stopped, killed and started again. Dropping it ends it.
 pub(crate) struct RealServer {
     /// Absent only while another thread works on it.
@@ -176,8 +182,7 @@ impl RealServer {
 
     /// The reply to a four-letter word such as `ruok`, `srvr`, `cons` or `dump`.
     pub(crate) async fn four_letter_word(&self, word: &'static str) -> std::io::Result<String> {
-        let address = self.server().address();
-        spawn_blocking(move || xtask::four_letter_word(address, word)).await.unwrap()
+        four_letter_word(&self.server().address().to_string(), word).await
     }
 
     fn server(&self) -> &Server {
@@ -214,10 +219,16 @@ impl RealEnsemble {
     /// One whose members have more configuration and properties.
     #[track_caller]
     pub(crate) fn start_with(more: Settings) -> impl Future<Output = Option<Self>> {
+        Self::start_of(3, more)
+    }
+
+    /// One of another size.
+    #[track_caller]
+    pub(crate) fn start_of(size: usize, more: Settings) -> impl Future<Output = Option<Self>> {
         let java = java();
         async move {
             let java = java?;
-            let start = move || Ensemble::start_with(&java, 3, &more);
+            let start = move || Ensemble::start_with(&java, size, &more);
             let ensemble = spawn_blocking(start).await.unwrap();
             Some(Self { ensemble: Some(ensemble.expect("a private ensemble")) })
         }

@@ -23,10 +23,6 @@ use tokio::{
 
 use super::{Answer, Failure, Object, Peer, Reply, done, has, millis, say, text, token};
 
-fn not_started(name: &str) -> Failure {
-    Failure("IllegalState".to_owned(), format!("{name} is not started"))
-}
-
 /// `N id...`, the first marked.
 fn list(participants: &[Participant]) -> String {
     let ids = participants.iter().map(|participant| {
@@ -83,7 +79,9 @@ impl LatchObject {
         let _ = timeout(SETTLING, settled).await;
         self.is_settled = true;
     }
+}
 
+impl Object for LatchObject {
     async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
         if !["start", "await", "close"].contains(&verb) {
             self.settle().await;
@@ -92,7 +90,7 @@ impl LatchObject {
         if let ("start", [path, id, options @ ..]) = (verb, args) {
             return Ok(Reply::Now(self.start(path, id, options)));
         }
-        let latch = self.latch.as_ref().ok_or_else(|| not_started(name))?;
+        let latch = self.latch.as_ref().ok_or_else(|| Failure::not_started(name))?;
         let result = match (verb, args) {
             ("await", wait) => {
                 let wait = wait.first().map(|wait| millis(wait)).transpose()?;
@@ -167,18 +165,6 @@ async fn report_changes(
     }
 }
 
-impl Object for LatchObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move {
-            self.run(verb, args).await.unwrap_or_else(|failure| Reply::Now(Err(failure)))
-        })
-    }
-}
-
 /// How the running term is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -237,16 +223,18 @@ impl SelectorObject {
         self.running = Some(Running { selector, terms, places, task, stop });
         done()
     }
+}
 
-    async fn run(&mut self, verb: &str, args: &[String]) -> Answer {
+impl Object for SelectorObject {
+    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
         if let ("start", [path, id, options @ ..]) = (verb, args) {
-            return self.start(path, id, options);
+            return Ok(Reply::Now(self.start(path, id, options)));
         }
-        let running = self.running.as_ref().ok_or_else(|| not_started(&self.name))?;
+        let running = self.running.as_ref().ok_or_else(|| Failure::not_started(&self.name))?;
         let Running { selector, terms, places, .. } = running;
         let result = match (verb, args) {
-            ("yield", []) => return Ok(end_term(terms, End::Return).await),
-            ("throw", []) => return Ok(end_term(terms, End::Throw).await),
+            ("yield", []) => return Ok(Reply::Now(Ok(end_term(terms, End::Return).await))),
+            ("throw", []) => return Ok(Reply::Now(Ok(end_term(terms, End::Throw).await))),
             ("interrupt", []) => {
                 let end = terms.end.send_replace(None);
                 if let Some(end) = end {
@@ -274,7 +262,7 @@ impl SelectorObject {
             }
             _ => return Err(Failure::command(format!("selector {verb} with {args:?}"))),
         };
-        Ok(Some(result))
+        Ok(Reply::Now(Ok(Some(result))))
     }
 }
 
@@ -353,15 +341,5 @@ impl Drop for TellEnd<'_> {
             say(&format!("! lost {name}"));
         }
         say(&format!("! lead-end {name} {number} {how}"));
-    }
-}
-
-impl Object for SelectorObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move { Reply::Now(self.run(verb, args).await) })
     }
 }

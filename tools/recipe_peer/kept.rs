@@ -1,6 +1,6 @@
 //! Kept nodes and members of groups.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use docent::{
     CreateMode, Error, GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
@@ -9,10 +9,6 @@ use docent::{
 use tokio::time::timeout;
 
 use super::{Answer, Failure, Object, Peer, Reply, done, has, millis, say, text, token};
-
-fn not_started(name: &str) -> Failure {
-    Failure("IllegalState".to_owned(), format!("{name} is not started"))
-}
 
 /// A mode of the command line.
 pub(super) fn mode(word: &str) -> Result<CreateMode, Failure> {
@@ -58,94 +54,98 @@ async fn report_events(name: String, mut events: NodeEvents) {
     }
 }
 
-pub(super) struct PersistentNodeObject {
-    peer: Arc<Peer>,
-    name: String,
-    node: Option<PersistentNode>,
+/// A kept node of either kind.
+#[derive(Clone)]
+pub(super) enum Kept {
+    Node(PersistentNode),
+    Ttl(PersistentTtlNode),
 }
 
-impl PersistentNodeObject {
-    pub(super) const fn new(peer: Arc<Peer>, name: String) -> Self {
-        Self { peer, name, node: None }
-    }
-
-    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
-        let Peer { client, lock_options, .. } = &*self.peer;
-        if let ("start", [path, word, data, words @ ..]) = (verb, args) {
-            let mut options = NodeOptions::default().with_lock_options(lock_options.clone());
-            if has(words, "protected") {
-                options = options.with_protection();
-            }
-            if has(words, "noparents") {
-                options = options.without_parents();
-            }
-            let mode = mode(word)?;
-            let node = PersistentNode::start_with(client, path, mode, text(data), options)?;
-            tokio::spawn(report_events(self.name.clone(), node.events()));
-            self.node = Some(node);
-            return Ok(Reply::Now(done()));
+/// Calls a method that both kinds of kept nodes have.
+macro_rules! either {
+    ($kept:expr, $node:ident => $call:expr) => {
+        match $kept {
+            Kept::Node($node) => $call,
+            Kept::Ttl($node) => $call,
         }
-        let node = self.node.as_ref().ok_or_else(|| not_started(&self.name))?;
-        let result = match (verb, args) {
-            ("wait", [within]) => {
-                let (node, within) = (node.clone(), millis(within)?);
-                let created = async move { node.created().await.map(drop) };
-                return Ok(Reply::Later(Box::pin(wait(created, within))));
-            }
-            ("set", [data]) => {
-                node.set_data(text(data));
-                String::new()
-            }
-            ("data", []) => token(&node.data()),
-            ("path", []) => node.path().unwrap_or_else(|| "null".to_owned()),
-            ("close", []) => {
-                node.close().await?;
-                String::new()
-            }
-            _ => return Err(Failure::command(format!("pnode {verb} with {args:?}"))),
+    };
+}
+
+impl Kept {
+    pub(super) fn start_node(peer: &Peer, args: &[String]) -> Result<Self, Failure> {
+        let [path, word, data, words @ ..] = args else {
+            return Err(Failure::command(format!("pnode start with {args:?}")));
         };
-        Ok(Reply::Now(Ok(Some(result))))
+        let mut options = NodeOptions::default().with_lock_options(peer.lock_options.clone());
+        if has(words, "protected") {
+            options = options.with_protection();
+        }
+        if has(words, "noparents") {
+            options = options.without_parents();
+        }
+        let node =
+            PersistentNode::start_with(&peer.client, path, mode(word)?, text(data), options)?;
+        Ok(Self::Node(node))
+    }
+
+    pub(super) fn start_ttl(peer: &Peer, args: &[String]) -> Result<Self, Failure> {
+        let [path, ttl, data] = args else {
+            return Err(Failure::command(format!("ttlnode start with {args:?}")));
+        };
+        let options = NodeOptions::default().with_lock_options(peer.lock_options.clone());
+        let (ttl, data) = (millis(ttl)?, text(data));
+        Ok(Self::Ttl(PersistentTtlNode::start_with(&peer.client, path, ttl, data, options)?))
+    }
+
+    async fn created(self) -> Result<(), Error> {
+        either!(self, node => node.created().await).map(drop)
     }
 }
 
-pub(super) struct TtlNodeObject {
+pub(super) struct NodeObject {
     peer: Arc<Peer>,
     name: String,
-    node: Option<PersistentTtlNode>,
+    /// Starts a node of the object's kind.
+    start: fn(&Peer, &[String]) -> Result<Kept, Failure>,
+    node: Option<Kept>,
 }
 
-impl TtlNodeObject {
-    pub(super) const fn new(peer: Arc<Peer>, name: String) -> Self {
-        Self { peer, name, node: None }
+impl NodeObject {
+    pub(super) const fn new(
+        peer: Arc<Peer>,
+        name: String,
+        start: fn(&Peer, &[String]) -> Result<Kept, Failure>,
+    ) -> Self {
+        Self { peer, name, start, node: None }
     }
+}
 
+impl Object for NodeObject {
     async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
-        let Peer { client, lock_options, .. } = &*self.peer;
-        if let ("start", [path, ttl, data]) = (verb, args) {
-            let options = NodeOptions::default().with_lock_options(lock_options.clone());
-            let ttl = millis(ttl)?;
-            let node = PersistentTtlNode::start_with(client, path, ttl, text(data), options)?;
-            tokio::spawn(report_events(self.name.clone(), node.events()));
-            self.node = Some(node);
+        if verb == "start" {
+            let kept = (self.start)(&self.peer, args)?;
+            let events = either!(&kept, node => node.events());
+            tokio::spawn(report_events(self.name.clone(), events));
+            self.node = Some(kept);
             return Ok(Reply::Now(done()));
         }
-        let node = self.node.as_ref().ok_or_else(|| not_started(&self.name))?;
-        let result = match (verb, args) {
-            ("wait", [within]) => {
-                let (node, within) = (node.clone(), millis(within)?);
-                let created = async move { node.created().await.map(drop) };
-                return Ok(Reply::Later(Box::pin(wait(created, within))));
+        let kept = self.node.as_ref().ok_or_else(|| Failure::not_started(&self.name))?;
+        let result = match (verb, args, kept) {
+            ("wait", [within], _) => {
+                let within = millis(within)?;
+                return Ok(Reply::Later(Box::pin(wait(kept.clone().created(), within))));
             }
-            ("set", [data]) => {
-                node.set_data(text(data));
+            ("set", [data], _) => {
+                either!(kept, node => node.set_data(text(data)));
                 String::new()
             }
-            ("data", []) => token(&node.data()),
-            ("close", []) => {
-                node.close().await?;
+            ("data", [], _) => token(&either!(kept, node => node.data())),
+            ("path", [], Kept::Node(node)) => node.path().unwrap_or_else(|| "null".to_owned()),
+            ("close", [], _) => {
+                either!(kept, node => node.close().await)?;
                 String::new()
             }
-            _ => return Err(Failure::command(format!("ttlnode {verb} with {args:?}"))),
+            _ => return Err(Failure::command(format!("{} {verb} with {args:?}", self.name))),
         };
         Ok(Reply::Now(Ok(Some(result))))
     }
@@ -161,8 +161,16 @@ impl GroupObject {
     pub(super) const fn new(peer: Arc<Peer>, name: String) -> Self {
         Self { peer, name, member: None }
     }
+}
 
-    async fn run(&mut self, verb: &str, args: &[String]) -> Answer {
+impl Object for GroupObject {
+    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+        Ok(Reply::Now(self.answer(verb, args).await))
+    }
+}
+
+impl GroupObject {
+    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
         let Peer { client, lock_options, .. } = &*self.peer;
         if let ("join", [path, id, data @ ..]) = (verb, args) {
             let options = lock_options.clone();
@@ -172,7 +180,7 @@ impl GroupObject {
             self.member = Some(member);
             return done();
         }
-        let member = self.member.as_ref().ok_or_else(|| not_started(&self.name))?;
+        let member = self.member.as_ref().ok_or_else(|| Failure::not_started(&self.name))?;
         match (verb, args) {
             ("members", []) => {
                 let members = member.current_members().await?;
@@ -198,39 +206,5 @@ async fn report_losses(name: String, mut events: NodeEvents) {
         if let NodeEvent::Lost = event {
             say(&format!("! lost {name}"));
         }
-    }
-}
-
-impl Object for PersistentNodeObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move {
-            self.run(verb, args).await.unwrap_or_else(|failure| Reply::Now(Err(failure)))
-        })
-    }
-}
-
-impl Object for TtlNodeObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move {
-            self.run(verb, args).await.unwrap_or_else(|failure| Reply::Now(Err(failure)))
-        })
-    }
-}
-
-impl Object for GroupObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move { Reply::Now(self.run(verb, args).await) })
     }
 }

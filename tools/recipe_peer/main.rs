@@ -26,6 +26,7 @@ use docent::{
     Client, Clock, Config, ConnectionStateErrorPolicy, Error, LeaderOptions, LockOptions,
     retry::RetryNTimes,
 };
+use kept::{Kept, NodeObject};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     sync::mpsc,
@@ -50,6 +51,10 @@ impl Failure {
     fn command(text: impl Into<String>) -> Self {
         Self("BadCommand".to_owned(), text.into())
     }
+
+    fn not_started(name: &str) -> Self {
+        Self("IllegalState".to_owned(), format!("{name} is not started"))
+    }
 }
 
 /// A verb's immediate answer, or one that takes its time.
@@ -59,12 +64,13 @@ enum Reply {
 }
 
 /// One object of the command line.
-trait Object: Send {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+trait Object: Send + 'static {
+    /// Runs a verb.
+    fn run(
+        &mut self,
+        verb: &str,
+        args: &[String],
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
 }
 
 /// What all objects are made from.
@@ -131,7 +137,7 @@ async fn main() {
             {
                 let queue = objects
                     .entry(format!("{kind} {name}"))
-                    .or_insert_with(|| start_object(object(&peer, kind, name)));
+                    .or_insert_with(|| start(&peer, kind, name));
                 // The task of an object ends with the program.
                 let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
             }
@@ -153,29 +159,31 @@ fn usage(why: &str) -> ! {
     exit(2);
 }
 
-fn object(peer: &Arc<Peer>, kind: &str, name: &str) -> Box<dyn Object> {
+type Commands = mpsc::UnboundedSender<(String, String, Vec<String>)>;
+
+/// Starts the task of an object.
+fn start(peer: &Arc<Peer>, kind: &str, name: &str) -> Commands {
     let (peer, name) = (Arc::clone(peer), name.to_owned());
     match kind {
-        "latch" => Box::new(election::LatchObject::new(peer, name)),
-        "selector" => Box::new(election::SelectorObject::new(peer, name)),
-        "pnode" => Box::new(kept::PersistentNodeObject::new(peer, name)),
-        "ttlnode" => Box::new(kept::TtlNodeObject::new(peer, name)),
-        _ => Box::new(kept::GroupObject::new(peer, name)),
+        "latch" => start_object(election::LatchObject::new(peer, name)),
+        "selector" => start_object(election::SelectorObject::new(peer, name)),
+        "pnode" => start_object(NodeObject::new(peer, name, Kept::start_node)),
+        "ttlnode" => start_object(NodeObject::new(peer, name, Kept::start_ttl)),
+        _ => start_object(kept::GroupObject::new(peer, name)),
     }
 }
 
-type Commands = mpsc::UnboundedSender<(String, String, Vec<String>)>;
-
 /// Runs the verbs of an object in order.
-fn start_object(mut object: Box<dyn Object>) -> Commands {
+fn start_object(mut object: impl Object) -> Commands {
     let (sender, mut commands) = mpsc::unbounded_channel::<(String, String, Vec<String>)>();
     tokio::spawn(async move {
         while let Some((id, verb, args)) = commands.recv().await {
-            match object.command(&verb, &args).await {
-                Reply::Now(result) => answer(&id, result),
-                Reply::Later(later) => {
+            match object.run(&verb, &args).await {
+                Ok(Reply::Now(result)) => answer(&id, result),
+                Ok(Reply::Later(later)) => {
                     tokio::spawn(async move { answer(&id, later.await) });
                 }
+                Err(failure) => answer(&id, Err(failure)),
             }
         }
     });

@@ -25,7 +25,6 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use docent_protocol::{CreateMode, EventType, Stat, WatcherType};
 use docent_session::{
     Client, ConnectionState, Error, ErrorKind, Outcome, Watcher,
@@ -35,7 +34,10 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::persistent_node::NodeOptions;
+use super::{
+    persistent_node::NodeOptions,
+    status::{NodeEvent, Status, Wanted},
+};
 use crate::{
     acl_provider::acl_of,
     create::{self, lacks_3_5_operations},
@@ -48,59 +50,6 @@ use crate::{
 
 /// The number of former sessions that are remembered, to recognize their nodes.
 const FORMER_SESSIONS: usize = 8;
-
-/// What has happened to a kept node.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum NodeEvent {
-    /// It was created, for the first time or again.
-    ///
-    /// Source: `PersistentNodeListener.nodeCreated`.
-    Created {
-        /// Its path.
-        path: String,
-        /// Its `czxid`, if the reply contained it: it distinguishes this node from earlier and later ones.
-        czxid: Option<i64>,
-    },
-    /// It is gone: deleted, or its session has ended. Reported once, before the node is created again.
-    Lost,
-    /// It is there again, after [`Lost`](Self::Lost).
-    Restored,
-    /// The path has a node of another client, which is left alone. The node is created once that one is gone.
-    Conflict {
-        /// The session that owns the other node; 0 if it is not ephemeral.
-        owner: i64,
-    },
-    /// It cannot be created or written. Tried again after a reconnect, and when the data is set.
-    Failed(Error),
-}
-
-/// The data that the node shall have.
-#[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    pub(super) data: Bytes,
-    /// Increases with each change.
-    pub(super) version: u64,
-}
-
-/// What a kept node shows.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Status {
-    /// The path of the node, once it is known.
-    pub(super) path: Option<String>,
-    /// The `czxid` of the node that is there.
-    pub(super) czxid: Option<i64>,
-    /// Whether the node was created or adopted once.
-    pub(super) was_created: bool,
-    /// The version of the wanted data that was last written.
-    pub(super) written: u64,
-    /// Why it is not there, or not written.
-    pub(super) failed: Option<Error>,
-    /// Whether the path has another client's node.
-    pub(super) conflict: bool,
-    /// The result of the close.
-    pub(super) closed: Option<Result<(), Error>>,
-}
 
 pub(super) struct Keeper {
     pub(super) client: Client,

@@ -6,8 +6,9 @@ mod group_member;
 mod keeper;
 mod persistent_node;
 mod persistent_ttl_node;
+mod status;
 
 pub use group_member::GroupMember;
-pub use keeper::NodeEvent;
 pub use persistent_node::{NodeEvents, NodeOptions, PersistentNode};
 pub use persistent_ttl_node::PersistentTtlNode;
+pub use status::NodeEvent;

@@ -8,7 +8,10 @@ use docent_session::{Client, Error, ErrorKind, Outcome};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::{Keeper, NodeEvent, Status, Wanted};
+use super::{
+    keeper::Keeper,
+    status::{NodeEvent, Status, Wanted},
+};
 use crate::{error, locks::LockOptions, timer};
 
 /// The number of events that a listener can be behind before it misses the oldest.

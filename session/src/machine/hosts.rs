@@ -8,7 +8,7 @@ use super::{
     connect_string::{DEFAULT_PORT, Host},
     rng::Rng,
 };
-use crate::{config::Backoff, time::Instant};
+use crate::{backoff::Backoff, time::Instant};
 
 /// Which server is tried next, and when.
 ///

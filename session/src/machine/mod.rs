@@ -66,7 +66,7 @@ pub(crate) use self::settings::Settings;
 pub use self::{
     answers::{Answers, Body, Completion, Reply},
     claim::LeaseTimer,
-    receive::{MAX_SHARED_INPUT, MAX_TIMES},
+    receive::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT},
     session::{Connect, Event, Session},
     watch_table::Registration,
 };

@@ -39,7 +39,7 @@ const KNOWN: u8 = u8::MAX;
 
 impl SessionLease {
     /// Whether the servers of this session do not support an operation, according to the calls of
-    /// [`note_answer`](Self::note_answer). For create2 (15) and createContainer (19); `false` for others.
+    /// [`record_reply`](Self::record_reply). For create2 (15) and createContainer (19); `false` for others.
     #[must_use]
     pub fn lacks(&self, op: OpCode) -> bool {
         let finding = self.operations().finding(op);
@@ -47,7 +47,7 @@ impl SessionLease {
     }
 
     /// The number of broken connections on which requests of an operation were lost. Read it before a request, and pass
-    /// it to [`note_answer`](Self::note_answer) with the reply.
+    /// it to [`record_reply`](Self::record_reply) with the reply.
     #[must_use]
     pub fn losses(&self, op: OpCode) -> u8 {
         self.operations().finding(op).map_or(0, |finding| finding.0.load(Ordering::Relaxed))
@@ -57,9 +57,9 @@ impl SessionLease {
     /// operation. So do two requests that broke the connection while none was ever answered, if the second one was sent
     /// after the loss of the first one was known: `losses` is the value from before the request. One broken connection
     /// proves nothing, however many requests were on it: connections break for other reasons.
-    pub fn note_answer<R>(&self, op: OpCode, losses: u8, answer: &Result<R, Error>) {
+    pub fn record_reply<R>(&self, op: OpCode, losses: u8, reply: &Result<R, Error>) {
         let Some(Finding(finding)) = self.operations().finding(op) else { return };
-        let Err(error) = answer else { return finding.store(KNOWN, Ordering::Relaxed) };
+        let Err(error) = reply else { return finding.store(KNOWN, Ordering::Relaxed) };
         match (error.kind(), error.outcome()) {
             (ErrorKind::NoNode | ErrorKind::NodeExists | ErrorKind::NoAuth, _) => {
                 finding.store(KNOWN, Ordering::Relaxed);
@@ -85,7 +85,7 @@ mod tests {
         let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
         for answer in answers {
             let answer = answer.map_err(|(kind, outcome)| Error::new(kind, outcome));
-            lease.note_answer(OpCode::Create2, lease.losses(OpCode::Create2), &answer);
+            lease.record_reply(OpCode::Create2, lease.losses(OpCode::Create2), &answer);
         }
         assert!(!lease.lacks(OpCode::CreateContainer) && !lease.lacks(OpCode::GetData));
         lease.lacks(OpCode::Create2)
@@ -116,9 +116,9 @@ mod tests {
         let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
         let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
         // All on one connection, then on another one.
-        (0..9).for_each(|_| lease.note_answer(OpCode::Create2, 0, &lost));
+        (0..9).for_each(|_| lease.record_reply(OpCode::Create2, 0, &lost));
         assert!(!lease.lacks(OpCode::Create2));
-        lease.note_answer(OpCode::Create2, 1, &lost);
+        lease.record_reply(OpCode::Create2, 1, &lost);
         assert!(lease.lacks(OpCode::Create2));
         // Requests that were never sent.
         assert!(!lacks_create2(&[

@@ -27,19 +27,19 @@ const LONG: usize = 1024;
 pub const MAX_SHARED_INPUT: usize = 256 * 1024;
 
 /// The most memory kept for a part of a reply that is not copied, in multiples of the part's size.
-pub const MAX_TIMES: usize = 64;
+pub const MAX_MEMORY_FACTOR: usize = 64;
 
 /// Frames of at least this size, in bytes, are left in the buffer they were read into, so that parts of them can be
 /// kept without a copy. A shorter frame is moved into memory of its own: its parts would be copied, and a reply that is
 /// never read would keep everything that was read with it.
-const COPY_FROM_INPUT: usize = MAX_SHARED_INPUT / MAX_TIMES;
+const COPY_FROM_INPUT: usize = MAX_SHARED_INPUT / MAX_MEMORY_FACTOR;
 
 /// Frames of at least this size, in bytes, do not share their buffer with the bytes that follow: the buffer was
 /// allocated for them, and may be up to twice their size.
 const HUGE: usize = MAX_SHARED_INPUT / 2;
 
 /// Parts shorter than this, in bytes, are copied out of a shared buffer.
-const COPY_FROM_BUFFER: usize = BUFFER_SIZE / MAX_TIMES;
+const COPY_FROM_BUFFER: usize = BUFFER_SIZE / MAX_MEMORY_FACTOR;
 
 /// A buffer that replies can share, and the size in bytes below which parts are copied out of it.
 type Memory<'a> = Option<(&'a Bytes, usize)>;
@@ -136,13 +136,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let (frame, copy_below) = if whole < COPY_FROM_INPUT {
             let frame = Bytes::copy_from_slice(input.get(..whole).unwrap_or_default());
             input.advance(whole);
-            (frame, whole.div_ceil(MAX_TIMES))
+            (frame, whole.div_ceil(MAX_MEMORY_FACTOR))
         } else {
             let frame = input.split_to(whole).freeze();
             if whole >= HUGE {
                 *input = BytesMut::from(&**input);
             }
-            (frame, COPY_FROM_INPUT.max(memory.div_ceil(MAX_TIMES)))
+            (frame, COPY_FROM_INPUT.max(memory.div_ceil(MAX_MEMORY_FACTOR)))
         };
         let payload = frame.get(frame::LENGTH_SIZE..).unwrap_or_default();
         self.receive_frame(now, payload, Some((&frame, copy_below)));

@@ -22,8 +22,8 @@ use super::{
     watch_table::{WatchBatch, WatchedEvent, Watches},
 };
 use crate::{
-    Error, ErrorKind, Outcome,
-    config::{Config, Credential, SessionToken},
+    Error, ErrorKind, Outcome, SessionToken,
+    config::{Config, Credential},
     planted,
     time::Instant,
 };

@@ -5,7 +5,10 @@ use std::time::Duration;
 use docent_protocol::frame;
 
 use super::connect_string::ConnectString;
-use crate::config::{Backoff, Credential, SessionToken, WhenFull};
+use crate::{
+    Backoff, SessionToken,
+    config::{Credential, WhenFull},
+};
 
 /// The settings of a session machine. [`Config`](crate::Config) sets and documents each of them.
 #[derive(Debug, Clone)]

@@ -152,8 +152,8 @@ impl Ensemble {
         let Some(member) = self.members.get_mut(at) else { return };
         (member.tree, member.accepted) = (tree, accepted);
         (member.committed, member.epoch) = (committed, epoch);
-        let touched = BTreeMap::new();
-        member.following = Some(Following { leader, channel, last_heard: now, touched });
+        let (touched, forwarded) = (BTreeMap::new(), VecDeque::new());
+        member.following = Some(Following { leader, channel, last_heard: now, touched, forwarded });
         let acked = self.last_accepted(at);
         if let Some(leading) = self.members.get_mut(leader).and_then(|m| m.leading.as_mut()) {
             let learner = Learner { channel, acked, last_heard: now, last_tick: leading.tick };

@@ -156,6 +156,8 @@ pub(crate) struct Following {
     pub(super) last_heard: u64,
     /// The sessions heard of since the leader's last ping, with their timeouts in milliseconds.
     pub(super) touched: BTreeMap<i64, u64>,
+    /// The writes and syncs of its clients that are on their way, in order; also of connections that have ended.
+    pub(super) forwarded: VecDeque<Context>,
 }
 
 /// One or several servers, as a state machine without sockets, clock or randomness.

@@ -136,14 +136,20 @@ impl Ensemble {
         )
     }
 
+    /// The number of requests of a member's connections that have no reply yet.
+    fn outstanding(&self, at: usize) -> usize {
+        self.connections_of(at).map(|connection| connection.waiting.len()).sum()
+    }
+
     fn srvr(&self, at: usize) -> String {
         let Some(member) = self.members.get(at) else { return String::new() };
         format!(
-            "Latency min/avg/max: 0/0.0/0\nReceived: {}\nSent: {}\nConnections: {}\nOutstanding: 0\n\
+            "Latency min/avg/max: 0/0.0/0\nReceived: {}\nSent: {}\nConnections: {}\nOutstanding: {}\n\
              Zxid: {:#x}\nMode: {}\nNode count: {}\n",
             member.received,
             member.sent,
             self.connections_of(at).count(),
+            self.outstanding(at),
             member.tree.last_zxid,
             Self::mode(member.role),
             member.tree.len(),
@@ -161,7 +167,7 @@ impl Ensemble {
             ("packets_received", member.received as usize),
             ("packets_sent", member.sent as usize),
             ("num_alive_connections", self.connections_of(at).count()),
-            ("outstanding_requests", 0),
+            ("outstanding_requests", self.outstanding(at)),
             ("znode_count", member.tree.len()),
             ("watch_count", watches),
             ("watched_path_count", watched_paths),

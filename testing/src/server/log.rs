@@ -154,7 +154,8 @@ impl Ensemble {
                 self.written(*context, entry.zxid, answer, applied);
             }
             if let Some(context) = entry.origin()
-                && self.members.get(at).is_some_and(|member| member.leading.is_some())
+                && (context.member == at
+                    || self.members.get(at).is_some_and(|member| member.leading.is_some()))
             {
                 self.lift(at, *context);
             }

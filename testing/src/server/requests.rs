@@ -148,7 +148,7 @@ impl Ensemble {
             self.send_to_leader(context, Write::Request(payload.clone()));
         } else if known && has_leader && op == OpCode::Sync && !is_leader {
             self.wait(id, Waiting::Sent { number, payload: Some(payload.clone()) });
-            self.post_to_leader(member, Body::Sync(context));
+            self.forward(context, Body::Sync(context));
         } else if is_first {
             self.handle_locally(context, payload);
         } else {
@@ -168,19 +168,27 @@ impl Ensemble {
         }
     }
 
-    /// The last write of a session that a leader has ordered and not yet applied. All later requests of the session
-    /// wait for it, on a new connection too.
+    /// The last write of a session that a leader has ordered, or a follower has sent to its leader, and that it has not
+    /// applied yet. All later requests of the session wait for it, on a new connection too.
     ///
     /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
     fn ordered_before(&self, member: usize, session_id: i64) -> Option<u64> {
-        let member = self.members.get(member).filter(|member| member.leading.is_some())?;
-        let origins = member.accepted.iter().rev().filter_map(|entry| entry.origin());
-        let mut own = origins.filter(|context| context.session_id == session_id);
-        own.next().map(|context| context.number)
+        let member = self.members.get(member)?;
+        let is_own = |context: &&Context| context.session_id == session_id;
+        let last = if let Some(following) = &member.following {
+            following.forwarded.iter().rfind(is_own)
+        } else {
+            let ordered = member.leading.as_ref().map(|_| member.accepted.iter());
+            ordered?.rev().filter_map(|entry| entry.origin()).find(is_own)
+        };
+        last.map(|context| context.number)
     }
 
     /// Lets the requests go on that wait for a write of an earlier connection.
     pub(super) fn lift(&mut self, member: usize, context: Context) {
+        if let Some(following) = self.members.get_mut(member).and_then(|m| m.following.as_mut()) {
+            following.forwarded.retain(|forwarded| forwarded.number != context.number);
+        }
         let lifted = |waiting: &Waiting| matches!(waiting, Waiting::Behind { number } if *number == context.number);
         let mut ids = Vec::new();
         for (id, connection) in &mut self.connections {
@@ -206,8 +214,17 @@ impl Ensemble {
         if self.members.get(member).is_some_and(|member| member.leading.is_some()) {
             self.lead_write(member, &forwarded);
         } else {
-            self.post_to_leader(member, Body::Request(forwarded));
+            self.forward(context, Body::Request(forwarded));
         }
+    }
+
+    /// Sends a request to the leader of its member.
+    fn forward(&mut self, context: Context, body: Body) {
+        let member = self.members.get_mut(context.member);
+        if let Some(following) = member.and_then(|member| member.following.as_mut()) {
+            following.forwarded.push_back(context);
+        }
+        self.post_to_leader(context.member, body);
     }
 
     /// Handles a request without the leader.
@@ -235,6 +252,7 @@ impl Ensemble {
 
     /// Replies to a request without a change, in its turn.
     pub(super) fn finish(&mut self, context: Context, answer: Answer) {
+        self.lift(context.member, context);
         let Some((place, payload)) = self.place_of(context) else { return };
         *place = match (answer, payload) {
             (Answer::Synced, Some(payload)) => Waiting::Later(context, payload),

@@ -15,7 +15,11 @@ use docent::{
 use docent_testing::fault::Fault;
 
 use super::{Scenario, TIMEOUT, options};
-use crate::support::{peer::Outcome, within_deadline};
+use crate::support::{
+    given_up_session::{give_up_session, wait_until_given_up},
+    peer::Outcome,
+    within_deadline,
+};
 
 /// Loses the request of a create, and the reply to its retry.
 fn lose_a_create_twice(scenario: &Scenario, below: &str) {
@@ -85,7 +89,7 @@ pub(crate) async fn scenario_19_a_node_of_another_session_in_a_namespace(mut sce
     tap.refuse().await.unwrap();
     let waiting = tokio::spawn(async move { mutex.acquire().await });
     scenario.wait_for_reply("A", 1, OpCode::Create2).await;
-    scenario.wait_until_given_up(&a, &tap).await;
+    wait_until_given_up(&a, &tap).await;
     let old_session = scenario.embedded.as_ref().unwrap().session_ids();
     let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
     assert!(guard.lock_path().ends_with("0000000001") && guard.is_held());
@@ -177,7 +181,7 @@ pub(crate) async fn scenario_22_the_session_ends_while_waiting(scenario: Scenari
     let theirs = scenario.mutex(&b);
     let waiting = tokio::spawn(async move { theirs.acquire().await });
     scenario.wait_for_waiter("B").await;
-    scenario.give_up_session(&b, &tap).await;
+    give_up_session(&b, &tap).await;
     scenario.wait_for_reply("B", 3, OpCode::GetData).await;
     holder.release().await.unwrap();
     within_deadline("acquire", waiting).await.unwrap().unwrap().release().await.unwrap();
@@ -379,7 +383,7 @@ pub(crate) async fn scenario_53_two_holders_after_an_expiry(scenario: Scenario) 
     scenario.wait_for_waiter("B").await;
     let third = acquire(&c);
     scenario.wait_for_waiter("C").await;
-    scenario.give_up_session(&b, &tap).await;
+    give_up_session(&b, &tap).await;
     // B has left the queue, and joined it behind C.
     scenario.wait_for_reply("B", 3, OpCode::GetData).await;
     scenario.wait_for_reply("C", 2, OpCode::GetData).await;

@@ -10,7 +10,11 @@ use docent::{
 use docent_testing::fault::Fault;
 
 use super::{Scenario, options};
-use crate::support::{DEADLINE, within_deadline};
+use crate::support::{
+    DEADLINE,
+    given_up_session::{give_up_session, wait_until_given_up},
+    within_deadline,
+};
 
 /// The session timeout of tests that wait for its end.
 const SHORT_SESSION: Duration = Duration::from_secs(2);
@@ -26,7 +30,7 @@ pub(crate) async fn scenario_09_the_session_ends_during_a_create(scenario: Scena
         let mutex = mutex.clone();
         async move { mutex.acquire().await }
     });
-    scenario.wait_until_given_up(&a, &tap).await;
+    wait_until_given_up(&a, &tap).await;
     within_deadline("acquire", waiting).await.unwrap().unwrap().release().await.unwrap();
     a.close().await.unwrap();
     scenario.with_synced_searches().assert_equal();
@@ -37,7 +41,7 @@ pub(crate) async fn scenario_21_the_session_ends_while_holding(scenario: Scenari
     let (a, tap) = scenario.client_with("A", SHORT_SESSION).await;
     let (mutex, owner) = (scenario.mutex(&a), Owner::new());
     let guard = mutex.acquire_as(&owner).await.unwrap();
-    scenario.give_up_session(&a, &tap).await;
+    give_up_session(&a, &tap).await;
     a.wait_until_connected(DEADLINE).await.unwrap();
     assert!(!guard.is_held() && !mutex.is_acquired_in_this_process());
     let error = mutex.acquire_as(&owner).await.unwrap_err();
@@ -112,7 +116,7 @@ pub(crate) async fn scenario_54_the_client_gives_up_its_session(scenario: Scenar
     let (b, tap) = scenario.client_with("B", SHORT_SESSION).await;
     assert!(b.exists("/").await.unwrap().is_some());
     let mut states = b.states();
-    scenario.give_up_session(&b, &tap).await;
+    give_up_session(&b, &tap).await;
     use ConnectionState::{Connected, Lost, Reconnected, Suspended};
     for expected in [Connected, Suspended, Lost, Reconnected] {
         assert_eq!(within_deadline("a state", states.next()).await, Some(expected));

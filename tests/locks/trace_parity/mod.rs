@@ -17,13 +17,13 @@ use std::{
 
 use crate::support::{
     DEADLINE, eventually,
+    given_up_session::config_without_expiry,
     peer::{Peer, docent_program},
     pending_and_watches,
     real::{RealServer, is_real, server, unique_path},
-    within_deadline,
 };
 use docent::{
-    Client, Config, ConnectionState,
+    Client, Config,
     protocol::{EventType, OpCode},
     recipes::locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
     session::retry::RetryNTimes,
@@ -192,12 +192,7 @@ impl Scenario {
             }
             ServerKind::Default => server(),
             ServerKind::NoExpiry => {
-                let config = docent_testing::server::Config {
-                    // Sessions expire at multiples of it.
-                    tick_time: Duration::from_secs(3600),
-                    min_session_timeout: Some(Duration::from_secs(1)),
-                    ..Default::default()
-                };
+                let config = config_without_expiry();
                 embedded = Some(TestingServer::start_with(config).await.unwrap());
                 embedded.as_ref().map(TestingServer::connect_string)?
             }
@@ -272,21 +267,6 @@ impl Scenario {
         let youngest = children.iter().max_by_key(number).unwrap();
         operator.delete(&format!("{}/{youngest}", self.root), None).await.unwrap();
         operator.close().await.unwrap();
-    }
-
-    /// Keeps the client disconnected until it has given up its session by its own clock. The server may still have it.
-    async fn give_up_session(&self, client: &Client, tap: &TapClient) {
-        tap.refuse().await.unwrap();
-        tap.cut();
-        self.wait_until_given_up(client, tap).await;
-    }
-
-    /// As [`give_up_session`](Self::give_up_session), with the port closed already and the connection cut by a fault.
-    async fn wait_until_given_up(&self, client: &Client, tap: &TapClient) {
-        let mut state = client.state();
-        let lost = state.wait_for(|state| *state == Some(ConnectionState::Lost));
-        within_deadline("the loss", lost).await.unwrap();
-        tap.accept().await.unwrap();
     }
 
     async fn wait_for(&self, wanted: impl FnMut(&Record) -> bool + Send) {

@@ -20,7 +20,7 @@ use docent_protocol::{Decode, DecodeError, jute::Reader};
 
 use crate::{
     Error, ErrorKind, Outcome,
-    machine::{Answers, Body, MAX_TIMES, Reply},
+    machine::{Answers, Body, MAX_MEMORY_FACTOR, Reply},
 };
 
 /// The largest capacity of a path, in bytes, with which a slot is reused.
@@ -439,7 +439,7 @@ impl<'a> Reply<'a> {
         let copy_below = match self.memory() {
             Some(_) if self.bytes().len() >= self.copy_below() => self.copy_below(),
             // The body has its own memory.
-            _ => body.bytes.len().div_ceil(MAX_TIMES),
+            _ => body.bytes.len().div_ceil(MAX_MEMORY_FACTOR),
         };
         (body, copy_below)
     }

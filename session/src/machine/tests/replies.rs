@@ -3,7 +3,7 @@
 use docent_protocol::{connect::ConnectResponse, raw::RawBody};
 
 use super::*;
-use crate::machine::receive::{MAX_SHARED_INPUT, MAX_TIMES};
+use crate::machine::receive::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT};
 
 /// Answers, and whether each came behind events that were not polled yet.
 #[derive(Default)]
@@ -540,8 +540,8 @@ fn long_replies_keep_no_more_than_64_times_their_parts() {
     assert!(parts(4096).1 >= 4096);
     // The buffer that was made for it may be twice as large.
     let huge = MAX_SHARED_INPUT / 2;
-    assert_eq!(parts(huge), (huge, (2 * huge).div_ceil(MAX_TIMES)));
-    assert_eq!(parts(4 * huge), (4 * huge, (8 * huge).div_ceil(MAX_TIMES)));
+    assert_eq!(parts(huge), (huge, (2 * huge).div_ceil(MAX_MEMORY_FACTOR)));
+    assert_eq!(parts(4 * huge), (4 * huge, (8 * huge).div_ceil(MAX_MEMORY_FACTOR)));
 }
 
 /// It would stay as long as a part of them does.

@@ -1,0 +1,99 @@
+//! A session that is resumed while a write of its earlier connection is not committed: its requests wait for that
+//! write, also on another connection. The embedded ensemble does as a real one.
+
+use crate::ensemble::Ensemble;
+use crate::support::{eventually, within_deadline};
+use docent::{ConnectionState, CreateMode};
+use docent_testing::tap::Tap;
+
+/// In ticks; long enough for the test, since the ensemble falls apart after it.
+const SYNC_LIMIT: u32 = 60;
+
+/// The number of requests of another session that are answered while the resumed session waits.
+const OTHERS: usize = 20;
+
+/// Connects a session to a member again, behind a create that cannot be committed because the member, with the others
+/// of `connected`, hears from no majority.
+///
+/// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
+async fn a_resumed_session_waits(
+    ensemble: Ensemble,
+    size: usize,
+    member: usize,
+    connected: &[usize],
+) {
+    let tap = Tap::start(&ensemble.connect_to(member)).await.unwrap();
+    let connection = tap.client("A").await.unwrap();
+    let config = Ensemble::config_of(&connection.connect_string());
+    let client = config.connect().await.unwrap();
+    let other = ensemble.client_of(member).await;
+    within_deadline("a node", client.create("/a", b"", CreateMode::Persistent)).await.unwrap();
+    let session = client.session().unwrap().session_id();
+
+    let isolation = ensemble.isolate(size, connected);
+    let writing = tokio::spawn({
+        let client = client.clone();
+        async move { client.create("/b", b"", CreateMode::Persistent).await }
+    });
+    ensemble.has_outstanding(member).await;
+    let mut states = client.states();
+    connection.cut();
+    let error = within_deadline("the loss of the create", writing).await.unwrap().unwrap_err();
+    assert_eq!(error.outcome(), docent::Outcome::Unknown);
+    within_deadline("the handshake", async {
+        while states.next().await != Some(ConnectionState::Reconnected) {}
+    })
+    .await;
+    let reading = tokio::spawn({
+        let client = client.clone();
+        async move { client.exists("/b").await }
+    });
+    eventually("the read is sent", async || {
+        (client.metrics().pending > 0 || reading.is_finished()).then_some(())
+    })
+    .await;
+    for _ in 0..OTHERS {
+        within_deadline("another session's reply", other.exists("/a")).await.unwrap();
+    }
+    assert!(!reading.is_finished(), "answered before the write was committed");
+    drop(isolation);
+    let found = within_deadline("the read", reading).await.unwrap().unwrap();
+    assert!(found.is_some(), "the read was answered without the create before it");
+    assert_eq!(client.session().unwrap().session_id(), session);
+}
+
+async fn on_the_leader(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    a_resumed_session_waits(ensemble, 3, leader, &[leader]).await;
+}
+
+/// With five members: the leader answers whether the session exists, and lacks a majority.
+async fn on_a_follower(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    let follower = (leader + 1) % 5;
+    a_resumed_session_waits(ensemble, 5, follower, &[leader, follower]).await;
+}
+
+#[tokio::test]
+async fn a_session_resumed_on_the_leader_waits_for_its_writes_embedded() {
+    on_the_leader(Ensemble::embedded(3, SYNC_LIMIT).await).await;
+}
+
+#[tokio::test]
+async fn a_session_resumed_on_the_leader_waits_for_its_writes_real() {
+    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
+        on_the_leader(ensemble).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_resumed_on_a_follower_waits_for_its_writes_embedded() {
+    on_a_follower(Ensemble::embedded(5, SYNC_LIMIT).await).await;
+}
+
+#[tokio::test]
+async fn a_session_resumed_on_a_follower_waits_for_its_writes_real() {
+    if let Some(ensemble) = Ensemble::real(5, SYNC_LIMIT).await {
+        on_a_follower(ensemble).await;
+    }
+}
