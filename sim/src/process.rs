@@ -145,7 +145,13 @@ impl World {
             process.state = ProcessState::Dead;
         }
         drop(core);
-        let forgotten = self.beliefs().take_all(pid);
+        let mut beliefs = self.beliefs();
+        let forgotten = (
+            beliefs.take_all(pid),
+            beliefs.leaders.take_all(pid),
+            beliefs.kept.take_all(pid),
+        );
+        drop(beliefs);
         self.drop_tasks(pid);
         drop(forgotten);
         // The destructors may have started tasks.

@@ -1,5 +1,7 @@
 //! What the processes do: one client each, and workers that go through their steps.
 
+mod kept;
+mod leader;
 mod lock;
 mod objects;
 mod register;
@@ -118,6 +120,10 @@ impl Worker {
                 Step::Shared(step) => shared::run(self, &step).await,
                 Step::Client(step) => session::run(self, &step).await,
                 Step::Visit(step) => session::visit(self, &step).await,
+                Step::Lead(step) => leader::run(self, &step).await,
+                Step::Keep(step) => kept::run(self, &step).await,
+                Step::DeleteLeader { election } => leader::delete_leader(self, election).await,
+                Step::DeleteKept { node } => kept::delete(self, node).await,
                 Step::Revoke { lock } => lock::revoke(self, &lock).await,
                 Step::DeleteNode { lock } => lock::delete_node(self, &lock).await,
                 Step::SetCount { number, count } => lock::set_count(self, number, count).await,
