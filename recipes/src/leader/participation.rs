@@ -114,6 +114,9 @@ enum PlaceEnd {
 /// The end of the client.
 struct ClientEnded;
 
+/// The latch was closed before there was a reply to the create. With the result of the close.
+struct ClosedWhileCreating(Result<(), Error>);
+
 /// A leadership that the status shows. Dropping it ends it.
 struct Leading<'a> {
     status: &'a watch::Sender<Status>,
@@ -195,7 +198,10 @@ impl Participation {
             Either::Left(()) | Either::Right(Err(ClientEnded)) => return Ok(Some(Ok(()))),
             Either::Right(Ok(())) => {}
         }
-        let Some(created) = self.create(policy).await else { return Ok(Some(Ok(()))) };
+        let created = match self.create(policy).await {
+            Ok(created) => created,
+            Err(ClosedWhileCreating(deleted)) => return Ok(Some(deleted)),
+        };
         let ours = OurNode::new(&self.client, created?);
         self.status.send_modify(|status| status.path = Some(ours.path().to_owned()));
         let mut ahead = None;
@@ -227,9 +233,12 @@ impl Participation {
         Ok(None)
     }
 
-    /// Creates the node; `None` when the latch was closed without a connection. A close waits for the reply of a create
-    /// that is in flight, and deletes its node. Without a connection, the background searches for it.
-    async fn create(&self, policy: &PersistentRetry) -> Option<Result<protection::Created, Error>> {
+    /// Creates the node. A close waits for the reply of a create that is in flight, and deletes its node. Without a
+    /// connection, the background searches for it.
+    async fn create(
+        &self,
+        policy: &PersistentRetry,
+    ) -> Result<Result<protection::Created, Error>, ClosedWhileCreating> {
         let created = async {
             self.namespace.ensure(&self.client, &self.options.lock).await?;
             let node = NewNode {
@@ -245,13 +254,16 @@ impl Participation {
         };
         let mut created = pin!(created);
         if let Either::Left(created) = select(created.as_mut(), self.closing.cancelled()).await {
-            return Some(created);
+            return Ok(created);
         }
         let mut connection = self.client.state();
         let disconnected = connection.wait_for(|state| !is_read_write(*state));
         match select(created, disconnected).await {
-            Either::Left(Ok(created)) => Some(Ok(created)),
-            Either::Left(Err(_)) | Either::Right(_) => None,
+            Either::Left(Ok(created)) => Ok(Ok(created)),
+            Either::Left(Err(error)) if !policy_allows(policy, &error) => {
+                Err(ClosedWhileCreating(Ok(())))
+            }
+            _ => Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path)))),
         }
     }
 
