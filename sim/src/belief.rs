@@ -233,6 +233,12 @@ impl Drop for Held {
 }
 
 impl World {
+    /// Whether another client has tried to delete one of these nodes.
+    pub(crate) fn are_intruded<'a>(&self, mut paths: impl Iterator<Item = &'a str>) -> bool {
+        let beliefs = self.beliefs();
+        paths.any(|path| beliefs.intruded.contains(path))
+    }
+
     /// Begins a belief.
     pub(crate) fn believe(&self, new: NewBelief<'_>) -> Held {
         let NewBelief { pid, worker, client, parts, owner, watch, .. } = new;

@@ -256,19 +256,19 @@ impl World {
         let grace = core.longest_timeout + KEPT_WITHIN;
         for (id, open) in &mut kept.open {
             let lives = core.process(open.pid).state == ProcessState::Running;
-            if now < core.peace_at || !lives || open.is_impossible || open.client.ended().is_some() {
+            if now < core.peace_at || !lives || open.is_impossible || open.client.ended().is_some()
+            {
                 open.wrong_since = None;
                 continue;
             }
-            let path = match &open.keeper {
-                Keeper::Node(node) if open.is_renamed => node.path(),
-                _ => Some(open.path.clone()),
-            };
-            let wrong = match path.as_deref().and_then(|path| kept.nodes.get(path)) {
-                None => Some("is not there"),
-                Some((other, ..)) if other != id => None,
-                Some((_, found, _)) if *found == data(id, open.wanted.0) => None,
-                Some(_) => Some("has older data"),
+            let mut ours = kept.nodes.values().filter(|(other, ..)| other == id);
+            let is_taken = !open.is_renamed && kept.nodes.contains_key(&open.path);
+            let wrong = match (ours.next(), ours.next()) {
+                (None, _) if is_taken => None,
+                (None, _) => Some("is not there"),
+                (_, Some(_)) => Some("is there twice"),
+                (Some((_, found, _)), None) if *found == data(id, open.wanted.0) => None,
+                _ => Some("has older data"),
             };
             let Some(wrong) = wrong else {
                 open.wrong_since = None;
@@ -277,8 +277,7 @@ impl World {
             let since = *open.wrong_since.get_or_insert(now);
             let from = since.max(open.wanted.1).max(core.disturbed_until(open.pid));
             if now > from + grace {
-                let path = path.as_ref().unwrap_or(&open.path);
-                let text = format!("{path} of p{}.{} ({id}) {wrong}", open.pid, open.worker);
+                let text = format!("{} of p{}.{} ({id}) {wrong}", open.path, open.pid, open.worker);
                 records.push(What::Violation(text));
                 open.is_impossible = true;
             }
@@ -320,15 +319,16 @@ impl World {
         }
         kept.seen = changes.len();
         for (path, (id, _, owner)) in &kept.nodes {
-            let Some(closed) = kept.closed.get(id).filter(|closed| !closed.leaves) else { continue };
+            let Some(closed) = kept.closed.get(id).filter(|closed| !closed.leaves) else {
+                continue;
+            };
             let process = core.process(closed.pid);
             let lives = process.state == ProcessState::Running && !process.is_finished;
             let is_left = lives
                 && *owner != 0
                 && now > closed.at.max(core.disturbed_until(closed.pid)) + ORPHAN_AFTER;
             // A persistent node belongs to no session.
-            let is_refuted =
-                closed.session.is_some_and(|session| session == *owner || *owner <= 0);
+            let is_refuted = closed.session.is_some_and(|session| session == *owner || *owner <= 0);
             if (is_left || is_refuted) && kept.reported.insert(path.clone()) {
                 records.push(What::Violation(format!("{id} is closed, not {path}")));
             }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
 
 use crate::{
-    belief::{Beliefs, EVENT_SEEN_WITHIN, END_NOTICED_WITHIN},
+    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN},
     history::What,
     nodes::{ORPHAN_AFTER, Using},
     process::{Pid, ProcessState},
@@ -120,18 +120,15 @@ pub(crate) struct Participating {
 }
 
 impl Participating {
-    /// A task begins to wait for the end of a leadership.
-    pub(crate) fn watch(&self, leadership: &Leadership) {
-        let now = self.world.now();
-        if let Some(open) = self.world.beliefs().leaders.open.get_mut(&self.number) {
-            open.watching = Some((leadership.epoch(), now));
-        }
+    /// A task waits for the end of a leadership until the result is dropped.
+    pub(crate) fn watch(&self, leadership: &Leadership) -> Watching<'_> {
+        self.set_watching(Some((leadership.epoch(), self.world.now())));
+        Watching(self)
     }
 
-    /// It has noticed the end, or waits no longer.
-    pub(crate) fn stop_watching(&self) {
+    fn set_watching(&self, watching: Option<(u64, Nanos)>) {
         if let Some(open) = self.world.beliefs().leaders.open.get_mut(&self.number) {
-            open.watching = None;
+            open.watching = watching;
         }
     }
 
@@ -157,6 +154,15 @@ impl Participating {
         if let Some(closed) = self.world.beliefs().leaders.closed.get_mut(&self.id) {
             closed.session = session;
         }
+    }
+}
+
+/// A task that waits for the end of a leadership.
+pub(crate) struct Watching<'a>(&'a Participating);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.0.set_watching(None);
     }
 }
 
@@ -328,7 +334,8 @@ impl World {
             } else {
                 open.missing_since.get_or_insert(now);
             }
-            let is_connected = open.client.state().borrow().is_some_and(|state| state.is_connected());
+            let is_connected =
+                open.client.state().borrow().is_some_and(|state| state.is_connected());
             if open.ends_with_connection && !is_connected {
                 wrong(open, "leads without a connection");
                 open.ends_with_connection = false;
@@ -380,8 +387,8 @@ impl World {
                 let Some(closed) = leaders.closed.get(id) else { continue };
                 let process = core.process(closed.pid);
                 let lives = process.state == ProcessState::Running && !process.is_finished;
-                let is_left = lives
-                    && now > closed.at.max(core.disturbed_until(closed.pid)) + ORPHAN_AFTER;
+                let is_left =
+                    lives && now > closed.at.max(core.disturbed_until(closed.pid)) + ORPHAN_AFTER;
                 let is_refuted = closed.session == Some(*owner);
                 if (is_left || is_refuted) && leaders.reported_nodes.insert(node.clone()) {
                     records.push(What::Violation(format!("{path}: {id} is closed, not {node}")));

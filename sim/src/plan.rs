@@ -9,7 +9,7 @@ mod leader;
 use serde::{Deserialize, Serialize};
 
 pub use faults::{Direction, Fault, FaultKind, Flow, KillKind, Sides, Trap};
-pub use leader::{KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep, CloseKind};
+pub use leader::{CloseKind, KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep};
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

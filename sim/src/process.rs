@@ -56,6 +56,8 @@ pub(crate) struct Process {
     pub(crate) jumped: Arc<AtomicU64>,
     /// How often it was stopped.
     pub(crate) stops: u64,
+    /// What its workers have said.
+    pub(crate) steps: u64,
     /// The token of that session.
     pub(crate) token: Option<SessionToken>,
     /// The session that its client had last.
@@ -101,6 +103,7 @@ impl World {
             drift_ppm,
             jumped: Arc::default(),
             stops: 0,
+            steps: 0,
             token: None,
             session: None,
             resumed: None,
@@ -146,11 +149,8 @@ impl World {
         }
         drop(core);
         let mut beliefs = self.beliefs();
-        let forgotten = (
-            beliefs.take_all(pid),
-            beliefs.leaders.take_all(pid),
-            beliefs.kept.take_all(pid),
-        );
+        let forgotten =
+            (beliefs.take_all(pid), beliefs.leaders.take_all(pid), beliefs.kept.take_all(pid));
         drop(beliefs);
         self.drop_tasks(pid);
         drop(forgotten);

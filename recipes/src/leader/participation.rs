@@ -55,6 +55,7 @@ use crate::{
     },
     namespace::Namespace,
     persistent_retry::{self, PersistentRetry},
+    planted,
     protection::{self, NewNode, OurNode, join},
     select::{Either, select},
     state_changes::is_read_write,
@@ -296,7 +297,8 @@ impl Participation {
                     Err(error) if error.kind() == ErrorKind::NoNode => {
                         return Ok(Ok(PlaceEnd::NodeLost));
                     }
-                    Err(error) => retry.pause(error).await?,
+                    // A leadership that ends meanwhile is reported at once.
+                    Err(error) => Self::step(&mut leading, retry.pause(error)).await?,
                 }
             };
             let names = ours.without_duplicates(&children);
@@ -311,7 +313,7 @@ impl Participation {
                         }
                         // Unknown is not foreign: the place stays (L6).
                         Err(error) => {
-                            retry.pause(error).await?;
+                            Self::step(&mut leading, retry.pause(error)).await?;
                             continue;
                         }
                     };
@@ -334,7 +336,13 @@ impl Participation {
                         drop(ahead.take());
                     }
                     let Some(leader) = &leading else { continue };
-                    let changed = select(own.changed(), connection.changed());
+                    let deleted = async {
+                        if planted::is("own-node-unwatched") {
+                            std::future::pending::<()>().await;
+                        }
+                        own.changed().await
+                    };
+                    let changed = select(deleted, connection.changed());
                     match select(changed, leader.leadership.ended()).await {
                         Either::Left(Either::Left(event))
                             if event.event_type == EventType::NodeDeleted =>
@@ -386,6 +394,11 @@ impl Participation {
     ) -> Option<Leading<'_>> {
         let state = Arc::<NodeState>::default();
         let (path, czxid) = (node.path.clone(), node.czxid?);
+        let node = if planted::is("token-of-old-term") && epoch > 1 {
+            NodeIdentity { czxid: Some(czxid - 1), ..node }
+        } else {
+            node
+        };
         let acquired = Acquired { node, claim: claim.clone(), state: Arc::clone(&state) };
         let releaser = Releaser {
             client: self.client.clone(),
@@ -396,7 +409,9 @@ impl Participation {
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         // The claim has set the watch.
         hold.set_watched();
-        if self.options.error_policy == ConnectionStateErrorPolicy::Standard {
+        let ends_with_connection =
+            self.options.error_policy == ConnectionStateErrorPolicy::Standard;
+        if ends_with_connection && !planted::is("leader-outlives-connection") {
             hold.end_with_connection(connection.clone());
         }
         if !hold.is_held() || self.closing.is_cancelled() {
@@ -427,6 +442,10 @@ impl Participation {
     ///
     /// Source: `LeaderLatch.internalClose`.
     async fn leave(&self, ours: OurNode<'_>, ahead: Option<Watcher>) -> Result<(), Error> {
+        if planted::is("latch-node-left") {
+            drop(ours.keep());
+            return Ok(());
+        }
         let mut ahead = ahead;
         let mut delete = pin!(ours.delete(&*self.options.lock.retry_policy));
         poll_fn(|cx| {

@@ -42,6 +42,7 @@ use crate::{
     error,
     parents::{LastNode, create_parents},
     persistent_retry::PersistentRetry,
+    planted,
     protection::{self, NewNode, split},
     select::{Either, select},
     state_changes::is_read_write,
@@ -165,6 +166,10 @@ impl Keeper {
                 Ok(present) => {
                     if let Some(closed) = self.keep(&policy, present, &mut memory).await {
                         break closed;
+                    }
+                    if planted::is("kept-node-gone") {
+                        self.closing.cancelled().await;
+                        break Ok(());
                     }
                 }
                 Err(NoNode::LookAgain) if !self.closing.is_cancelled() => {}
@@ -539,7 +544,13 @@ impl Keeper {
                     match select(self.closing.cancelled(), connected(&self.client, &mut connection))
                         .await
                     {
-                        Either::Right(true) => watcher = None,
+                        Either::Right(true) => {
+                            if planted::is("kept-node-rewritten") {
+                                let _ =
+                                    self.client.set_data(&present.path, &wanted.data, None).await;
+                            }
+                            watcher = None;
+                        }
                         Either::Right(false) => return Some(Ok(())),
                         Either::Left(()) => {}
                     }
@@ -629,7 +640,9 @@ impl Keeper {
 
     /// After a close, deletes the node of a create that has no reply, if there is one.
     async fn leave_unknown(&self, memory: &Memory) -> Result<(), Error> {
-        if !self.options.deletes || memory.unknown_creates.is_empty() || self.client.ended().is_some()
+        if !self.options.deletes
+            || memory.unknown_creates.is_empty()
+            || self.client.ended().is_some()
         {
             return Ok(());
         }

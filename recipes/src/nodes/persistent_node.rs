@@ -311,9 +311,9 @@ impl PersistentNode {
                 }
             };
             let limit = client.config().connection_timeout();
-            timer::timeout(&client, limit, closed).await.unwrap_or_else(|| {
-                Err(error::not_yet_deleted(&path))
-            })
+            timer::timeout(&client, limit, closed)
+                .await
+                .unwrap_or_else(|| Err(error::not_yet_deleted(&path)))
         }
     }
 

@@ -34,8 +34,7 @@ pub(super) fn add(plan: &mut Plan) {
     let mut more = faults(rng, plan.processes.len(), members);
     // Those of the servers are there already.
     more.retain(|fault| {
-        fault.at_ms < most
-            && fault.kind.process().map_or(share == 0, |process| process >= before)
+        fault.at_ms < most && fault.kind.process().map_or(share == 0, |process| process >= before)
     });
     plan.faults.extend(more);
     plan.faults.sort_by_key(|fault| fault.at_ms);
@@ -92,8 +91,7 @@ impl Mix {
             return Step::Lead(self.lead(rng, LeadBy::Latch));
         }
         if is(self.selector) {
-            let by =
-                if rng.bool() { LeadBy::Selector } else { LeadBy::Requeued(rng.u8(1..=5)) };
+            let by = if rng.bool() { LeadBy::Selector } else { LeadBy::Requeued(rng.u8(1..=5)) };
             return Step::Lead(self.lead(rng, by));
         }
         if is(self.kept) {

@@ -42,10 +42,8 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
     worker.say(format!("keeps {path} as {id}"));
     let first = data(&id, 1);
     let made = match node_mode(step.mode) {
-        Some(mode) => {
-            PersistentNode::start_with(&worker.client, &path, mode, first, options(step))
-                .map(Keeper::Node)
-        }
+        Some(mode) => PersistentNode::start_with(&worker.client, &path, mode, first, options(step))
+            .map(Keeper::Node),
         None => match step.mode {
             KeepMode::Touched(ms) => {
                 let (ttl, options) = (Duration::from_millis(ms), options(step));
@@ -143,11 +141,8 @@ async fn close(worker: &Worker, end: CloseKind, id: &str, keeper: Keeper, keepin
         .await;
         return worker.say(format!("{id} begins to close"));
     }
-    let closed = if end == CloseKind::CloseTwice {
-        tokio::join!(close(), close()).0
-    } else {
-        close().await
-    };
+    let closed =
+        if end == CloseKind::CloseTwice { tokio::join!(close(), close()).0 } else { close().await };
     worker.say(format!("{id} is closed: {:?}", closed.as_ref().err().map(docent::Error::kind)));
     let is_same = worker.client.session_token().map(|token| token.session_id()) == session;
     if closed.is_ok() && worker.client.ended().is_none() && is_same {

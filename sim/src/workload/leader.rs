@@ -6,17 +6,21 @@ use std::{
     pin::pin,
     sync::atomic::{AtomicU8, Ordering},
     task::Poll,
+    time::Duration,
 };
 
 use docent::{
     CloseMode, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch, LeaderOptions,
-    LeaderSelector, Leadership, LeadershipChange, Term,
+    LeaderSelector, Leadership, LeadershipChange, Term, WeakClient,
 };
 
 use super::{Worker, objects::lock_options};
 use crate::{
+    history::What,
     leaders::{NewParticipant, Object, Participating},
     plan::{CloseKind, HoldWatch, LeadBy, LeadSettings, LeadStep},
+    process::Pid,
+    world::{SECOND, World},
 };
 
 /// A latch that stays open until its process ends.
@@ -81,8 +85,8 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     };
     let part = take_part(worker, step, id, Object::Latch(latch.clone()));
     let mut changes = latch.changes();
-    let mut leading = None;
     let followed = async {
+        let mut leading = None;
         if step.watch == HoldWatch::Nothing {
             // In this task: the end of a leadership is noticed only when its writes are done.
             while let Some(change) = changes.next().await {
@@ -93,14 +97,12 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
                             worker.violation(&format!("{id} becomes the leader twice"));
                         }
                         leads(worker, step, id, &leadership).await;
-                        part.watch(&leadership);
-                        leading = Some(leadership.epoch());
+                        leading = Some(part.watch(&leadership));
                     }
                     LeadershipChange::NotLeader => {
                         if was_leading.is_none() {
                             worker.violation(&format!("{id} leads no more, and never did"));
                         }
-                        part.stop_watching();
                         worker.say(format!("{id} leads no more"));
                     }
                     LeadershipChange::Failed(error) => return failed(worker, id, &error),
@@ -123,21 +125,21 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
                 Err(error) => return failed(worker, id, &error),
             };
             leads(worker, step, id, &leadership).await;
-            part.watch(&leadership);
+            let watching = part.watch(&leadership);
             if step.watch == HoldWatch::Token {
                 leadership.cancellation_token().cancelled().await;
             } else {
                 leadership.lost().await;
             }
-            part.stop_watching();
+            drop(watching);
             if leadership.is_held() {
                 worker.violation(&format!("{id} has lost what it holds"));
             }
             worker.say(format!("{id} leads no more"));
         }
     };
-    let _ = worker.within(step.for_ms, followed).await;
-    part.stop_watching();
+    // Dropped here, with what it has borrowed.
+    worker.within(step.for_ms, followed).await;
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
         return worker.shared.keep_latch(KeptLatch { _latch: latch, _participating: part });
@@ -208,9 +210,8 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
     let part = &part;
     let term = |leadership: Leadership| async move {
         leads(worker, step, id, &leadership).await;
-        if step.watch != HoldWatch::Nothing {
-            part.watch(&leadership);
-        }
+        // The term is dropped when the leadership ends first.
+        let _watching = (step.watch != HoldWatch::Nothing).then(|| part.watch(&leadership));
         let lost = async {
             match step.watch {
                 HoldWatch::Nothing => pending().await,
@@ -223,7 +224,6 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
             () = lost => worker.say(format!("{id} leads no more")),
             () = worker.sleep(step.term_ms) => {}
         }
-        part.stop_watching();
         match left.fetch_sub(1, Ordering::Relaxed) {
             0 | 1 => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -276,6 +276,30 @@ async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadersh
             }
             Err(error) => worker.say(format!("{id} writes {register}: {error}")),
         }
+    }
+}
+
+/// Watches that a process that only takes part and keeps nodes sends nothing without a cause, once there is peace.
+pub(crate) async fn follow_requests(world: World, pid: Pid, client: WeakClient) {
+    let mut before = None;
+    loop {
+        let Some(client) = client.upgrade() else { return };
+        if client.ended().is_some() {
+            return;
+        }
+        let metrics = client.metrics();
+        drop(client);
+        let steps = world.core().process(pid).steps;
+        let causes = metrics.events + metrics.connections + steps;
+        let now = (metrics.requests, causes);
+        let (requests, causes) = before.map_or((0, 0), |(r, c)| (now.0 - r, now.1 - c));
+        let is_settled = world.now() > world.core().peace_at + 5 * SECOND;
+        if is_settled && requests > 10 + 20 * causes {
+            let text = format!("p{pid}: {requests} requests in a second, for {causes} causes");
+            world.record(What::Violation(text));
+        }
+        before = Some(now);
+        world.sleep(pid, Duration::from_secs(1)).await;
     }
 }
 

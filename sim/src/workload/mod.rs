@@ -56,6 +56,7 @@ impl Worker {
     /// Adds to the history.
     pub(crate) fn say(&self, text: impl Into<String>) {
         let (pid, worker) = (self.pid, self.number);
+        self.world.core().process_mut(pid).steps += 1;
         self.world.record(What::Worker { pid, worker, text: text.into() });
     }
 
@@ -158,6 +159,11 @@ async fn main(world: World, pid: Pid, plan: ProcessPlan) {
         token.as_ref().map(docent::session::SessionToken::session_id);
     let client = config(&world, pid, &plan.client).with_session(token).start();
     session::follow(&world, pid, &client);
+    let is_quiet = |step: &Step| matches!(step, Step::Lead(_) | Step::Keep(_) | Step::Sleep { .. });
+    if plan.workers.iter().flatten().all(is_quiet) {
+        let follow = leader::follow_requests(world.clone(), pid, client.downgrade());
+        world.spawn(pid, follow);
+    }
     let client_number = world.calls().next_client(plan.client.waits_when_full);
     let mut states = client.state();
     let watching = world.clone();
