@@ -15,6 +15,7 @@ use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentT
 use crate::{
     belief::Beliefs,
     history::What,
+    leaders::REQUEST_ARRIVES_WITHIN,
     nodes::{ORPHAN_AFTER, Using},
     process::{Pid, ProcessState},
     world::{Nanos, SECOND, World},
@@ -306,6 +307,12 @@ impl World {
             };
             if !id.starts_with("keeper-") {
                 continue;
+            }
+            if stat.version == 0
+                && let Some(closed) = kept.closed.get(id)
+                && now > closed.at.max(core.disturbed_until(closed.pid)) + REQUEST_ARRIVES_WITHIN
+            {
+                records.push(What::Violation(format!("{id} creates {path} after its close")));
             }
             let node = (id.to_owned(), data.clone(), stat.ephemeral_owner);
             let before = kept.nodes.insert(path.clone(), node);

@@ -18,6 +18,9 @@ use crate::{
 /// the session timeout: the pauses of retries are up to 10 s, in the background too.
 const LEADER_WITHIN: Nanos = 25 * SECOND;
 
+/// How long a request of an undisturbed process takes at most to be applied.
+pub(crate) const REQUEST_ARRIVES_WITHIN: Nanos = 3 * SECOND;
+
 /// A participant, whichever recipe it uses.
 #[derive(Clone)]
 pub(crate) enum Object {
@@ -376,6 +379,13 @@ impl World {
             };
             let id = String::from_utf8_lossy(data).into_owned();
             election.nodes.insert(change.path.clone(), (id.clone(), stat.ephemeral_owner));
+            if stat.version == 0
+                && let Some(closed) = leaders.closed.get(&id)
+                && now > closed.at.max(core.disturbed_until(closed.pid)) + REQUEST_ARRIVES_WITHIN
+            {
+                let text = format!("{parent}: {id} creates {} after its close", change.path);
+                records.push(What::Violation(text));
+            }
             let same = election.nodes.values().filter(|(other, _)| *other == id).count();
             if same > 1 {
                 records.push(What::Violation(format!("{parent}: {id} has {same} nodes")));

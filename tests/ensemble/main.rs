@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod elections;
 mod lost_members;
 mod partitions;
 mod read_only;

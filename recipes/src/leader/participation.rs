@@ -221,6 +221,9 @@ impl Participation {
             Ok(Ok(PlaceEnd::NodeLost)) => {
                 if let Err(error) = ours.delete(policy).await {
                     debug!(%error, "node not deleted; retrying in the background");
+                    if self.closing.is_cancelled() {
+                        return Ok(Some(Err(error)));
+                    }
                 }
             }
             Ok(Err(ClientEnded)) => {}
@@ -250,21 +253,32 @@ impl Participation {
                 with_parents: true,
                 search_after_parents: true,
                 mode: CreateMode::EphemeralSequential,
+                closing: Some(&self.closing),
             };
             protection::create(&self.client, policy, &node).await
         };
         let mut created = pin!(created);
-        if let Either::Left(created) = select(created.as_mut(), self.closing.cancelled()).await {
-            return Ok(created);
-        }
-        let mut connection = self.client.state();
-        let disconnected = connection.wait_for(|state| !is_read_write(*state));
-        match select(created, disconnected).await {
-            Either::Left(Ok(created)) => Ok(Ok(created)),
-            Either::Left(Err(error)) if !policy_allows(policy, &error) => {
+        let created = match select(created.as_mut(), self.closing.cancelled()).await {
+            Either::Left(created) => Some(created),
+            Either::Right(()) => {
+                let mut connection = self.client.state();
+                let disconnected = connection.wait_for(|state| !is_read_write(*state));
+                match select(created, disconnected).await {
+                    Either::Left(created) => Some(created),
+                    Either::Right(_) => None,
+                }
+            }
+        };
+        match created {
+            Some(Err(error)) if self.closing.is_cancelled() && !policy_allows(policy, &error) => {
                 Err(ClosedWhileCreating(Ok(())))
             }
-            _ => Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path)))),
+            // The dropped create searches for its node.
+            Some(Err(_)) if self.closing.is_cancelled() => {
+                Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path))))
+            }
+            None => Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path)))),
+            Some(created) => Ok(created),
         }
     }
 

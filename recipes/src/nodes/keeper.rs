@@ -241,6 +241,7 @@ impl Keeper {
                 with_parents: self.options.parents,
                 search_after_parents: true,
                 mode: self.mode,
+                closing: Some(&self.closing),
             };
             let create = protection::create(&self.client, policy, &node);
             let created = self.unless_unreachable(create).await;
@@ -306,6 +307,12 @@ impl Keeper {
         let mut retry = RetryLoop::new(&self.client, policy);
         let mut with_parents = self.options.parents;
         loop {
+            if self.closing.is_cancelled() {
+                return Err(Error::refused(
+                    ErrorKind::Closed,
+                    "closed before its node was created",
+                ));
+            }
             let error = match create::create(&self.client, path, data, mode, acl).await {
                 Ok(reply) => {
                     let owner = if mode.is_ephemeral() { reply.session } else { Some(0) };
@@ -322,15 +329,26 @@ impl Keeper {
                     match create_parents(&self.client, path, LastNode::Skip, parents).await {
                         // Deleted again before the create: a retry, with its pause.
                         Ok(()) => with_parents = false,
-                        Err(error) => retry.pause(error).await?,
+                        Err(error) => self.unless_closed(retry.pause(error)).await?,
                     }
                 }
                 ErrorKind::NoNode if self.options.parents => {
-                    retry.pause_after_any_error(error).await?;
+                    self.unless_closed(retry.pause_after_any_error(error)).await?;
                     with_parents = true;
                 }
-                _ => retry.pause(error).await?,
+                _ => self.unless_closed(retry.pause(error)).await?,
             }
+        }
+    }
+
+    /// Waits for the pause of a retry. A close ends it: the next attempt then sends nothing.
+    async fn unless_closed(
+        &self,
+        pause: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        match select(self.closing.cancelled(), pause).await {
+            Either::Left(()) => Ok(()),
+            Either::Right(paused) => paused,
         }
     }
 
@@ -391,7 +409,16 @@ impl Keeper {
         };
         let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
         let present = Present { path: path.clone(), owner, czxid: Some(stat.czxid) };
-        if self.is_ours(memory, &stat, owner).await {
+        let is_ours = self.is_ours(policy, memory, &stat, owner);
+        let is_ours = match select(self.closing.cancelled(), is_ours).await {
+            Either::Left(()) => return Err(NoNode::Ended),
+            Either::Right(Ok(is_ours)) => is_ours,
+            Either::Right(Err(error)) if error.kind() == ErrorKind::NoNode => {
+                return Err(NoNode::LookAgain);
+            }
+            Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
+        };
+        if is_ours {
             self.remember(memory, &present);
             // What it contains is not known: the wanted data is written.
             self.show(memory, &present, 0, None);
@@ -442,26 +469,30 @@ impl Keeper {
     }
 
     /// Whether the node at our path is ours: of our session, with our GUID, or made by a create without a reply.
-    async fn is_ours(&self, memory: &Memory, stat: &Stat, owner: i64) -> bool {
+    async fn is_ours(
+        &self,
+        policy: &PersistentRetry,
+        memory: &Memory,
+        stat: &Stat,
+        owner: i64,
+    ) -> Result<bool, Error> {
         if self.mode.is_ephemeral() {
-            return owner != 0 && Some(owner) == self.session();
+            return Ok(owner != 0 && Some(owner) == self.session());
         }
         if owner != 0 {
-            return false;
+            return Ok(false);
         }
         let has_guid = memory.path.as_ref().is_some_and(|path| *path != self.path);
         if has_guid || self.options.adopts {
-            return true;
+            return Ok(true);
         }
         // A persistent node has no owner. One that was never written and has our data is the one that we created.
-        let is_known = |data: &Bytes| memory.unknown_creates.contains(data);
-        !memory.unknown_creates.is_empty()
-            && stat.version == 0
-            && self
-                .client
-                .get_data(&self.path)
-                .await
-                .is_ok_and(|node| is_known(&node.data) && node.stat.czxid == stat.czxid)
+        if memory.unknown_creates.is_empty() || stat.version != 0 {
+            return Ok(false);
+        }
+        let read = || self.client.get_data(&self.path);
+        let node = self.client.retry_idempotent(policy, read).await?;
+        Ok(memory.unknown_creates.contains(&node.data) && node.stat.czxid == stat.czxid)
     }
 
     /// Watches the node and writes to it until it is lost: then `None`. Some with the result once it is closed.
@@ -657,7 +688,7 @@ impl Keeper {
         let mut retry = RetryLoop::new(&self.client, &policy);
         let mut connection = self.client.state();
         while connected(&self.client, &mut connection).await {
-            match self.delete_unknown(path, memory).await {
+            match self.delete_unknown(&policy, path, memory).await {
                 // Written since the look.
                 Err(error) if error.kind() == ErrorKind::BadVersion => {
                     retry.pause_after_any_error(error).await?;
@@ -669,7 +700,12 @@ impl Keeper {
         Ok(())
     }
 
-    async fn delete_unknown(&self, path: &str, memory: &Memory) -> Result<(), Error> {
+    async fn delete_unknown(
+        &self,
+        policy: &PersistentRetry,
+        path: &str,
+        memory: &Memory,
+    ) -> Result<(), Error> {
         let cleanup = self.client.cleanup();
         // No node has this version. The refusal comes behind all creates of this session; see `protection::settled`.
         let settling = cleanup.delete(path, Some(i32::MAX));
@@ -685,8 +721,11 @@ impl Keeper {
             Err(error) => return Err(error),
         };
         let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
-        if !self.is_ours(memory, &stat, owner).await {
-            return Ok(());
+        match self.is_ours(policy, memory, &stat, owner).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
+            Err(error) => return Err(error),
         }
         match cleanup.delete(path, Some(stat.version)).await {
             Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),

@@ -279,6 +279,9 @@ async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadersh
     }
 }
 
+/// The period in which requests are counted, in seconds: the create of a retry, with its parents, takes more than ten.
+const PERIOD_S: u64 = 5;
+
 /// Watches that a process that only takes part and keeps nodes sends nothing without a cause, once there is peace.
 pub(crate) async fn follow_requests(world: World, pid: Pid, client: WeakClient) {
     let mut before = None;
@@ -293,13 +296,13 @@ pub(crate) async fn follow_requests(world: World, pid: Pid, client: WeakClient) 
         let causes = metrics.events + metrics.connections + steps;
         let now = (metrics.requests, causes);
         let (requests, causes) = before.map_or((0, 0), |(r, c)| (now.0 - r, now.1 - c));
-        let is_settled = world.now() > world.core().peace_at + 5 * SECOND;
-        if is_settled && requests > 10 + 20 * causes {
-            let text = format!("p{pid}: {requests} requests in a second, for {causes} causes");
+        let is_settled = world.now() > world.core().peace_at + 2 * PERIOD_S * SECOND;
+        if is_settled && requests > 10 * PERIOD_S + 20 * causes {
+            let text = format!("p{pid}: {requests} requests in {PERIOD_S} s, for {causes} causes");
             world.record(What::Violation(text));
         }
         before = Some(now);
-        world.sleep(pid, Duration::from_secs(1)).await;
+        world.sleep(pid, Duration::from_secs(PERIOD_S)).await;
     }
 }
 
