@@ -403,6 +403,8 @@ impl World {
         };
         let is_missing = !belief.paths.iter().all(is_there);
         let disturbed_until = core.disturbed_until(belief.pid);
+        // Timers do not know of a jump of the clock: the end is noticed later then.
+        let has_jumped = core.process(belief.pid).has_jumped();
         let revocation = belief.revocable_since.and_then(|since| {
             let (data, stat) = core.servers.ensemble.node(belief.paths.first()?)?;
             (stat.mzxid > since && data == REVOKE_MESSAGE).then_some(now)
@@ -444,6 +446,7 @@ impl World {
             return;
         }
         if let Some(since) = belief.over_since
+            && !has_jumped
             && now > since.max(watching) + END_NOTICED_WITHIN
         {
             records.push(What::Violation(format!("{} does not notice the end", belief.name())));

@@ -310,7 +310,7 @@ impl World {
             }
             if stat.version == 0
                 && let Some(closed) = kept.closed.get(id)
-                && now > closed.at.max(core.disturbed_until(closed.pid)) + REQUEST_ARRIVES_WITHIN
+                && now > closed.at.max(core.undisturbed_since(closed.pid)) + REQUEST_ARRIVES_WITHIN
             {
                 records.push(What::Violation(format!("{id} creates {path} after its close")));
             }

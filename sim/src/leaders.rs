@@ -357,6 +357,7 @@ impl World {
         }
         if let Some((epoch, since)) = open.watching
             && epoch <= open.over.0
+            && !core.process(open.pid).has_jumped()
             && now > since.max(open.over.1) + END_NOTICED_WITHIN
         {
             wrong(open, "does not notice the end");
@@ -381,7 +382,7 @@ impl World {
             election.nodes.insert(change.path.clone(), (id.clone(), stat.ephemeral_owner));
             if stat.version == 0
                 && let Some(closed) = leaders.closed.get(&id)
-                && now > closed.at.max(core.disturbed_until(closed.pid)) + REQUEST_ARRIVES_WITHIN
+                && now > closed.at.max(core.undisturbed_since(closed.pid)) + REQUEST_ARRIVES_WITHIN
             {
                 let text = format!("{parent}: {id} creates {} after its close", change.path);
                 records.push(What::Violation(text));

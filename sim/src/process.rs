@@ -58,6 +58,8 @@ pub(crate) struct Process {
     pub(crate) stops: u64,
     /// What its workers have said.
     pub(crate) steps: u64,
+    /// When the state of its client has changed last.
+    pub(crate) state_changed_at: Nanos,
     /// The token of that session.
     pub(crate) token: Option<SessionToken>,
     /// The session that its client had last.
@@ -71,6 +73,13 @@ pub(crate) struct Process {
     rng: Rng,
     /// The tasks that were woken while it was stopped.
     pub(crate) parked: Vec<u64>,
+}
+
+impl Process {
+    /// Whether its clock has jumped ahead.
+    pub(crate) fn has_jumped(&self) -> bool {
+        self.jumped.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// The clock of a process: a rate and an offset.
@@ -104,6 +113,7 @@ impl World {
             jumped: Arc::default(),
             stops: 0,
             steps: 0,
+            state_changed_at: 0,
             token: None,
             session: None,
             resumed: None,

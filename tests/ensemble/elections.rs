@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{process::Command, time::sleep};
+use tokio::process::Command;
 
 use crate::support::{
+    eventually,
     peer::{Outcome, Peer, Side},
     real::{RealEnsemble, java},
 };
@@ -76,13 +77,9 @@ async fn leader(peers: &[Peer]) -> Option<(usize, i64)> {
 }
 
 async fn next_leader(peers: &[Peer], since: Instant) -> (usize, i64) {
-    loop {
-        if let Some(leader) = leader(peers).await {
-            return leader;
-        }
-        assert!(since.elapsed() < LEADER_WITHIN, "nobody leads");
-        sleep(Duration::from_millis(50)).await;
-    }
+    let leader = eventually("a leader", async || leader(peers).await).await;
+    assert!(since.elapsed() < LEADER_WITHIN, "no leader for {:?}", since.elapsed());
+    leader
 }
 
 /// The greatest time in which two processes believed to lead, by their events in the order of their arrival.

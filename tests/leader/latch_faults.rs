@@ -456,7 +456,7 @@ async fn in_a_namespace_the_node_of_a_former_session_is_deleted() {
     let trace = fixture.tap.trace().since(before);
     let deletes: Vec<_> =
         trace.iter().filter(|r| r.is_request(OpCode::Delete)).map(Record::path).collect();
-    assert_eq!(deletes, [leadership.path()]);
+    assert_eq!(deletes, [Some(leadership.path())]);
 }
 
 /// CURATOR-696: the client has given its session up, and its node is still the first.

@@ -174,6 +174,8 @@ async fn main(world: World, pid: Pid, plan: ProcessPlan) {
                 let state = *states.borrow_and_update();
                 let text = state.map_or("ended".to_owned(), |state| format!("{state:?}"));
                 watching.record(What::State(pid, text));
+                let now = watching.now();
+                watching.core().process_mut(pid).state_changed_at = now;
                 let session = client.upgrade().and_then(|client| client.session_token());
                 if let Some(session) = session {
                     let mut core = watching.core();
