@@ -118,7 +118,16 @@ pub async fn create_protected_with(
     let parents = options.parents();
     let with_parents = false;
     let search_after_parents = false;
-    let node = NewNode { parent, name, data, parents, with_parents, search_after_parents, mode };
+    let node = NewNode {
+        parent,
+        name,
+        data,
+        parents,
+        with_parents,
+        search_after_parents,
+        mode,
+        closing: None,
+    };
     let created = protection::create(client, &*options.retry_policy, &node).await?;
     Ok(protection::keep_only(client, created))
 }

@@ -22,6 +22,13 @@ pub(crate) fn invalid_path(why: impl std::fmt::Display) -> Error {
     Error::refused(ErrorKind::InvalidPath, why)
 }
 
+/// After a close, our node at or below `path` may still exist. The background deletes it.
+pub(crate) fn not_yet_deleted(path: &str) -> Error {
+    Error::new(ErrorKind::OperationTimeout, Outcome::Unknown)
+        .with_path(path)
+        .with_detail("node not yet deleted; retrying in the background")
+}
+
 /// Our own node is not among the children.
 ///
 /// Source: `StandardLockInternalsDriver.validateOurIndex`.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use docent_session::{
-    Error, Runtime,
+    Error, ErrorKind, Runtime,
     retry::{RetryPolicy, Verdict},
 };
 use tokio_util::sync::CancellationToken;
@@ -42,7 +42,9 @@ impl RetryPolicy for PersistentRetry {
     }
 
     fn is_retryable(&self, error: &Error) -> bool {
-        self.policy.is_retryable(error)
+        // Neither outlives its cause: the client's own queue, and a member without a majority.
+        let passes = matches!(error.kind(), ErrorKind::TooManyRequests | ErrorKind::NotReadOnly);
+        passes || self.policy.is_retryable(error)
     }
 
     fn use_runtime(&self, runtime: &dyn Runtime) {
@@ -57,7 +59,10 @@ pub(crate) fn pause(count: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use docent_session::retry::{RetryForever, RetryNTimes};
+    use docent_session::{
+        Outcome,
+        retry::{RetryForever, RetryNTimes},
+    };
 
     use super::*;
 
@@ -80,6 +85,14 @@ mod tests {
         let forever = policy(RetryForever { retry_interval: Duration::ZERO });
         assert_eq!(forever.allow_retry(0, Duration::ZERO).wait, Duration::ZERO);
         assert_eq!(forever.allow_retry(10, Duration::ZERO).wait, MAX_PAUSE);
+    }
+
+    #[test]
+    fn a_full_queue_and_a_read_only_server_are_retried() {
+        let never = policy(RetryNTimes::new(0, Duration::ZERO));
+        let is_retried = |kind| never.is_retryable(&Error::new(kind, Outcome::NotApplied));
+        assert!(is_retried(ErrorKind::TooManyRequests) && is_retried(ErrorKind::NotReadOnly));
+        assert!(!is_retried(ErrorKind::NoAuth) && !is_retried(ErrorKind::RequestTooLarge));
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::{
     locks::node_watch::NodeIdentity,
     parents::{LastNode, Parents, create_parents},
     planted,
+    select::{Either, select},
     sent_creates::SentCreates,
 };
 use docent_protocol::{CreateMode, Stat};
@@ -41,6 +42,7 @@ use docent_session::{
     Children, Client, Error, ErrorKind, Outcome, Response, Runtime, SessionClaim,
     retry::{RetryLoop, RetryPolicy},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, trace};
 
 /// The length in characters of the protection at the beginning of a node's name.
@@ -88,6 +90,8 @@ pub(crate) struct NewNode<'a> {
     /// Whether a search follows the creation of the parents, as in Curator's creates in the background.
     pub(crate) search_after_parents: bool,
     pub(crate) mode: CreateMode,
+    /// Once it is cancelled, no create is sent any more.
+    pub(crate) closing: Option<&'a CancellationToken>,
 }
 
 impl NewNode<'_> {
@@ -256,9 +260,9 @@ pub(crate) async fn create(
             }
             // The node is ours, and the searches saw an older tree.
             Err(error) if error.kind() == ErrorKind::NodeExists => {
-                retry.pause_after_any_error(error).await?;
+                creation.unless_closed(retry.pause_after_any_error(error)).await?;
             }
-            Err(error) => retry.pause(error).await?,
+            Err(error) => creation.unless_closed(retry.pause(error)).await?,
         }
     }
 }
@@ -325,7 +329,31 @@ impl ProtectedCreate<'_> {
         Ok(self.client.exists(path).await?.map(|stat| stat.ephemeral_owner))
     }
 
+    /// The error of a node that was closed.
+    fn closed(&self) -> Error {
+        if self.sent.may_have_created() {
+            error::not_yet_deleted(&self.path)
+        } else {
+            Error::refused(ErrorKind::Closed, "closed before its node was created")
+        }
+    }
+
+    /// Waits for the pause of a retry. A close ends it.
+    async fn unless_closed(
+        &self,
+        pause: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let Some(closing) = self.node.closing else { return pause.await };
+        match select(closing.cancelled(), pause).await {
+            Either::Left(()) => Err(self.closed()),
+            Either::Right(paused) => paused,
+        }
+    }
+
     async fn create(&mut self) -> Result<CreateReply, Error> {
+        if self.node.closing.is_some_and(CancellationToken::is_cancelled) {
+            return Err(self.closed());
+        }
         let NewNode { data, parents, mode, .. } = *self.node;
         // Recorded before the request is sent: dropping this future does not recall it.
         self.sent.record_request(self.client.session().map(|session| session.session_id()));

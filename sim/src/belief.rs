@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     history::What,
+    kept::Kept,
+    leaders::Leaders,
     nodes::Nodes,
     plan::HoldWatch,
     process::Pid,
@@ -20,11 +22,11 @@ use crate::{
 
 /// How long after the end of a hold a running process may not have noticed: `lost()` and the token need the polls of
 /// a few tasks, and a poll is put off by up to 20 ms.
-const END_NOTICED_WITHIN: Nanos = SECOND;
+pub(crate) const END_NOTICED_WITHIN: Nanos = SECOND;
 
 /// How long a watched hold may last after the deletion of its node by another client, or a revocable one after the
 /// request, if nothing disturbs its client meanwhile: the watch may have to be set again, after a pause of up to 5 s.
-const EVENT_SEEN_WITHIN: Nanos = 15 * SECOND;
+pub(crate) const EVENT_SEEN_WITHIN: Nanos = 15 * SECOND;
 
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +111,8 @@ pub(crate) struct Beliefs {
     /// The greatest tokens that were granted: by lock, to owners that exclude all others, and to any.
     granted: BTreeMap<String, (i64, i64)>,
     pub(crate) nodes: Nodes,
+    pub(crate) leaders: Leaders,
+    pub(crate) kept: Kept,
 }
 
 impl Beliefs {
@@ -127,13 +131,25 @@ impl Beliefs {
 
     /// Why a hold may be believed in beyond its end.
     fn excuse(&self, belief: &Belief, now: Nanos, timeout: Nanos) -> Option<&'static str> {
-        if belief.paths.iter().any(|path| self.intruded.contains(path)) {
+        let paths = belief.paths.iter().map(String::as_str);
+        self.excuse_of(paths, belief.session, now, timeout)
+    }
+
+    /// Why something may be believed to be held beyond its end: by these nodes of a session.
+    pub(crate) fn excuse_of<'a>(
+        &self,
+        mut paths: impl Iterator<Item = &'a str>,
+        session: i64,
+        now: Nanos,
+        timeout: Nanos,
+    ) -> Option<&'static str> {
+        if paths.any(|path| self.intruded.contains(path)) {
             return Some("a node deleted by another client");
         }
         // No server renews an ended session, but one that has not heard of the end. The slack is the error of the
         // clock, and the time of a request.
         let heard = |at: &Nanos| (*at).max(self.lags_until) + timeout + timeout / 50 + SECOND / 10;
-        if self.expired.get(&belief.session).is_some_and(|at| now < heard(at)) {
+        if self.expired.get(&session).is_some_and(|at| now < heard(at)) {
             return Some("a session ended by force");
         }
         (now < self.excused_until).then_some("members without each other")
@@ -217,6 +233,12 @@ impl Drop for Held {
 }
 
 impl World {
+    /// Whether another client has tried to delete one of these nodes.
+    pub(crate) fn are_intruded<'a>(&self, mut paths: impl Iterator<Item = &'a str>) -> bool {
+        let beliefs = self.beliefs();
+        paths.any(|path| beliefs.intruded.contains(path))
+    }
+
     /// Begins a belief.
     pub(crate) fn believe(&self, new: NewBelief<'_>) -> Held {
         let NewBelief { pid, worker, client, parts, owner, watch, .. } = new;
@@ -293,6 +315,8 @@ impl World {
         let mut beliefs = self.beliefs();
         let mut records = Vec::new();
         self.check_nodes(&mut beliefs, &mut records);
+        self.check_leaders(&mut beliefs, &mut records);
+        self.check_kept(&mut beliefs, &mut records);
         if beliefs.held.is_empty() {
             drop(beliefs);
             return records.into_iter().for_each(|record| self.record(record));
@@ -379,6 +403,8 @@ impl World {
         };
         let is_missing = !belief.paths.iter().all(is_there);
         let disturbed_until = core.disturbed_until(belief.pid);
+        // Timers do not know of a jump of the clock: the end is noticed later then.
+        let has_jumped = core.process(belief.pid).has_jumped();
         let revocation = belief.revocable_since.and_then(|since| {
             let (data, stat) = core.servers.ensemble.node(belief.paths.first()?)?;
             (stat.mzxid > since && data == REVOKE_MESSAGE).then_some(now)
@@ -420,6 +446,7 @@ impl World {
             return;
         }
         if let Some(since) = belief.over_since
+            && !has_jumped
             && now > since.max(watching) + END_NOTICED_WITHIN
         {
             records.push(What::Violation(format!("{} does not notice the end", belief.name())));

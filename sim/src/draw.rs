@@ -1,6 +1,7 @@
 //! Draws a plan from a seed, swarm-style: first which kinds of faults there are and how often, then the faults.
 
 mod data;
+mod leader;
 mod locks;
 
 use fastrand::Rng;
@@ -47,6 +48,7 @@ pub fn plan(seed: u64) -> Plan {
         plant: None,
     };
     data::add(&mut plan);
+    leader::add(&mut plan);
     plan
 }
 

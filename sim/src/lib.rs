@@ -8,6 +8,8 @@ pub mod diagram;
 pub mod draw;
 mod faults;
 pub mod history;
+mod kept;
+mod leaders;
 mod network;
 mod nodes;
 pub mod plan;

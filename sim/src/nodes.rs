@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    belief::{Beliefs, Part},
+    belief::{Beliefs, Mode, Part},
     history::What,
     process::{Pid, ProcessState},
     world::{Nanos, SECOND, World},
@@ -11,7 +11,7 @@ use crate::{
 
 /// How long an unused lock node of a live session may exist, if nothing disturbs its client meanwhile. The
 /// background repeats a delete after a pause of up to 10 s, and then needs a connection and a reply.
-const ORPHAN_AFTER: Nanos = 20 * SECOND;
+pub(crate) const ORPHAN_AFTER: Nanos = 20 * SECOND;
 
 /// How often orphans are looked for.
 const ORPHANS_EVERY: Nanos = SECOND;
@@ -67,6 +67,11 @@ impl World {
         nodes.next_use += 1;
         nodes.used.insert(id, (pid, parts));
         Using { world: self.clone(), id }
+    }
+
+    /// A process has something at or below this path.
+    pub(crate) fn use_path(&self, pid: Pid, path: &str) -> Using {
+        self.use_locks(pid, vec![Part { lock: path.to_owned(), mode: Mode::Exclusive }])
     }
 
     /// A guarded write to a register begins.

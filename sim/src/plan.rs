@@ -3,7 +3,13 @@
 //! A seed draws a plan; a plan and its seed give one history. Faults and steps can be deleted from a plan, which is how
 //! a failing one is made short. A plan is text (RON), so that a finding can be kept as a file.
 
+mod faults;
+mod leader;
+
 use serde::{Deserialize, Serialize};
+
+pub use faults::{Direction, Fault, FaultKind, Flow, KillKind, Sides, Trap};
+pub use leader::{CloseKind, KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep};
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -200,6 +206,20 @@ pub enum Step {
     DeleteNode {
         /// Which lock.
         lock: LockName,
+    },
+    /// Takes part in an election.
+    Lead(LeadStep),
+    /// Keeps a node present.
+    Keep(KeepStep),
+    /// Deletes the first node in the queue of an election, as an operator would.
+    DeleteLeader {
+        /// Its number.
+        election: u8,
+    },
+    /// Deletes a kept node, as an operator would.
+    DeleteKept {
+        /// Its number.
+        node: u8,
     },
     /// Changes the number of leases of a `CountedSemaphore`.
     SetCount {
@@ -480,194 +500,4 @@ pub enum HoldEnd {
     CancelledRelease,
     /// The guard is kept until the process ends.
     Keep,
-}
-
-/// A fault, and when it begins.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
-    /// Milliseconds of true time since the start.
-    pub at_ms: u64,
-    /// What happens.
-    pub kind: FaultKind,
-}
-
-/// A fault. What lasts ends by itself, or at the peace.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum FaultKind {
-    /// All connections of a process are cut.
-    Cut {
-        /// The process.
-        process: usize,
-        /// Which ends notice.
-        sides: Sides,
-    },
-    /// A certain delivery to or from a process ends its connection.
-    Trap {
-        /// The process.
-        process: usize,
-        /// The trap.
-        trap: Trap,
-    },
-    /// The link between a process and a member is disturbed.
-    Link {
-        /// The process.
-        process: usize,
-        /// The member; `None`: all.
-        member: Option<usize>,
-        /// In which direction; `None`: both.
-        direction: Option<Direction>,
-        /// How.
-        flow: Flow,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// The link between a process and all members is slower.
-    Slow {
-        /// The process.
-        process: usize,
-        /// By how much.
-        by_ms: u64,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A process is stopped and continued.
-    Stop {
-        /// The process.
-        process: usize,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A process ends. No other takes its place.
-    Kill {
-        /// The process.
-        process: usize,
-        /// Which way.
-        how: KillKind,
-    },
-    /// The servers end a process's session.
-    Expire {
-        /// The process.
-        process: usize,
-    },
-    /// A member stops, and starts again with its log.
-    StopMember {
-        /// The member; `None`: the leader at that time.
-        member: Option<usize>,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A member applies changes only for its own clients' writes and for `sync`.
-    Lag {
-        /// The member.
-        member: usize,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A member is cut off the other members. Its clients still reach it.
-    Isolate {
-        /// The member; `None`: the leader at that time.
-        member: Option<usize>,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// Nothing that one member sends arrives at another.
-    CutMembers {
-        /// The sender.
-        from: usize,
-        /// The receiver.
-        to: usize,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// A member is cut off its clients. The other members still reach it.
-    IsolateFromClients {
-        /// The member.
-        member: usize,
-        /// For how long.
-        for_ms: u64,
-    },
-    /// The servers reject the next requests.
-    Throttle {
-        /// How many.
-        requests: u32,
-    },
-    /// All members stop, and start again with their logs.
-    RestartAll {
-        /// For how long they are stopped.
-        for_ms: u64,
-    },
-    /// A member is stopped and continued, as by SIGSTOP and SIGCONT.
-    PauseMember {
-        /// The member; `None`: the leader at that time.
-        member: Option<usize>,
-        /// For how long.
-        for_ms: u64,
-        /// Whether it answers its clients before it hears from the other members again.
-        clients_first: bool,
-    },
-    /// The machine of a process is suspended; its clock goes on, and may jump.
-    Suspend {
-        /// The process.
-        process: usize,
-        /// For how long.
-        for_ms: u64,
-        /// By how much its clock jumps ahead meanwhile.
-        jump_ms: u64,
-    },
-}
-
-/// How a process is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum KillKind {
-    /// As by SIGKILL.
-    Killed,
-    /// Nothing is sent to the servers.
-    PoweredOff,
-    /// Its runtime is dropped.
-    ShutDown,
-}
-
-/// A direction on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Direction {
-    /// Requests.
-    ToServer,
-    /// Replies and events.
-    ToClient,
-}
-
-/// What happens to bytes on a link.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Flow {
-    /// They arrive.
-    #[default]
-    Pass,
-    /// They arrive when the disturbance ends.
-    Hold,
-    /// They never arrive, and the connection is reset when the disturbance ends.
-    Lose,
-}
-
-/// Which ends of a connection notice a cut at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Sides {
-    /// Both ends.
-    Both,
-    /// Only the client.
-    Client,
-    /// Only the server.
-    Server,
-}
-
-/// Ends a connection at a certain delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trap {
-    /// The direction of the delivery.
-    pub direction: Direction,
-    /// The number of deliveries that still pass.
-    pub after: u32,
-    /// How many bytes of that delivery still arrive: usually 0, or a part of a frame.
-    pub keep_bytes: usize,
-    /// Which ends notice.
-    pub sides: Sides,
 }

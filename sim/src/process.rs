@@ -56,6 +56,10 @@ pub(crate) struct Process {
     pub(crate) jumped: Arc<AtomicU64>,
     /// How often it was stopped.
     pub(crate) stops: u64,
+    /// What its workers have said.
+    pub(crate) steps: u64,
+    /// When the state of its client has changed last.
+    pub(crate) state_changed_at: Nanos,
     /// The token of that session.
     pub(crate) token: Option<SessionToken>,
     /// The session that its client had last.
@@ -69,6 +73,13 @@ pub(crate) struct Process {
     rng: Rng,
     /// The tasks that were woken while it was stopped.
     pub(crate) parked: Vec<u64>,
+}
+
+impl Process {
+    /// Whether its clock has jumped ahead.
+    pub(crate) fn has_jumped(&self) -> bool {
+        self.jumped.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// The clock of a process: a rate and an offset.
@@ -101,6 +112,8 @@ impl World {
             drift_ppm,
             jumped: Arc::default(),
             stops: 0,
+            steps: 0,
+            state_changed_at: 0,
             token: None,
             session: None,
             resumed: None,
@@ -145,7 +158,10 @@ impl World {
             process.state = ProcessState::Dead;
         }
         drop(core);
-        let forgotten = self.beliefs().take_all(pid);
+        let mut beliefs = self.beliefs();
+        let forgotten =
+            (beliefs.take_all(pid), beliefs.leaders.take_all(pid), beliefs.kept.take_all(pid));
+        drop(beliefs);
         self.drop_tasks(pid);
         drop(forgotten);
         // The destructors may have started tasks.

@@ -232,7 +232,9 @@ fn judge(world: &World, plan: &Plan) {
         // The owner of a container is the smallest number. One that never had a child stays, as in a real server.
         let is_empty = stat.num_children == 0 && stat.cversion > 0;
         let is_empty_container = stat.ephemeral_owner == i64::MIN && is_empty && is_quick;
-        let is_ephemeral = ![0, i64::MIN].contains(&stat.ephemeral_owner);
+        // So are the owners of nodes with a time to live, by their first byte.
+        let has_session = (stat.ephemeral_owner as u64) >> 56 != 0xff;
+        let is_ephemeral = has_session && ![0, i64::MIN].contains(&stat.ephemeral_owner);
         if is_ephemeral || is_empty_container {
             left.push(format!("{path} is left"));
         }

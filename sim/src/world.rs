@@ -447,6 +447,11 @@ impl Core {
         self.process(pid).disturbed_until.max(self.disturbed_until)
     }
 
+    /// Since when nothing concerns a process, and its client has kept its state: what it has queued has been sent.
+    pub(crate) fn undisturbed_since(&self, pid: Pid) -> Nanos {
+        self.disturbed_until(pid).max(self.process(pid).state_changed_at)
+    }
+
     /// Notes that a fault concerns a process, or all, until this time.
     pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
         let noted = match pid {

@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod elections;
 mod ensemble;
 mod lost_members;
 mod partitions;

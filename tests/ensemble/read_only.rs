@@ -6,7 +6,10 @@ use std::time::Duration;
 use crate::support::{eventually, real::RealEnsemble, within_deadline};
 use docent::recipes::locks::InterProcessMutex;
 use docent::session::{Client, Config, SessionLease};
-use docent::{ConnectionState, CreateMode, ErrorKind, Outcome};
+use docent::{
+    ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch, LeaderOptions,
+    Outcome,
+};
 use docent_testing::{TestingCluster, server};
 use xtask::Settings;
 
@@ -170,6 +173,66 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     let refused = mutex.acquire_timeout(Duration::from_millis(100)).await;
     assert!(matches!(refused, Err(_) | Ok(None)), "{refused:?}");
     drop(guard);
+}
+
+/// A participant on a server without a majority does not lead: a leader not beyond its deadline, whatever its policy, and
+/// no waiter.
+#[tokio::test]
+async fn a_participant_on_a_read_only_server_does_not_lead() {
+    use ConnectionStateErrorPolicy::{Session, Standard};
+    for policy in [Standard, Session] {
+        let settings = server::Config {
+            servers: 3,
+            version: server::Version::V3_6,
+            tick_time: Duration::from_millis(100),
+            read_only_mode_enabled: true,
+            ..server::Config::default()
+        };
+        let cluster = TestingCluster::start_with(settings).await.unwrap();
+        let config = Config::new(&cluster.connect_string())
+            .unwrap()
+            .with_session_timeout(Duration::from_secs(2))
+            .with_read_only(true);
+        let (a, b) = (config.clone().connect().await.unwrap(), config.connect().await.unwrap());
+        let options = LeaderOptions::default().with_error_policy(policy);
+        let first = LeaderLatch::start_with(&a, "/election", "a", options.clone()).unwrap();
+        let leadership = within_deadline("a leader", first.leadership()).await.unwrap();
+        let second = LeaderLatch::start_with(&b, "/election", "b", options.clone()).unwrap();
+        eventually("a waiter", async || second.node_ahead()).await;
+        let mut states = a.states();
+        cluster.stop(1);
+        cluster.stop(2);
+        within_deadline("a read-only server", async {
+            while states.next().await != Some(ConnectionState::ReadOnly) {}
+        })
+        .await;
+        if policy == Standard {
+            assert!(!leadership.is_held());
+        }
+        within_deadline("the loss", leadership.lost()).await;
+        let third = LeaderLatch::start_with(&a, "/election", "c", options).unwrap();
+        // The members answer all the while, and their data say that `a` leads.
+        for _ in 0..20 {
+            assert!(a.get_children("/election").await.is_ok_and(|queue| !queue.is_empty()));
+            let latches = [&first, &second, &third];
+            assert!(latches.iter().all(|latch| latch.current_leadership().is_none()));
+            let _ = within_deadline("an answer", b.exists("/election")).await;
+        }
+        cluster.restart(1).await.unwrap();
+        cluster.restart(2).await.unwrap();
+        within_deadline("a leader", async {
+            select(&[&first, &second, &third]).await;
+        })
+        .await;
+    }
+}
+
+/// Waits until one of these leads.
+async fn select(latches: &[&LeaderLatch]) {
+    eventually("a leadership", async || {
+        latches.iter().find_map(|latch| latch.current_leadership()).map(drop)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use docent::{
     Client, ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch,
-    LeadershipChange, LeadershipChanges, OpCode, Perms, acl,
+    LeaderOptions, LeadershipChange, LeadershipChanges, OpCode, Perms, acl,
 };
 use docent_testing::{
     fault::Fault,
@@ -34,6 +34,8 @@ on_both_servers! {
     a_waiter_that_is_cut_keeps_its_place
     a_killed_session_costs_the_place_and_the_latch_queues_again
     a_close_during_an_outage_says_so_and_the_node_goes_later
+    a_close_ends_the_pause_of_a_create
+    a_listener_hears_of_the_loss_during_the_pause_of_a_retry
     a_latch_started_during_an_outage_makes_one_node
     a_removed_path_is_created_again
     an_idle_leader_sends_nothing
@@ -319,6 +321,49 @@ async fn a_close_during_an_outage_says_so_and_the_node_goes_later(fixture: Fixtu
     fixture.children(&fixture.path, 1).await;
 }
 
+/// Options whose retries come after the test.
+fn rare_retries() -> LeaderOptions {
+    let policy = docent::retry::RetryNTimes::new(10, DEADLINE * 10);
+    docent::LockOptions::default().with_retry_policy(policy).into()
+}
+
+/// L4: after a close, no create is sent.
+async fn a_close_ends_the_pause_of_a_create(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    let before = fixture.tap.len();
+    let latch = LeaderLatch::start_with(&a, &fixture.path, "a", rare_retries()).unwrap();
+    fixture.children(&fixture.path, 1).await;
+    let mut state = a.state();
+    let reconnected = state.wait_for(|state| *state == Some(ConnectionState::Reconnected));
+    within_deadline("the reconnect", reconnected).await.unwrap();
+    let error = within_deadline("the close", latch.close()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OperationTimeout, "the node may be there: {error}");
+    fixture.children(&fixture.path, 0).await;
+    let creates = requests(&fixture, "A", before).into_iter().filter(|op| *op == OpCode::Create2);
+    assert_eq!(creates.count(), 1);
+}
+
+async fn a_listener_hears_of_the_loss_during_the_pause_of_a_retry(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let options = rare_retries().with_error_policy(ConnectionStateErrorPolicy::Session);
+    let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options).unwrap();
+    let leadership = leads(&latch).await;
+    let mut changes = latch.changes();
+    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2).of("A"));
+    tap.cut();
+    let is_listing = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetChildren2);
+    fixture.tap.subscribe_from(before).until(DEADLINE, is_listing).await.unwrap();
+    // The next listing follows in some minutes.
+    tap.kill_session(DEADLINE).await.unwrap();
+    within_deadline("the loss", leadership.lost()).await;
+    assert!(matches!(next(&mut changes).await, Some(LeadershipChange::NotLeader)));
+    drop(latch);
+}
+
 /// As R52: in Curator, one or two.
 async fn a_latch_started_during_an_outage_makes_one_node(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
@@ -394,6 +439,27 @@ async fn a_waiter_in_its_next_session_takes_a_new_place_at_once() {
     let leadership = leads(&second).await;
     assert_eq!(leadership.path(), new);
     assert_eq!(leadership.session_id(), b.session().unwrap().session_id());
+}
+
+/// L27, N3: in Curator, the delete goes to a path with the namespace twice.
+#[tokio::test]
+async fn in_a_namespace_the_node_of_a_former_session_is_deleted() {
+    let (fixture, _server) = without_expiry().await;
+    let (a, tap) = short_session(&fixture, "A").await;
+    let lock = docent::LockOptions::default().with_namespace("space");
+    let latch = LeaderLatch::start_with(&a, &fixture.path, "a", lock).unwrap();
+    let leadership = leads(&latch).await;
+    let queue = format!("/space{}", fixture.path);
+    assert!(leadership.path().starts_with(&queue));
+    let before = fixture.tap.len();
+    give_up_session(&a, &tap).await;
+    let again = leads(&latch).await;
+    assert_ne!(again.path(), leadership.path());
+    fixture.children(&queue, 1).await;
+    let trace = fixture.tap.trace().since(before);
+    let deletes: Vec<_> =
+        trace.iter().filter(|r| r.is_request(OpCode::Delete)).map(Record::path).collect();
+    assert_eq!(deletes, [Some(leadership.path())]);
 }
 
 /// CURATOR-696: the client has given its session up, and its node is still the first.

@@ -34,6 +34,9 @@ on_both_servers! {
     a_missing_parent_is_reported_and_the_node_comes_after_a_reconnect
     a_node_below_an_ephemeral_one_is_an_error_without_a_loop
     a_close_during_an_outage_is_not_done_and_deletes_later
+    a_close_without_a_reply_to_the_create_deletes_the_node
+    a_lost_look_is_repeated
+    a_closing_client_ends_its_kept_nodes
     a_dropped_node_is_deleted
     a_node_with_a_time_to_live_is_touched_and_stays_after_the_close
     two_members_see_each_other
@@ -309,6 +312,72 @@ async fn a_close_during_an_outage_is_not_done_and_deletes_later(fixture: Fixture
     assert_eq!(error.kind(), ErrorKind::OperationTimeout, "{error}");
     tap.accept().await.unwrap();
     fixture.children(&fixture.path, 0).await;
+}
+
+/// L4, of kept nodes.
+async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture) {
+    let observer = fixture.observer().await;
+    fixture.create_path(&observer).await;
+    for mode in [CreateMode::Ephemeral, CreateMode::Persistent, CreateMode::EphemeralSequential] {
+        let tap = fixture.tap.client("A").await.unwrap();
+        let config = docent::Config::new(&tap.connect_string()).unwrap();
+        let config = config.with_session_timeout(ms(20_000)).with_connection_timeout(ms(1000));
+        let a = config.connect().await.unwrap();
+        let delay = Fault::delay_reply(OpCode::Create2, DEADLINE).of("A");
+        fixture.tap.inject(delay);
+        let node = keep(&a, &format!("{}/n", fixture.path), mode);
+        fixture.children(&fixture.path, 1).await;
+        tap.refuse().await.unwrap();
+        tap.cut();
+        let error = within_deadline("the close", node.close()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OperationTimeout, "{mode:?}: {error}");
+        tap.accept().await.unwrap();
+        fixture.children(&fixture.path, 0).await;
+        a.close().await.unwrap();
+    }
+}
+
+/// L18: in Curator, the callback fails, and the node is no longer watched.
+async fn a_lost_look_is_repeated(fixture: Fixture) {
+    use OpCode::{Create2, Exists};
+    let (a, _tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    fixture.tap.inject(Fault::drop_reply(Exists).of("A"));
+    let before = fixture.tap.len();
+    let node = keep(&a, &path, CreateMode::Ephemeral);
+    sent(&fixture, "A", before, &[Create2, Exists, Exists]).await;
+    eventually("a watch", async || (a.metrics().watches == 1).then_some(())).await;
+    let first = node.czxid();
+    let mut events = node.events();
+    observer.delete(&path, None).await.unwrap();
+    assert!(matches!(next(&mut events).await, NodeEvent::Lost));
+    assert!(matches!(next(&mut events).await, NodeEvent::Created { .. }));
+    assert_ne!(node.czxid(), first);
+}
+
+/// A client that is being closed refuses requests before it has ended. Repeated at once, they would leave this thread no
+/// time for anything else.
+async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let node = keep(&a, &path, CreateMode::Ephemeral);
+    created(&node).await;
+    eventually("a watch", async || (a.metrics().watches == 1).then_some(())).await;
+    tap.stall();
+    let closing = tokio::spawn({
+        let a = a.clone();
+        async move { a.close().await }
+    });
+    eventually("a refusal", async || {
+        // Without a reply before the close has begun.
+        let refused = tokio::time::timeout(ms(20), a.exists(&path)).await.ok()?.err()?;
+        (refused.kind() == ErrorKind::Closed).then_some(())
+    })
+    .await;
+    node.set_data("v2");
+    let error = within_deadline("the end", node.written()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    tap.resume();
+    within_deadline("the close", closing).await.unwrap().unwrap();
 }
 
 async fn a_dropped_node_is_deleted(fixture: Fixture) {

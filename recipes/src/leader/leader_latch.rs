@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use bytes::Bytes;
-use docent_session::{Client, Error, ErrorKind, Outcome};
+use docent_session::{Client, Error, ErrorKind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ use super::{
     participant::{Participant, participants},
     participation::{End, LOCK_NAME, Participation, Status},
 };
-use crate::{base_path::check_base_path, namespace::Namespace, timer};
+use crate::{base_path::check_base_path, error, namespace::Namespace, timer};
 
 /// A participant of an election, which leads from its turn on until it is closed.
 ///
@@ -263,7 +263,8 @@ impl LeaderLatch {
     ///
     /// When the node could not be deleted within the retries, or within the connection timeout
     /// ([`Config::with_connection_timeout`](docent_session::Config::with_connection_timeout)): the background then
-    /// repeats the delete until it succeeds or the client ends. Until then, there is no leader.
+    /// repeats the delete until it succeeds or the client ends. Until then, there is no leader. Also when the connection
+    /// was lost while the node was created: the background then searches for it.
     ///
     /// # Cancel safety
     ///
@@ -275,7 +276,7 @@ impl LeaderLatch {
         mode: CloseMode,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         self.inner.begin_close(mode);
-        let client = self.inner.client.clone();
+        let (client, path) = (self.inner.client.clone(), self.inner.path.clone());
         let mut status = self.inner.status.subscribe();
         async move {
             let closed = async {
@@ -291,10 +292,9 @@ impl LeaderLatch {
                 }
             };
             let limit = client.config().connection_timeout();
-            timer::timeout(&client, limit, closed).await.unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::OperationTimeout, Outcome::Unknown)
-                    .with_detail("latch node not yet deleted; retrying in the background"))
-            })
+            timer::timeout(&client, limit, closed)
+                .await
+                .unwrap_or_else(|| Err(error::not_yet_deleted(&path)))
         }
     }
 

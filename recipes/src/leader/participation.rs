@@ -55,6 +55,7 @@ use crate::{
     },
     namespace::Namespace,
     persistent_retry::{self, PersistentRetry},
+    planted,
     protection::{self, NewNode, OurNode, join},
     select::{Either, select},
     state_changes::is_read_write,
@@ -113,6 +114,9 @@ enum PlaceEnd {
 
 /// The end of the client.
 struct ClientEnded;
+
+/// The latch was closed before there was a reply to the create. With the result of the close.
+struct ClosedWhileCreating(Result<(), Error>);
 
 /// A leadership that the status shows. Dropping it ends it.
 struct Leading<'a> {
@@ -195,7 +199,10 @@ impl Participation {
             Either::Left(()) | Either::Right(Err(ClientEnded)) => return Ok(Some(Ok(()))),
             Either::Right(Ok(())) => {}
         }
-        let Some(created) = self.create(policy).await else { return Ok(Some(Ok(()))) };
+        let created = match self.create(policy).await {
+            Ok(created) => created,
+            Err(ClosedWhileCreating(deleted)) => return Ok(Some(deleted)),
+        };
         let ours = OurNode::new(&self.client, created?);
         self.status.send_modify(|status| status.path = Some(ours.path().to_owned()));
         let mut ahead = None;
@@ -214,6 +221,9 @@ impl Participation {
             Ok(Ok(PlaceEnd::NodeLost)) => {
                 if let Err(error) = ours.delete(policy).await {
                     debug!(%error, "node not deleted; retrying in the background");
+                    if self.closing.is_cancelled() {
+                        return Ok(Some(Err(error)));
+                    }
                 }
             }
             Ok(Err(ClientEnded)) => {}
@@ -227,9 +237,12 @@ impl Participation {
         Ok(None)
     }
 
-    /// Creates the node; `None` when the latch was closed without a connection. A close waits for the reply of a create
-    /// that is in flight, and deletes its node. Without a connection, the background searches for it.
-    async fn create(&self, policy: &PersistentRetry) -> Option<Result<protection::Created, Error>> {
+    /// Creates the node. A close waits for the reply of a create that is in flight, and deletes its node. Without a
+    /// connection, the background searches for it.
+    async fn create(
+        &self,
+        policy: &PersistentRetry,
+    ) -> Result<Result<protection::Created, Error>, ClosedWhileCreating> {
         let created = async {
             self.namespace.ensure(&self.client, &self.options.lock).await?;
             let node = NewNode {
@@ -240,18 +253,32 @@ impl Participation {
                 with_parents: true,
                 search_after_parents: true,
                 mode: CreateMode::EphemeralSequential,
+                closing: Some(&self.closing),
             };
             protection::create(&self.client, policy, &node).await
         };
         let mut created = pin!(created);
-        if let Either::Left(created) = select(created.as_mut(), self.closing.cancelled()).await {
-            return Some(created);
-        }
-        let mut connection = self.client.state();
-        let disconnected = connection.wait_for(|state| !is_read_write(*state));
-        match select(created, disconnected).await {
-            Either::Left(Ok(created)) => Some(Ok(created)),
-            Either::Left(Err(_)) | Either::Right(_) => None,
+        let created = match select(created.as_mut(), self.closing.cancelled()).await {
+            Either::Left(created) => Some(created),
+            Either::Right(()) => {
+                let mut connection = self.client.state();
+                let disconnected = connection.wait_for(|state| !is_read_write(*state));
+                match select(created, disconnected).await {
+                    Either::Left(created) => Some(created),
+                    Either::Right(_) => None,
+                }
+            }
+        };
+        match created {
+            Some(Err(error)) if self.closing.is_cancelled() && !policy_allows(policy, &error) => {
+                Err(ClosedWhileCreating(Ok(())))
+            }
+            // The dropped create searches for its node.
+            Some(Err(_)) if self.closing.is_cancelled() => {
+                Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path))))
+            }
+            None => Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path)))),
+            Some(created) => Ok(created),
         }
     }
 
@@ -284,7 +311,8 @@ impl Participation {
                     Err(error) if error.kind() == ErrorKind::NoNode => {
                         return Ok(Ok(PlaceEnd::NodeLost));
                     }
-                    Err(error) => retry.pause(error).await?,
+                    // A leadership that ends meanwhile is reported at once.
+                    Err(error) => Self::step(&mut leading, retry.pause(error)).await?,
                 }
             };
             let names = ours.without_duplicates(&children);
@@ -299,7 +327,7 @@ impl Participation {
                         }
                         // Unknown is not foreign: the place stays (L6).
                         Err(error) => {
-                            retry.pause(error).await?;
+                            Self::step(&mut leading, retry.pause(error)).await?;
                             continue;
                         }
                     };
@@ -322,7 +350,13 @@ impl Participation {
                         drop(ahead.take());
                     }
                     let Some(leader) = &leading else { continue };
-                    let changed = select(own.changed(), connection.changed());
+                    let deleted = async {
+                        if planted::is("own-node-unwatched") {
+                            std::future::pending::<()>().await;
+                        }
+                        own.changed().await
+                    };
+                    let changed = select(deleted, connection.changed());
                     match select(changed, leader.leadership.ended()).await {
                         Either::Left(Either::Left(event))
                             if event.event_type == EventType::NodeDeleted =>
@@ -374,6 +408,11 @@ impl Participation {
     ) -> Option<Leading<'_>> {
         let state = Arc::<NodeState>::default();
         let (path, czxid) = (node.path.clone(), node.czxid?);
+        let node = if planted::is("token-of-old-term") && epoch > 1 {
+            NodeIdentity { czxid: Some(czxid - 1), ..node }
+        } else {
+            node
+        };
         let acquired = Acquired { node, claim: claim.clone(), state: Arc::clone(&state) };
         let releaser = Releaser {
             client: self.client.clone(),
@@ -384,7 +423,9 @@ impl Participation {
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         // The claim has set the watch.
         hold.set_watched();
-        if self.options.error_policy == ConnectionStateErrorPolicy::Standard {
+        let ends_with_connection =
+            self.options.error_policy == ConnectionStateErrorPolicy::Standard;
+        if ends_with_connection && !planted::is("leader-outlives-connection") {
             hold.end_with_connection(connection.clone());
         }
         if !hold.is_held() || self.closing.is_cancelled() {
@@ -415,6 +456,10 @@ impl Participation {
     ///
     /// Source: `LeaderLatch.internalClose`.
     async fn leave(&self, ours: OurNode<'_>, ahead: Option<Watcher>) -> Result<(), Error> {
+        if planted::is("latch-node-left") {
+            drop(ours.keep());
+            return Ok(());
+        }
         let mut ahead = ahead;
         let mut delete = pin!(ours.delete(&*self.options.lock.retry_policy));
         poll_fn(|cx| {

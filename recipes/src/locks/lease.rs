@@ -158,6 +158,7 @@ impl Semaphore {
             with_parents: true,
             search_after_parents: false,
             mode: CreateMode::EphemeralSequential,
+            closing: None,
         };
         trace!(path = self.leases_path, "create the lease node");
         let create = protection::create(&self.client, self.policy(), &node);

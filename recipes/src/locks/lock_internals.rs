@@ -187,6 +187,7 @@ impl LockInternals {
             with_parents: true,
             search_after_parents: false,
             mode: lock_node.mode,
+            closing: None,
         };
         trace!(step = 1, path = self.base_path, "create the lock node");
         let Some(created) = deadline.bound(self.create(&node)).await else { return Ok(None) };

@@ -41,8 +41,10 @@ use super::{
 use crate::{
     acl_provider::acl_of,
     create::{self, lacks_3_5_operations},
+    error,
     parents::{LastNode, create_parents},
     persistent_retry::PersistentRetry,
+    planted,
     protection::{self, NewNode, split},
     select::{Either, select},
     state_changes::is_read_write,
@@ -77,15 +79,24 @@ struct Memory {
     /// The path of a node that had one: with its GUID and digits.
     path: Option<String>,
     former_sessions: VecDeque<i64>,
-    /// Whether a create that has no reply may have made the node.
-    unknown_create: bool,
+    /// The data of the creates that have no reply, and may have made the node.
+    unknown_creates: Vec<Bytes>,
     /// Whether the loss of the node was reported, and its return was not.
     is_lost: bool,
 }
 
+impl Memory {
+    /// Remembers the data of a create that may have made the node.
+    fn note_unknown(&mut self, data: &Bytes) {
+        if !self.unknown_creates.contains(data) {
+            self.unknown_creates.push(data.clone());
+        }
+    }
+}
+
 /// Why a step ended without a node.
 enum NoNode {
-    /// The client has ended, or the node was closed before a create was sent.
+    /// The client has ended, or the node was closed.
     Ended,
     /// Another client's node was there, and is gone or changed.
     LookAgain,
@@ -105,19 +116,25 @@ impl Keeper {
                     if let Some(closed) = self.keep(&policy, present, &mut memory).await {
                         break closed;
                     }
+                    if planted::is("kept-node-gone") {
+                        self.closing.cancelled().await;
+                        break Ok(());
+                    }
                 }
                 Err(NoNode::LookAgain) if !self.closing.is_cancelled() => {}
-                Err(NoNode::Ended | NoNode::LookAgain) => break Ok(()),
+                Err(NoNode::Ended | NoNode::LookAgain) => break self.leave_unknown(&memory).await,
                 Err(NoNode::Failed(error)) => {
                     if self.is_over(&error) {
-                        break Ok(());
+                        break self.leave_unknown(&memory).await;
                     }
                     self.fail(error);
                     // No loop: it is tried again when something has changed.
                     let changed = select(connection.changed(), self.wanted.changed());
                     match select(self.closing.cancelled(), changed).await {
-                        Either::Left(()) => break Ok(()),
-                        Either::Right(Either::Left(Err(_)) | Either::Right(Err(_))) => break Ok(()),
+                        Either::Left(())
+                        | Either::Right(Either::Left(Err(_)) | Either::Right(Err(_))) => {
+                            break self.leave_unknown(&memory).await;
+                        }
                         Either::Right(_) => {}
                     }
                 }
@@ -163,8 +180,7 @@ impl Keeper {
             Either::Left(()) | Either::Right(false) => return Err(NoNode::Ended),
         }
         let wanted = self.wanted.borrow_and_update().clone();
-        let is_protected = self.options.protected || self.mode.is_sequential();
-        let created = if is_protected && memory.path.is_none() {
+        let created = if self.is_protected() && memory.path.is_none() {
             let (parent, name) = split(&self.path);
             let node = NewNode {
                 parent,
@@ -174,21 +190,33 @@ impl Keeper {
                 with_parents: self.options.parents,
                 search_after_parents: true,
                 mode: self.mode,
+                closing: Some(&self.closing),
             };
             let create = protection::create(&self.client, policy, &node);
-            let Some(created) = self.unless_unreachable(create).await else {
-                return Err(NoNode::Ended);
+            let created = self.unless_unreachable(create).await;
+            let is_unknown = match &created {
+                Some(Ok(_)) => false,
+                Some(Err(error)) => error.outcome() == Outcome::Unknown || error.is_retryable(),
+                None => true,
             };
+            if is_unknown {
+                // The dropped create searches for its node in the background.
+                memory.note_unknown(&wanted.data);
+            }
+            let Some(created) = created else { return Err(NoNode::Ended) };
             created.map(|created| {
                 let (owner, czxid) = (created.owner, created.czxid);
                 Some(Present { path: protection::keep_only(&self.client, created), owner, czxid })
             })
         } else {
             let path = memory.path.clone().unwrap_or_else(|| self.path.clone());
-            let create = self.create_at(policy, &path, &wanted.data, &mut memory.unknown_create);
-            let Some(created) = self.unless_unreachable(create).await else {
-                return Err(NoNode::Ended);
-            };
+            let mut is_unknown = false;
+            let create = self.create_at(policy, &path, &wanted.data, &mut is_unknown);
+            let created = self.unless_unreachable(create).await;
+            if is_unknown || created.is_none() {
+                memory.note_unknown(&wanted.data);
+            }
+            let Some(created) = created else { return Err(NoNode::Ended) };
             created
         };
         let present = match created {
@@ -228,6 +256,12 @@ impl Keeper {
         let mut retry = RetryLoop::new(&self.client, policy);
         let mut with_parents = self.options.parents;
         loop {
+            if self.closing.is_cancelled() {
+                return Err(Error::refused(
+                    ErrorKind::Closed,
+                    "closed before its node was created",
+                ));
+            }
             let error = match create::create(&self.client, path, data, mode, acl).await {
                 Ok(reply) => {
                     let owner = if mode.is_ephemeral() { reply.session } else { Some(0) };
@@ -244,15 +278,26 @@ impl Keeper {
                     match create_parents(&self.client, path, LastNode::Skip, parents).await {
                         // Deleted again before the create: a retry, with its pause.
                         Ok(()) => with_parents = false,
-                        Err(error) => retry.pause(error).await?,
+                        Err(error) => self.unless_closed(retry.pause(error)).await?,
                     }
                 }
                 ErrorKind::NoNode if self.options.parents => {
-                    retry.pause_after_any_error(error).await?;
+                    self.unless_closed(retry.pause_after_any_error(error)).await?;
                     with_parents = true;
                 }
-                _ => retry.pause(error).await?,
+                _ => self.unless_closed(retry.pause(error)).await?,
             }
+        }
+    }
+
+    /// Waits for the pause of a retry. A close ends it: the next attempt then sends nothing.
+    async fn unless_closed(
+        &self,
+        pause: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        match select(self.closing.cancelled(), pause).await {
+            Either::Left(()) => Ok(()),
+            Either::Right(paused) => paused,
         }
     }
 
@@ -269,7 +314,7 @@ impl Keeper {
 
     fn remember(&self, memory: &mut Memory, present: &Present) {
         memory.path = Some(present.path.clone());
-        memory.unknown_create = false;
+        memory.unknown_creates.clear();
         if present.owner != 0 && memory.former_sessions.back() != Some(&present.owner) {
             memory.former_sessions.push_back(present.owner);
             if memory.former_sessions.len() > FORMER_SESSIONS {
@@ -313,7 +358,16 @@ impl Keeper {
         };
         let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
         let present = Present { path: path.clone(), owner, czxid: Some(stat.czxid) };
-        if self.is_ours(memory, &stat, owner, wanted).await {
+        let is_ours = self.is_ours(policy, memory, &stat, owner);
+        let is_ours = match select(self.closing.cancelled(), is_ours).await {
+            Either::Left(()) => return Err(NoNode::Ended),
+            Either::Right(Ok(is_ours)) => is_ours,
+            Either::Right(Err(error)) if error.kind() == ErrorKind::NoNode => {
+                return Err(NoNode::LookAgain);
+            }
+            Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
+        };
+        if is_ours {
             self.remember(memory, &present);
             // What it contains is not known: the wanted data is written.
             self.show(memory, &present, 0, None);
@@ -334,7 +388,9 @@ impl Keeper {
                 }
                 // Changed or deleted since, or the reply is lost: look again, after the pause of a retry.
                 Err(error) => {
-                    memory.unknown_create |= error.outcome() == Outcome::Unknown;
+                    if error.outcome() == Outcome::Unknown {
+                        memory.note_unknown(&wanted.data);
+                    }
                     let pause = self.client.runtime().timer(crate::persistent_retry::pause(0));
                     select(self.closing.cancelled(), pause).await;
                     Err(NoNode::LookAgain)
@@ -362,25 +418,30 @@ impl Keeper {
     }
 
     /// Whether the node at our path is ours: of our session, with our GUID, or made by a create without a reply.
-    async fn is_ours(&self, memory: &Memory, stat: &Stat, owner: i64, wanted: &Wanted) -> bool {
+    async fn is_ours(
+        &self,
+        policy: &PersistentRetry,
+        memory: &Memory,
+        stat: &Stat,
+        owner: i64,
+    ) -> Result<bool, Error> {
         if self.mode.is_ephemeral() {
-            return owner != 0 && Some(owner) == self.session();
+            return Ok(owner != 0 && Some(owner) == self.session());
         }
         if owner != 0 {
-            return false;
+            return Ok(false);
         }
         let has_guid = memory.path.as_ref().is_some_and(|path| *path != self.path);
         if has_guid || self.options.adopts {
-            return true;
+            return Ok(true);
         }
         // A persistent node has no owner. One that was never written and has our data is the one that we created.
-        memory.unknown_create
-            && stat.version == 0
-            && self
-                .client
-                .get_data(&self.path)
-                .await
-                .is_ok_and(|node| node.data == wanted.data && node.stat.czxid == stat.czxid)
+        if memory.unknown_creates.is_empty() || stat.version != 0 {
+            return Ok(false);
+        }
+        let read = || self.client.get_data(&self.path);
+        let node = self.client.retry_idempotent(policy, read).await?;
+        Ok(memory.unknown_creates.contains(&node.data) && node.stat.czxid == stat.czxid)
     }
 
     /// Watches the node and writes to it until it is lost: then `None`. Some with the result once it is closed.
@@ -423,7 +484,11 @@ impl Keeper {
                         self.lose(memory);
                         return None;
                     }
-                    Either::Right(Err(error)) => self.park(error, &mut connection).await,
+                    Either::Right(Err(error)) => {
+                        if let Some(closed) = self.park(error, &mut connection).await {
+                            return Some(closed);
+                        }
+                    }
                 }
                 continue;
             }
@@ -436,7 +501,11 @@ impl Keeper {
                         self.lose(memory);
                         return None;
                     }
-                    Either::Right(Err(error)) => self.park(error, &mut connection).await,
+                    Either::Right(Err(error)) => {
+                        if let Some(closed) = self.park(error, &mut connection).await {
+                            return Some(closed);
+                        }
+                    }
                 }
                 continue;
             }
@@ -455,7 +524,13 @@ impl Keeper {
                     match select(self.closing.cancelled(), connected(&self.client, &mut connection))
                         .await
                     {
-                        Either::Right(true) => watcher = None,
+                        Either::Right(true) => {
+                            if planted::is("kept-node-rewritten") {
+                                let _ =
+                                    self.client.set_data(&present.path, &wanted.data, None).await;
+                            }
+                            watcher = None;
+                        }
                         Either::Right(false) => return Some(Ok(())),
                         Either::Left(()) => {}
                     }
@@ -472,18 +547,20 @@ impl Keeper {
             || error.kind() == ErrorKind::Closed
     }
 
-    /// Reports an error, and waits until something changes.
+    /// Reports an error, and waits until something changes. Some if nothing more can be done with this client.
     async fn park(
         &mut self,
         error: Error,
         connection: &mut watch::Receiver<Option<ConnectionState>>,
-    ) {
+    ) -> Option<Result<(), Error>> {
         if self.is_over(&error) {
-            return;
+            // While a client closes, it refuses all requests: repeated, this one would keep the thread busy.
+            return (!self.closing.is_cancelled()).then_some(Ok(()));
         }
         self.fail(error);
         let changed = select(connection.changed(), self.wanted.changed());
         select(self.closing.cancelled(), changed).await;
+        None
     }
 
     /// Writes the wanted data. A newer value takes the place of one whose write has failed.
@@ -539,6 +616,75 @@ impl Keeper {
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// After a close, deletes the node of a create that has no reply, if there is one.
+    async fn leave_unknown(&self, memory: &Memory) -> Result<(), Error> {
+        if !self.options.deletes
+            || memory.unknown_creates.is_empty()
+            || self.client.ended().is_some()
+        {
+            return Ok(());
+        }
+        if self.is_protected() && memory.path.is_none() {
+            return Err(error::not_yet_deleted(&self.path));
+        }
+        let path = memory.path.as_ref().unwrap_or(&self.path);
+        let policy = PersistentRetry::new(
+            Arc::clone(&self.options.lock.retry_policy),
+            CancellationToken::new(),
+        );
+        let mut retry = RetryLoop::new(&self.client, &policy);
+        let mut connection = self.client.state();
+        while connected(&self.client, &mut connection).await {
+            match self.delete_unknown(&policy, path, memory).await {
+                // Written since the look.
+                Err(error) if error.kind() == ErrorKind::BadVersion => {
+                    retry.pause_after_any_error(error).await?;
+                }
+                Err(error) => retry.pause(error).await?,
+                Ok(()) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_unknown(
+        &self,
+        policy: &PersistentRetry,
+        path: &str,
+        memory: &Memory,
+    ) -> Result<(), Error> {
+        let cleanup = self.client.cleanup();
+        // No node has this version. The refusal comes behind all creates of this session; see `protection::settled`.
+        let settling = cleanup.delete(path, Some(i32::MAX));
+        let looked = cleanup.get_children_with_stat(path);
+        match settling.await {
+            Err(error) if error.kind() == ErrorKind::BadVersion => {}
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
+            result => result?,
+        }
+        let stat = match looked.await {
+            Ok((_, stat)) => stat,
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
+        match self.is_ours(policy, memory, &stat, owner).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        match cleanup.delete(path, Some(stat.version)).await {
+            Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
+            deleted => deleted,
+        }
+    }
+
+    /// Whether the name of the node has a GUID.
+    const fn is_protected(&self) -> bool {
+        self.options.protected || self.mode.is_sequential()
     }
 
     /// Source: `WatcherRemovalManager.removeWatchers`.

@@ -314,11 +314,9 @@ impl PersistentNode {
                 }
             };
             let limit = client.config().connection_timeout();
-            timer::timeout(&client, limit, closed).await.unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::OperationTimeout, Outcome::Unknown)
-                    .with_path(&path)
-                    .with_detail("node not yet deleted; retrying in the background"))
-            })
+            timer::timeout(&client, limit, closed)
+                .await
+                .unwrap_or_else(|| Err(error::not_yet_deleted(&path)))
         }
     }
 

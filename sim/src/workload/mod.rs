@@ -1,5 +1,7 @@
 //! What the processes do: one client each, and workers that go through their steps.
 
+mod kept;
+mod leader;
 mod lock;
 mod objects;
 mod register;
@@ -54,6 +56,7 @@ impl Worker {
     /// Adds to the history.
     pub(crate) fn say(&self, text: impl Into<String>) {
         let (pid, worker) = (self.pid, self.number);
+        self.world.core().process_mut(pid).steps += 1;
         self.world.record(What::Worker { pid, worker, text: text.into() });
     }
 
@@ -118,6 +121,10 @@ impl Worker {
                 Step::Shared(step) => shared::run(self, &step).await,
                 Step::Client(step) => session::run(self, &step).await,
                 Step::Visit(step) => session::visit(self, &step).await,
+                Step::Lead(step) => leader::run(self, &step).await,
+                Step::Keep(step) => kept::run(self, &step).await,
+                Step::DeleteLeader { election } => leader::delete_leader(self, election).await,
+                Step::DeleteKept { node } => kept::delete(self, node).await,
                 Step::Revoke { lock } => lock::revoke(self, &lock).await,
                 Step::DeleteNode { lock } => lock::delete_node(self, &lock).await,
                 Step::SetCount { number, count } => lock::set_count(self, number, count).await,
@@ -152,6 +159,11 @@ async fn main(world: World, pid: Pid, plan: ProcessPlan) {
         token.as_ref().map(docent::session::SessionToken::session_id);
     let client = config(&world, pid, &plan.client).with_session(token).start();
     session::follow(&world, pid, &client);
+    let is_quiet = |step: &Step| matches!(step, Step::Lead(_) | Step::Keep(_) | Step::Sleep { .. });
+    if plan.workers.iter().flatten().all(is_quiet) {
+        let follow = leader::follow_requests(world.clone(), pid, client.downgrade());
+        world.spawn(pid, follow);
+    }
     let client_number = world.calls().next_client(plan.client.waits_when_full);
     let mut states = client.state();
     let watching = world.clone();
@@ -162,6 +174,8 @@ async fn main(world: World, pid: Pid, plan: ProcessPlan) {
                 let state = *states.borrow_and_update();
                 let text = state.map_or("ended".to_owned(), |state| format!("{state:?}"));
                 watching.record(What::State(pid, text));
+                let now = watching.now();
+                watching.core().process_mut(pid).state_changed_at = now;
                 let session = client.upgrade().and_then(|client| client.session_token());
                 if let Some(session) = session {
                     let mut core = watching.core();

@@ -12,6 +12,7 @@ use docent::{
     Owner, SharedCount, retry,
 };
 
+use super::{kept::KeptNode, leader::KeptLatch};
 use crate::{
     belief::{Held, Mode, Part},
     plan::{LockName, LockSettings, Retry},
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     owners: Mutex<BTreeMap<u8, Owner>>,
     /// The guards that are kept until the process ends.
     kept: Mutex<Vec<Held>>,
+    kept_latches: Mutex<Vec<KeptLatch>>,
+    kept_nodes: Mutex<Vec<KeptNode>>,
 }
 
 /// A lock object. Clones are the same object.
@@ -53,8 +56,19 @@ impl Shared {
         lock(&self.kept).push(held);
     }
 
-    pub(crate) fn take_kept(&self) -> Vec<Held> {
-        std::mem::take(&mut lock(&self.kept))
+    pub(crate) fn keep_latch(&self, latch: KeptLatch) {
+        lock(&self.kept_latches).push(latch);
+    }
+
+    pub(crate) fn keep_node(&self, node: KeptNode) {
+        lock(&self.kept_nodes).push(node);
+    }
+
+    /// Takes everything that was kept.
+    pub(crate) fn take_kept(&self) -> (Vec<Held>, Vec<KeptLatch>, Vec<KeptNode>) {
+        let held = std::mem::take(&mut *lock(&self.kept));
+        let latches = std::mem::take(&mut *lock(&self.kept_latches));
+        (held, latches, std::mem::take(&mut *lock(&self.kept_nodes)))
     }
 
     /// Forgets the lock objects, which keep the client.
@@ -168,21 +182,22 @@ impl Object {
     }
 }
 
-fn options(name: &LockName, settings: LockSettings) -> LockOptions {
-    let mut options = LockOptions::default();
+/// Options with a retry policy.
+pub(crate) fn lock_options(policy: Retry) -> LockOptions {
+    let options = LockOptions::default();
     let pause = Duration::from_millis;
-    match settings.retry {
-        Retry::Default => {}
-        Retry::Never => {
-            options = options.with_retry_policy(retry::RetryNTimes::new(0, Duration::ZERO));
-        }
-        Retry::ThreeTimes => {
-            options = options.with_retry_policy(retry::RetryNTimes::new(3, pause(100)));
-        }
+    match policy {
+        Retry::Default => options,
+        Retry::Never => options.with_retry_policy(retry::RetryNTimes::new(0, Duration::ZERO)),
+        Retry::ThreeTimes => options.with_retry_policy(retry::RetryNTimes::new(3, pause(100))),
         Retry::Forever => {
-            options = options.with_retry_policy(retry::RetryForever { retry_interval: pause(50) });
+            options.with_retry_policy(retry::RetryForever { retry_interval: pause(50) })
         }
     }
+}
+
+fn options(name: &LockName, settings: LockSettings) -> LockOptions {
+    let mut options = lock_options(settings.retry);
     if settings.pipelined {
         options = options.with_pipelined_listing();
     }
