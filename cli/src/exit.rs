@@ -1,5 +1,5 @@
 //! Exit codes and error messages of the commands.
-#![cfg_attr(not(unix), allow(dead_code, reason = "docent lock uses the rest"))]
+#![cfg_attr(not(unix), allow(dead_code, reason = "docent lock and docent lead use the rest"))]
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub(crate) const NO_PERMISSION: u8 = 77;
 pub(crate) const CONFIG: u8 = 78;
 /// The lock was not acquired, or the time of `docent watch` is up; timeout(1) uses this code for a timeout.
 pub(crate) const NOT_ACQUIRED: u8 = 124;
-/// The lock was lost or revoked while the command ran.
+/// The lock or leadership was lost, or the lock was revoked, while the command ran.
 pub(crate) const LOST: u8 = 125;
 /// The command cannot be executed; the code of shells.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;

@@ -19,14 +19,16 @@ use crate::{
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
-    queue::{Queue, SEMAPHORE, join, read_or_empty},
+    queue::{Kind, Queue, SEMAPHORE, join, read_or_empty},
 };
 
 /// Show the holders and waiters of a lock
 ///
-/// Works on the locks of docent and Curator: mutex, read/write lock, semaphore.
+/// Works on the locks of docent and Curator: mutex, read/write lock, semaphore;
+/// and on leader elections: latches, and selectors, whose nodes are those of a
+/// mutex.
 #[derive(Args)]
-#[command(after_long_help = format!("\
+#[command(verbatim_doc_comment, after_long_help = format!("\
 Examples:
   docent locks /locks/backup
   docent locks --watch /locks/backup     updated: a screen on a terminal,
@@ -35,14 +37,15 @@ Examples:
 
 Columns:
   state    held, or the position among the waiters
-  kind     mutex, read, write, or lease (of a semaphore)
+  kind     mutex, read, write, lease (of a semaphore), or latch (of an election)
   token    the fencing token: the czxid of the node
   session  the session that owns the node
   age      time since the node was created, by the clocks of the server and of
            this machine
-  owner    data of the node: docent lock writes user, host, process and command,
-           Curator the address of the host. (revocable): the node is empty, as
-           the nodes of revocable locks are
+  owner    data of the node: docent lock and docent lead write user, host,
+           process and command, Curator the address of the host, or the id of a
+           latch. (revocable): the node is empty, as the nodes of revocable
+           locks are
 
 With --json, one object per line: position, state (held, waiting), kind, path,
 session, token, age_ms, owner, revocable; with --watch, one array per line for
@@ -229,7 +232,8 @@ Examples:
   docent revoke /locks/backup/_c_f1...-lock-0000000007
   docent revoke --force /locks/backup     non-revocable holders too
 
-Prints the path of each node it has written. Semaphores cannot be revoked.
+Prints the path of each node it has written. Semaphores and leaders cannot be
+revoked.
 
 {}", exit::HELP))]
 pub(crate) struct Revoke {
@@ -296,7 +300,8 @@ impl Revoke {
                 .collect());
         }
         let queue = read_or_empty(client, path).await?;
-        let holders = queue.holders().filter(|holder| holder.kind != crate::queue::Kind::Lease);
+        let holders =
+            queue.holders().filter(|holder| !matches!(holder.kind, Kind::Lease | Kind::Latch));
         Ok(holders.map(|holder| (holder.path.clone(), holder.is_revocable())).collect())
     }
 }

@@ -12,12 +12,16 @@ mod decode;
 mod duration;
 mod exit;
 #[cfg(unix)]
+mod lead;
+#[cfg(unix)]
 mod lock;
 mod locks;
 mod man;
 mod nodes;
 mod queue;
 mod serve;
+#[cfg(unix)]
+mod supervisor;
 mod tap;
 mod usage;
 
@@ -39,6 +43,15 @@ enum Command {
     #[cfg(not(unix))]
     Lock {
         /// The arguments of `docent lock` on Unix
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    #[cfg(unix)]
+    Lead(lead::Lead),
+    /// Run a command only while this process is the leader (on Unix only)
+    #[cfg(not(unix))]
+    Lead {
+        /// The arguments of `docent lead` on Unix
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
@@ -72,10 +85,17 @@ fn main() -> ExitCode {
     match cli.command {
         #[cfg(unix)]
         Command::Lock(command) => finish("lock", command.run()),
+        #[cfg(unix)]
+        Command::Lead(command) => finish("lead", command.run()),
         #[cfg(not(unix))]
         Command::Lock { .. } => {
             let text = "requires Unix (process groups, signals); use the crate docent to acquire the lock in a program";
             finish("lock", Err(Failure::usage(text)))
+        }
+        #[cfg(not(unix))]
+        Command::Lead { .. } => {
+            let text = "requires Unix (process groups, signals); use the crate docent to take part in an election";
+            finish("lead", Err(Failure::usage(text)))
         }
         Command::Locks(command) => command::run("locks", command),
         Command::Revoke(command) => command::run("revoke", command),
@@ -96,16 +116,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the hidden commands, which are the processes that `docent lock` starts.
+/// Runs the hidden commands, which are the processes that `docent lock` and `docent lead` start.
 #[cfg(unix)]
 fn run_hidden_command() -> Option<u8> {
     let mut arguments = std::env::args_os().skip(1);
     let name = arguments.next()?;
     let rest: Vec<_> = arguments.collect();
-    if name == lock::WATCHDOG_COMMAND {
-        Some(lock::run_watchdog(&rest))
-    } else if name == lock::EXEC_COMMAND {
-        Some(lock::exec_command(&rest))
+    if name == supervisor::WATCHDOG_COMMAND {
+        Some(supervisor::run_watchdog(&rest))
+    } else if name == supervisor::EXEC_COMMAND {
+        Some(supervisor::exec_command(&rest))
     } else {
         None
     }

@@ -1,4 +1,4 @@
-//! The holders and waiters of a lock of any kind, read from the children of its path as the recipes do.
+//! The holders and waiters of a lock or an election, read from the children of its path as the recipes do.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     Read,
     Write,
     Lease,
+    Latch,
 }
 
 impl Kind {
@@ -29,6 +30,7 @@ impl Kind {
             Self::Read => "read",
             Self::Write => "write",
             Self::Lease => "lease",
+            Self::Latch => "latch",
         }
     }
 }
@@ -52,6 +54,7 @@ impl Entry {
     /// Returns the node's data as text, or its state as a revocable lock.
     pub(crate) fn owner(&self) -> String {
         match self.data.as_slice() {
+            b"" if self.kind == Kind::Latch => "(no id)".to_owned(),
             b"" => "(revocable)".to_owned(),
             REVOKE_MESSAGE => "(revoked)".to_owned(),
             data => data::escape(data),
@@ -61,7 +64,7 @@ impl Entry {
     /// Whether the contender accepts revocation. The nodes of docent's and Curator's revocable locks are empty until
     /// the revocation is written.
     pub(crate) fn is_revocable(&self) -> bool {
-        self.data.is_empty() || self.data == REVOKE_MESSAGE
+        self.kind != Kind::Latch && (self.data.is_empty() || self.data == REVOKE_MESSAGE)
     }
 
     pub(crate) fn json(&self, position: usize) -> Value {
@@ -91,16 +94,20 @@ pub(crate) struct Queue {
 pub(crate) const SEMAPHORE: [&str; 2] = ["locks", "leases"];
 const LEASE_NAME: &str = "lease-";
 
+/// Source: `LeaderLatch.LOCK_NAME`.
+const LATCH_NAME: &str = "latch-";
+
 impl Queue {
     /// Reads the queue. Fails with `NoNode` if the lock was never used, or the server has deleted its empty container.
     pub(crate) async fn read(client: &Client, path: &str) -> Result<Self, docent::Error> {
         let children = client.get_children(path).await?;
         let names: Vec<&str> = children.iter().collect();
         let mut nodes = Vec::new();
-        for (index, contender) in
-            sorted_contenders(names.iter().copied(), LOCK_NAME).iter().enumerate()
-        {
-            nodes.push((join(path, contender.name), Kind::Mutex, index == 0));
+        for (name, kind) in [(LOCK_NAME, Kind::Mutex), (LATCH_NAME, Kind::Latch)] {
+            let contenders = sorted_contenders(names.iter().copied(), name);
+            for (index, contender) in contenders.iter().enumerate() {
+                nodes.push((join(path, contender.name), kind, index == 0));
+            }
         }
         let mut writer = None;
         for (index, contender) in sorted_readers_and_writers(&names).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `docent lock` under faults, while the processes of its command write their fencing token to a file: the tokens in
+//! `docent lock` and `docent lead` under faults, while the processes of its command write their fencing token to a file: the tokens in
 //! the file never decrease, so no two commands overlap, and no process is left.
 //!
 //! Two rounds of each test by default. `DOCENT_CHAOS=1` runs fifty, and the shells for a minute; `DOCENT_SEED=n`
@@ -36,8 +36,10 @@ fn is_long_run() -> bool {
     std::env::var_os("DOCENT_CHAOS").is_some()
 }
 
-fn rounds() -> u32 {
-    if is_long_run() { 50 } else { 2 }
+/// Each round with both commands.
+fn rounds() -> impl Iterator<Item = (u32, &'static str)> {
+    let rounds = if is_long_run() { 50 } else { 2 };
+    (0..rounds).flat_map(|round| ["lock", "lead"].map(|command| (round, command)))
 }
 
 /// Pseudo-random numbers (xorshift64), reproducible by the seed.
@@ -124,8 +126,9 @@ const SHORT: &str = "
     work $NAME-child &
     work $NAME; wait";
 
-/// A lock with two contenders: A, which gets the faults, and B.
+/// A lock or an election with two contenders: A, which gets the faults, and B.
 struct Fixture {
+    command: &'static str,
     server: String,
     tap: Tap,
     a: TapClient,
@@ -135,10 +138,11 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn new(server: &str) -> Self {
+    async fn new(command: &'static str, server: &str) -> Self {
         let tap = Tap::start(server).await.unwrap();
         let a = tap.client("A").await.unwrap();
         Self {
+            command,
             server: server.to_owned(),
             tap,
             a,
@@ -149,7 +153,7 @@ impl Fixture {
     }
 
     fn start(&self, name: &str, connect: &str, script: &str) -> Child {
-        let arguments = ["lock", "--session-timeout", SESSION, "--connect-timeout", "20s"];
+        let arguments = [self.command, "--session-timeout", SESSION, "--connect-timeout", "20s"];
         let rest = [&self.path, "--", "sh", "-c", script, self.journal.0.to_str().unwrap()];
         let arguments: Vec<_> = arguments.iter().chain(&rest).collect();
         docent(connect, &arguments).env("NAME", name).env("MARK", &self.mark).spawn().unwrap()
@@ -200,10 +204,10 @@ fn report(fault: &str, times: &[Duration]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn docent_lock_is_killed() {
+async fn docent_is_killed() {
     let mut times = Vec::new();
-    for _ in 0..rounds() {
-        let fixture = Fixture::new(&server()).await;
+    for (_, command) in rounds() {
+        let fixture = Fixture::new(command, &server()).await;
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         let start = Instant::now();
         kill("-9", a.id().unwrap()).await;
@@ -216,10 +220,10 @@ async fn docent_lock_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn docent_lock_is_stopped_past_its_session_and_continued() {
+async fn docent_is_stopped_past_its_session_and_continued() {
     let mut times = Vec::new();
-    for _ in 0..rounds() {
-        let fixture = Fixture::new(&server()).await;
+    for (_, command) in rounds() {
+        let fixture = Fixture::new(command, &server()).await;
         let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         let start = Instant::now();
         let pid = a.id().unwrap();
@@ -236,8 +240,8 @@ async fn docent_lock_is_stopped_past_its_session_and_continued() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_drops_everything() {
     let mut times = Vec::new();
-    for _ in 0..rounds() {
-        let fixture = Fixture::new(&server()).await;
+    for (_, command) in rounds() {
+        let fixture = Fixture::new(command, &server()).await;
         let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         let start = Instant::now();
         fixture.a.stall();
@@ -254,8 +258,8 @@ async fn the_connection_drops_everything() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_is_killed() {
     let mut times = Vec::new();
-    for _ in 0..rounds() {
-        let fixture = Fixture::new(&server()).await;
+    for (_, command) in rounds() {
+        let fixture = Fixture::new(command, &server()).await;
         let (a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         let start = Instant::now();
         // The killer takes the session over first, and A may take it back before it is closed.
@@ -310,8 +314,8 @@ impl Restartable for RealServer {
 
 async fn kill_server(server: &mut impl Restartable) {
     let (mut times, mut continued) = (Vec::new(), 0);
-    for round in 0..rounds() {
-        let fixture = Fixture::new(&server.connect()).await;
+    for (round, command) in rounds() {
+        let fixture = Fixture::new(command, &server.connect()).await;
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         server.kill().await;
         if round % 2 == 0 {
@@ -360,9 +364,18 @@ async fn the_real_server_is_killed() {
     kill_server(&mut server).await;
 }
 
-/// Twenty shells acquire one lock in a loop; some are killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_shells_in_a_loop() {
+async fn twenty_shells_lock_in_a_loop() {
+    twenty_shells("lock").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_shells_lead_in_a_loop() {
+    twenty_shells("lead").await;
+}
+
+/// Twenty shells acquire one lock, or lead, in a loop; some are killed.
+async fn twenty_shells(command: &'static str) {
     const SHELLS: u64 = 20;
     let time = Duration::from_secs(if is_long_run() { 60 } else { 6 });
     let (server, path, mark) = (server(), unique_path("chaos"), unique_path("mark"));
@@ -378,7 +391,7 @@ async fn twenty_shells_in_a_loop() {
             while start.elapsed() < time {
                 let pause = random.below(10).to_string();
                 let file = journal.0.to_str().unwrap();
-                let options = ["lock", "--session-timeout", SESSION, "--timeout", "20s"];
+                let options = [command, "--session-timeout", SESSION, "--timeout", "20s"];
                 let rest = [&path, "--", "sh", "-c", script, file, &pause];
                 let arguments: Vec<_> = options.iter().chain(&rest).collect();
                 let shell = docent(&server, &arguments).env("MARK", &mark).spawn().unwrap();
@@ -416,7 +429,7 @@ async fn twenty_shells_in_a_loop() {
     }
     let [completed, timed_out, killed, lost] = *counts.lock().unwrap();
     println!(
-        "{SHELLS} shells, {time:?}: {completed} completed, {timed_out} timed out, {killed} killed, {lost} lost"
+        "{SHELLS} shells, docent {command}, {time:?}: {completed} completed, {timed_out} timed out, {killed} killed, {lost} lost"
     );
     eventually("the end of all processes", async || processes_with(&mark).is_empty().then_some(()))
         .await;

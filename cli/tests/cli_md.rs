@@ -23,7 +23,9 @@ fn options(text: &str) -> BTreeSet<String> {
 async fn every_option_in_cli_md_exists() {
     let document = include_str!("../../docs/CLI.md");
     let mut known = options("--path --test");
-    for command in ["lock", "locks", "revoke", "get", "set", "create", "delete", "watch", "multi"] {
+    for command in
+        ["lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "watch", "multi"]
+    {
         known.extend(options(&run("", &[command, "--help"]).await.ok()));
     }
     let unknown: Vec<_> = options(document).difference(&known).cloned().collect();
@@ -31,10 +33,12 @@ async fn every_option_in_cli_md_exists() {
 }
 
 #[tokio::test]
-async fn the_exit_codes_of_lock_are_in_cli_md() {
+async fn the_exit_codes_of_lock_and_lead_are_in_cli_md() {
     let document = include_str!("../../docs/CLI.md");
-    let help = run("", &["lock", "--help"]).await.ok();
-    for code in ["124", "125", "128", "64", "69", "77", "78", "70, 71, 74"] {
-        assert!(document.contains(code) && help.contains(code), "{code}");
+    for command in ["lock", "lead"] {
+        let help = run("", &[command, "--help"]).await.ok();
+        for code in ["124", "125", "128", "64", "69", "77", "78", "70, 71, 74"] {
+            assert!(document.contains(code) && help.contains(code), "{command}: {code}");
+        }
     }
 }

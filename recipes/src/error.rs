@@ -13,7 +13,7 @@ pub(crate) fn sequence_exhausted(path: &str) -> Error {
 }
 
 /// An invalid argument; nothing was sent.
-pub(crate) fn bad_arguments(why: &str) -> Error {
+pub(crate) fn bad_arguments(why: impl std::fmt::Display) -> Error {
     Error::refused(ErrorKind::BadArguments, why)
 }
 

@@ -259,3 +259,22 @@ async fn the_leader_of_an_unused_path_is_none(fixture: Fixture) {
     assert_eq!(selector.leader().await.unwrap(), None);
     assert_eq!(selector.participants().await.unwrap(), []);
 }
+
+/// On several threads, the task may run while the call to `close` does: between the end of the leadership and the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
+    let fixture = Fixture::embedded().await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    for round in 0..300 {
+        let latch = latch(&fixture, &a, "a");
+        let mut changes = latch.changes();
+        let change = next(&mut changes).await;
+        assert!(matches!(change, Some(LeadershipChange::Leader(_))), "{change:?}");
+        let before = fixture.tap.len();
+        within_deadline("the close", latch.close_with(CloseMode::Silent)).await.unwrap();
+        assert_eq!(requests(&fixture, "A", before), [OpCode::Delete], "round {round}");
+        let change = next(&mut changes).await;
+        assert!(change.is_none(), "round {round}: {change:?}");
+    }
+}

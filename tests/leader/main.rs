@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bad_input;
 mod interop;
 mod latch;
 mod latch_faults;
@@ -27,8 +28,12 @@ use support::fixture::Fixture;
 
 /// Enough retries for every fault of these tests.
 fn options() -> LeaderOptions {
+    lock_options().into()
+}
+
+fn lock_options() -> LockOptions {
     let policy = RetryNTimes::new(10, Duration::from_millis(100));
-    LockOptions::default().with_retry_policy(policy).into()
+    LockOptions::default().with_retry_policy(policy)
 }
 
 const fn ms(millis: u64) -> Duration {

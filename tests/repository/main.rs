@@ -16,4 +16,6 @@ mod cases;
 mod dependencies;
 mod examples;
 mod guide;
+#[cfg(unix)]
+mod leader_example;
 mod tidy;

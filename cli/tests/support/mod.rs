@@ -15,6 +15,7 @@ pub(crate) mod real;
 use std::{
     ffi::OsStr,
     fs,
+    path::PathBuf,
     process::{Output, Stdio},
     time::Duration,
 };
@@ -174,3 +175,52 @@ pub(crate) async fn until_children(client: &Client, path: &str, count: usize) {
     })
     .await;
 }
+
+/// A file that is removed after the test.
+pub(crate) struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    pub(crate) fn new() -> Self {
+        let name = unique_path("scratch").replace('/', "-");
+        Self(std::env::temp_dir().join(format!("docent{name}")))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        fs::read_to_string(&self.0).unwrap_or_default()
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    pub(crate) async fn wait_for(&self, part: &str) {
+        eventually(&format!("{part:?} in the file"), async || {
+            self.text().contains(part).then_some(())
+        })
+        .await;
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The state of a process by proc(5): `S` is sleeping, `T` is stopped.
+pub(crate) fn state_of(pid: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ").map(|(_, rest)| rest.get(..1).unwrap_or_default().to_owned())
+}
+
+/// The watchdog of a `docent lock` or `docent lead`.
+pub(crate) fn watchdog_of(pid: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.trim().parse().unwrap_or_else(|_| panic!("expected one child: {children:?}"))
+}
+
+/// A command with a child and a grandchild that has left the group, all of which ignore TERM.
+pub(crate) const PROCESS_TREE: &str = "trap '' TERM
+    setsid sh -c 'trap \"\" TERM; sleep 1000 & wait' &
+    sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' &
+    echo held > $0; while :; do sleep 0.01; done";

@@ -1,6 +1,13 @@
 //! A leadership that lasts until it is given up.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use docent_session::{Client, Error, ErrorKind};
@@ -69,6 +76,8 @@ struct Inner {
     id: String,
     options: LeaderOptions,
     status: Arc<watch::Sender<Status>>,
+    /// See [`Participation::resigns`].
+    resigns: Arc<AtomicBool>,
     closing: CancellationToken,
 }
 
@@ -104,7 +113,7 @@ impl LeaderLatch {
         let namespace = Namespace::new(options.lock.namespace.as_deref())?;
         let path = namespace.fix_for_namespace(path);
         let status = Arc::new(watch::Sender::new(Status::default()));
-        let closing = CancellationToken::new();
+        let (resigns, closing) = (Arc::<AtomicBool>::default(), CancellationToken::new());
         let participation = Participation {
             client: client.clone(),
             path: path.clone(),
@@ -112,6 +121,7 @@ impl LeaderLatch {
             id: Bytes::copy_from_slice(id.as_bytes()),
             options: options.clone(),
             status: Arc::clone(&status),
+            resigns: Arc::clone(&resigns),
             closing: closing.clone(),
         };
         // Made here: a task that is dropped with its runtime may never have been polled.
@@ -120,8 +130,8 @@ impl LeaderLatch {
             participation.run().await;
             drop(abandoned);
         }));
-        let inner =
-            Inner { client: client.clone(), path, id: id.to_owned(), options, status, closing };
+        let (client, id) = (client.clone(), id.to_owned());
+        let inner = Inner { client, path, id, options, status, resigns, closing };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -314,6 +324,8 @@ fn held(status: &Status) -> Option<Leadership> {
 impl Inner {
     /// Ends the leadership, and asks the task to leave.
     fn begin_close(&self, mode: CloseMode) {
+        // First: the end of the leadership wakes the task, on another thread before the rest of this call.
+        self.resigns.store(true, Ordering::SeqCst);
         let leadership = self.status.borrow().leadership.clone();
         if let Some(leadership) = leadership {
             leadership.end();

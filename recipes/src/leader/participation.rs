@@ -26,9 +26,12 @@
 //! * Only children of this election count (L25).
 
 use std::{
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -101,6 +104,8 @@ pub(super) struct Participation {
     pub(super) id: Bytes,
     pub(super) options: LeaderOptions,
     pub(super) status: Arc<watch::Sender<Status>>,
+    /// True from the begin of a close on: before it ends the leadership, and before `closing` is cancelled.
+    pub(super) resigns: Arc<AtomicBool>,
     pub(super) closing: CancellationToken,
 }
 
@@ -306,7 +311,7 @@ impl Participation {
                     return Ok(Ok(lost.await));
                 };
                 let list = self.client.get_children_with_stat(&self.path);
-                match Self::step(&mut leading, list).await {
+                match self.step(&mut leading, list).await {
                     Ok((children, _)) => break (claim, children),
                     Err(error) if error.kind() == ErrorKind::NoNode => {
                         return Ok(Ok(PlaceEnd::NodeLost));
@@ -320,7 +325,7 @@ impl Participation {
             match gets_the_lock(&contenders, ours.name(), 1) {
                 Ok(PredicateResults::GetsTheLock) => {
                     let read = self.client.get_data_and_watch(ours.path());
-                    let (node, mut own) = match Self::step(&mut leading, read).await {
+                    let (node, mut own) = match self.step(&mut leading, read).await {
                         Ok(read) => read,
                         Err(error) if error.kind() == ErrorKind::NoNode => {
                             return Ok(Ok(PlaceEnd::NodeLost));
@@ -366,7 +371,7 @@ impl Participation {
                         }
                         // The node was written, or the connection has changed: look again.
                         Either::Left(_) => {}
-                        Either::Right(()) => drop(leading.take()),
+                        Either::Right(()) => self.take_back(&mut leading).await,
                     }
                 }
                 Ok(PredicateResults::PathToWatch(name)) => {
@@ -490,22 +495,31 @@ impl Participation {
             if is_read_write(*connection.borrow_and_update()) {
                 return Ok(());
             }
-            if Self::step(leading, connection.changed()).await.is_err() {
+            if self.step(leading, connection.changed()).await.is_err() {
                 return Err(ClientEnded);
             }
         }
     }
 
     /// Waits for a step. A leadership that ends meanwhile is taken back at once.
-    async fn step<F: Future>(leading: &mut Option<Leading<'_>>, step: F) -> F::Output {
+    async fn step<F: Future>(&self, leading: &mut Option<Leading<'_>>, step: F) -> F::Output {
         let mut step = pin!(step);
         if let Some(leader) = leading {
             if let Either::Left(output) = select(step.as_mut(), leader.leadership.ended()).await {
                 return output;
             }
-            drop(leading.take());
+            self.take_back(leading).await;
         }
         step.await
+    }
+
+    /// Takes back a leadership that has ended. If a close has ended it, the rest of that call is awaited, on whose end
+    /// this future is dropped: nothing may be sent but the delete, and the close says whether listeners are notified.
+    async fn take_back(&self, leading: &mut Option<Leading<'_>>) {
+        if self.resigns.load(Ordering::SeqCst) {
+            return pending().await;
+        }
+        drop(leading.take());
     }
 }
 

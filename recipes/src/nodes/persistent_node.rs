@@ -320,6 +320,11 @@ impl PersistentNode {
         }
     }
 
+    /// Where its events are reported.
+    pub(super) fn reports(&self) -> broadcast::Sender<NodeEvent> {
+        self.inner.events.clone()
+    }
+
     fn closed(&self) -> Error {
         Error::refused(ErrorKind::Closed, format_args!("the node {} is closed", self.inner.path))
     }

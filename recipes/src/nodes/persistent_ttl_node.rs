@@ -9,7 +9,10 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
-use super::persistent_node::{NodeEvents, NodeOptions, PersistentNode};
+use super::{
+    keeper::NodeEvent,
+    persistent_node::{NodeEvents, NodeOptions, PersistentNode},
+};
 use crate::{acl_provider::acl_of, create, default_data::default_data, error, select::select};
 
 /// The name of the child that is written to keep the node.
@@ -73,7 +76,9 @@ impl PersistentTtlNode {
         mut options: NodeOptions,
     ) -> Result<Self, Error> {
         let Some(valid) = Ttl::from_duration(ttl) else {
-            return Err(error::bad_arguments("the time to live must be 1 to 2^40-1 ms"));
+            return Err(error::bad_arguments(format_args!(
+                "the time to live is {ttl:?}, and must be 1 to 2^40-1 ms"
+            )));
         };
         options.deletes = false;
         options.adopts = true;
@@ -126,7 +131,7 @@ impl PersistentTtlNode {
         self.node.data()
     }
 
-    /// The events from now on.
+    /// The events from now on. [`Failed`](NodeEvent::Failed) is also reported when the child cannot be written.
     #[must_use]
     pub fn events(&self) -> NodeEvents {
         self.node.events()
@@ -146,7 +151,8 @@ impl PersistentTtlNode {
     }
 }
 
-/// Writes the child until the node is closed. A failed write is repeated at the next turn.
+/// Writes the child until the node is closed. A failed write is repeated at the next turn. An error that no retry mends,
+/// such as `NoAuth`, is reported once: without the child, the server removes the node after its time to live.
 ///
 /// Source: `PersistentTtlNode.touchTask`.
 async fn touch(
@@ -169,10 +175,12 @@ async fn touch(
             }
         }
     };
+    let reports = node.reports();
     drop(node);
     let child = format!("{path}/{TOUCH}");
     let closed = async { while status.next().await.is_some() {} };
     let touching = async {
+        let mut is_reported = false;
         loop {
             client.runtime().timer(ttl / TOUCH_SCHEDULE_FACTOR).await;
             let data = default_data(&cache, &client, &options.lock).await;
@@ -188,8 +196,14 @@ async fn touch(
                     debug!(child, %error, "no more touches");
                     return;
                 }
-                Err(error) => debug!(child, %error, "not touched; again at the next turn"),
-                Ok(()) => {}
+                Err(error) => {
+                    debug!(child, %error, "not touched; again at the next turn");
+                    if !error.is_retryable() && !std::mem::replace(&mut is_reported, true) {
+                        // Without listeners, the event is lost.
+                        let _ = reports.send(NodeEvent::Failed(error));
+                    }
+                }
+                Ok(()) => is_reported = false,
             }
         }
     };

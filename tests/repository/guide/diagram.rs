@@ -189,10 +189,11 @@ impl Row {
 }
 
 /// What a trace says, in words.
-const SAID: [(&str, &str); 8] = [
+const SAID: [(&str, &str); 9] = [
     (" v=-1", ""),
     (" type=3", ""),
     ("[[inject DROP_REPLY]]", ""),
+    ("[[inject DELAY_BEFORE]]", ""),
     ("[[reply dropped + connection cut]]", "- lost: the connection breaks"),
     ("[[inject DROP_BEFORE]]", "- lost: the connection breaks"),
     ("multi OK [error", "multi [error"),

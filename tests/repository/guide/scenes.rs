@@ -1,7 +1,7 @@
 //! The scenes of the chapters, played.
 
 use docent::{
-    CreateMode, ErrorKind, EventType, Outcome,
+    CreateMode, ErrorKind, EventType, LeaderLatch, Outcome,
     protocol::{AddWatchMode, OpCode},
     recipes::locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
@@ -10,7 +10,7 @@ use docent::{
 };
 use docent_testing::{
     fault::Fault,
-    tap::{Field, Value, What},
+    tap::{Field, Record, Value, What},
 };
 
 use super::{
@@ -34,6 +34,9 @@ pub(crate) async fn play(number: usize) -> Option<Diagram> {
         10 => read_write().await,
         11 => semaphore().await,
         12 => multi().await,
+        13 => election().await,
+        14 => deposed_leader().await,
+        15 => reconnected_leader().await,
         _ => return None,
     })
 }
@@ -332,5 +335,78 @@ async fn multi() -> Diagram {
     let none =
         stage.step("A", "A gets the first, not the second, and gives the first back", wait).await;
     assert!(none.is_none());
+    stage.diagram
+}
+
+fn latch(client: &docent::Client, id: &str) -> LeaderLatch {
+    LeaderLatch::start_with(client, "/election", id, options()).unwrap()
+}
+
+/// Whether a client has the reply to a watching read: it then leads, or waits.
+fn has_read(label: &'static str) -> impl FnMut(&Record) -> bool {
+    move |record| &*record.client == label && record.is_reply(OpCode::GetData)
+}
+
+async fn election() -> Diagram {
+    let mut stage = Stage::new("election", "Three participants, one leader").await;
+    let mut clients = Vec::new();
+    for name in ["A", "B", "C"] {
+        clients.push(stage.client(name).await);
+    }
+    stage.before(clients[0].create("/election", b"", CreateMode::Container)).await.unwrap();
+    let first = latch(&clients[0], "a");
+    let leads = first.leadership();
+    stage.step("A", "A joins, is first, and leads; it watches its own node", leads).await;
+    let second = latch(&clients[1], "b");
+    stage.until("B", "B joins, and watches A's node", has_read("B")).await;
+    let third = latch(&clients[2], "c");
+    stage.until("C", "C joins, and watches B's node", has_read("C")).await;
+    let hand_over = async {
+        first.close().await?;
+        second.leadership().await
+    };
+    let note = "A leaves: only B is woken, looks, and leads";
+    let leadership = stage.step("A", note, hand_over).await;
+    assert!(leadership.is_held() && third.current_leadership().is_none());
+    stage.diagram
+}
+
+async fn deposed_leader() -> Diagram {
+    let mut stage = Stage::new("deposed-leader", "The leader's node is deleted").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    stage.before(a.create("/election", b"", CreateMode::Container)).await.unwrap();
+    let first = latch(&a, "a");
+    let leadership = stage.step("A", "A leads", first.leadership()).await;
+    let second = latch(&b, "b");
+    stage.until("B", "B waits", has_read("B")).await;
+    // Otherwise B's listing may or may not contain A's second node.
+    let delay = std::time::Duration::from_secs(1);
+    stage.tap.inject(Fault::delay_request(OpCode::Create2, delay).of("A"));
+    b.delete(leadership.path(), None).await.unwrap();
+    leadership.lost().await;
+    let next = second.leadership().await.unwrap();
+    let note = "an operator deletes A's node (here by B's connection): B leads, and A queues again";
+    stage.until("B", note, has_read("A")).await;
+    assert!(!leadership.is_held() && next.is_held());
+    stage.diagram
+}
+
+async fn reconnected_leader() -> Diagram {
+    let mut stage = Stage::new("reconnected-leader", "The leader's connection breaks").await;
+    let a = stage.client("A").await;
+    stage.before(a.create("/election", b"", CreateMode::Container)).await.unwrap();
+    let latch = latch(&a, "a");
+    let first = stage.step("A", "A leads", latch.leadership()).await;
+    let again = async {
+        stage.port("A").cut();
+        first.lost().await;
+        latch.leadership().await
+    };
+    let second = again.await.unwrap();
+    let note = "the connection breaks: the leadership ends at once. With the next connection, A looks, and leads again";
+    stage.step("A", note, async { Ok::<_, docent::Error>(()) }).await;
+    assert_eq!(first.path(), second.path());
+    assert_eq!((first.epoch(), second.epoch()), (1, 2));
     stage.diagram
 }

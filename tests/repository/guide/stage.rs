@@ -52,6 +52,11 @@ impl Stage {
         client
     }
 
+    /// The connection of a client, to break it.
+    pub(crate) fn port(&self, label: &str) -> &TapClient {
+        self.clients.iter().map(|(port, _)| port).find(|port| port.label() == label).unwrap()
+    }
+
     /// A client vanishes: its connection breaks, and it gets no other one.
     pub(crate) fn vanish(&mut self, label: &str) {
         self.clients.retain(|(port, _)| port.label() != label);

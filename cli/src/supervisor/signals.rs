@@ -1,4 +1,4 @@
-//! The signals that `docent lock` handles.
+//! The signals that `docent` handles.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
 /// The stream of received signals to forward.
-pub(super) struct Signals(Vec<(Signal, Stream)>);
+pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
     /// Starts to listen, except for signals that the parent process has set to be ignored (`nohup`, `trap '' INT`):
@@ -35,7 +35,7 @@ impl Signals {
     /// # Cancel safety
     ///
     /// Cancel safe: no signal is lost.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
                 if stream.poll_recv(cx).is_ready() {

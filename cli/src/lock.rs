@@ -1,33 +1,10 @@
-//! `docent lock`: runs a command only while a lock is held.
-//!
-//! | module | contents |
-//! |---|---|
-//! | this | options, acquiring the lock |
-//! | `hold` | running the command while the lock is held |
-//! | `watchdog` | the second process, which ends the command when this one cannot |
-//! | `schedule` | when the command must be ended |
-//! | `process_tree` | the processes of the command |
+//! `docent lock`: runs a command only while a lock is held. The module `supervisor` runs the command.
 
-mod clock;
-mod hold;
-mod process_tree;
-mod progress;
-mod schedule;
-mod signals;
-mod terminal;
-mod watchdog;
-
-use std::{
-    ffi::{OsStr, OsString},
-    num::NonZeroU16,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{num::NonZeroU16, sync::Arc, time::Duration};
 
 use clap::Args;
 use docent::{
-    Client, ConnectionState, ErrorKind,
+    Client,
     recipes::locks::{
         InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockGuard,
         LockOptions,
@@ -38,14 +15,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(crate) use self::watchdog::{
-    EXEC_COMMAND, WATCHDOG_COMMAND, exec_command, run as run_watchdog,
-};
-use self::{hold::Hold, signals::Signals};
 use crate::{
-    connect::{ServerArgs, Settings},
     duration,
     exit::{self, CommandResult, Failure},
+    supervisor::{CommandArgs, Session, Signals, Subject, UNCONTENDED, show_progress},
 };
 
 /// Run a command only while a lock is held
@@ -76,12 +49,6 @@ pub(crate) struct Lock {
     /// End the command and release the lock when it is revoked with `docent revoke`
     #[arg(long, conflicts_with = "semaphore")]
     revocable: bool,
-    /// Longest time between TERM and KILL when the command is ended; shorter if the lock is lost sooner
-    #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
-    kill_after: Duration,
-    /// Keep the command running while there is no connection, instead of stopping it
-    #[arg(long)]
-    run_suspended: bool,
     /// Description of this contender for `docent locks` [default: user, host, process ID and command name]
     #[arg(long, value_name = "TEXT", conflicts_with = "revocable")]
     data: Option<String>,
@@ -90,11 +57,8 @@ pub(crate) struct Lock {
     conflict_exit_code: u8,
     /// Path of the lock, such as /locks/backup
     path: String,
-    /// Command and its arguments, after --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
     #[command(flatten)]
-    server: ServerArgs,
+    command: CommandArgs,
 }
 
 const HELP: &str = "\
@@ -152,48 +116,17 @@ enum Recipe {
 
 impl Lock {
     pub(crate) fn run(self) -> CommandResult {
-        // All errors of the command line are reported before anything is done.
-        let settings = self.server.settings()?;
-        find_program(self.command.first().map(OsString::as_os_str).unwrap_or_default())?;
-        crate::runtime().map_err(crate::no_runtime)?.block_on(self.lock(settings))
+        self.command.run(async |session, signals| self.lock(session, signals).await)
     }
 
-    async fn lock(&self, settings: Settings) -> CommandResult {
-        let mut signals =
-            Signals::listen().map_err(|error| Failure::os("cannot handle signals", error))?;
-        let (start, connect) = (Instant::now(), settings.connect.clone());
+    async fn lock(&self, session: &Session, signals: &mut Signals) -> CommandResult {
+        let client = &session.client;
         let revoked = Arc::new(Notify::new());
-        let client = tokio::select! {
-            biased;
-            signal = signals.next() => return Ok(exit::from_signal(signal.as_raw())),
-            client = settings.connect() => client?,
-        };
-        let result = self.with_client(&client, &mut signals, start, &revoked, connect).await;
-        // Requests are sent in order, so the deletes of a dropped acquire precede the close.
-        let _ = timeout(Self::cleanup_timeout(&client), client.close()).await;
-        result
-    }
-
-    /// How long the release and the close may take. Short without a connection, since they cannot succeed then.
-    fn cleanup_timeout(client: &Client) -> Duration {
-        let connected = client.state().borrow().is_some_and(ConnectionState::is_connected);
-        let limit = if connected { Duration::from_secs(5) } else { Duration::from_millis(100) };
-        client.session_timeout().min(limit)
-    }
-
-    async fn with_client(
-        &self,
-        client: &Client,
-        signals: &mut Signals,
-        start: Instant,
-        revoked: &Arc<Notify>,
-        connect: String,
-    ) -> CommandResult {
         let recipe = self.recipe(client)?;
         let acquire = async {
-            let was_free = self.appears_free(client).await;
+            let was_free = self.appears_free(session).await;
             let acquire_start = Instant::now();
-            let guard = self.acquire(client, &recipe, start, revoked).await?;
+            let guard = self.acquire(client, &recipe, session.start, &revoked).await?;
             let is_uncontended = was_free && acquire_start.elapsed() < UNCONTENDED;
             Ok::<_, Failure>((guard, is_uncontended))
         };
@@ -202,40 +135,26 @@ impl Lock {
             // This drops the acquire, which deletes its node.
             signal = signals.next() => return Ok(exit::from_signal(signal.as_raw())),
             acquired = acquire => acquired?,
-            () = progress::show(client, &self.path) => return Ok(exit::SOFTWARE),
+            () = show_progress(Subject::Lock.command_name(), client, &self.path) => {
+                return Ok(exit::SOFTWARE);
+            }
         };
         let Some(guard) = guard else {
             return Err(Failure::new(self.conflict_exit_code, self.not_acquired()));
         };
-        let token = guard.fencing_token().await?;
-        let environment = vec![
-            ("DOCENT_LOCK_PATH", guard.lock_path().to_owned()),
-            ("DOCENT_FENCING_TOKEN", token.to_string()),
-            ("DOCENT_CONNECT", connect),
-        ];
-        let hold = Hold {
-            client,
-            guard: &guard,
-            command: &self.command,
-            environment,
-            kill_after: self.kill_after,
-            run_suspended: self.run_suspended,
-            revoked: Arc::clone(revoked),
-            delay: if is_uncontended {
-                Duration::ZERO
-            } else {
-                handover_delay(client.session_timeout())
-            },
-        };
-        let result = hold.run(signals).await;
+        let subject = Subject::Lock;
+        let run = self
+            .command
+            .run_while_held(subject, session, &guard, &revoked, is_uncontended, signals)
+            .await;
         // An error is ignored: a lost lock was reported, and a node that cannot be deleted ends with the session.
-        let _ = timeout(Self::cleanup_timeout(client), guard.release()).await;
-        result
+        let _ = timeout(session.cleanup_timeout(), guard.release()).await;
+        run?.into_result(subject)
     }
 
     fn recipe(&self, client: &Client) -> Result<Recipe, Failure> {
         // A semaphore creates two nodes for a contender; both get the data.
-        let data = self.node_data();
+        let data = self.data.clone().unwrap_or_else(|| self.command.description());
         let options = LockOptions::default().with_data(data.clone()).with_default_data(data);
         Ok(match self.semaphore {
             Some(leases) => Recipe::Semaphore(InterProcessSemaphoreV2::with_options(
@@ -253,15 +172,10 @@ impl Lock {
         })
     }
 
-    /// Whether the lock has neither a holder nor a waiter at the moment.
-    async fn appears_free(&self, client: &Client) -> bool {
-        let path = match self.semaphore {
-            Some(_) => format!("{}/leases", self.path),
-            None => self.path.clone(),
-        };
-        match client.get_children(&path).await {
-            Ok(children) => children.is_empty(),
-            Err(error) => error.kind() == ErrorKind::NoNode,
+    async fn appears_free(&self, session: &Session) -> bool {
+        match self.semaphore {
+            Some(_) => session.appears_free(&format!("{}/leases", self.path)).await,
+            None => session.appears_free(&self.path).await,
         }
     }
 
@@ -315,58 +229,4 @@ impl Lock {
             ),
         }
     }
-
-    /// Describes this contender. Without the arguments of the command: they may be secret, and every client can read
-    /// the node.
-    fn node_data(&self) -> String {
-        if let Some(data) = &self.data {
-            return data.clone();
-        }
-        let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let program = self.command.first().map(Path::new).and_then(Path::file_name);
-        let program = program.unwrap_or_default().to_string_lossy();
-        format!("{user}@{host} pid {} {program}", std::process::id())
-    }
-}
-
-/// How long the command is delayed after a contended acquire, so that the previous holder's command has stopped.
-///
-/// When a session is killed, the servers delete its lock node before its client is notified. The client is
-/// disconnected at once and stops its command a few milliseconds later; the delay is longer than that.
-fn handover_delay(session_timeout: Duration) -> Duration {
-    (session_timeout / 10).min(MAX_HANDOVER_DELAY)
-}
-
-/// An acquire that found no other contender and took less than this had no previous holder.
-const UNCONTENDED: Duration = Duration::from_millis(50);
-
-const MAX_HANDOVER_DELAY: Duration = Duration::from_millis(250);
-
-/// Finds the program as the shell does, so that a wrong name is reported before the lock is acquired.
-fn find_program(program: &OsStr) -> Result<PathBuf, Failure> {
-    let name = program.to_string_lossy().into_owned();
-    let is_path = program.as_encoded_bytes().contains(&b'/');
-    let candidates: Vec<PathBuf> = if is_path {
-        vec![PathBuf::from(program)]
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-        std::env::split_paths(&path).map(|directory| directory.join(program)).collect()
-    };
-    let mut found = false;
-    for candidate in candidates.into_iter().filter(|candidate| candidate.is_file()) {
-        if rustix::fs::access(&candidate, rustix::fs::Access::EXEC_OK).is_ok() {
-            return Ok(candidate);
-        }
-        found = true;
-    }
-    if found || (is_path && Path::new(program).is_dir()) {
-        let text = format!(
-            "{name} cannot be executed; check that it is a program and has the permission (chmod +x)"
-        );
-        return Err(Failure::new(exit::NOT_EXECUTABLE, text));
-    }
-    let text = format!("{name}: no such command; check the name and PATH");
-    Err(Failure::new(exit::NOT_FOUND, text))
 }

@@ -19,7 +19,7 @@ pub(super) struct ProcessTree {
 }
 
 /// The children that this process had before it started the command, with their descendants: a shell that has
-/// started background jobs may become `docent lock` by exec.
+/// started background jobs may become `docent` by exec.
 #[derive(Debug, Default)]
 pub(super) struct Preexisting {
     #[cfg(any(target_os = "linux", target_os = "android"))]

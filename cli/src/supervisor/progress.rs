@@ -14,11 +14,11 @@ use crate::queue::Queue;
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Keeps the position in the queue on standard error, if that is a terminal. Does not return.
-pub(super) async fn show(client: &Client, path: &str) {
+pub(crate) async fn show(name: &str, client: &Client, path: &str) {
     if !stderr().is_terminal() {
         return pending().await;
     }
-    let mut line = StatusLine(None);
+    let mut line = StatusLine { name, shown: None };
     loop {
         tokio::time::sleep(UPDATE_INTERVAL).await;
         let connected = client.state().borrow().is_some_and(docent::ConnectionState::is_connected);
@@ -48,27 +48,32 @@ fn queue_status(path: &str, queue: &Queue, session: Option<i64>) -> Option<Strin
 }
 
 /// The text on the terminal; the line is cleared on drop.
-struct StatusLine(Option<String>);
+struct StatusLine<'a> {
+    /// The subcommand.
+    name: &'a str,
+    shown: Option<String>,
+}
 
 /// Moves the cursor to the beginning of the line and erases it.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-impl StatusLine {
+impl StatusLine<'_> {
     fn write(&mut self, text: Option<String>) {
-        if text.is_some() && text != self.0 {
+        if text.is_some() && text != self.shown {
             let _ = write!(
                 stderr(),
-                "{CLEAR_LINE}docent lock: {}",
+                "{CLEAR_LINE}docent {}: {}",
+                self.name,
                 text.as_deref().unwrap_or_default()
             );
-            self.0 = text;
+            self.shown = text;
         }
     }
 }
 
-impl Drop for StatusLine {
+impl Drop for StatusLine<'_> {
     fn drop(&mut self) {
-        if self.0.is_some() {
+        if self.shown.is_some() {
             let _ = write!(stderr(), "{CLEAR_LINE}");
         }
     }

@@ -1,17 +1,17 @@
-//! The process between `docent lock` and its command, which ends the command when `docent lock` cannot.
+//! The process between `docent` and its command, which ends the command when `docent` cannot.
 //!
 //! ```text
-//! docent lock            owns the session; reports until when the lock is certainly held
+//! docent                 owns the session; reports until when the lock or leadership is certainly held
 //!   └─ lock-watchdog     this module, in a second docent process; ends the command when the reports stop
 //!        └─ CMD          leads its own process group; on Linux, it dies with the watchdog
 //! ```
 //!
 //! | failure | what ends the command |
 //! |---|---|
-//! | `docent lock` is killed | the watchdog, at once: the socket is closed |
-//! | `docent lock` is stopped | the watchdog, at the last deadline it received |
-//! | the watchdog is killed | `docent lock`, at once; the kernel kills CMD itself (`PR_SET_PDEATHSIG`) |
-//! | the watchdog is stopped | `docent lock`, by the same schedule |
+//! | `docent` is killed | the watchdog, at once: the socket is closed |
+//! | `docent` is stopped | the watchdog, at the last deadline it received |
+//! | the watchdog is killed | `docent`, at once; the kernel kills CMD itself (`PR_SET_PDEATHSIG`) |
+//! | the watchdog is stopped | `docent`, by the same schedule |
 //! | both are killed at the same instant | the kernel kills CMD itself, but not the processes CMD started |
 //!
 //! The two processes exchange lines over a socket, which is the watchdog's standard input. The standard input of CMD
@@ -55,7 +55,7 @@ pub(crate) const EXEC_COMMAND: &str = "__lock-command";
 /// The argument that gives the terminal to the command.
 const FOREGROUND: &str = "foreground";
 
-/// A message from `docent lock` to the watchdog.
+/// A message from `docent` to the watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// The lock is held; replaces the schedule by which the watchdog ends the command.
@@ -89,7 +89,7 @@ impl Request {
     }
 }
 
-/// A message from the watchdog to `docent lock`.
+/// A message from the watchdog to `docent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The command was started.
@@ -137,7 +137,7 @@ impl Event {
     }
 }
 
-/// The handle of `docent lock` to its watchdog process.
+/// The handle of `docent` to its watchdog process.
 pub(super) struct Watchdog {
     process: Child,
     events: tokio::io::Lines<BufReader<AsyncUnixStream>>,
@@ -146,8 +146,9 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the watchdog, which starts the command.
+    /// Starts the watchdog, which starts the command. `name` is the subcommand that error messages begin with.
     pub(super) fn start(
+        name: &str,
         command: &[OsString],
         environment: &[(&str, String)],
         kill_after: Duration,
@@ -157,12 +158,13 @@ impl Watchdog {
         let mut watchdog = Command::new(current_program()?);
         watchdog
             .arg(WATCHDOG_COMMAND)
+            .arg(name)
             .arg(kill_after.as_nanos().to_string())
             .arg(if terminal::goes_to_command() { FOREGROUND } else { "background" })
             .args(command)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(OwnedFd::from(remote))
-            // Signals that the terminal or the shell sends to the group of `docent lock` must not reach it.
+            // Signals that the terminal or the shell sends to the group of `docent` must not reach it.
             .process_group(0);
         let process = watchdog.spawn()?;
         send_with_stdin(&local, &Request::Renew(schedule).to_line())?;
@@ -251,19 +253,21 @@ fn receive_with_stdin(socket: &UnixStream) -> io::Result<(String, OwnedFd)> {
 
 // The watchdog process.
 
-/// Runs the watchdog process. Arguments: the longest time from TERM to KILL in nanoseconds, `foreground` or
-/// `background`, the command.
+/// Runs the watchdog process. Arguments: the subcommand of `docent` that has started it, the longest time from TERM to
+/// KILL in nanoseconds, `foreground` or `background`, the command.
 pub(crate) fn run(arguments: &[OsString]) -> u8 {
-    match supervise(arguments) {
+    let Some((name, arguments)) = arguments.split_first() else { return exit::USAGE };
+    let name = name.to_string_lossy();
+    match supervise(&name, arguments) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("docent lock: the watchdog: {error}");
+            eprintln!("docent {name}: the watchdog: {error}");
             exit::OS
         }
     }
 }
 
-fn supervise(arguments: &[OsString]) -> io::Result<()> {
+fn supervise(name: &str, arguments: &[OsString]) -> io::Result<()> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
     let [grace, terminal, command @ ..] = arguments else { return Err(invalid()) };
     let grace = grace.to_str().and_then(|text| text.parse().ok()).ok_or_else(invalid)?;
@@ -286,11 +290,12 @@ fn supervise(arguments: &[OsString]) -> io::Result<()> {
             send_event(&events, Event::Failed);
             return Ok(());
         }
-        let child = match spawn(command, terminal, stdin) {
+        let child = match spawn(name, command, terminal, stdin) {
             Ok(child) => child,
             Err(error) => {
-                let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-                eprintln!("docent lock: {name}: {error}");
+                let program =
+                    command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+                eprintln!("docent {name}: {program}: {error}");
                 send_event(&events, Event::Failed);
                 return Ok(());
             }
@@ -328,9 +333,10 @@ fn supervise(arguments: &[OsString]) -> io::Result<()> {
 }
 
 /// Starts the command by way of [`exec_command`].
-fn spawn(command: &[OsString], terminal: &OsStr, stdin: OwnedFd) -> io::Result<Child> {
+fn spawn(name: &str, command: &[OsString], terminal: &OsStr, stdin: OwnedFd) -> io::Result<Child> {
     Command::new(current_program()?)
         .arg(EXEC_COMMAND)
+        .arg(name)
         .arg(std::process::id().to_string())
         .arg(terminal)
         .args(command)
@@ -340,9 +346,9 @@ fn spawn(command: &[OsString], terminal: &OsStr, stdin: OwnedFd) -> io::Result<C
 }
 
 /// Prepares its own process for the command and executes it. This is a program because safe Rust cannot run code
-/// between fork and exec. Arguments: the expected parent process ID, `foreground` or `background`, the command.
+/// between fork and exec. Arguments: the subcommand of `docent`, the expected parent process ID, `foreground` or `background`, the command.
 pub(crate) fn exec_command(arguments: &[OsString]) -> u8 {
-    let [parent, terminal, program, rest @ ..] = arguments else { return exit::USAGE };
+    let [name, parent, terminal, program, rest @ ..] = arguments else { return exit::USAGE };
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -358,21 +364,21 @@ pub(crate) fn exec_command(arguments: &[OsString]) -> u8 {
         terminal::take_foreground();
     }
     let error = Command::new(program).args(rest).exec();
-    let name = program.to_string_lossy();
+    let (name, program) = (name.to_string_lossy(), program.to_string_lossy());
     let mut stderr = io::stderr();
-    // `docent lock` has found the file, so it is the interpreter that is missing.
+    // `docent` has found the file, so it is the interpreter that is missing.
     if error.kind() == io::ErrorKind::NotFound {
         let _ = writeln!(
             stderr,
-            "docent lock: {name}: the interpreter named in its first line (#!) does not exist"
+            "docent {name}: {program}: the interpreter named in its first line (#!) does not exist"
         );
         return exit::NOT_FOUND;
     }
-    let _ = writeln!(stderr, "docent lock: {name}: {error}");
+    let _ = writeln!(stderr, "docent {name}: {program}: {error}");
     exit::NOT_EXECUTABLE
 }
 
-/// The requests of `docent lock`, until the socket is closed.
+/// The requests of `docent`, until the socket is closed.
 struct Requests(Option<tokio::io::Lines<BufReader<AsyncUnixStream>>>);
 
 impl Requests {
@@ -395,7 +401,7 @@ impl Requests {
     }
 }
 
-/// Sends an event. It cannot be delivered if `docent lock` is dead or stopped; a line is never written in part.
+/// Sends an event. It cannot be delivered if `docent` is dead or stopped; a line is never written in part.
 fn send_event(mut socket: &UnixStream, event: Event) {
     let _ = socket.write(event.to_line().as_bytes());
 }
@@ -476,14 +482,14 @@ impl Supervisor {
 
     /// Returns the exit code of the command, or 128 plus its signal, once it has exited.
     ///
-    /// Does not reap the command: `docent lock` inherits it when the watchdog exits. Until then, its process ID is
+    /// Does not reap the command: `docent` inherits it when the watchdog exits. Until then, its process ID is
     /// not reused.
     fn poll_exit_code(&mut self) -> Option<u8> {
         if self.exit_code.is_some() {
             return self.exit_code;
         }
         let mut options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        // Without subreapers, `docent lock` does not inherit it, and the group would seem to live on.
+        // Without subreapers, `docent` does not inherit it, and the group would seem to live on.
         options.set(WaitIdOptions::NOWAIT, cfg!(any(target_os = "linux", target_os = "android")));
         let status = waitid(WaitId::Pid(self.pid), options).ok().flatten()?;
         self.exit_code = match (status.exit_status(), status.terminating_signal()) {

@@ -1,9 +1,9 @@
 //! The foreground process group of the terminal. The command has its own process group and can read from the terminal
-//! only while that is the foreground group. As a shell does for its jobs, `docent lock` gives it the terminal:
+//! only while that is the foreground group. As a shell does for its jobs, `docent` gives it the terminal:
 //!
 //! * at once, if standard input and standard output are the terminal, so the command is alone there;
 //! * else when the command is stopped because it reads from the terminal (SIGTTIN) or changes it (SIGTTOU): in
-//!   `docent lock ... | less` the pager, which is in the group of `docent lock`, has the terminal until then.
+//!   `docent lock ... | less` the pager, which is in the group of `docent`, has the terminal until then.
 
 use std::{
     fs::File,

@@ -1,10 +1,9 @@
-//! Runs the command while the lock is held.
+//! Runs the command while the lock or leadership is held.
 
 use std::{ffi::OsString, future::pending, sync::Arc, time::Duration};
 
 use docent::{
-    Client, ConnectionState, EventType,
-    recipes::locks::LockGuard,
+    Client, ConnectionState, EventType, Held,
     session::{Instant, OnDrop, SessionClaim, States},
 };
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
@@ -21,12 +20,30 @@ use super::{
     terminal,
     watchdog::{Event, Request, Watchdog},
 };
-use crate::exit::{self, Failure};
+use crate::exit::{self, CommandResult, Failure};
 
-/// A held lock, and the command to run under it.
+/// What a command needs to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Lock,
+    Leadership,
+}
+
+impl Subject {
+    /// The subcommand of `docent`.
+    pub(crate) const fn command_name(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Leadership => "lead",
+        }
+    }
+}
+
+/// A held lock or leadership, and the command to run under it.
 pub(super) struct Hold<'a> {
+    pub(super) subject: Subject,
     pub(super) client: &'a Client,
-    pub(super) guard: &'a LockGuard,
+    pub(super) held: &'a dyn Held,
     pub(super) command: &'a [OsString],
     pub(super) environment: Vec<(&'static str, String)>,
     pub(super) kill_after: Duration,
@@ -40,7 +57,7 @@ pub(super) struct Hold<'a> {
 
 /// Why the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EndReason {
+pub(crate) enum EndReason {
     /// It exited by itself.
     Exited,
     SessionLost,
@@ -52,14 +69,48 @@ enum EndReason {
 }
 
 impl EndReason {
-    const fn text(self) -> &'static str {
+    pub(crate) const fn text(self, subject: Subject) -> &'static str {
+        match (self, subject) {
+            (Self::Exited, _) => "",
+            (Self::SessionLost, Subject::Lock) => "session lost, and the lock with it",
+            (Self::SessionLost, Subject::Leadership) => "session lost, and the leadership with it",
+            (Self::NodeDeleted, Subject::Lock) => "the lock node was deleted by another client",
+            (Self::NodeDeleted, Subject::Leadership) => {
+                "the leader's node was deleted by another client"
+            }
+            (Self::NotConfirmed, Subject::Lock) => {
+                "no server confirmed in time that the lock is held"
+            }
+            (Self::NotConfirmed, Subject::Leadership) => {
+                "no server confirmed in time that this process leads"
+            }
+            (Self::Revoked, _) => "the lock was revoked by another client",
+            (Self::WatchdogDied, _) => "the watchdog was killed",
+        }
+    }
+}
+
+/// How a run has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// The command has exited, or a signal arrived before it was started: with this exit code.
+    Exited(u8),
+    /// The lock or leadership was lost before the command was started.
+    NotStarted,
+    /// The command was ended.
+    Ended(EndReason),
+}
+
+impl Run {
+    /// The exit code of `docent`, or its error.
+    pub(crate) fn into_result(self, subject: Subject) -> CommandResult {
         match self {
-            Self::Exited => "",
-            Self::SessionLost => "session lost, and the lock with it",
-            Self::NodeDeleted => "the lock node was deleted by another client",
-            Self::NotConfirmed => "no server confirmed in time that the lock is held",
-            Self::Revoked => "the lock was revoked by another client",
-            Self::WatchdogDied => "the watchdog was killed",
+            Self::Exited(code) => Ok(code),
+            Self::NotStarted => Err(Failure::new(exit::LOST, EndReason::SessionLost.text(subject))),
+            Self::Ended(reason) => {
+                let text = format!("{}; the command was ended", reason.text(subject));
+                Err(Failure::new(exit::LOST, text))
+            }
         }
     }
 }
@@ -71,39 +122,40 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl Hold<'_> {
-    /// Runs the command. Returns its exit code, or an error if the lock was lost and the command was ended. When this
-    /// returns, no process of the command is left.
-    pub(super) async fn run(self, signals: &mut Signals) -> Result<u8, Failure> {
-        let lost = || Failure::new(exit::LOST, EndReason::SessionLost.text());
+    /// Runs the command. When this returns, no process of the command is left.
+    pub(super) async fn run(self, signals: &mut Signals) -> Result<Run, Failure> {
         let states = self.client.states();
         // Another client that deletes the node takes the lock away: watched from before the command is started.
         let mut deleted = Box::pin(self.node_deleted());
         loop {
             tokio::select! {
                 biased;
-                () = &mut deleted => return Err(lost()),
-                stat = self.client.exists(self.guard.lock_path()) => match stat {
+                () = &mut deleted => return Ok(Run::NotStarted),
+                stat = self.client.exists(self.held.path()) => match stat {
                     Ok(Some(_)) => break,
-                    Err(error) if error.is_retryable() && self.guard.is_held() => {
+                    Err(error) if error.is_retryable() && self.held.is_held() => {
                         sleep(RETRY_DELAY).await;
                     }
-                    Ok(None) => return Err(lost()),
+                    Ok(None) => return Ok(Run::NotStarted),
+                    Err(error) if error.is_retryable() => return Ok(Run::NotStarted),
                     Err(error) => return Err(error.into()),
                 }
             }
         }
         tokio::select! {
             biased;
-            () = &mut deleted => return Err(lost()),
-            () = self.guard.lost() => return Err(lost()),
+            () = &mut deleted => return Ok(Run::NotStarted),
+            () = self.held.lost() => return Ok(Run::NotStarted),
             // The command is not started yet, so a signal has the same effect as during the acquire.
-            signal = signals.next() => return Ok(exit::from_signal(signal.as_raw())),
+            signal = signals.next() => return Ok(Run::Exited(exit::from_signal(signal.as_raw()))),
             () = sleep(self.delay) => {}
         }
-        let schedule = self.schedule().ok_or_else(lost)?;
+        let Some(schedule) = self.schedule() else { return Ok(Run::NotStarted) };
         let preexisting = process_tree::adopt_orphans();
-        let watchdog = Watchdog::start(self.command, &self.environment, self.kill_after, schedule)
-            .map_err(|error| Failure::os("cannot start a process", error))?;
+        let name = self.subject.command_name();
+        let started =
+            Watchdog::start(name, self.command, &self.environment, self.kill_after, schedule);
+        let watchdog = started.map_err(|error| Failure::os("cannot start a process", error))?;
         let mut running = RunningCommand {
             hold: &self,
             claim: self.client.session().map(|lease| lease.claim()),
@@ -128,33 +180,30 @@ impl Hold<'_> {
             let _ = waitpid(Some(group), WaitOptions::NOHANG);
         }
         match (reason, exit_code) {
-            (EndReason::Exited, Some(code)) => Ok(code),
+            (EndReason::Exited, Some(code)) => Ok(Run::Exited(code)),
             (EndReason::Exited, None) => {
                 Err(Failure::new(exit::OS, "the command could not be started"))
             }
-            (reason, _) => {
-                let text = format!("{}; the command was ended", reason.text());
-                Err(Failure::new(exit::LOST, text))
-            }
+            (reason, _) => Ok(Run::Ended(reason)),
         }
     }
 
-    /// Returns the deadline of the session's lease, or `None` if the lock is not held.
+    /// Returns the deadline of the session's lease, or `None` if it is not held.
     fn deadline(&self) -> Option<Instant> {
         let lease = self.client.session()?;
-        if lease.session_id() != self.guard.session_id() {
+        if lease.session_id() != self.held.session_id() {
             return None;
         }
         // Read before `is_held`: after a lapse, the deadline is that of a renewed lease.
         let deadline = lease.deadline();
-        self.guard.is_held().then_some(deadline)
+        self.held.is_held().then_some(deadline)
     }
 
-    /// Why the lock is no longer held. `claim` was made while it was.
+    /// Why it is no longer held. `claim` was made while it was.
     fn loss(&self, claim: Option<&SessionClaim>) -> EndReason {
         let now = self.client.now();
         match self.client.session() {
-            Some(lease) if lease.session_id() == self.guard.session_id() && !lease.is_lost() => {
+            Some(lease) if lease.session_id() == self.held.session_id() && !lease.is_lost() => {
                 if claim.is_some_and(|claim| claim.is_valid(now)) {
                     EndReason::NodeDeleted
                 } else {
@@ -175,7 +224,7 @@ impl Hold<'_> {
     /// Waits until the server reports that the lock node is deleted.
     async fn node_deleted(&self) {
         loop {
-            match self.client.exists_and_watch(self.guard.lock_path()).await {
+            match self.client.exists_and_watch(self.held.path()).await {
                 Ok((None, _)) => return,
                 Ok((Some(_), mut watcher)) => {
                     watcher.set_on_drop(OnDrop::Forget);
@@ -188,7 +237,7 @@ impl Hold<'_> {
                         pending::<()>().await;
                     }
                 }
-                Err(error) if error.is_retryable() && self.guard.is_held() => {
+                Err(error) if error.is_retryable() && self.held.is_held() => {
                     sleep(RETRY_DELAY).await;
                 }
                 Err(_) => pending().await,
@@ -232,7 +281,7 @@ impl RunningCommand<'_> {
         let (mut is_revoked, mut has_states) = (false, true);
         loop {
             let lost =
-                async { if self.is_killed { pending().await } else { hold.guard.lost().await } };
+                async { if self.is_killed { pending().await } else { hold.held.lost().await } };
             tokio::select! {
                 biased;
                 event = self.watchdog.next_event() => match event {
@@ -330,7 +379,7 @@ impl RunningCommand<'_> {
         if !is_connected && !self.is_suspended {
             self.processes.signal(Signal::STOP);
             self.is_suspended = true;
-        } else if is_connected && self.is_suspended && self.hold.guard.is_held() {
+        } else if is_connected && self.is_suspended && self.hold.held.is_held() {
             self.processes.signal(Signal::CONT);
             self.is_suspended = false;
         }
@@ -371,7 +420,8 @@ impl RunningCommand<'_> {
             if remaining.is_done() {
                 if remaining != Remaining::default() {
                     eprintln!(
-                        "docent lock: {} processes of the command run as another user and cannot be ended",
+                        "docent {}: {} processes of the command run as another user and cannot be ended",
+                        self.hold.subject.command_name(),
                         remaining.not_permitted
                     );
                 }
