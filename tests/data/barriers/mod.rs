@@ -1,0 +1,1 @@
+//! Barriers. Cn: the defects of Curator in `docs/CURATOR.md`.
