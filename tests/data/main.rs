@@ -14,6 +14,8 @@ mod support;
 
 mod atomic;
 mod barriers;
+mod interop;
+mod trace_parity;
 
 use std::{future::Future, pin::pin, task::Poll};
 
