@@ -15,6 +15,7 @@ mod support;
 mod atomic;
 mod barriers;
 mod interop;
+mod peer;
 mod trace_parity;
 
 use std::{future::Future, pin::pin, task::Poll};

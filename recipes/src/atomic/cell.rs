@@ -55,10 +55,9 @@ impl Cell {
     async fn set(&self, seen: &Node, data: &[u8]) -> Result<Write, Error> {
         let mut lost = Lost::new(self);
         loop {
-            let error = match self.client.set_data(&self.path, data, Some(seen.stat.version)).await
-            {
-                Ok(_) => return Ok(Write::Applied),
-                Err(error) => error,
+            let version = Some(seen.stat.version);
+            let Err(error) = self.client.set_data(&self.path, data, version).await else {
+                return Ok(Write::Applied);
             };
             if let ErrorKind::BadVersion | ErrorKind::NoNode = error.kind() {
                 let Some(unknown) = lost.error else { return Ok(Write::LostRace) };
@@ -86,10 +85,8 @@ impl Cell {
             }
             let acl = acl_of(self.options.parents().acl_provider, &self.path);
             let mode = CreateMode::Persistent;
-            let error = match create::create(&self.client, &self.path, data, mode, acl).await {
-                Ok(_) => return Ok(Write::Applied),
-                Err(error) => error,
-            };
+            let created = create::create(&self.client, &self.path, data, mode, acl).await;
+            let Err(error) = created else { return Ok(Write::Applied) };
             match error.kind() {
                 ErrorKind::NodeExists => {
                     let Some(unknown) = lost.error else { return Ok(Write::LostRace) };
@@ -111,9 +108,8 @@ impl Cell {
     pub(super) async fn force(&self, data: &[u8]) -> Result<(), Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
-            let error = match self.client.set_data(&self.path, data, None).await {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
+            let Err(error) = self.client.set_data(&self.path, data, None).await else {
+                return Ok(());
             };
             if error.kind() == ErrorKind::NoNode {
                 match self.create(data).await? {
