@@ -32,8 +32,8 @@ use crate::{base_path::check_base_path, locks::InterProcessMutex};
 /// use docent_recipes::atomic::DistributedAtomicValue;
 ///
 /// let owner = DistributedAtomicValue::new(&client, "/jobs/7/owner")?;
-/// owner.initialize("nobody").await?;
-/// if owner.compare_and_set("nobody", "host-3").await?.succeeded() {
+/// owner.initialize("none").await?;
+/// if owner.compare_and_set("none", "host-3").await?.succeeded() {
 ///     println!("the job is ours");
 /// }
 /// # Ok(())

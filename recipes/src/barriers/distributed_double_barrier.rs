@@ -39,7 +39,7 @@ use crate::{
 ///
 /// let mut first = DistributedDoubleBarrier::new(&client, "/computation", 2)?;
 /// let mut second = DistributedDoubleBarrier::new(&client, "/computation", 2)?;
-/// // Alone, nobody passes.
+/// // A member alone does not pass.
 /// assert!(!first.enter_timeout(Duration::ZERO).await?);
 /// let (entered, also) = tokio::join!(first.enter(), second.enter());
 /// entered.and(also)?;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 on_both_servers! {
-    a_cut_lets_nobody_pass_alone
+    a_cut_lets_no_member_pass_alone
     an_enter_survives_an_outage
     an_enter_without_a_connection_ends_in_time
     a_leave_without_a_connection_ends_in_time
@@ -44,7 +44,7 @@ async fn has_looked(fixture: &Fixture, label: &str, before: u64) {
 }
 
 /// C13: in Curator, a cut and a reconnect that it handles together let a member pass alone.
-async fn a_cut_lets_nobody_pass_alone(fixture: Fixture) {
+async fn a_cut_lets_no_member_pass_alone(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
