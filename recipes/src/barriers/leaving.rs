@@ -1,6 +1,6 @@
 //! Leaving a double barrier.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use docent_session::{Error, ErrorKind, Watcher};
 
@@ -22,8 +22,8 @@ enum Step {
 }
 
 impl DistributedDoubleBarrier {
-    /// Waits until all members have left. The member with the lowest id leaves last. The member that finds no other one
-    /// deletes `ready` together with its own node.
+    /// Waits until all members have left that were there at the first look. The member with the lowest id leaves last. The
+    /// member that finds no other one deletes `ready` together with its own node.
     ///
     /// Sends getChildren2 (12) and exists (3) with watch, after each event again; delete (2) for the node of this member,
     /// or one transaction (14) for it and `ready`.
@@ -68,9 +68,12 @@ impl DistributedDoubleBarrier {
         };
         let client = self.client.clone();
         let deadline = Deadline::after(&client, wait);
+        let mut round = None;
         loop {
             let mut changes = StateChanges::subscribe(&client);
-            let Some(step) = deadline.bound(self.step(&mut own)).await else { return Ok(false) };
+            let Some(step) = deadline.bound(self.step(&mut own, &mut round)).await else {
+                return Ok(false);
+            };
             let Step::Wait(mut watcher) = step? else { return Ok(true) };
             if deadline.has_passed() {
                 if let Some(own) = own {
@@ -83,21 +86,38 @@ impl DistributedDoubleBarrier {
         }
     }
 
-    /// Source: `DistributedDoubleBarrier.internalLeave`.
-    async fn step(&self, own: &mut Option<Member>) -> Result<Step, Error> {
+    /// `round` has the members of the first look. Later ones are not waited for: they may have left already and entered
+    /// the next round, where they wait for this member.
+    ///
+    /// Source: `DistributedDoubleBarrier.internalLeave`, which waits for all children.
+    async fn step(
+        &self,
+        own: &mut Option<Member>,
+        round: &mut Option<HashSet<String>>,
+    ) -> Result<Step, Error> {
         loop {
             let children = list(&self.client, &self.path).await?;
             let members = members(&children);
             let is_own = |name: &str| own.as_ref().is_some_and(|own| own.name() == name);
-            let others: Vec<_> = members.iter().copied().filter(|name| !is_own(name)).collect();
-            if others.len() == members.len()
+            if !members.iter().any(|name| is_own(name))
                 && let Some(own) = own.take()
             {
                 // Deleted by others, or with its session.
                 own.forget();
             }
+            let round = match round {
+                Some(round) => round,
+                // Without this member's node, the others may have left. The last one has deleted `ready`.
+                None if own.is_none() && !children.contains(READY) => return Ok(Step::Done),
+                None => round.insert(members.iter().map(|name| (*name).to_owned()).collect()),
+            };
+            let is_own = |name: &str| own.as_ref().is_some_and(|own| own.name() == name);
+            let is_other = |name: &&&str| !is_own(name) && round.contains(**name);
+            let others: Vec<_> = members.iter().filter(is_other).copied().collect();
             let (Some(lowest), Some(highest)) = (others.first(), others.last()) else {
-                self.leave_last(own.take(), children.contains(READY)).await?;
+                // `ready` stays with members that came late.
+                let is_last = members.iter().all(|name| is_own(name));
+                self.leave_last(own.take(), is_last && children.contains(READY)).await?;
                 return Ok(Step::Done);
             };
             let is_lowest = own.as_ref().is_some_and(|own| own.name() < *lowest);

@@ -23,6 +23,8 @@ on_both_servers! {
     a_member_is_created_once_although_the_reply_is_lost
     a_member_whose_session_is_killed_enters_with_the_next_one
     a_member_whose_session_is_killed_inside_can_leave_and_enter
+    a_member_that_enters_again_is_not_waited_for
+    a_member_that_lost_its_node_does_not_wait_for_the_next_round
     every_request_and_every_reply_may_be_lost
     an_enter_is_dropped_at_every_poll
     an_enter_that_completes_is_dropped_at_every_poll
@@ -170,6 +172,52 @@ async fn a_member_whose_session_is_killed_inside_can_leave_and_enter(fixture: Fi
     let (first, second) = (done("the first", first).await, done("the second", second).await);
     fixture.children(&fixture.path, 0).await;
     let (first, second) = (entering(first), entering(second));
+    drop((done("the first", first).await, done("the second", second).await));
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// The last member enters the next round before the others have seen that it has left.
+async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let (b, tap_b) = fixture.client("B").await;
+    let (low, high) = loop {
+        let (low, high) = (member(&a, &fixture.path, 2), member(&b, &fixture.path, 2));
+        if low.member_id() < high.member_id() {
+            break (low, high);
+        }
+    };
+    let (low, high) = (entering(low), entering(high));
+    let (low, high) = (done("the lowest", low).await, done("the highest", high).await);
+    let high = leaving(high);
+    fixture.children(&fixture.path, 2).await;
+    eventually("the delete", async || (b.metrics().pending == 0).then_some(())).await;
+    tap_b.stall();
+    let low = done("the lowest", leaving(low)).await;
+    let low = entering(low);
+    fixture.children(&fixture.path, 1).await;
+    tap_b.resume();
+    let high = done("the highest", high).await;
+    let high = entering(high);
+    drop((done("the lowest", low).await, done("the highest", high).await));
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    let second = entering(member(&b, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    tap.kill_session(DEADLINE).await.unwrap();
+    fixture.children(&fixture.path, 2).await;
+    let second = done("the second", leaving(second)).await;
+    let second = entering(second);
+    fixture.children(&fixture.path, 1).await;
+    let first = entering(done("the first", leaving(first)).await);
     drop((done("the first", first).await, done("the second", second).await));
     fixture.children(&fixture.path, 0).await;
     a.close().await.unwrap();
