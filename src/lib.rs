@@ -40,6 +40,10 @@
 //! | ask a holder to release its lock | [`Revoker`] |
 //! | create a node once, although a reply is lost | [`create_protected`] |
 //! | a value that processes share | [`SharedValue`], [`SharedCount`] |
+//! | a number that processes count with | [`DistributedAtomicLong`], [`DistributedAtomicInteger`] |
+//! | a value that is changed by compare-and-set | [`DistributedAtomicValue`] |
+//! | wait until a node is deleted | [`DistributedBarrier`] |
+//! | enter and leave together | [`DistributedDoubleBarrier`] |
 //! | connection states | [`ConnectionState`], [`Client::states`] |
 //! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
 //! | retries | [`retry`] |
@@ -71,6 +75,11 @@
     not(feature = "recipes"),
     doc = "
 
+[`DistributedAtomicInteger`]: https://docs.rs/docent-recipes
+[`DistributedAtomicLong`]: https://docs.rs/docent-recipes
+[`DistributedAtomicValue`]: https://docs.rs/docent-recipes
+[`DistributedBarrier`]: https://docs.rs/docent-recipes
+[`DistributedDoubleBarrier`]: https://docs.rs/docent-recipes
 [`InterProcessMultiLock`]: https://docs.rs/docent-recipes
 [`InterProcessMutex`]: https://docs.rs/docent-recipes
 [`InterProcessReadWriteLock`]: https://docs.rs/docent-recipes
@@ -104,7 +113,13 @@ pub use docent_protocol::{
 #[cfg(feature = "recipes")]
 #[doc(inline)]
 pub use docent_recipes::{
-    AclProvider, DefaultAclProvider, Held, HeldFuture, create_protected, create_protected_with,
+    AclProvider, DefaultAclProvider, Held, HeldFuture,
+    atomic::{
+        AtomicNumber, AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger,
+        DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
+    },
+    barriers::{DistributedBarrier, DistributedDoubleBarrier},
+    create_protected, create_protected_with,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
         Leadership, LeadershipChange, LeadershipChanges, Participant, Term,

@@ -18,6 +18,10 @@
 //! | [`InterProcessMultiLock`](locks::InterProcessMultiLock) | the same | several locks: all or none |
 //! | [`Revoker`](locks::Revoker) | the same | asks a holder to release its lock |
 //! | [`SharedValue`](shared::SharedValue), [`SharedCount`](shared::SharedCount) | the same | a value shared between processes |
+//! | [`DistributedAtomicLong`](atomic::DistributedAtomicLong), [`DistributedAtomicInteger`](atomic::DistributedAtomicInteger) | the same | a number that processes count with |
+//! | [`DistributedAtomicValue`](atomic::DistributedAtomicValue) | the same | a value that is changed by compare-and-set |
+//! | [`DistributedBarrier`](barriers::DistributedBarrier) | the same | waiters that pass when a node is deleted |
+//! | [`DistributedDoubleBarrier`](barriers::DistributedDoubleBarrier) | the same | members that enter and leave together |
 //! | [`LeaderLatch`](leader::LeaderLatch) | the same | leads until it is closed |
 //! | [`LeaderSelector`](leader::LeaderSelector) | the same | leads for one term at a time: while a future runs |
 //! | [`PersistentNode`](nodes::PersistentNode), [`PersistentTtlNode`](nodes::PersistentTtlNode) | the same | a node that is kept present |
@@ -50,6 +54,8 @@
 //! ```
 
 mod acl_provider;
+pub mod atomic;
+pub mod barriers;
 mod base_path;
 mod create;
 mod create_protected;

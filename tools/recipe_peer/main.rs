@@ -1,10 +1,11 @@
-//! A client that runs leader recipes, kept nodes and groups on command, to be driven by a program: so that clients in
+//! A client that runs leader recipes, kept nodes, groups, barriers and atomic numbers on command, to be driven by a program: so that clients in
 //! different languages can take part in one election, and be compared on the wire.
 //!
 //! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`: commands `ID VERB ARGS...` on standard input, a line
 //! each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
 //! time. The verbs of one object run in order, those of different objects at the same time. `-` is an empty text.
 
+mod coordination;
 mod election;
 mod kept;
 mod outsider;
@@ -139,6 +140,13 @@ async fn main() {
                     .entry(format!("{kind} {name}"))
                     .or_insert_with(|| start(&peer, kind, name));
                 // The task of an object ends with the program.
+                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+            }
+            [id, verb, handle, args @ ..] if coordination::is_handle(handle) => {
+                let queue = objects.entry(handle.clone()).or_insert_with(|| {
+                    let object = coordination::HandleObject::new(Arc::clone(&peer), handle.clone());
+                    start_object(Box::new(object))
+                });
                 let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
             }
             [id, verb, args @ ..] => {

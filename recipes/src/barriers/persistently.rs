@@ -1,0 +1,44 @@
+//! Requests that are repeated until they have a definite reply.
+
+use std::future::Future;
+
+use docent_session::{Client, Error, ErrorKind, OnDrop, Watcher};
+use tracing::debug;
+
+use crate::{
+    create::lacks_3_5_operations, persistent_retry::pause, select::select,
+    state_changes::StateChanges, timer,
+};
+
+/// Repeats a request after each error that may disappear by itself: the callers have deadlines of their own. A change of
+/// the connection ends a pause.
+pub(super) async fn persistently<R, F: Future<Output = Result<R, Error>>>(
+    client: &Client,
+    mut request: impl FnMut() -> F,
+) -> Result<R, Error> {
+    let mut count = 0;
+    loop {
+        let mut changes = StateChanges::subscribe(client);
+        match request().await {
+            Err(error) if is_transient(&error) && client.ended().is_none() => {
+                debug!(%error, "no definite reply; retrying");
+                select(timer::sleep(client, pause(count)), changes.changed()).await;
+                count += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether an error may disappear without an operator.
+pub(super) fn is_transient(error: &Error) -> bool {
+    error.is_retryable() || error.kind() == ErrorKind::NotReadOnly
+}
+
+/// Removes the watch from the server when its watcher is dropped, where the servers have that request.
+pub(super) fn removed_on_drop(client: &Client, mut watcher: Watcher) -> Watcher {
+    if !lacks_3_5_operations(client) {
+        watcher.set_on_drop(OnDrop::Remove);
+    }
+    watcher
+}

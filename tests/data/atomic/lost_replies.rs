@@ -1,0 +1,259 @@
+//! Writes whose request or reply is lost: the outcome is found out where that can be, is `Unknown` otherwise, and no
+//! write is applied twice.
+
+use std::time::Duration;
+
+use docent::{
+    AtomicOptions, Client, ConnectionState, DistributedAtomicLong, DistributedAtomicValue, Error,
+    LockOptions, OpCode, Outcome, retry::RetryNTimes,
+};
+use docent_testing::{fault::Fault, tap::TapClient};
+
+use super::{changed, long, number, options};
+use crate::support::{eventually, fixture::Fixture, within_deadline};
+
+on_both_servers! {
+    an_increment_whose_reply_is_lost_is_unknown_and_counted_once
+    an_increment_whose_request_is_lost_is_counted_once
+    a_lost_request_that_was_overtaken_is_counted_once
+    a_lost_reply_that_was_overwritten_is_unknown
+    a_first_increment_whose_reply_is_lost_is_counted_once
+    a_lost_create_that_was_overtaken_is_counted_once
+    a_compare_and_set_whose_reply_is_lost_is_not_a_failure
+    an_initialize_whose_reply_is_lost_is_not_a_failure
+    without_retries_the_outcome_of_a_lost_write_is_unknown
+    an_operation_that_sent_no_write_is_known_not_to_be_applied
+    a_forced_write_whose_reply_is_lost_covers_no_later_write
+    many_increments_between_cuts_are_counted_once
+}
+
+#[track_caller]
+fn is_unknown<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let error = result.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+}
+
+fn drop_reply(fixture: &Fixture, op: OpCode) {
+    fixture.tap.inject(Fault::drop_reply(op).of("A"));
+}
+
+/// Loses a request, and makes a change before the client is connected again.
+async fn lose_and_change<T>(
+    fixture: &Fixture,
+    tap: &TapClient,
+    client: &Client,
+    fault: Fault,
+    operation: impl Future<Output = T>,
+    change: impl AsyncFnOnce(&Client),
+) -> T {
+    let observer = fixture.observer().await;
+    tap.refuse().await.unwrap();
+    fixture.tap.inject(fault.of("A"));
+    let mut state = client.state();
+    let changing = async {
+        let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
+        within_deadline("the cut", suspended).await.unwrap();
+        change(&observer).await;
+        tap.accept().await.unwrap();
+    };
+    let result = tokio::join!(operation, changing).0;
+    observer.close().await.unwrap();
+    result
+}
+
+/// C21: in Curator, it is counted twice.
+async fn an_increment_whose_reply_is_lost_is_unknown_and_counted_once(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let counter = long(&a, &fixture.path);
+    counter.initialize(1).await.unwrap();
+    drop_reply(&fixture, OpCode::SetData);
+    is_unknown(counter.increment().await);
+    assert_eq!(number(&a, &fixture.path).await, 2);
+    assert_eq!(changed(counter.increment().await), (2, 3));
+    a.close().await.unwrap();
+}
+
+async fn an_increment_whose_request_is_lost_is_counted_once(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let counter = long(&a, &fixture.path);
+    counter.initialize(1).await.unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
+    assert_eq!(changed(counter.increment().await), (1, 2));
+    a.close().await.unwrap();
+}
+
+async fn a_lost_request_that_was_overtaken_is_counted_once(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let counter = long(&a, &fixture.path);
+    counter.initialize(1).await.unwrap();
+    let path = fixture.path.clone();
+    let fault = Fault::drop_before(OpCode::SetData);
+    let change = async |observer: &Client| {
+        observer.set_data(&path, &100_i64.to_be_bytes(), None).await.unwrap();
+    };
+    let result = lose_and_change(&fixture, &tap, &a, fault, counter.increment(), change).await;
+    assert_eq!(changed(result), (100, 101));
+    a.close().await.unwrap();
+}
+
+async fn a_lost_reply_that_was_overwritten_is_unknown(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let counter = long(&a, &fixture.path);
+    counter.initialize(1).await.unwrap();
+    for deleted in [false, true] {
+        let path = fixture.path.clone();
+        let change = async |observer: &Client| {
+            if deleted {
+                observer.delete(&path, None).await.unwrap();
+                observer.create(&path, &[0; 8], docent::CreateMode::Persistent).await.unwrap();
+            } else {
+                observer.set_data(&path, &100_i64.to_be_bytes(), None).await.unwrap();
+            }
+        };
+        let fault = Fault::drop_reply(OpCode::SetData);
+        let result = lose_and_change(&fixture, &tap, &a, fault, counter.increment(), change).await;
+        is_unknown(result);
+        let expected = if deleted { 0 } else { 100 };
+        assert_eq!(number(&a, &fixture.path).await, expected, "the later write stays");
+    }
+    a.close().await.unwrap();
+}
+
+/// C22: in Curator, the number begins at 2.
+async fn a_first_increment_whose_reply_is_lost_is_counted_once(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    a.delete(&fixture.path, None).await.unwrap();
+    let counter = long(&a, &fixture.path);
+    drop_reply(&fixture, OpCode::Create2);
+    is_unknown(counter.increment().await);
+    assert_eq!(number(&a, &fixture.path).await, 1);
+    a.delete(&fixture.path, None).await.unwrap();
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
+    assert_eq!(changed(counter.increment().await), (0, 1));
+    a.close().await.unwrap();
+}
+
+async fn a_lost_create_that_was_overtaken_is_counted_once(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    a.delete(&fixture.path, None).await.unwrap();
+    let counter = long(&a, &fixture.path);
+    let path = fixture.path.clone();
+    let change = async |observer: &Client| {
+        let mode = docent::CreateMode::Persistent;
+        observer.create(&path, &100_i64.to_be_bytes(), mode).await.unwrap();
+    };
+    let fault = Fault::drop_before(OpCode::Create2);
+    let result = lose_and_change(&fixture, &tap, &a, fault, counter.increment(), change).await;
+    assert_eq!(changed(result), (100, 101));
+    a.close().await.unwrap();
+}
+
+/// C23: in Curator, it has not succeeded.
+async fn a_compare_and_set_whose_reply_is_lost_is_not_a_failure(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let counter = long(&a, &fixture.path);
+    counter.initialize(4).await.unwrap();
+    drop_reply(&fixture, OpCode::SetData);
+    is_unknown(counter.compare_and_set(4, 9).await);
+    assert_eq!(number(&a, &fixture.path).await, 9);
+    // Another client's value proves that this one was not written.
+    let path = fixture.path.clone();
+    let change = async |observer: &Client| {
+        observer.set_data(&path, &100_i64.to_be_bytes(), None).await.unwrap();
+    };
+    let fault = Fault::drop_before(OpCode::SetData);
+    let operation = counter.compare_and_set(9, 10);
+    let result = lose_and_change(&fixture, &tap, &a, fault, operation, change).await;
+    assert!(!result.unwrap().succeeded());
+    a.close().await.unwrap();
+}
+
+/// C24: in Curator, it is false.
+async fn an_initialize_whose_reply_is_lost_is_not_a_failure(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    a.delete(&fixture.path, None).await.unwrap();
+    let counter = long(&a, &fixture.path);
+    drop_reply(&fixture, OpCode::Create2);
+    is_unknown(counter.initialize(5).await);
+    assert_eq!(number(&a, &fixture.path).await, 5);
+    drop_reply(&fixture, OpCode::Create2);
+    assert!(!counter.initialize(6).await.unwrap(), "another number: the node was there before");
+    a.close().await.unwrap();
+}
+
+/// C25: Curator's error does not say it.
+async fn without_retries_the_outcome_of_a_lost_write_is_unknown(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let never = LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO));
+    let options = AtomicOptions::default().with_lock_options(never);
+    let counter = DistributedAtomicLong::with_options(&a, &fixture.path, options).unwrap();
+    long(&a, &fixture.path).initialize(1).await.unwrap();
+    for (fault, expected) in
+        [(Fault::drop_reply(OpCode::SetData), 2), (Fault::drop_before(OpCode::SetData), 2)]
+    {
+        fixture.tap.inject(fault.of("A"));
+        is_unknown(counter.increment().await);
+        a.wait_until_connected(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(number(&a, &fixture.path).await, expected);
+    }
+    a.close().await.unwrap();
+}
+
+/// A read that fails, or a lock that is not acquired, changes nothing.
+async fn an_operation_that_sent_no_write_is_known_not_to_be_applied(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let never = LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO));
+    let options = AtomicOptions::default().with_lock_options(never);
+    let counter = DistributedAtomicLong::with_options(&a, &fixture.path, options).unwrap();
+    drop_reply(&fixture, OpCode::GetData);
+    let error = counter.increment().await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
+    a.close().await.unwrap();
+}
+
+/// In Curator, it is written again, over a later write.
+async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let value = DistributedAtomicValue::with_options(&a, &fixture.path, options(1)).unwrap();
+    value.force_set("first").await.unwrap();
+    drop_reply(&fixture, OpCode::SetData);
+    value.force_set("second").await.unwrap();
+    let path = fixture.path.clone();
+    let change = async |observer: &Client| {
+        observer.set_data(&path, b"later", None).await.unwrap();
+    };
+    let fault = Fault::drop_reply(OpCode::SetData);
+    let operation = value.force_set("third");
+    let result = lose_and_change(&fixture, &tap, &a, fault, operation, change).await;
+    is_unknown(result);
+    assert_eq!(&*a.get_data(&fixture.path).await.unwrap().data, b"later");
+    a.close().await.unwrap();
+}
+
+/// Each increment is counted, not counted, or unknown; the number agrees with that.
+async fn many_increments_between_cuts_are_counted_once(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let counter = long(&a, &fixture.path);
+    counter.initialize(0).await.unwrap();
+    fixture.tap.seed(7);
+    let often = |fault: Fault| fault.of("A").times(u32::MAX).one_in(10);
+    fixture.tap.inject(often(Fault::drop_reply(OpCode::SetData)));
+    fixture.tap.inject(often(Fault::drop_before(OpCode::SetData)));
+    let (mut counted, mut unknown) = (0, 0);
+    for _ in 0..60 {
+        match within_deadline("an increment", counter.increment()).await {
+            Ok(value) if value.succeeded() => counted += 1,
+            Ok(_) => {}
+            Err(error) if error.outcome() == Outcome::Unknown => unknown += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    fixture.tap.clear_faults();
+    let sum = eventually("a connection", async || counter.get().await.ok()).await.pre_value;
+    assert!((counted..=counted + unknown).contains(&sum), "{sum}: {counted} and {unknown}");
+    assert!(unknown > 0 && counted > 30, "{counted} counted, {unknown} unknown");
+    a.close().await.unwrap();
+}

@@ -1,0 +1,307 @@
+//! Double barriers under faults: cuts, lost requests and replies, lost sessions, dropped futures.
+
+use std::time::{Duration, Instant};
+
+use docent::{Client, OpCode};
+use docent_testing::fault::Fault;
+
+use super::{
+    cut_off,
+    double::{done, entering, leaving, member},
+    ms,
+};
+use crate::{
+    polled,
+    support::{DEADLINE, eventually, fixture::Fixture, pending_and_watches, within_deadline},
+};
+
+on_both_servers! {
+    a_cut_lets_no_member_pass_alone
+    an_enter_survives_an_outage
+    an_enter_without_a_connection_ends_in_time
+    a_leave_without_a_connection_ends_in_time
+    a_member_is_created_once_although_the_reply_is_lost
+    a_member_whose_session_is_killed_enters_with_the_next_one
+    a_member_whose_session_is_killed_inside_can_leave_and_enter
+    a_member_that_enters_again_is_not_waited_for
+    a_member_that_lost_its_node_does_not_wait_for_the_next_round
+    every_request_and_every_reply_may_be_lost
+    an_enter_is_dropped_at_every_poll
+    an_enter_that_completes_is_dropped_at_every_poll
+    a_leave_is_dropped_at_every_poll
+}
+
+async fn has_watch(client: &Client) {
+    eventually("the watch", async || (pending_and_watches(client) == (0, 1)).then_some(())).await;
+}
+
+/// Waits until a client has looked at the barrier since `before`.
+async fn has_looked(fixture: &Fixture, label: &str, before: u64) {
+    eventually("a listing", async || {
+        let trace = fixture.tap.trace().since(before);
+        let is_one = |op| trace.iter().any(|r| &*r.client == label && r.is_reply(op));
+        is_one(OpCode::GetChildren2).then_some(())
+    })
+    .await;
+}
+
+/// C13: in Curator, a cut and a reconnect that it handles together let a member pass alone.
+async fn a_cut_lets_no_member_pass_alone(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    fixture.children(&fixture.path, 1).await;
+    for _ in 0..3 {
+        has_watch(&a).await;
+        let before = fixture.tap.len();
+        tap.cut();
+        has_looked(&fixture, "A", before).await;
+        assert!(!first.is_finished());
+    }
+    fixture.children(&fixture.path, 1).await;
+    let second = entering(member(&b, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    let (first, second) = (leaving(first), leaving(second));
+    eventually("a watch", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
+    tap.cut();
+    done("the first", first).await;
+    done("the second", second).await;
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// The barrier opens meanwhile.
+async fn an_enter_survives_an_outage(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    has_watch(&a).await;
+    cut_off(&a, &tap).await;
+    let second = done("the second", entering(member(&b, &fixture.path, 2))).await;
+    assert!(!first.is_finished());
+    tap.accept().await.unwrap();
+    let first = done("the first", first).await;
+    let (first, second) = (leaving(first), leaving(second));
+    done("the first", first).await;
+    done("the second", second).await;
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let mut first = member(&a, &fixture.path, 2);
+    cut_off(&a, &tap).await;
+    let start = Instant::now();
+    assert!(!first.enter_timeout(ms(300)).await.unwrap());
+    assert!((ms(300)..ms(3000)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    tap.accept().await.unwrap();
+    // With its node: it is deleted in the background.
+    let entering = tokio::spawn(async move { first.enter_timeout(ms(2000)).await });
+    fixture.children(&fixture.path, 1).await;
+    cut_off(&a, &tap).await;
+    assert!(!within_deadline("the enter", entering).await.unwrap().unwrap());
+    tap.accept().await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+}
+
+async fn a_leave_without_a_connection_ends_in_time(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let mut first = member(&a, &fixture.path, 1);
+    first.enter().await.unwrap();
+    cut_off(&a, &tap).await;
+    let start = Instant::now();
+    assert!(!first.leave_timeout(ms(300)).await.unwrap());
+    assert!((ms(300)..ms(3000)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    tap.accept().await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+}
+
+/// C20: in Curator, enter fails with `NodeExists`, and the node stays and counts.
+async fn a_member_is_created_once_although_the_reply_is_lost(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    let first = entering(member(&a, &fixture.path, 2));
+    has_watch(&a).await;
+    fixture.children(&fixture.path, 1).await;
+    let second = entering(member(&a, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    drop((first, second));
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+}
+
+/// C40: in Curator, every later call of the object fails.
+async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    let old = fixture.children(&fixture.path, 1).await;
+    has_watch(&a).await;
+    tap.kill_session(DEADLINE).await.unwrap();
+    eventually("another node", async || {
+        let children = b.get_children(&fixture.path).await.ok()?.to_vec();
+        (children.len() == 1 && children != old).then_some(())
+    })
+    .await;
+    let second = entering(member(&b, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    let (first, second) = (leaving(first), leaving(second));
+    done("the first", first).await;
+    done("the second", second).await;
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// C40.
+async fn a_member_whose_session_is_killed_inside_can_leave_and_enter(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    let second = entering(member(&b, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    tap.kill_session(DEADLINE).await.unwrap();
+    fixture.children(&fixture.path, 2).await;
+    let (first, second) = (leaving(first), leaving(second));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    fixture.children(&fixture.path, 0).await;
+    let (first, second) = (entering(first), entering(second));
+    drop((done("the first", first).await, done("the second", second).await));
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// The last member enters the next round before the others have seen that it has left.
+async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let (b, tap_b) = fixture.client("B").await;
+    let (low, high) = loop {
+        let (low, high) = (member(&a, &fixture.path, 2), member(&b, &fixture.path, 2));
+        if low.member_id() < high.member_id() {
+            break (low, high);
+        }
+    };
+    let (low, high) = (entering(low), entering(high));
+    let (low, high) = (done("the lowest", low).await, done("the highest", high).await);
+    let high = leaving(high);
+    fixture.children(&fixture.path, 2).await;
+    eventually("the delete", async || (b.metrics().pending == 0).then_some(())).await;
+    tap_b.stall();
+    let low = done("the lowest", leaving(low)).await;
+    let low = entering(low);
+    fixture.children(&fixture.path, 1).await;
+    tap_b.resume();
+    let high = done("the highest", high).await;
+    let high = entering(high);
+    drop((done("the lowest", low).await, done("the highest", high).await));
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    let second = entering(member(&b, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    tap.kill_session(DEADLINE).await.unwrap();
+    fixture.children(&fixture.path, 2).await;
+    let second = done("the second", leaving(second)).await;
+    let second = entering(second);
+    fixture.children(&fixture.path, 1).await;
+    let first = entering(done("the first", leaving(first)).await);
+    drop((done("the first", first).await, done("the second", second).await));
+    fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let (b, _tap_b) = fixture.client("B").await;
+    let ops = [
+        OpCode::Exists,
+        OpCode::Create2,
+        OpCode::GetChildren2,
+        OpCode::Delete,
+        OpCode::Multi,
+        OpCode::RemoveWatches,
+    ];
+    let (mut first, mut second) = (member(&a, &fixture.path, 2), member(&b, &fixture.path, 2));
+    for op in ops {
+        for nth in 1..=2 {
+            for lose in [Fault::drop_reply, Fault::drop_before] {
+                fixture.tap.inject(lose(op).of("A").nth(nth));
+                fixture.tap.inject(lose(op).of("B").nth(nth));
+                let entered = (entering(first), entering(second));
+                let what = format!("enter: {op:?} {nth}");
+                let inside = (done(&what, entered.0).await, done(&what, entered.1).await);
+                let left = (leaving(inside.0), leaving(inside.1));
+                let what = format!("leave: {op:?} {nth}");
+                (first, second) = (done(&what, left.0).await, done(&what, left.1).await);
+                fixture.tap.clear_faults();
+                fixture.children(&fixture.path, 0).await;
+            }
+        }
+    }
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+async fn settled(fixture: &Fixture, client: &Client) {
+    fixture.children(&fixture.path, 0).await;
+    eventually("nothing left", async || (pending_and_watches(client) == (0, 0)).then_some(()))
+        .await;
+}
+
+async fn an_enter_is_dropped_at_every_poll(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let mut first = member(&a, &fixture.path, 2);
+    for polls in 1..20 {
+        let attempt = tokio::time::timeout(ms(100), polled(polls, first.enter())).await;
+        assert!(attempt.ok().flatten().is_none());
+        settled(&fixture, &a).await;
+    }
+    a.close().await.unwrap();
+}
+
+async fn an_enter_that_completes_is_dropped_at_every_poll(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    for polls in 1.. {
+        let mut first = member(&a, &fixture.path, 1);
+        let entered = polled(polls, first.enter()).await;
+        drop(first);
+        settled(&fixture, &a).await;
+        if let Some(entered) = entered {
+            return entered.unwrap();
+        }
+    }
+}
+
+async fn a_leave_is_dropped_at_every_poll(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    for others in [0, 1] {
+        for polls in 1..20 {
+            let mut first = member(&a, &fixture.path, 1);
+            first.enter().await.unwrap();
+            let mut second = member(&a, &fixture.path, 1);
+            if others == 1 {
+                second.enter().await.unwrap();
+            }
+            let left = tokio::time::timeout(ms(100), polled(polls, first.leave())).await;
+            assert!(!first.is_inside());
+            assert!(others == 0 || left.ok().flatten().is_none());
+            assert!(others == 0 || second.leave_timeout(Duration::from_secs(10)).await.unwrap());
+            settled(&fixture, &a).await;
+        }
+    }
+    a.close().await.unwrap();
+}

@@ -1,0 +1,184 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.AtomicValue;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicNumber;
+import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
+import org.apache.curator.retry.RetryNTimes;
+
+/**
+ * A peer around Curator's barriers and atomic numbers: the twin of the example {@code recipe_peer},
+ * with the verbs that the interop tests need, speaking the same lines. {@code arun HANDLE N} makes N
+ * increments and answers how many have succeeded.
+ *
+ * <pre>
+ * java CuratorDataPeer CONNECT [SESSION_MS [RETRIES]]
+ *
+ * in:   ID VERB HANDLE ARGS...
+ * out:  ID ok [RESULT]   ID false   ID err KIND TEXT   ! EVENT
+ * </pre>
+ */
+public final class CuratorDataPeer {
+    private final CuratorFramework client;
+    private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    private final Map<String, DistributedBarrier> barriers = new ConcurrentHashMap<>();
+    private final Map<String, DistributedDoubleBarrier> members = new ConcurrentHashMap<>();
+
+    /** By handle: the verbs of one object run in order. */
+    private final Map<String, ExecutorService> objects = new ConcurrentHashMap<>();
+
+    public static void main(String[] arguments) throws Exception {
+        int sessionMs = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 20000;
+        int retries = arguments.length > 2 ? Integer.parseInt(arguments[2]) : 3;
+        new CuratorDataPeer(arguments[0], sessionMs, retries).run();
+    }
+
+    private CuratorDataPeer(String connect, int sessionMs, int retries) {
+        client = CuratorFrameworkFactory.builder()
+                .connectString(connect)
+                .sessionTimeoutMs(sessionMs)
+                .connectionTimeoutMs(5000)
+                .retryPolicy(new RetryNTimes(retries, 50))
+                .defaultData("10.0.0.1".getBytes(StandardCharsets.UTF_8))
+                .ensembleTracker(false)
+                .build();
+    }
+
+    private static Thread daemon(Runnable task) {
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    private synchronized void say(String line) {
+        out.println(line);
+    }
+
+    private void run() throws Exception {
+        client.start();
+        client.blockUntilConnected();
+        long session = client.getZookeeperClient().getZooKeeper().getSessionId();
+        say("! ready " + Long.toHexString(session));
+        BufferedReader input =
+                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        String line;
+        while ((line = input.readLine()) != null) {
+            String[] words = line.trim().split("\\s+");
+            if (words.length < 2) {
+                continue;
+            }
+            if (words[1].equals("close")) {
+                say(words[0] + " ok");
+                break;
+            }
+            objects.computeIfAbsent(words[2],
+                            ignored -> Executors.newSingleThreadExecutor(CuratorDataPeer::daemon))
+                    .execute(() -> answer(words));
+        }
+        client.close();
+        say("! closed");
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void answer(String[] words) {
+        try {
+            String result = command(words);
+            if (result == null) {
+                say(words[0] + " false");
+            } else {
+                say((words[0] + " ok " + result).trim());
+            }
+        } catch (Exception e) {
+            String text = String.valueOf(e).replaceAll("\\s+", " ");
+            say(words[0] + " err " + e.getClass().getSimpleName() + " " + text);
+        }
+    }
+
+    private String command(String[] words) throws Exception {
+        String handle = words[2];
+        String path = handle.substring(handle.indexOf(':') + 1).replaceAll("#.*", "");
+        long ms = words.length > 3 ? Long.parseLong(words[3]) : -1;
+        if (words[1].startsWith("b")) {
+            return barrier(words[1], barriers.computeIfAbsent(handle,
+                    ignored -> new DistributedBarrier(client, path)), ms);
+        }
+        if (words[1].startsWith("d")) {
+            int members = Integer.parseInt(handle.replaceAll("dbarrier=(\\d+):.*", "$1"));
+            if (words[1].equals("denter")) {
+                // One object is one member for one round.
+                this.members.put(handle, new DistributedDoubleBarrier(client, path, members));
+            }
+            DistributedDoubleBarrier member = this.members.get(handle);
+            boolean enters = words[1].equals("denter");
+            if (ms >= 0) {
+                boolean done = enters
+                        ? member.enter(ms, TimeUnit.MILLISECONDS)
+                        : member.leave(ms, TimeUnit.MILLISECONDS);
+                return done ? "" : null;
+            }
+            if (enters) {
+                member.enter();
+            } else {
+                member.leave();
+            }
+            return "";
+        }
+        RetryNTimes races = new RetryNTimes(10000, 0);
+        return handle.startsWith("along")
+                ? number(words, new DistributedAtomicLong(client, path, races))
+                : number(words, new DistributedAtomicInteger(client, path, races));
+    }
+
+    private String barrier(String verb, DistributedBarrier barrier, long ms) throws Exception {
+        switch (verb) {
+            case "bset":
+                barrier.setBarrier();
+                return "";
+            case "bremove":
+                barrier.removeBarrier();
+                return "";
+            case "bwait":
+                if (ms < 0) {
+                    barrier.waitOnBarrier();
+                    return "";
+                }
+                return barrier.waitOnBarrier(ms, TimeUnit.MILLISECONDS) ? "" : null;
+            default:
+                throw new IllegalArgumentException(verb);
+        }
+    }
+
+    private String number(String[] words, DistributedAtomicNumber<?> number) throws Exception {
+        switch (words[1]) {
+            case "aget":
+                return text(number.get());
+            case "ainc":
+                return text(number.increment());
+            case "adec":
+                return text(number.decrement());
+            case "arun":
+                int counted = 0;
+                for (int i = Integer.parseInt(words[3]); i > 0; i--) {
+                    counted += number.increment().succeeded() ? 1 : 0;
+                }
+                return String.valueOf(counted);
+            default:
+                throw new IllegalArgumentException(words[1]);
+        }
+    }
+
+    private static String text(AtomicValue<?> value) {
+        return value.succeeded() + " " + value.preValue() + " " + value.postValue();
+    }
+}

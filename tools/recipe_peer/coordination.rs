@@ -1,0 +1,261 @@
+//! Barriers and atomic numbers, by handles `KIND:PATH[#SUFFIX]`.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use docent::{
+    AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger, DistributedAtomicLong,
+    DistributedAtomicValue, DistributedBarrier, DistributedDoubleBarrier, PromotedToLock,
+    retry::RetryNTimes,
+};
+
+use super::{Answer, Failure, Object, Peer, Reply, done, millis};
+
+/// Whether a handle is one of these objects.
+pub(super) fn is_handle(handle: &str) -> bool {
+    ["barrier:", "dbarrier=", "along:", "aint:", "avalue:"]
+        .iter()
+        .any(|kind| handle.starts_with(kind))
+}
+
+/// The object of a handle, made by its first verb.
+pub(super) struct HandleObject {
+    peer: Arc<Peer>,
+    handle: String,
+    object: Option<Kind>,
+}
+
+enum Kind {
+    Barrier(DistributedBarrier),
+    Member(DistributedDoubleBarrier),
+    Long(DistributedAtomicLong),
+    Int(DistributedAtomicInteger),
+    Value(DistributedAtomicValue),
+}
+
+impl HandleObject {
+    pub(super) const fn new(peer: Arc<Peer>, handle: String) -> Self {
+        Self { peer, handle, object: None }
+    }
+
+    /// The kind and the path of the handle.
+    fn parts(&self) -> (&str, &str) {
+        let (kind, rest) = self.handle.split_once(':').unwrap_or((&self.handle, ""));
+        (kind, rest.split('#').next().unwrap_or_default())
+    }
+
+    fn make(&self, options: AtomicOptions) -> Result<Kind, Failure> {
+        let (client, (kind, path)) = (&self.peer.client, self.parts());
+        let lock_options = self.peer.lock_options.clone();
+        let options = options.with_lock_options(lock_options.clone());
+        Ok(match kind {
+            "barrier" => {
+                Kind::Barrier(DistributedBarrier::with_options(client, path, lock_options)?)
+            }
+            "along" => Kind::Long(DistributedAtomicLong::with_options(client, path, options)?),
+            "aint" => Kind::Int(DistributedAtomicInteger::with_options(client, path, options)?),
+            "avalue" => Kind::Value(DistributedAtomicValue::with_options(client, path, options)?),
+            _ => Kind::Member(self.member()?),
+        })
+    }
+
+    /// A member whose id begins with 0 to 7 (`#lo`) or 8 to f (`#hi`).
+    fn member(&self) -> Result<DistributedDoubleBarrier, Failure> {
+        let (kind, path) = self.parts();
+        let quantity = kind.trim_start_matches("dbarrier=").parse();
+        let quantity = quantity.map_err(|_| Failure::command(format!("{kind} has no number")))?;
+        loop {
+            let options = self.peer.lock_options.clone();
+            let client = &self.peer.client;
+            let member = DistributedDoubleBarrier::with_options(client, path, quantity, options)?;
+            let is_low = member.member_id().starts_with(|digit: char| ('0'..='7').contains(&digit));
+            let fits = match self.handle.rsplit_once('#') {
+                Some((_, "lo")) => is_low,
+                Some((_, "hi")) => !is_low,
+                _ => true,
+            };
+            if fits {
+                return Ok(member);
+            }
+        }
+    }
+
+    async fn run(&mut self, verb: &str, args: &[String]) -> Answer {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        if let ("aopen", [retries, sleep, lock @ ..]) = (verb, args.as_slice()) {
+            let retries = retries.parse();
+            let retries = retries.map_err(|_| Failure::command("RETRIES is no number"))?;
+            let policy = RetryNTimes::new(retries, millis(sleep)?);
+            let mut options = AtomicOptions::default().with_retry_policy(policy);
+            if let [path, rest @ ..] = lock {
+                let mut promotion = PromotedToLock::new(path).with_retry_policy(policy);
+                if let [limit] = rest {
+                    promotion = promotion.with_timeout(millis(limit)?);
+                }
+                options = options.with_promotion(promotion);
+            }
+            self.object = Some(self.make(options)?);
+            return done();
+        }
+        let is_outside = matches!(&self.object, Some(Kind::Member(member)) if !member.is_inside());
+        if self.object.is_none() || (verb == "denter" && is_outside) {
+            let three = RetryNTimes::new(3, Duration::ZERO);
+            self.object = Some(self.make(AtomicOptions::default().with_retry_policy(three))?);
+        }
+        match self.object.as_mut() {
+            Some(Kind::Barrier(barrier)) => wait(barrier, verb, &args).await,
+            Some(Kind::Member(member)) => meet(member, verb, &args).await,
+            Some(Kind::Long(number)) => {
+                let parse = |text: &str| text.parse::<i64>().map_err(no_number);
+                match (verb, args.as_slice()) {
+                    ("aget", []) => result(number.get().await?, 0),
+                    ("ainc", []) => result(number.increment().await?, 0),
+                    ("adec", []) => result(number.decrement().await?, 0),
+                    ("aadd", [delta]) => result(number.add(parse(delta)?).await?, 0),
+                    ("asub", [delta]) => result(number.subtract(parse(delta)?).await?, 0),
+                    ("atryset", [to]) => result(number.try_set(parse(to)?).await?, 0),
+                    ("acas", [from, to]) => {
+                        result(number.compare_and_set(parse(from)?, parse(to)?).await?, 0)
+                    }
+                    ("aforce", [to]) => {
+                        number.force_set(parse(to)?).await?;
+                        done()
+                    }
+                    ("ainit", [to]) => Ok(Some(number.initialize(parse(to)?).await?.to_string())),
+                    _ => Err(unknown(verb, &args)),
+                }
+            }
+            Some(Kind::Int(number)) => {
+                let parse = |text: &str| text.parse::<i32>().map_err(no_number);
+                match (verb, args.as_slice()) {
+                    ("aget", []) => result(number.get().await?, 0),
+                    ("ainc", []) => result(number.increment().await?, 0),
+                    ("adec", []) => result(number.decrement().await?, 0),
+                    ("aadd", [delta]) => result(number.add(parse(delta)?).await?, 0),
+                    ("asub", [delta]) => result(number.subtract(parse(delta)?).await?, 0),
+                    ("atryset", [to]) => result(number.try_set(parse(to)?).await?, 0),
+                    ("acas", [from, to]) => {
+                        result(number.compare_and_set(parse(from)?, parse(to)?).await?, 0)
+                    }
+                    ("aforce", [to]) => {
+                        number.force_set(parse(to)?).await?;
+                        done()
+                    }
+                    ("ainit", [to]) => Ok(Some(number.initialize(parse(to)?).await?.to_string())),
+                    _ => Err(unknown(verb, &args)),
+                }
+            }
+            Some(Kind::Value(value)) => match (verb, args.as_slice()) {
+                ("aget", []) => bytes_result(value.get().await?),
+                ("atryset", [to]) => bytes_result(value.try_set(bytes(to)?).await?),
+                ("acas", [from, to]) => {
+                    bytes_result(value.compare_and_set(bytes(from)?, bytes(to)?).await?)
+                }
+                ("aforce", [to]) => {
+                    value.force_set(bytes(to)?).await?;
+                    done()
+                }
+                ("ainit", [to]) => Ok(Some(value.initialize(bytes(to)?).await?.to_string())),
+                _ => Err(unknown(verb, &args)),
+            },
+            None => Err(unknown(verb, &args)),
+        }
+    }
+}
+
+async fn wait(barrier: &DistributedBarrier, verb: &str, args: &[&str]) -> Answer {
+    match (verb, args) {
+        ("bset", []) => barrier.set_barrier().await?,
+        ("bremove", []) => barrier.remove_barrier().await?,
+        ("bwait", []) => barrier.wait_on_barrier().await?,
+        ("bwait", [limit]) => {
+            return passed(barrier.wait_on_barrier_timeout(millis(limit)?).await?);
+        }
+        _ => return Err(unknown(verb, args)),
+    }
+    done()
+}
+
+async fn meet(member: &mut DistributedDoubleBarrier, verb: &str, args: &[&str]) -> Answer {
+    match (verb, args) {
+        ("denter", []) => member.enter().await?,
+        ("dleave", []) => member.leave().await?,
+        ("denter", [limit]) => return passed(member.enter_timeout(millis(limit)?).await?),
+        ("dleave", [limit]) => return passed(member.leave_timeout(millis(limit)?).await?),
+        _ => return Err(unknown(verb, args)),
+    }
+    done()
+}
+
+fn unknown(verb: &str, args: &[&str]) -> Failure {
+    Failure::command(format!("{verb} with {args:?}"))
+}
+
+fn no_number(error: std::num::ParseIntError) -> Failure {
+    Failure::command(error.to_string())
+}
+
+fn passed(is_true: bool) -> Answer {
+    Ok(is_true.then(String::new))
+}
+
+/// `SUCCEEDED PRE POST OPTIMISTIC_TRIES PROMOTED_TRIES`.
+fn result<N: ToString>(value: AtomicValue<N>, failed: N) -> Answer {
+    let succeeded = value.succeeded();
+    let post = value.post_value.unwrap_or(failed).to_string();
+    fields(succeeded, &value.pre_value.to_string(), &post, value.stats)
+}
+
+fn bytes_result(value: AtomicValue<Option<bytes::Bytes>>) -> Answer {
+    let succeeded = value.succeeded();
+    let post = token(value.post_value.flatten().as_deref());
+    fields(succeeded, &token(value.pre_value.as_deref()), &post, value.stats)
+}
+
+fn fields(succeeded: bool, pre: &str, post: &str, stats: AtomicStats) -> Answer {
+    let (optimistic, promoted) = (stats.optimistic_tries, stats.promoted_lock_tries);
+    Ok(Some(format!("{succeeded} {pre} {post} {optimistic} {promoted}")))
+}
+
+/// The bytes of an argument: `""` none, `0x...` hexadecimal, anything else its own.
+fn bytes(token: &str) -> Result<Vec<u8>, Failure> {
+    let Some(digits) = token.strip_prefix("0x") else {
+        return Ok(if token == "\"\"" { Vec::new() } else { token.as_bytes().to_vec() });
+    };
+    let bad = || Failure::command(format!("{token} is no hexadecimal number"));
+    let pairs = (0..digits.len()).step_by(2);
+    pairs
+        .map(|at| {
+            let pair = digits.get(at..at + 2).ok_or_else(bad)?;
+            u8::from_str_radix(pair, 16).map_err(|_| bad())
+        })
+        .collect()
+}
+
+/// The text of bytes in an answer: `-` for none, hexadecimal unless all of them can be read.
+fn token(bytes: Option<&[u8]>) -> String {
+    match bytes {
+        None => "-".to_owned(),
+        Some([]) => "\"\"".to_owned(),
+        Some(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text)
+                if bytes.iter().all(|byte| (0x21..=0x7e).contains(byte))
+                    && text != "-"
+                    && text != "\"\""
+                    && !text.starts_with("0x") =>
+            {
+                text.to_owned()
+            }
+            _ => bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}")),
+        },
+    }
+}
+
+impl Object for HandleObject {
+    fn command<'a>(
+        &'a mut self,
+        verb: &'a str,
+        args: &'a [String],
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        Box::pin(async move { Reply::Now(self.run(verb, args).await) })
+    }
+}
