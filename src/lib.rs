@@ -39,6 +39,7 @@
 //! | hold a lock, know when it is lost | [`LockGuard`] |
 //! | ask a holder to release its lock | [`Revoker`] |
 //! | create a node once, although a reply is lost | [`create_protected`] |
+//! | a node, its children or a tree in memory | [`CuratorCache`] |
 //! | a value that processes share | [`SharedValue`], [`SharedCount`] |
 //! | connection states | [`ConnectionState`], [`Client::states`] |
 //! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
@@ -71,6 +72,7 @@
     not(feature = "recipes"),
     doc = "
 
+[`CuratorCache`]: https://docs.rs/docent-recipes
 [`InterProcessMultiLock`]: https://docs.rs/docent-recipes
 [`InterProcessMutex`]: https://docs.rs/docent-recipes
 [`InterProcessReadWriteLock`]: https://docs.rs/docent-recipes
@@ -104,7 +106,9 @@ pub use docent_protocol::{
 #[cfg(feature = "recipes")]
 #[doc(inline)]
 pub use docent_recipes::{
-    AclProvider, DefaultAclProvider, Held, HeldFuture, create_protected, create_protected_with,
+    AclProvider, DefaultAclProvider, Held, HeldFuture,
+    cache::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache},
+    create_protected, create_protected_with,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
         Leadership, LeadershipChange, LeadershipChanges, Participant, Term,
