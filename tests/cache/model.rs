@@ -208,11 +208,14 @@ async fn scenario(seed: u64) {
             |node: &CachedNode| (node.path().to_owned(), node.stat().czxid, node.stat().mzxid);
         nodes.iter().map(shown).collect()
     };
-    eventually(
-        &format!("seed {seed}, {version:?}, depth {depth}: {wanted:?}, now {:?}", seen()),
-        async || (seen() == wanted && !cache.is_stale()).then_some(()),
-    )
-    .await;
+    let peace =
+        eventually("the peace", async || (seen() == wanted && !cache.is_stale()).then_some(()));
+    if tokio::time::timeout(Duration::from_secs(50), peace).await.is_err() {
+        panic!(
+            "seed {seed}, {version:?}, depth {depth}: {cache:?}: {:?} instead of {wanted:?}",
+            seen()
+        );
+    }
     for node in cache.snapshot() {
         let (data, _) = server.machine(|ensemble, _| ensemble.node(node.path())).unwrap();
         assert_eq!(node.data(), Some(&data), "seed {seed}");

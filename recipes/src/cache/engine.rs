@@ -79,7 +79,8 @@ impl Engine {
 
     /// Reads all known nodes: a new watch was set, or the watch has missed events.
     pub(super) fn begin_round(&mut self) {
-        self.reads.cancel_all();
+        // A child that was listed and not yet read is known from nowhere else: its parent will not be listed again.
+        let unread = self.reads.cancel_all();
         self.wrong_paths = false;
         self.in_round = true;
         if self.mode == Mode::OneShot {
@@ -89,8 +90,8 @@ impl Engine {
         let known: Vec<Arc<str>> = {
             let state = self.shared.read();
             let paths = state.tree.nodes().map(CachedNode::path);
-            let failed = state.failed.keys().map(|path| &**path);
-            paths.chain(failed).filter(|path| **path != *self.root).map(Arc::from).collect()
+            let missing = state.failed.keys().chain(&unread).map(|path| &**path);
+            paths.chain(missing).filter(|path| **path != *self.root).map(Arc::from).collect()
         };
         let cause = Cause { round: true, ..Cause::default() };
         let root = Arc::clone(&self.root);

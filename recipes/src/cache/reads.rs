@@ -173,7 +173,9 @@ impl Reads {
         }
     }
 
-    pub(super) fn cancel_all(&mut self) {
-        *self = Self { next_ticket: self.next_ticket, ..Self::default() };
+    /// Cancels all reads; returns the paths whose data was to be read.
+    pub(super) fn cancel_all(&mut self) -> Vec<Arc<str>> {
+        let all = Self { next_ticket: self.next_ticket, ..Self::default() };
+        std::mem::replace(self, all).data.into_keys().collect()
     }
 }
