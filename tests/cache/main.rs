@@ -14,8 +14,11 @@
 mod support;
 
 mod curator_cache;
-
+mod faults;
 mod model;
+mod peer;
+mod trace_parity;
+mod wrong_paths;
 
 use std::time::Duration;
 
