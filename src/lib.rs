@@ -39,6 +39,7 @@
 //! | hold a lock, know when it is lost | [`LockGuard`] |
 //! | ask a holder to release its lock | [`Revoker`] |
 //! | create a node once, although a reply is lost | [`create_protected`] |
+//! | a node, its children or a tree in memory | [`CuratorCache`] |
 //! | a value that processes share | [`SharedValue`], [`SharedCount`] |
 //! | a number that processes count with | [`DistributedAtomicLong`], [`DistributedAtomicInteger`] |
 //! | a value that is changed by compare-and-set | [`DistributedAtomicValue`] |
@@ -75,6 +76,7 @@
     not(feature = "recipes"),
     doc = "
 
+[`CuratorCache`]: https://docs.rs/docent-recipes
 [`DistributedAtomicInteger`]: https://docs.rs/docent-recipes
 [`DistributedAtomicLong`]: https://docs.rs/docent-recipes
 [`DistributedAtomicValue`]: https://docs.rs/docent-recipes
@@ -119,6 +121,7 @@ pub use docent_recipes::{
         DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
     },
     barriers::{DistributedBarrier, DistributedDoubleBarrier},
+    cache::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache},
     create_protected, create_protected_with,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,

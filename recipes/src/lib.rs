@@ -26,6 +26,7 @@
 //! | [`LeaderSelector`](leader::LeaderSelector) | the same | leads for one term at a time: while a future runs |
 //! | [`PersistentNode`](nodes::PersistentNode), [`PersistentTtlNode`](nodes::PersistentTtlNode) | the same | a node that is kept present |
 //! | [`GroupMember`](nodes::GroupMember) | the same | the members of a group |
+//! | [`CuratorCache`](cache::CuratorCache) | the same, with its bridge to `TreeCache` | a node, its children or a tree in memory |
 //! | [`create_protected`] | `create().withProtection()` | a node that is created once, although a reply is lost |
 //!
 //! # Example
@@ -57,6 +58,7 @@ mod acl_provider;
 pub mod atomic;
 pub mod barriers;
 mod base_path;
+pub mod cache;
 mod create;
 mod create_protected;
 mod deadline;

@@ -1,13 +1,15 @@
-//! A client that runs leader recipes, kept nodes, groups, barriers and atomic numbers on command, to be driven by a program: so that clients in
-//! different languages can take part in one election, and be compared on the wire.
+//! A client that runs leader recipes, kept nodes, groups, caches, barriers and atomic numbers on command, to be driven by a
+//! program: so that clients in different languages can take part in one election, and be compared on the wire.
 //!
-//! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`: commands `ID VERB ARGS...` on standard input, a line
+//! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`, or FLAGS (`quiet`) instead of SLEEP_MS: commands `ID VERB ARGS...` on standard input, a line
 //! each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
 //! time. The verbs of one object run in order, those of different objects at the same time. `-` is an empty text.
 
+mod cache;
 mod coordination;
 mod election;
 mod kept;
+mod node_operations;
 mod outsider;
 
 use std::{
@@ -81,6 +83,9 @@ struct Peer {
     error_policy: ConnectionStateErrorPolicy,
     /// Nanoseconds by which the client's clock is ahead of the system's.
     clock_offset: Arc<AtomicU64>,
+    /// Caches report no nodes.
+    is_quiet: bool,
+    storages: cache::Storages,
 }
 
 impl Peer {
@@ -91,7 +96,12 @@ impl Peer {
 
 #[tokio::main]
 async fn main() {
-    let mut args = std::env::args().skip(1);
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    // The flags of the data recipes stand where the pause of the others does.
+    let is_flags = args.get(3).is_some_and(|word| word.parse::<u32>().is_err());
+    let flags = if is_flags { args.remove(3) } else { String::new() };
+    let is_quiet = flags.split(',').any(|flag| flag == "quiet");
+    let mut args = args.into_iter();
     let Some(connect_string) = args.next() else {
         usage("CONNECT is missing");
     };
@@ -124,7 +134,14 @@ async fn main() {
     let lock_options = LockOptions::default()
         .with_retry_policy(RetryNTimes::new(retries, sleep))
         .with_default_data("10.0.0.1");
-    let peer = Arc::new(Peer { client, lock_options, error_policy, clock_offset });
+    let peer = Arc::new(Peer {
+        client,
+        lock_options,
+        error_policy,
+        clock_offset,
+        is_quiet,
+        storages: cache::Storages::default(),
+    });
     let mut objects = HashMap::new();
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -148,6 +165,20 @@ async fn main() {
                     start_object(Box::new(object))
                 });
                 let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+            }
+            [id, verb, handle, args @ ..] if handle.starts_with("cache:") => {
+                let queue = objects.entry(handle.clone()).or_insert_with(|| {
+                    let object = cache::CacheObject::new(Arc::clone(&peer), handle.clone());
+                    start_object(Box::new(object))
+                });
+                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+            }
+            [id, verb, args @ ..] if node_operations::VERBS.contains(&verb.as_str()) => {
+                let (peer, id, verb, args) =
+                    (Arc::clone(&peer), id.clone(), verb.clone(), args.to_vec());
+                tokio::spawn(async move {
+                    answer(&id, node_operations::command(&peer.client, &verb, &args).await);
+                });
             }
             [id, verb, args @ ..] => {
                 let (peer, id, verb, args) =

@@ -15,6 +15,7 @@ use crate::{Error, ErrorKind, Outcome};
 pub(crate) struct Operations {
     create2: Finding,
     create_container: Finding,
+    add_watch: Finding,
 }
 
 impl Operations {
@@ -22,6 +23,7 @@ impl Operations {
         match op {
             OpCode::Create2 => Some(&self.create2),
             OpCode::CreateContainer => Some(&self.create_container),
+            OpCode::AddWatch => Some(&self.add_watch),
             _ => None,
         }
     }
@@ -39,7 +41,8 @@ const KNOWN: u8 = u8::MAX;
 
 impl SessionLease {
     /// Whether the servers of this session do not support an operation, according to the calls of
-    /// [`record_reply`](Self::record_reply). For create2 (15) and createContainer (19); `false` for others.
+    /// [`record_reply`](Self::record_reply). For create2 (15), createContainer (19) and addWatch (106);
+    /// `false` for others.
     #[must_use]
     pub fn lacks(&self, op: OpCode) -> bool {
         let finding = self.operations().finding(op);
@@ -65,6 +68,10 @@ impl SessionLease {
                 finding.store(KNOWN, Ordering::Relaxed);
             }
             (ErrorKind::Unimplemented, _) => finding.store(LACKING, Ordering::Relaxed),
+            // The optimised watch manager of ZooKeeper.
+            (ErrorKind::MarshallingError, _) if op == OpCode::AddWatch => {
+                finding.store(LACKING, Ordering::Relaxed);
+            }
             (ErrorKind::ConnectionLoss, Outcome::Unknown) if losses < LACKING => {
                 let (now, relaxed) = (losses + 1, Ordering::Relaxed);
                 // A different number means that another request of the same connection was faster, or that the finding
@@ -102,6 +109,18 @@ mod tests {
     fn an_operation_is_lacking_when_the_server_says_so() {
         assert!(!lacks_create2(&[]));
         assert!(lacks_create2(&[refused(ErrorKind::Unimplemented)]));
+    }
+
+    /// `WatchManagerOptimized` supports no persistent watches.
+    #[test]
+    fn add_watch_is_lacking_in_the_optimised_watch_manager_too() {
+        let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+        let refused: Result<(), _> =
+            Err(Error::new(ErrorKind::MarshallingError, Outcome::NotApplied));
+        lease.note_answer(OpCode::Create2, 0, &refused);
+        assert!(!lease.lacks(OpCode::Create2) && !lease.lacks(OpCode::AddWatch));
+        lease.note_answer(OpCode::AddWatch, 0, &refused);
+        assert!(lease.lacks(OpCode::AddWatch) && !lease.lacks(OpCode::Create2));
     }
 
     #[test]

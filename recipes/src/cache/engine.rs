@@ -1,0 +1,452 @@
+//! The rules of a cache, without I/O: which reads follow an event or a reply, and what they change.
+//!
+//! | input | what follows | Curator |
+//! |---|---|---|
+//! | a watch is set, or may have missed events | a round: getData (4) of the root and of every known node | `CuratorCacheImpl.rebuild` |
+//! | reply to getData | a new node, or one with another `pzxid` than its last listing: getChildren2 (12) | `putStorage`, `checkChildrenChanged` |
+//! | reply to getChildren2 | getData of each unknown child; known ones that are missing are deleted | `processChildren` |
+//! | `NoNode` | the node and its descendants are deleted | `removeStorage` |
+//! | `NodeCreated`, `NodeDataChanged` | getData, unless the zxid of the event shows that it is known | `process` |
+//! | `NodeDeleted` | the node and its descendants are deleted | `process` |
+//! | all reads of a round are answered | `Initialized`, later `Resynced` | `checkEvents` |
+//!
+//! A node is the same if its `czxid` is, its data if `mzxid` is, its children if `pzxid` is (C1 in `docs/CURATOR.md`).
+//!
+//! The caller handles events before the replies that arrived behind them. So when an event comes, the reply to a read in
+//! flight may be older or newer than the event. After `NodeDeleted` such a reply is ignored: a node that was created
+//! again has its own event. After other events the node is read again, unless the reply is new enough.
+//!
+//! One-shot watches replace a persistent one on servers without addWatch (106): on the data and the children of each
+//! node, and on the existence of a missing root.
+
+use std::sync::Arc;
+
+use docent_protocol::{EventType, Stat};
+use docent_session::{Children, Error, ErrorKind, Node};
+use tracing::debug;
+
+use super::{
+    event::CacheEvent,
+    node::CachedNode,
+    options::CacheOptions,
+    reads::{Cause, Job, Kind, Read, Reads},
+    shared::{Shared, State},
+    tree::NOT_LISTED,
+};
+use crate::protection::join;
+
+/// The watches from which the events come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A persistent watch, recursive if there are descendants to hold.
+    Persistent,
+    OneShot,
+}
+
+pub(super) struct Engine {
+    root: Arc<str>,
+    options: CacheOptions,
+    shared: Arc<Shared>,
+    pub(super) mode: Mode,
+    reads: Reads,
+    /// Whether a round is under way: its end makes the cache initialized, or fresh again.
+    in_round: bool,
+    /// The nodes whose listing was too large, with the number of their children then.
+    unlistable: Vec<(Arc<str>, i32)>,
+    /// The paths of the events are not those of the changed nodes.
+    wrong_paths: bool,
+}
+
+impl Engine {
+    pub(super) fn new(root: Arc<str>, options: CacheOptions, shared: Arc<Shared>) -> Self {
+        Self {
+            root,
+            options,
+            shared,
+            mode: Mode::Persistent,
+            reads: Reads::default(),
+            in_round: false,
+            unlistable: Vec::new(),
+            wrong_paths: false,
+        }
+    }
+
+    /// Whether the server reports the path of the watch in its events instead of the path of the node: ClickHouse Keeper
+    /// (ClickHouse #115475). Only one-shot watches help then.
+    pub(super) const fn has_wrong_paths(&self) -> bool {
+        self.wrong_paths
+    }
+
+    /// Reads all known nodes: a new watch was set, or the watch has missed events.
+    pub(super) fn begin_round(&mut self) {
+        // A child that was listed and not yet read is known from nowhere else: its parent will not be listed again.
+        let unread = self.reads.cancel_all();
+        self.wrong_paths = false;
+        self.in_round = true;
+        if self.mode == Mode::OneShot {
+            // Each listing sets a watch.
+            self.shared.change(|state| state.tree.forget_listings());
+        }
+        let known: Vec<Arc<str>> = {
+            let state = self.shared.read();
+            let paths = state.tree.nodes().map(CachedNode::path);
+            let missing = state.failed.keys().chain(&unread).map(|path| &**path);
+            paths.chain(missing).filter(|path| **path != *self.root).map(Arc::from).collect()
+        };
+        let cause = Cause { round: true, ..Cause::default() };
+        let root = Arc::clone(&self.root);
+        self.reads.add(Kind::Data, &root, cause);
+        for path in &known {
+            self.reads.add(Kind::Data, path, cause);
+        }
+    }
+
+    /// One-shot watches report what they have missed. They do so before the reply to the first read on the new
+    /// connection, which ends this round.
+    pub(super) fn begin_short_round(&mut self) {
+        self.in_round = true;
+        let root = Arc::clone(&self.root);
+        self.reads.add(Kind::Data, &root, Cause { round: true, ..Cause::default() });
+        self.reads.resume();
+    }
+
+    /// Changes may go unnoticed from now on.
+    pub(super) fn set_stale(&self) {
+        if !self.shared.read().stale {
+            self.shared.change(|state| {
+                state.stale = true;
+                if state.initialized {
+                    state.emit(CacheEvent::Stale);
+                }
+            });
+        }
+    }
+
+    /// The next read to send.
+    pub(super) fn next_read(&mut self) -> Option<Read> {
+        self.reads.take()
+    }
+
+    /// Whether a read failed that is to be sent again soon.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.reads.is_waiting()
+    }
+
+    /// Queues the reads that have failed because of the connection, or of an overload.
+    pub(super) fn resume(&mut self) {
+        self.reads.resume();
+    }
+
+    /// Whether a node could not be read for a reason that may go away unnoticed, such as its ACL.
+    pub(super) fn has_refused(&self) -> bool {
+        self.shared.read().failed.values().any(is_refusal)
+    }
+
+    /// Reads the refused nodes again.
+    pub(super) fn retry_refused(&mut self) {
+        let refused: Vec<Arc<str>> = {
+            let state = self.shared.read();
+            let refused = state.failed.iter().filter(|(_, error)| is_refusal(error));
+            refused.map(|(path, _)| Arc::clone(path)).collect()
+        };
+        for path in &refused {
+            self.reads.add(Kind::Data, path, Cause::default());
+        }
+    }
+
+    /// The number of levels between the root and a path; `None` if the cache does not hold the path.
+    fn depth(&self, path: &str) -> Option<usize> {
+        if path == &*self.root {
+            return Some(0);
+        }
+        let below = path.strip_prefix(self.root.trim_end_matches('/'))?;
+        let depth = below.starts_with('/').then(|| below.matches('/').count())?;
+        if depth > self.options.max_depth {
+            return None;
+        }
+        if let Some(filter) = &self.options.filter {
+            // Each ancestor below the root has to pass, too.
+            let start = path.len() - below.len();
+            let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > start);
+            let mut prefixes = ends.chain([path.len()]).filter_map(|end| path.get(..end));
+            if !prefixes.all(|prefix| filter(prefix)) {
+                return None;
+            }
+        }
+        Some(depth)
+    }
+
+    /// An event of a watch, which is not a resync and not an end.
+    pub(super) fn on_event(&mut self, event_type: EventType, path: &Arc<str>, zxid: Option<i64>) {
+        if self.depth(path).is_none() {
+            return;
+        }
+        // Until the first read on a new connection is answered, one-shot watches report what they have missed.
+        let round =
+            self.mode == Mode::OneShot && self.in_round && self.reads.is_in_round(&self.root);
+        let mut cause = Cause { round, zxid: Some(zxid.unwrap_or(i64::MAX)), suspect: false };
+        let known = self.shared.read().tree.get(path).map(|slot| *slot.node.stat());
+        let is_known = |since: i64| zxid.is_some_and(|zxid| zxid <= since);
+        // Servers that send zxids send the right paths, too.
+        let doubt = zxid.is_none()
+            && self.mode == Mode::Persistent
+            && self.options.max_depth > 0
+            && **path == *self.root
+            && known.is_some();
+        match event_type {
+            EventType::NodeDeleted if known.is_some_and(|stat| is_known(stat.czxid)) => return,
+            EventType::NodeDeleted if !doubt => {
+                self.delete(path);
+                if self.mode == Mode::OneShot && **path == *self.root {
+                    self.reads.add(Kind::Exists, path, cause);
+                }
+            }
+            EventType::NodeChildrenChanged if self.mode == Mode::OneShot => {
+                self.list(path, cause);
+            }
+            EventType::NodeChildrenChanged => return,
+            EventType::NodeCreated if known.is_some_and(|stat| is_known(stat.czxid)) => return,
+            EventType::NodeDataChanged if known.is_some_and(|stat| is_known(stat.mzxid)) => return,
+            _ => {
+                cause.suspect = doubt;
+                self.reads.add(Kind::Data, path, cause);
+            }
+        }
+        self.end_round();
+    }
+
+    /// The reply to getData. The caller has handled all events that arrived before it.
+    pub(super) fn on_data(&mut self, read: &Read, reply: Result<Node, Error>) {
+        let Some(job) = self.reads.finish(read) else { return };
+        match reply {
+            Ok(node) => {
+                let (path, stat) = (&read.path, node.stat);
+                self.wrong_paths |= job.suspect && !self.is_changed(path, &stat);
+                let has_list = self.store(path, node);
+                if has_list {
+                    self.list(path, Cause { round: job.round, ..Cause::default() });
+                }
+                if job.again.is_some_and(|zxid| zxid > stat.mzxid) {
+                    self.reads.add(Kind::Data, path, Cause::default());
+                }
+                self.reads.leave(&job);
+            }
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                self.delete(&read.path);
+                let cause = Cause { round: job.round, ..Cause::default() };
+                if self.mode == Mode::OneShot && *read.path == *self.root {
+                    self.reads.add(Kind::Exists, &read.path, cause);
+                } else if job.again.is_some() {
+                    self.reads.add(Kind::Data, &read.path, cause);
+                }
+                self.reads.leave(&job);
+            }
+            Err(error) => {
+                if self.fail(read, job, error) {
+                    self.reads.add(Kind::Data, &read.path, Cause::default());
+                }
+            }
+        }
+        self.end_round();
+    }
+
+    /// The reply to getChildren2.
+    pub(super) fn on_children(&mut self, read: &Read, reply: Result<(Children, Stat), Error>) {
+        let Some(job) = self.reads.finish(read) else { return };
+        let cause = Cause { round: job.round, ..Cause::default() };
+        match reply {
+            Ok((children, stat)) => {
+                self.note_children(&read.path, &children, &stat, cause);
+                if job.again.is_some() {
+                    self.list(&read.path, Cause::default());
+                }
+                self.reads.leave(&job);
+            }
+            Err(error) if error.kind() == ErrorKind::NoNode => {
+                self.delete(&read.path);
+                if self.mode == Mode::OneShot && *read.path == *self.root {
+                    self.reads.add(Kind::Exists, &read.path, cause);
+                }
+                self.reads.leave(&job);
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::ReplyTooLarge {
+                    let known =
+                        self.shared.read().tree.get(&read.path).map(|slot| *slot.node.stat());
+                    let count = known.map_or(i32::MAX, |stat| stat.num_children);
+                    self.unlistable.retain(|(path, _)| *path != read.path);
+                    self.unlistable.push((Arc::clone(&read.path), count));
+                }
+                self.fail(read, job, error);
+            }
+        }
+        self.end_round();
+    }
+
+    /// The reply to the exists of a missing root.
+    pub(super) fn on_exists(&mut self, read: &Read, reply: Result<Option<Stat>, Error>) {
+        let Some(job) = self.reads.finish(read) else { return };
+        match reply {
+            Ok(stat) => {
+                if stat.is_some() {
+                    let cause = Cause { round: job.round, ..Cause::default() };
+                    self.reads.add(Kind::Data, &read.path, cause);
+                }
+                self.reads.leave(&job);
+            }
+            Err(error) => drop(self.fail(read, job, error)),
+        }
+        self.end_round();
+    }
+
+    fn is_changed(&self, path: &str, stat: &Stat) -> bool {
+        let state = self.shared.read();
+        let known = state.tree.get(path).map(|slot| *slot.node.stat());
+        known.is_none_or(|known| (known.czxid, known.mzxid) != (stat.czxid, stat.mzxid))
+    }
+
+    /// Stores a node as it was read; returns whether its children have to be listed.
+    fn store(&mut self, path: &Arc<str>, node: Node) -> bool {
+        let stat = node.stat;
+        let new = CachedNode::new(path, stat, Some(node.data));
+        let stored = if self.options.keeps_data { new.clone() } else { new.without_data() };
+        let listed = self.shared.change(|state| {
+            state.failed.remove(path);
+            let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));
+            match known {
+                Some((old, listed)) if old.stat().czxid == stat.czxid => {
+                    let is_change = stat.mzxid > old.stat().mzxid;
+                    // Replies come in order, but an initial node may be newer than a lagging server.
+                    if is_change || (stat.mzxid == old.stat().mzxid && stat != *old.stat()) {
+                        state.tree.insert(stored, listed);
+                    }
+                    if is_change {
+                        state.emit(CacheEvent::Changed { old, new });
+                    }
+                    listed
+                }
+                Some((old, listed)) if old.stat().czxid > stat.czxid => listed,
+                _ => {
+                    state.emit_deleted(path);
+                    state.tree.insert(stored, NOT_LISTED);
+                    state.emit(CacheEvent::Created { node: new });
+                    NOT_LISTED
+                }
+            }
+        });
+        let too_large = self
+            .unlistable
+            .iter()
+            .any(|(unlistable, count)| **unlistable == **path && stat.num_children >= *count);
+        if too_large {
+            self.shared.change(|state| {
+                let error = Error::new(ErrorKind::ReplyTooLarge, docent_session::Outcome::Unknown);
+                state.failed.insert(Arc::clone(path), error.with_path(path));
+            });
+        }
+        listed != stat.pzxid && !too_large
+    }
+
+    /// Lists the children of a known node, unless they are deeper than the cache.
+    fn list(&mut self, path: &Arc<str>, cause: Cause) {
+        if self.depth(path).is_some_and(|depth| depth < self.options.max_depth) {
+            self.reads.add(Kind::Children, path, cause);
+        }
+    }
+
+    fn note_children(&mut self, path: &Arc<str>, children: &Children, stat: &Stat, cause: Cause) {
+        let known = self.shared.change(|state| {
+            let slot = state.tree.get(path)?;
+            if slot.node.stat().czxid != stat.czxid {
+                return Some(None);
+            }
+            let node = slot.node.clone();
+            let same_data = node.stat().mzxid == stat.mzxid && node.stat() != stat;
+            let node = if same_data { node.with_stat(*stat) } else { node };
+            state.tree.insert(node, stat.pzxid);
+            state.failed.remove(path);
+            let mut names: Vec<&str> = children.iter().collect();
+            names.sort_unstable();
+            let known = state.tree.children(path);
+            for child in &known {
+                let name = child.path().rsplit('/').next().unwrap_or_default();
+                if names.binary_search(&name).is_err() {
+                    state.emit_deleted(child.path());
+                }
+            }
+            let is_unknown = |child: &String| state.tree.get(child).is_none();
+            let unknown = children.iter().map(|name| join(path, name)).filter(is_unknown);
+            Some(Some(unknown.map(Arc::from).collect::<Vec<Arc<str>>>()))
+        });
+        self.unlistable.retain(|(unlistable, _)| unlistable != path);
+        match known {
+            // Deleted since, which an event reported.
+            None => {}
+            // Another node at the same path.
+            Some(None) => drop(self.reads.add(Kind::Data, path, cause)),
+            Some(Some(unknown)) => {
+                for child in &unknown {
+                    if self.depth(child).is_some() {
+                        self.reads.add(Kind::Data, child, cause);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deletes a node and its descendants, with their reads.
+    fn delete(&mut self, path: &str) {
+        self.reads.cancel(path);
+        let (first, end) = super::tree::descendants(path);
+        self.unlistable.retain(|(unlistable, _)| {
+            **unlistable != *path && !(*first <= **unlistable && **unlistable < *end)
+        });
+        self.shared.change(|state: &mut State| {
+            state
+                .failed
+                .retain(|failed, _| **failed != *path && !(*first <= **failed && **failed < *end));
+            state.emit_deleted(path);
+        });
+    }
+
+    /// A read has failed: sends it again later, or reports it. Returns whether an event asks for another read at once.
+    fn fail(&mut self, read: &Read, job: Job, error: Error) -> bool {
+        let path = &read.path;
+        if error.is_retryable() || error.kind() == ErrorKind::TooManyRequests {
+            debug!(%path, %error, "node of a cache not read; retrying");
+            self.reads.put_off(read, job);
+            return false;
+        }
+        debug!(%path, %error, "node of a cache cannot be read");
+        self.shared.change(|state| {
+            let failed = state.failed.insert(Arc::clone(path), error.clone());
+            if failed.is_none_or(|failed| failed.kind() != error.kind()) {
+                state.emit(CacheEvent::Failed { path: Arc::clone(path), error });
+            }
+        });
+        self.reads.leave(&job);
+        job.again.is_some()
+    }
+
+    fn end_round(&mut self) {
+        if !self.in_round || !self.reads.is_round_complete() {
+            return;
+        }
+        self.in_round = false;
+        self.shared.change(|state| {
+            let len = state.tree.len();
+            state.stale = false;
+            let event = if std::mem::replace(&mut state.initialized, true) {
+                CacheEvent::Resynced { len }
+            } else {
+                CacheEvent::Initialized { len }
+            };
+            state.emit(event);
+        });
+    }
+}
+
+/// Whether a node may become readable without an event.
+fn is_refusal(error: &Error) -> bool {
+    error.kind() != ErrorKind::ReplyTooLarge
+}

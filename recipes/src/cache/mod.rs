@@ -1,0 +1,19 @@
+//! Curator's cache: a node, its children or a whole tree in memory, kept up to date.
+//!
+//! Source: `org.apache.curator.framework.recipes.cache`.
+
+mod curator_cache;
+mod engine;
+mod event;
+mod node;
+mod one_shot;
+mod options;
+mod reads;
+mod shared;
+mod tree;
+mod updater;
+
+pub use curator_cache::CuratorCache;
+pub use event::{CacheEvent, CacheEvents};
+pub use node::CachedNode;
+pub use options::CacheOptions;

@@ -1,0 +1,107 @@
+//! What the task of a cache shares with its readers. Only the task writes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use docent_session::Error;
+use tokio::sync::{broadcast, watch};
+
+use super::{event::CacheEvent, tree::Tree};
+
+/// The nodes, and the state of the cache.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) tree: Tree,
+    /// The nodes that cannot be read or listed.
+    pub(super) failed: BTreeMap<Arc<str>, Error>,
+    /// The number of events so far.
+    pub(super) number: u64,
+    pub(super) initialized: bool,
+    pub(super) stale: bool,
+    pub(super) closed: bool,
+    /// The events of the current change.
+    events: Vec<(u64, CacheEvent)>,
+}
+
+impl State {
+    pub(super) fn emit(&mut self, event: CacheEvent) {
+        self.number += 1;
+        self.events.push((self.number, event));
+    }
+
+    pub(super) fn emit_deleted(&mut self, path: &str) {
+        for node in self.tree.remove(path) {
+            self.emit(CacheEvent::Deleted { node });
+        }
+    }
+}
+
+/// How far a cache has come, for those that wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) initialized: bool,
+    pub(super) closed: bool,
+}
+
+pub(super) struct Shared {
+    state: RwLock<State>,
+    /// `None` once the cache is closed: the readers then end.
+    events: Mutex<Option<broadcast::Sender<(u64, CacheEvent)>>>,
+    pub(super) status: watch::Sender<Status>,
+}
+
+impl Shared {
+    pub(super) fn new(max_events: usize, tree: Tree) -> Self {
+        Self {
+            state: RwLock::new(State { tree, ..State::default() }),
+            events: Mutex::new(Some(broadcast::Sender::new(max_events))),
+            status: watch::Sender::new(Status::default()),
+        }
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state in one step, then delivers the events of the change.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut state);
+        let events = std::mem::take(&mut state.events);
+        let status = Status { initialized: state.initialized, closed: state.closed };
+        drop(state);
+        if !events.is_empty() {
+            let sender = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(sender) = &*sender {
+                for event in events {
+                    // Without receivers, the event is lost.
+                    let _ = sender.send(event);
+                }
+            }
+        }
+        self.status.send_if_modified(|current| std::mem::replace(current, status) != status);
+        result
+    }
+
+    /// Ends the cache and its readers.
+    pub(super) fn close(&self, clears: bool) {
+        self.change(|state| {
+            state.closed = true;
+            if clears {
+                state.tree.clear();
+                state.failed.clear();
+            }
+        });
+        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// A receiver of the events from now on; a closed one after the end.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<(u64, CacheEvent)> {
+        match &*self.events.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(sender) => sender.subscribe(),
+            None => broadcast::Sender::new(1).subscribe(),
+        }
+    }
+}

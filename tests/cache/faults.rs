@@ -1,0 +1,243 @@
+//! Lost replies, limits, refusals: where Curator's cache ends up incomplete.
+
+use docent::{
+    Acl, CacheEvent, CacheOptions, Client, Config, CreateMode, CuratorCache, ErrorKind, OpCode,
+    Perms, acl,
+};
+use docent_testing::fault::Fault;
+
+use crate::{
+    Fixture, count, expect, expect_all, list, ms, next, requests, short,
+    support::{eventually, pending_and_watches, within_deadline},
+};
+
+on_both_servers! {
+    a_lost_listing_is_repeated_before_the_cache_is_initialized
+    a_lost_read_is_repeated_before_the_cache_is_initialized
+    a_lost_reply_to_the_watch_causes_one_load
+    a_start_without_a_connection_sets_one_watch
+    the_reads_in_flight_are_limited
+    a_limit_of_the_client_delays_the_load
+    a_listing_over_the_packet_limit_is_reported_once
+    a_node_that_may_not_be_read_is_reported_and_read_later
+    a_reply_after_the_close_is_not_stored
+    fifty_caches_leave_no_watch
+}
+
+const CHILDREN: usize = 40;
+
+/// A node with children `n00`, `n01`, ...
+async fn populated(fixture: &Fixture) -> (Client, String) {
+    let observer = fixture.observer().await;
+    fixture.create_path(&observer).await;
+    let path = fixture.path.clone();
+    for n in 0..CHILDREN {
+        let child = format!("{path}/n{n:02}");
+        observer.create(&child, b"", CreateMode::Persistent).await.unwrap();
+    }
+    (observer, path)
+}
+
+async fn initialized(cache: &CuratorCache) {
+    within_deadline("the load", cache.initialized()).await.unwrap();
+}
+
+/// C2, C3: Curator reports the cache as initialized with one node, and never lists the children again.
+async fn a_lost_listing_is_repeated_before_the_cache_is_initialized(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2).of("A").times(2));
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    initialized(&cache).await;
+    assert_eq!(cache.len(), CHILDREN + 1);
+}
+
+/// C2.
+async fn a_lost_read_is_repeated_before_the_cache_is_initialized(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::GetData).of("A").nth(CHILDREN as u32 / 2));
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    initialized(&cache).await;
+    assert_eq!((cache.len(), cache.failures().len()), (CHILDREN + 1, 0));
+}
+
+/// C42: Curator sets the watch twice more and loads everything twice.
+async fn a_lost_reply_to_the_watch_causes_one_load(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::drop_reply(OpCode::AddWatch).of("A"));
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    initialized(&cache).await;
+    assert_eq!(count(&fixture, "A", before, OpCode::AddWatch), 2);
+    assert_eq!(count(&fixture, "A", before, OpCode::GetData), CHILDREN + 1);
+}
+
+/// C42.
+async fn a_start_without_a_connection_sets_one_watch(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    tap.refuse().await.unwrap();
+    let a = Config::new(&tap.connect_string()).unwrap().start();
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    tap.accept().await.unwrap();
+    initialized(&cache).await;
+    assert_eq!(count(&fixture, "A", 0, OpCode::AddWatch), 1);
+    assert_eq!(count(&fixture, "A", 0, OpCode::GetData), CHILDREN + 1);
+}
+
+/// C4: Curator sends a read for each child at once, and after a reconnect for each node.
+async fn the_reads_in_flight_are_limited(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let (a, tap) = fixture.client("A").await;
+    let before = fixture.tap.len();
+    let options = CacheOptions::default().with_max_reads(3);
+    let (_cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
+    while !matches!(next(&mut events).await, CacheEvent::Initialized { .. }) {}
+    tap.cut();
+    while !matches!(next(&mut events).await, CacheEvent::Resynced { .. }) {}
+    let (mut in_flight, mut most) = (0_i64, 0);
+    for record in fixture.tap.trace().since(before).iter().filter(|r| &*r.client == "A") {
+        for op in [OpCode::GetData, OpCode::GetChildren2] {
+            in_flight += i64::from(record.is_request(op)) - i64::from(record.is_reply(op));
+        }
+        most = most.max(in_flight);
+    }
+    assert_eq!(most, 3);
+    // The second round reads each node once, and lists none.
+    assert_eq!(count(&fixture, "A", before, OpCode::GetData), 2 * (CHILDREN + 1));
+    assert_eq!(count(&fixture, "A", before, OpCode::GetChildren2), CHILDREN + 1);
+}
+
+async fn a_limit_of_the_client_delays_the_load(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(4).unwrap();
+    let a = config.connect().await.unwrap();
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    initialized(&cache).await;
+    assert_eq!((cache.len(), cache.failures().len()), (CHILDREN + 1, 0));
+}
+
+/// C5: Curator asks four times, each time the client loses its connection, and the cache stays empty.
+async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
+    let (observer, path) = populated(&fixture).await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_reply_bytes(220).unwrap();
+    let a = config.connect().await.unwrap();
+    let (before, options) = (fixture.tap.len(), CacheOptions::default());
+    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
+    let wanted = ["created  0 ", "failed  ReplyTooLarge", "initialized 1"];
+    expect(&mut events, &path, &wanted).await;
+    assert_eq!(cache.failures()[0].1.kind(), ErrorKind::ReplyTooLarge);
+    // New children come by events; a write to the node and a reconnect list nothing again.
+    observer.create(&format!("{path}/x"), b"X", CreateMode::Persistent).await.unwrap();
+    expect(&mut events, &path, &["created /x 0 X"]).await;
+    observer.set_data(&path, b"two", None).await.unwrap();
+    expect(&mut events, &path, &["changed  1 two was 0 "]).await;
+    tap.cut();
+    expect(&mut events, &path, &["stale", "resynced 2"]).await;
+    // One for the node, one for the new child.
+    assert_eq!(count(&fixture, "A", before, OpCode::GetChildren2), 2);
+    assert_eq!(cache.failures().len(), 1);
+    // Fewer children fit.
+    for n in 0..CHILDREN {
+        observer.delete(&format!("{path}/n{n:02}"), None).await.unwrap();
+    }
+    observer.set_data(&path, b"three", None).await.unwrap();
+    expect(&mut events, &path, &["changed  2 three was 1 two"]).await;
+    eventually("no failure", async || cache.failures().is_empty().then_some(())).await;
+}
+
+/// The server reports neither the end of a refusal nor the changes meanwhile; Curator waits for the next write.
+async fn a_node_that_may_not_be_read_is_reported_and_read_later(fixture: Fixture) {
+    let (observer, path) = populated(&fixture).await;
+    let secret = format!("{path}/n00");
+    let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
+    observer.set_acl(&secret, &closed, None).await.unwrap();
+    let (a, _tap) = fixture.client("A").await;
+    let options = CacheOptions::default();
+    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
+    let mut failed = Vec::new();
+    loop {
+        let event = next(&mut events).await;
+        match event {
+            CacheEvent::Failed { .. } => failed.push(short(&event, &path)),
+            CacheEvent::Initialized { len } => break assert_eq!(len, CHILDREN),
+            _ => {}
+        }
+    }
+    assert_eq!(failed, ["failed /n00 NoAuth"]);
+    assert_eq!(&*cache.failures()[0].0, secret);
+    observer.set_acl(&secret, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    expect(&mut events, &path, &["created /n00 0 "]).await;
+    assert!(cache.failures().is_empty());
+}
+
+/// C9: Curator stores it, in the cleared storage.
+async fn a_reply_after_the_close_is_not_stored(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A").nth(2));
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    eventually("the root", async || (cache.len() == 1).then_some(())).await;
+    within_deadline("the close", cache.close()).await.unwrap();
+    // The reply to removeWatches is behind the delayed one.
+    assert_eq!(pending_and_watches(&a), (0, 0));
+    assert_eq!(list(&cache, &path), [""; 0]);
+}
+
+/// C8: Curator leaves a client listener for each.
+async fn fifty_caches_leave_no_watch(fixture: Fixture) {
+    let (_observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    let start = || CuratorCache::start_with(&a, &path, CacheOptions::single_node()).unwrap();
+    let caches: Vec<_> = (0..50).map(|_| start()).collect();
+    for cache in &caches {
+        initialized(cache).await;
+    }
+    for cache in &caches {
+        within_deadline("the close", cache.close()).await.unwrap();
+    }
+    assert_eq!(pending_and_watches(&a), (0, 0));
+}
+
+/// Servers send the zxid of a change since 3.9: what a read has shown already is not read again (D35).
+#[tokio::test]
+async fn changes_that_were_read_already_cause_no_read() {
+    let fixture = Fixture::embedded().await;
+    let (observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    let before = fixture.tap.len();
+    // The write comes after the watch and before the read.
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(500)).of("A"));
+    let options = CacheOptions::single_node();
+    let (_cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
+    eventually("the watch", async || {
+        (count(&fixture, "A", before, OpCode::AddWatch) == 1).then_some(())
+    })
+    .await;
+    observer.set_data(&path, b"two", None).await.unwrap();
+    expect_all(&mut events, &path, &["created  1 two"], "initialized 1").await;
+    a.sync("/").await.unwrap();
+    let wanted = [OpCode::AddWatch, OpCode::GetData, OpCode::Sync];
+    assert_eq!(requests(&fixture, "A", before), wanted);
+}
+
+/// An overloaded server refuses reads for a while.
+#[tokio::test]
+async fn throttled_reads_are_repeated() {
+    let fixture = Fixture::embedded().await;
+    let (observer, path) = populated(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    initialized(&cache).await;
+    let (mut events, before) = (cache.events(), fixture.tap.len());
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(500)).of("A"));
+    observer.set_data(&path, b"two", None).await.unwrap();
+    // The delayed read, and the next one.
+    fixture.embedded.as_ref().unwrap().throttle(2);
+    expect(&mut events, &path, &["changed  1 two was 0 "]).await;
+    assert_eq!(requests(&fixture, "A", before), [OpCode::GetData; 3]);
+}

@@ -1,0 +1,122 @@
+//! Tests of the cache, on the embedded server in all versions and on a real one where it can be. Cn: the defects of
+//! Curator in `docs/CURATOR.md`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the functions that they call"
+)]
+
+#[macro_use]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod curator_cache;
+mod faults;
+mod model;
+mod peer;
+mod trace_parity;
+mod wrong_paths;
+
+use std::time::Duration;
+
+use docent::{CacheEvent, CacheEvents, CachedNode, CuratorCache, OpCode};
+use docent_testing::{
+    TestingServer,
+    server::{self, Version},
+};
+use support::{eventually, fixture::Fixture, within_deadline};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// An embedded server of a version, behind a tap.
+async fn of_version(version: Version) -> Fixture {
+    let server = TestingServer::start_with(server::Config { version, ..Default::default() });
+    let server = server.await.unwrap();
+    Fixture::on(server.connect_string(), Some(server)).await
+}
+
+/// The next event.
+async fn next(events: &mut CacheEvents) -> CacheEvent {
+    within_deadline("an event", events.next()).await.expect("the cache is open")
+}
+
+/// An event in short: its kind, the path below `root`, the version and the data.
+fn short(event: &CacheEvent, root: &str) -> String {
+    let value = |node: &CachedNode| {
+        let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));
+        format!("{} {data}", node.stat().version)
+    };
+    let node =
+        |node: &CachedNode| format!("{} {}", node.path().strip_prefix(root).unwrap(), value(node));
+    match event {
+        CacheEvent::Created { node: new } => format!("created {}", node(new)),
+        CacheEvent::Changed { old, new } => format!("changed {} was {}", node(new), value(old)),
+        CacheEvent::Deleted { node: old } => format!("deleted {}", node(old)),
+        CacheEvent::Initialized { len } => format!("initialized {len}"),
+        CacheEvent::Resynced { len } => format!("resynced {len}"),
+        CacheEvent::Stale => "stale".to_owned(),
+        CacheEvent::Failed { path, error } => {
+            format!("failed {} {:?}", path.strip_prefix(root).unwrap(), error.kind())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits for these events, in this order.
+async fn expect(events: &mut CacheEvents, root: &str, wanted: &[&str]) {
+    for wanted in wanted {
+        assert_eq!(short(&next(events).await, root), *wanted);
+    }
+}
+
+/// Waits for these events, in any order, and up to the last one.
+async fn expect_all(events: &mut CacheEvents, root: &str, wanted: &[&str], last: &str) {
+    let mut seen = Vec::new();
+    loop {
+        let event = short(&next(events).await, root);
+        if event == last {
+            break;
+        }
+        seen.push(event);
+    }
+    seen.sort_unstable();
+    let mut wanted = wanted.to_vec();
+    wanted.sort_unstable();
+    assert_eq!(seen, wanted);
+}
+
+/// `path version data` of all nodes.
+fn list(cache: &CuratorCache, root: &str) -> Vec<String> {
+    let text = |node: &CachedNode| {
+        let below = node.path().strip_prefix(root).unwrap().to_owned();
+        let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));
+        format!("{below} {} {data}", node.stat().version)
+    };
+    cache.snapshot().iter().map(text).collect()
+}
+
+/// Waits until the cache has these nodes.
+async fn lists(cache: &CuratorCache, root: &str, wanted: &[&str]) {
+    eventually(&format!("{wanted:?}, now {:?}", list(cache, root)), async || {
+        (list(cache, root) == wanted).then_some(())
+    })
+    .await;
+}
+
+/// The requests of a client since `before`, but pings and its handshake.
+fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
+    let trace = fixture.tap.trace().since(before);
+    let requests = trace.iter().filter(|r| &*r.client == label);
+    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
+    requests.filter(|op| *op != OpCode::Ping).collect()
+}
+
+/// The number of requests of one operation.
+fn count(fixture: &Fixture, label: &str, before: u64, op: OpCode) -> usize {
+    requests(fixture, label, before).into_iter().filter(|sent| *sent == op).count()
+}

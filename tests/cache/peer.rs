@@ -1,0 +1,44 @@
+//! The example `recipe_peer`: its command lines about caches.
+
+use docent_testing::TestingServer;
+use tokio::process::Command;
+
+use crate::support::peer::Peer;
+
+#[tokio::test]
+async fn a_peer_caches_on_command() {
+    let server = TestingServer::start().await.unwrap();
+    let program = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
+    let mut command = Command::new(program.await.unwrap());
+    command.args([server.connect_string().as_str(), "20000", "3"]);
+    let peer = Peer::spawn("recipe_peer", command);
+    peer.event("ready").await;
+    peer.ask("mk /c/d x").await.ok();
+    let mut events = peer.events_from_now();
+    peer.ask("cstart cache:/c keep nodata storage=s").await.ok();
+    events.next("cache cache:/c created /c 0 \"\"").await;
+    events.next("cache cache:/c created /c/d 0 x").await;
+    events.next("cache cache:/c initialized 2").await;
+    assert_eq!(peer.ask("csize cache:/c").await.ok(), "2");
+    assert_eq!(peer.ask("cget cache:/c /c/d").await.ok(), "0 -");
+    assert_eq!(peer.ask("cget cache:/c /c/e").await.ok(), "-");
+    peer.ask("cclose cache:/c").await.ok();
+    peer.ask("set /c/d 0x00ff").await.ok();
+    peer.ask("cstart cache:/c#2 storage=s").await.ok();
+    events.next("cache cache:/c#2 changed /c/d 1 0x00ff was 0 -").await;
+    events.next("cache cache:/c#2 initialized 2").await;
+    assert_eq!(peer.ask("clist cache:/c#2").await.ok(), "2 /c/d=1 /c=0");
+    peer.ask("cstart cache:/c#pcc pcc").await.ok();
+    events.next("cache cache:/c#pcc CHILD_ADDED /c/d 1 0x00ff").await;
+    events.next("cache cache:/c#pcc INITIALIZED").await;
+    peer.ask("cstart cache:/c#node single node").await.ok();
+    events.next("cache cache:/c#node nodeChanged").await;
+    assert_eq!(peer.ask("create /c/e -").await.ok(), "/c/e");
+    events.next("cache cache:/c#pcc CHILD_ADDED /c/e 0 \"\"").await;
+    assert_eq!(peer.ask("get /c/e").await.ok(), "0 \"\"");
+    peer.ask("rmr /c").await.ok();
+    events.next("cache cache:/c#2 deleted /c 0 \"\"").await;
+    assert_eq!(peer.ask("get /c").await.error_kind(), "NoNodeException");
+    assert_eq!(peer.ask("csize cache:/none").await.error_kind(), "IllegalStateException");
+    peer.close().await;
+}

@@ -1,0 +1,200 @@
+//! Caches: the handle `cache:PATH[#x]`.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache};
+
+use super::{
+    Answer, Failure, Object, Peer, Reply, done, has,
+    node_operations::{bytes_token, exception},
+    say,
+};
+
+/// The kept nodes of closed caches, by the name of their storage.
+pub(super) type Storages = Mutex<HashMap<String, Vec<CachedNode>>>;
+
+/// The listener through which the events are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrapper {
+    None,
+    PathChildrenCache,
+    TreeCache,
+    NodeCache,
+}
+
+pub(super) struct CacheObject {
+    peer: Arc<Peer>,
+    /// `cache:PATH[#x]`.
+    handle: String,
+    cache: Option<CuratorCache>,
+    /// The name of the storage that keeps the nodes after the close.
+    storage: Option<String>,
+}
+
+impl CacheObject {
+    pub(super) const fn new(peer: Arc<Peer>, handle: String) -> Self {
+        Self { peer, handle, cache: None, storage: None }
+    }
+
+    fn start(&mut self, options: &[String]) -> Answer {
+        let path = self.handle.split_once(':').map_or("", |(_, path)| path);
+        let path = path.split('#').next().unwrap_or_default().to_owned();
+        if has(options, "compressed") {
+            return Err(Failure::command("compressed data is not supported"));
+        }
+        let mut cache_options = CacheOptions::default();
+        if has(options, "single") {
+            cache_options = CacheOptions::single_node();
+        }
+        if has(options, "nodata") {
+            cache_options = cache_options.without_data();
+        }
+        if has(options, "keep") {
+            cache_options = cache_options.without_clear_on_close();
+        }
+        let storage = options.iter().find_map(|option| option.strip_prefix("storage="));
+        self.storage = storage.map(str::to_owned);
+        if let Some(name) = &self.storage {
+            let storages = self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);
+            let nodes = storages.get(name).cloned().unwrap_or_default();
+            cache_options = cache_options.with_initial_nodes(nodes);
+        }
+        let wrapper = [
+            ("pcc", Wrapper::PathChildrenCache),
+            ("tree", Wrapper::TreeCache),
+            ("node", Wrapper::NodeCache),
+        ];
+        let wrapper = wrapper.into_iter().find(|(name, _)| has(options, name));
+        let wrapper = wrapper.map_or(Wrapper::None, |(_, wrapper)| wrapper);
+        let client = &self.peer.client;
+        let (cache, events) = CuratorCache::start_with_events(client, &path, cache_options)?;
+        tokio::spawn(report(self.handle.clone(), path, wrapper, self.peer.is_quiet, events));
+        self.cache = Some(cache);
+        done()
+    }
+
+    async fn run(&mut self, verb: &str, args: &[String]) -> Answer {
+        if verb == "cstart" {
+            return self.start(args);
+        }
+        let not_started = || {
+            let text = format!("{} is not started", self.handle);
+            Failure("IllegalStateException".to_owned(), text)
+        };
+        let cache = self.cache.as_ref().ok_or_else(not_started)?;
+        let result = match (verb, args) {
+            ("cget", [path]) => cache.get(path).map_or_else(|| "-".to_owned(), |node| value(&node)),
+            ("csize", []) => cache.len().to_string(),
+            ("clist", []) => {
+                let nodes = cache.snapshot();
+                let node = |node: &CachedNode| format!("{}={}", node.path(), node.stat().version);
+                let mut words: Vec<String> = nodes.iter().map(node).collect();
+                words.sort_unstable();
+                [vec![nodes.len().to_string()], words].concat().join(" ")
+            }
+            ("cclose", []) => {
+                cache.close().await?;
+                if let Some(name) = &self.storage {
+                    let mut storages =
+                        self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);
+                    storages.insert(name.clone(), cache.snapshot());
+                }
+                String::new()
+            }
+            _ => return Err(Failure::command(format!("{verb} with {args:?}"))),
+        };
+        Ok(Some(result))
+    }
+}
+
+/// `VERSION BYTES`.
+fn value(node: &CachedNode) -> String {
+    format!("{} {}", node.stat().version, bytes_token(node.data().map(|data| &**data)))
+}
+
+async fn report(
+    handle: String,
+    root: String,
+    wrapper: Wrapper,
+    is_quiet: bool,
+    mut events: CacheEvents,
+) {
+    while let Some(event) = events.next().await {
+        let is_node = matches!(
+            event,
+            CacheEvent::Created { .. } | CacheEvent::Changed { .. } | CacheEvent::Deleted { .. }
+        );
+        let line = match wrapper {
+            _ if is_quiet && is_node => None,
+            Wrapper::None => plain(&event),
+            Wrapper::PathChildrenCache => child(&event, &root),
+            Wrapper::TreeCache => wrapped(&event, ["NODE_ADDED", "NODE_UPDATED", "NODE_REMOVED"]),
+            Wrapper::NodeCache => is_node.then(|| "nodeChanged".to_owned()),
+        };
+        if let CacheEvent::Failed { error, .. } = &event {
+            say(&format!("! cacheerror {handle} {}", exception(error.kind())));
+        }
+        if let Some(line) = line {
+            say(&format!("! cache {handle} {line}"));
+        }
+    }
+}
+
+fn plain(event: &CacheEvent) -> Option<String> {
+    Some(match event {
+        CacheEvent::Created { node } => format!("created {} {}", node.path(), value(node)),
+        CacheEvent::Changed { old, new } => {
+            format!("changed {} {} was {}", new.path(), value(new), value(old))
+        }
+        CacheEvent::Deleted { node } => format!("deleted {} {}", node.path(), value(node)),
+        CacheEvent::Initialized { len } => format!("initialized {len}"),
+        CacheEvent::Resynced { len } => format!("resynced {len}"),
+        CacheEvent::Lagged { nodes, .. } => format!("lagged {}", nodes.len()),
+        _ => return None,
+    })
+}
+
+/// The events of a listener for all nodes, with its words for created, changed and deleted.
+fn wrapped(event: &CacheEvent, words: [&str; 3]) -> Option<String> {
+    let [added, updated, removed] = words;
+    let line = |word: &str, node: &CachedNode| format!("{word} {} {}", node.path(), value(node));
+    Some(match event {
+        CacheEvent::Created { node } => line(added, node),
+        CacheEvent::Changed { new, .. } => line(updated, new),
+        CacheEvent::Deleted { node } => line(removed, node),
+        CacheEvent::Initialized { .. } => "INITIALIZED".to_owned(),
+        _ => return None,
+    })
+}
+
+/// The events of direct children. Curator's wrapper reports all descendants (C10).
+fn child(event: &CacheEvent, root: &str) -> Option<String> {
+    let node = match event {
+        CacheEvent::Created { node } | CacheEvent::Deleted { node } => Some(node),
+        CacheEvent::Changed { new, .. } => Some(new),
+        _ => None,
+    };
+    let is_child = |node: &CachedNode| {
+        let below = node.path().strip_prefix(root.trim_end_matches('/'));
+        below.is_some_and(|below| below.len() > 1 && below.matches('/').count() == 1)
+    };
+    if node.is_some_and(|node| !is_child(node)) {
+        return None;
+    }
+    wrapped(event, ["CHILD_ADDED", "CHILD_UPDATED", "CHILD_REMOVED"])
+}
+
+impl Object for CacheObject {
+    fn command<'a>(
+        &'a mut self,
+        verb: &'a str,
+        args: &'a [String],
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        Box::pin(async move { Reply::Now(self.run(verb, args).await) })
+    }
+}

@@ -1,0 +1,102 @@
+//! Plain operations on nodes, for the set-up and the checks of the data recipes.
+//!
+//! Bytes are one token: `-` none, `""` zero bytes, `0x...` hex, any other token its own bytes.
+
+use docent::{Client, CreateMode, ErrorKind};
+
+use super::{Answer, Failure, done};
+
+pub(super) const VERBS: [&str; 6] = ["create", "set", "get", "delete", "rmr", "mk"];
+
+/// The bytes of a token.
+pub(super) fn bytes(token: &str) -> Result<Vec<u8>, Failure> {
+    match token {
+        "-" | "\"\"" => Ok(Vec::new()),
+        _ => match token.strip_prefix("0x") {
+            None => Ok(token.as_bytes().to_vec()),
+            Some(hex) => hex
+                .as_bytes()
+                .chunks(2)
+                .map(|digits| u8::from_str_radix(&String::from_utf8_lossy(digits), 16))
+                .collect::<Result<_, _>>()
+                .map_err(|_| Failure::command(format!("{token} is no hex"))),
+        },
+    }
+}
+
+/// The token of bytes; `None` if there are none.
+pub(super) fn bytes_token(bytes: Option<&[u8]>) -> String {
+    match bytes {
+        None => "-".to_owned(),
+        Some([]) => "\"\"".to_owned(),
+        Some(bytes) => {
+            let is_text = bytes.iter().all(|byte| (0x21..=0x7e).contains(byte))
+                && ![&b"-"[..], b"\"\""].contains(&bytes)
+                && !bytes.starts_with(b"0x");
+            if is_text {
+                String::from_utf8_lossy(bytes).into_owned()
+            } else {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("0x{hex}")
+            }
+        }
+    }
+}
+
+/// The name of Curator's exception for an error.
+pub(super) fn exception(kind: ErrorKind) -> String {
+    format!("{kind:?}Exception")
+}
+
+fn failure(error: docent::Error) -> Failure {
+    Failure(exception(error.kind()), error.to_string())
+}
+
+/// A mode by its Java name.
+fn mode(word: Option<&String>) -> Result<CreateMode, Failure> {
+    Ok(match word.map(String::as_str) {
+        None | Some("PERSISTENT") => CreateMode::Persistent,
+        Some("EPHEMERAL") => CreateMode::Ephemeral,
+        Some("PERSISTENT_SEQUENTIAL") => CreateMode::PersistentSequential,
+        Some("EPHEMERAL_SEQUENTIAL") => CreateMode::EphemeralSequential,
+        Some("CONTAINER") => CreateMode::Container,
+        Some(word) => return Err(Failure::command(format!("{word} is no mode"))),
+    })
+}
+
+pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
+    match (verb, args) {
+        ("create", [path, data, mode_word @ ..]) if mode_word.len() < 2 => {
+            let mode = mode(mode_word.first())?;
+            client.create(path, &bytes(data)?, mode).await.map(Some).map_err(failure)
+        }
+        ("set", [path, data, version @ ..]) if version.len() < 2 => {
+            let version = version.first().map(|version| version.parse()).transpose();
+            let version = version.map_err(|_| Failure::command("no version"))?;
+            let stat = client.set_data(path, &bytes(data)?, version).await.map_err(failure)?;
+            Ok(Some(stat.version.to_string()))
+        }
+        ("get", [path]) => {
+            let node = client.get_data(path).await.map_err(failure)?;
+            Ok(Some(format!("{} {}", node.stat.version, bytes_token(Some(&node.data)))))
+        }
+        ("delete", [path]) => {
+            client.delete(path, None).await.map_err(failure)?;
+            done()
+        }
+        ("rmr", [path]) => {
+            if client.exists(path).await.map_err(failure)?.is_none() {
+                return Ok(Some("none".to_owned()));
+            }
+            client.delete_recursive(path).await.map_err(failure)?;
+            done()
+        }
+        ("mk", [path, data @ ..]) if data.len() < 2 => {
+            let data = data.first().map_or(Ok(Vec::new()), |data| bytes(data))?;
+            client.create_parents(path, CreateMode::Persistent).await.map_err(failure)?;
+            client.create_or_set(path, &data).await.map_err(failure)?;
+            done()
+        }
+        _ => Err(Failure::command(format!("{verb} with {args:?}"))),
+    }
+}
