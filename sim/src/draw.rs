@@ -2,6 +2,7 @@
 
 mod data;
 mod locks;
+mod stories;
 
 use fastrand::Rng;
 
@@ -24,6 +25,7 @@ pub fn plan(seed: u64) -> Plan {
         sync_limit: pick(rng, &[3, 5]),
         container_check_ms: pick(rng, &[1_000, 60_000]),
         election_ms: 0,
+        version: None,
     };
     let network = NetworkPlan {
         delay_us: pick(rng, &[50, 500, 5_000]),
@@ -46,7 +48,8 @@ pub fn plan(seed: u64) -> Plan {
         faults,
         plant: None,
     };
-    data::add(&mut plan);
+    let has_locks_only = !data::add(&mut plan);
+    stories::add(&mut plan, has_locks_only);
     plan
 }
 
