@@ -31,25 +31,36 @@ pub(super) fn add(plan: &mut Plan, has_locks_only: bool) {
 /// A member and some processes are cut off the other members, and reach each other. The member may serve them read-only.
 fn split_site(plan: &mut Plan, rng: &mut Rng, has_locks_only: bool) {
     plan.servers.count = 3;
-    if has_locks_only && one_in(rng, 2) {
+    let is_read_only = has_locks_only && !one_in(rng, 4);
+    if is_read_only {
         // Later versions resume no session while they are read-only.
         plan.servers.version = Some("3.6".to_owned());
+        // It is read-only long before the sessions end.
+        plan.servers.tick_ms = 200;
         plan.processes.iter_mut().for_each(|process| process.client.read_only = true);
+    } else if one_in(rng, 2) {
+        // The member goes on renewing sessions for 5 s.
+        (plan.servers.tick_ms, plan.servers.sync_limit) = (1_000, 5);
     }
-    lengthen(plan, rng);
+    let timeouts = plan.processes.iter().map(|process| process.client.session_timeout_ms);
+    let longest_timeout = timeouts.max().unwrap_or(0);
+    let (shortest_ms, hold_ms) = if is_read_only { (8_000, 25_000) } else { (2_000, 15_000) };
+    lengthen(plan, rng, hold_ms);
     let mut at_ms = rng.u64(500..6_000);
     while at_ms < plan.peace_at_ms {
-        let (member, for_ms) = (rng.usize(..3), rng.u64(2_000..16_000));
-        // The processes may be separated a little earlier or later than the members.
-        let off_by = |rng: &mut Rng| if one_in(rng, 2) { 0 } else { rng.u64(..1_500) };
-        let isolated_at = at_ms + off_by(rng);
+        let (member, for_ms) = (rng.usize(..3), rng.u64(shortest_ms..16_000));
+        // Processes that are separated first gather at the member: they are given time to connect to it.
+        let gather_ms = pick(rng, &[0, 1_500, longest_timeout]);
+        let isolated_at = at_ms + rng.u64(..=gather_ms);
         let kind = FaultKind::Isolate { member: Some(member), for_ms };
         plan.faults.push(Fault { at_ms: isolated_at, kind });
         for process in 0..plan.processes.len() {
             if one_in(rng, 2) {
                 continue;
             }
-            let (flow, from_ms) = (pick(rng, &[Flow::Lose, Flow::Hold]), at_ms + off_by(rng));
+            let flow = pick(rng, &[Flow::Lose, Flow::Hold]);
+            let from_ms = at_ms + if one_in(rng, 2) { 0 } else { rng.u64(..1_500) };
+            let for_ms = isolated_at + for_ms - from_ms;
             for other in (0..3).filter(|other| *other != member) {
                 let (member, direction) = (Some(other), None);
                 let kind = FaultKind::Link { process, member, direction, flow, for_ms };
@@ -63,7 +74,7 @@ fn split_site(plan: &mut Plan, rng: &mut Rng, has_locks_only: bool) {
 
 /// Replies come late, and then nothing comes any more: for some processes, for longer than their sessions last.
 fn late_replies(plan: &mut Plan, rng: &mut Rng, _has_locks_only: bool) {
-    lengthen(plan, rng);
+    lengthen(plan, rng, 15_000);
     let mut at_ms = rng.u64(500..4_000);
     while at_ms < plan.peace_at_ms {
         let mut end = at_ms;
@@ -129,10 +140,10 @@ fn stale_reads(plan: &mut Plan, rng: &mut Rng, _has_locks_only: bool) {
 }
 
 /// Makes some holds long, so that there are holders when something lasts.
-fn lengthen(plan: &mut Plan, rng: &mut Rng) {
+fn lengthen(plan: &mut Plan, rng: &mut Rng, longest_ms: u64) {
     each_lock_step(plan, |step| {
         if one_in(rng, 2) {
-            step.hold_ms = rng.u64(2_000..15_000);
+            step.hold_ms = rng.u64(2_000..longest_ms);
         }
     });
 }
