@@ -481,7 +481,7 @@ fn search(
 ) -> impl Future<Output = Result<Children, Error>> + use<> {
     let cleanup = client.cleanup();
     // No node has this name: each has the caller's part behind it.
-    let settles = !planted::is("search-without-sync");
+    let settles = !planted::is("search-without-write");
     let settling = settles.then(|| cleanup.delete(&join(parent, protection), None));
     settled(settling, cleanup.get_children_with_stat(parent))
 }

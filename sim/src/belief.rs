@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use docent::{Client, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE};
+use docent::{Client, Instant, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,6 +27,9 @@ pub(crate) const END_NOTICED_WITHIN: Nanos = SECOND;
 /// How long a watched hold may last after the deletion of its node by another client, or a revocable one after the
 /// request, if nothing disturbs its client meanwhile: the watch may have to be set again, after a pause of up to 5 s.
 pub(crate) const EVENT_SEEN_WITHIN: Nanos = 15 * SECOND;
+
+/// The error of a clock's rate that the proven bound allows for, in millionths.
+const PROVEN_DRIFT_PPM: i64 = 10_000;
 
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +87,10 @@ pub(crate) struct Belief {
     watching_since: Option<Nanos>,
     /// Since when the running process could have known that the hold has ended.
     over_since: Option<Nanos>,
-    /// Since when a node is missing.
+    /// Since when a node is missing, as far as the running process could have known.
     missing_since: Option<Nanos>,
+    /// When that node was deleted.
+    gone_at: Nanos,
     client: Client,
     lease: Option<Arc<SessionLease>>,
     pub(crate) guard: Arc<LockGuard>,
@@ -129,30 +134,42 @@ impl Beliefs {
         of_process.flat_map(|belief| &belief.paths).map(String::as_str)
     }
 
-    /// Why a hold may be believed in beyond its end.
-    fn excuse(&self, belief: &Belief, now: Nanos, timeout: Nanos) -> Option<&'static str> {
+    /// Why a hold may be believed in although its node is gone. Nothing excuses a hold whose node exists: a contender
+    /// that is granted its lock is wrong.
+    fn excuse(
+        &self,
+        belief: &Belief,
+        now: Nanos,
+        timeout: Nanos,
+        is_proven: bool,
+    ) -> Option<&'static str> {
+        belief.missing_since?;
         let paths = belief.paths.iter().map(String::as_str);
-        self.excuse_of(paths, belief.session, now, timeout)
+        self.excuse_of(paths, belief.session, belief.gone_at, is_proven, now, timeout)
     }
 
-    /// Why something may be believed to be held beyond its end: by these nodes of a session.
+    /// Why something may be believed to be held by these nodes of a session, one of which was deleted at `gone_at`.
+    /// `is_proven`: it is within its proven bound.
     pub(crate) fn excuse_of<'a>(
         &self,
         mut paths: impl Iterator<Item = &'a str>,
         session: i64,
+        gone_at: Nanos,
+        is_proven: bool,
         now: Nanos,
         timeout: Nanos,
     ) -> Option<&'static str> {
         if paths.any(|path| self.intruded.contains(path)) {
             return Some("a node deleted by another client");
         }
-        // No server renews an ended session, but one that has not heard of the end. The slack is the error of the
-        // clock, and the time of a request.
-        let heard = |at: &Nanos| (*at).max(self.lags_until) + timeout + timeout / 50 + SECOND / 10;
+        // No server renews an ended session, but one that has not heard of the end. Without a leader, the next one ends
+        // it. The slack is the error of the clock, and the time of a request.
+        let ended_at = |at: &Nanos| (*at).max(gone_at).max(self.lags_until);
+        let heard = |at| ended_at(at) + timeout + timeout / 50 + SECOND / 10;
         if self.expired.get(&session).is_some_and(|at| now < heard(at)) {
             return Some("a session ended by force");
         }
-        (now < self.excused_until).then_some("members without each other")
+        (now < self.excused_until && !is_proven).then_some("members without each other")
     }
 }
 
@@ -299,6 +316,7 @@ impl World {
             watching_since: None,
             over_since: None,
             missing_since: None,
+            gone_at: 0,
             client: client.clone(),
             lease: client.session().filter(|lease| lease.session_id() == session),
             guard: Arc::clone(&guard),
@@ -337,7 +355,7 @@ impl World {
                     && other.guard.is_held()
                 {
                     let text = format!("{lock}: {} and {} hold it", belief.who(), other.who());
-                    found.push((pair, vec![*belief, *other], text));
+                    found.push((pair, vec![*belief, *other], 1, text));
                 }
             }
             for part in &belief.parts {
@@ -354,7 +372,7 @@ impl World {
                     let all = all.into_iter().map(|(_, belief, _)| belief);
                     let all: Vec<_> = all.filter(|belief| belief.guard.is_held()).collect();
                     if all.len() > limit {
-                        found.push((key, all, text));
+                        found.push((key, all, limit, text));
                     }
                 }
             }
@@ -364,33 +382,42 @@ impl World {
                 && belief.guard.is_held()
             {
                 let text = format!("{} holds it, but its node is gone", belief.name());
-                found.push((single, vec![*belief], text));
+                found.push((single, vec![*belief], 0, text));
             }
         }
-        for (key, concerned, text) in found {
-            let excuse = concerned.iter().find_map(|belief| beliefs.excuse(belief, now, timeout));
-            let is_new = match excuse {
-                Some(_) => beliefs.counted.insert(key),
-                None => beliefs.reported.insert(key),
-            };
+        for (key, concerned, limit, text) in found {
+            let is_proven = |belief: &Belief| self.is_proven(belief);
+            let excuse = |belief: &&Belief| beliefs.excuse(belief, now, timeout, is_proven(belief));
+            let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
+            let is_excused = concerned.len() - excuses.len() <= limit;
+            let is_new =
+                if is_excused { beliefs.counted.insert(key) } else { beliefs.reported.insert(key) };
             if !is_new {
                 continue;
             }
             let proven =
-                concerned.iter().all(|belief| belief.client.now() < belief.guard.proven_until());
-            let by_members = excuse == Some("members without each other");
-            records.push(match excuse {
-                Some(_) if by_members && proven => {
-                    What::Violation(format!("{text}, within the proven bound"))
-                }
-                Some(excuse) => What::Naive(format!("{text} ({excuse})")),
-                None => What::Violation(text),
+                concerned.iter().any(|belief| belief.missing_since.is_some() && is_proven(belief));
+            records.push(match excuses.first() {
+                Some(excuse) if is_excused => What::Naive(format!("{text} ({excuse})")),
+                _ if proven => What::Violation(format!("{text}, within the proven bound")),
+                _ => What::Violation(text),
             });
         }
         drop(believed);
         beliefs.held = held;
         drop(beliefs);
         records.into_iter().for_each(|record| self.record(record));
+    }
+
+    /// Whether the proven bound of a hold excludes that its node is gone. It allows for clocks of 1 %.
+    fn is_proven(&self, belief: &Belief) -> bool {
+        self.is_before(belief.pid, &belief.client, belief.guard.proven_until())
+    }
+
+    /// Whether a proven bound lies ahead.
+    pub(crate) fn is_before(&self, pid: usize, client: &Client, proven_until: Instant) -> bool {
+        let drift_ppm = self.core().process(pid).drift_ppm;
+        drift_ppm >= -PROVEN_DRIFT_PPM && client.now() < proven_until
     }
 
     /// Whether a hold ends as it should.
@@ -402,6 +429,11 @@ impl World {
             node.is_some_and(|(_, stat)| stat.ephemeral_owner == belief.session)
         };
         let is_missing = !belief.paths.iter().all(is_there);
+        if is_missing && belief.missing_since.is_none() {
+            let gone = belief.paths.iter().filter(|path| !is_there(path));
+            let deletions = gone.filter_map(|path| core.servers.truth.of(path).next_back());
+            belief.gone_at = deletions.map(|deletion| deletion.at).max().unwrap_or(0);
+        }
         let disturbed_until = core.disturbed_until(belief.pid);
         // Timers do not know of a jump of the clock: the end is noticed later then.
         let has_jumped = core.process(belief.pid).has_jumped();
@@ -513,9 +545,8 @@ fn conflict<'a>(a: &'a Belief, b: &Belief) -> Option<&'a str> {
     part.map(|part| part.lock.as_str())
 }
 
-/// The longest time after a fault for which the naive bound of a hold may not suffice: the members have to give each
-/// other up, which takes the sync limit and two ticks, and then a session's timeout has to pass.
-pub(crate) const fn naive_limit(sync_limit_ms: u64, timeout: Nanos, lasts_ms: u64) -> Nanos {
-    let given_up_ms = if lasts_ms < sync_limit_ms { lasts_ms } else { sync_limit_ms };
-    given_up_ms * MILLISECOND + timeout + timeout / 50 + SECOND / 10
+/// The longest time after a fault for which the naive bound of a hold may not suffice: for some time a member renews a
+/// session of which the leader does not hear, and then the timeout of the session has to pass.
+pub(crate) const fn naive_limit(timeout: Nanos, renewed_for_ms: u64) -> Nanos {
+    renewed_for_ms * MILLISECOND + timeout + timeout / 50 + SECOND / 10
 }

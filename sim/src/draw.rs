@@ -3,6 +3,7 @@
 mod data;
 mod leader;
 mod locks;
+mod stories;
 
 use fastrand::Rng;
 
@@ -25,6 +26,7 @@ pub fn plan(seed: u64) -> Plan {
         sync_limit: pick(rng, &[3, 5]),
         container_check_ms: pick(rng, &[1_000, 60_000]),
         election_ms: 0,
+        version: None,
     };
     let network = NetworkPlan {
         delay_us: pick(rng, &[50, 500, 5_000]),
@@ -47,8 +49,9 @@ pub fn plan(seed: u64) -> Plan {
         faults,
         plant: None,
     };
-    data::add(&mut plan);
-    leader::add(&mut plan);
+    let has_data = data::add(&mut plan);
+    let has_elections = leader::add(&mut plan);
+    stories::add(&mut plan, !has_data && !has_elections);
     plan
 }
 

@@ -56,12 +56,19 @@ impl World {
     /// hear. A single server hears of all.
     fn excuse(&self, for_ms: u64) {
         let core = self.core();
+        let given_up_ms = for_ms.min(core.sync_limit_ms);
+        drop(core);
+        self.excuse_renewals(given_up_ms);
+    }
+
+    /// For this time a member may renew sessions of which the leader does not hear.
+    fn excuse_renewals(&self, for_ms: u64) {
+        let core = self.core();
         if core.servers.count == 1 {
             return;
         }
-        let limit = naive_limit(core.sync_limit_ms, core.longest_timeout, for_ms);
+        let until = self.now() + naive_limit(core.longest_timeout, for_ms);
         drop(core);
-        let until = self.now() + limit;
         let mut beliefs = self.beliefs();
         beliefs.excused_until = beliefs.excused_until.max(until);
     }
@@ -220,10 +227,12 @@ impl World {
                 let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
                     return;
                 };
-                self.excuse(for_ms);
+                // What was sent to it meanwhile is answered when it goes on, before it knows that it leads no more.
+                self.excuse_renewals(for_ms);
                 self.note_cut(for_ms);
                 self.core().with_servers(now, |servers, now| servers.pause_member(now, member));
                 self.ends_after(for_ms, move |world| {
+                    world.excuse(for_ms);
                     let now = world.elapsed();
                     world.core().with_servers(now, |servers, now| {
                         servers.resume_member(now, member, clients_first);

@@ -252,41 +252,44 @@ impl World {
                 for (other_number, other, others) in of_election.iter().skip(at + 1) {
                     let text = format!("{path}: {} and {} lead", open.name(), other.name());
                     let both = vec![(*open, leadership), (*other, others)];
-                    found.push(((*number, *other_number), both, text));
+                    found.push(((*number, *other_number), both, 1, text));
                 }
                 if open.missing_since.is_some() {
                     let text = format!("{path}: {} leads, but its node is gone", open.name());
-                    found.push(((*number, *number), vec![(*open, leadership)], text));
+                    found.push(((*number, *number), vec![(*open, leadership)], 0, text));
                 }
             }
         }
         let timeout = self.core().longest_timeout;
-        for (key, concerned, text) in found {
+        for (key, concerned, limit, text) in found {
             // Asking the one may have ended the other.
             if !concerned.iter().all(|(_, leadership)| leadership.is_held()) {
                 continue;
             }
-            let excuse = concerned.iter().find_map(|(_, leadership)| {
-                let path = std::iter::once(leadership.path());
-                beliefs.excuse_of(path, leadership.session_id(), now, timeout)
-            });
-            let is_new = match excuse {
-                Some(_) => leaders.counted.insert(key),
-                None => leaders.reported.insert(key),
+            let is_proven = |open: &Participant, leadership: &Leadership| {
+                self.is_before(open.pid, &open.client, leadership.proven_until())
             };
+            let excuse = |(open, leadership): &(&Participant, &Leadership)| {
+                let gone_at = open.missing_since?;
+                let path = std::iter::once(leadership.path());
+                let is_proven = is_proven(open, leadership);
+                let session = leadership.session_id();
+                beliefs.excuse_of(path, session, gone_at, is_proven, now, timeout)
+            };
+            let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
+            let is_excused = concerned.len() - excuses.len() <= limit;
+            let is_new =
+                if is_excused { leaders.counted.insert(key) } else { leaders.reported.insert(key) };
             if !is_new {
                 continue;
             }
-            let is_proven = |(open, leadership): &(&Participant, &Leadership)| {
-                open.client.now() < leadership.proven_until()
-            };
-            let by_members = excuse == Some("members without each other");
-            records.push(match excuse {
-                Some(_) if by_members && concerned.iter().all(is_proven) => {
-                    What::Violation(format!("{text}, within the proven bound"))
-                }
-                Some(excuse) => What::Naive(format!("{text} ({excuse})")),
-                None => What::Violation(text),
+            let proven = concerned.iter().any(|(open, leadership)| {
+                open.missing_since.is_some() && is_proven(open, leadership)
+            });
+            records.push(match excuses.first() {
+                Some(excuse) if is_excused => What::Naive(format!("{text} ({excuse})")),
+                _ if proven => What::Violation(format!("{text}, within the proven bound")),
+                _ => What::Violation(text),
             });
         }
         let disturbed_until = self.core().disturbed_until;

@@ -112,6 +112,9 @@ pub struct ServersPlan {
     /// How long an election takes.
     #[serde(default)]
     pub election_ms: u64,
+    /// The version of ZooKeeper that they imitate, such as `3.6`; `None`: the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// The network of a plan.

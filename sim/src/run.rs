@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use docent_testing::server::Config;
+use docent_testing::server::{Config, Version};
 use tokio::runtime::{Builder, RngSeed};
 
 use crate::{
@@ -139,7 +139,9 @@ pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
 }
 
 fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
+    let version = plan.servers.version.as_deref().and_then(Version::from_number);
     let servers = Servers::new(Config {
+        version: version.unwrap_or_default(),
         servers: plan.servers.count,
         tick_time: Duration::from_millis(plan.servers.tick_ms),
         sync_limit: plan.servers.sync_limit,

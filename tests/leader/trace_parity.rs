@@ -13,8 +13,9 @@ mod selectors;
 use std::time::Duration;
 
 use docent::{
-    Client, CloseMode, Config, ConnectionState, ConnectionStateErrorPolicy, CreateMode, LeaderLatch,
-    LeaderOptions, LockOptions, NodeOptions, OpCode, PersistentNode, retry::RetryNTimes,
+    Client, CloseMode, Config, ConnectionState, ConnectionStateErrorPolicy, CreateMode,
+    LeaderLatch, LeaderOptions, LockOptions, NodeOptions, OpCode, PersistentNode,
+    retry::RetryNTimes,
 };
 use docent_testing::{
     TestingServer,

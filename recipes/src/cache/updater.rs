@@ -209,7 +209,7 @@ impl Updater {
             let losses = lease.as_ref().map_or(0, |lease| lease.losses(OpCode::AddWatch));
             let answer = self.client.add_watch(&self.root, mode).await;
             if let Some(lease) = lease {
-                lease.note_answer(OpCode::AddWatch, losses, &answer);
+                lease.record_reply(OpCode::AddWatch, losses, &answer);
             }
             match answer {
                 Ok(watcher) => {
@@ -266,7 +266,7 @@ impl Updater {
                 debug!(path = %self.root, "events have the path of the watch; using one-shot watches");
                 if let Some(lease) = self.client.session() {
                     let unsupported = Error::new(ErrorKind::Unimplemented, Outcome::NotApplied);
-                    lease.note_answer::<()>(OpCode::AddWatch, 0, &Err(unsupported));
+                    lease.record_reply::<()>(OpCode::AddWatch, 0, &Err(unsupported));
                 }
                 return Poll::Ready(End::SetAgain);
             }

@@ -317,7 +317,7 @@ impl Participation {
                         return Ok(Ok(PlaceEnd::NodeLost));
                     }
                     // A leadership that ends meanwhile is reported at once.
-                    Err(error) => Self::step(&mut leading, retry.pause(error)).await?,
+                    Err(error) => self.step(&mut leading, retry.pause(error)).await?,
                 }
             };
             let names = ours.without_duplicates(&children);
@@ -332,7 +332,7 @@ impl Participation {
                         }
                         // Unknown is not foreign: the place stays (L6).
                         Err(error) => {
-                            Self::step(&mut leading, retry.pause(error)).await?;
+                            self.step(&mut leading, retry.pause(error)).await?;
                             continue;
                         }
                     };

@@ -25,6 +25,7 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use docent_protocol::{CreateMode, EventType, Stat, WatcherType};
 use docent_session::{
     Client, ConnectionState, Error, ErrorKind, Outcome, Watcher,

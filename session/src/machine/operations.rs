@@ -117,9 +117,9 @@ mod tests {
         let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
         let refused: Result<(), _> =
             Err(Error::new(ErrorKind::MarshallingError, Outcome::NotApplied));
-        lease.note_answer(OpCode::Create2, 0, &refused);
+        lease.record_reply(OpCode::Create2, 0, &refused);
         assert!(!lease.lacks(OpCode::Create2) && !lease.lacks(OpCode::AddWatch));
-        lease.note_answer(OpCode::AddWatch, 0, &refused);
+        lease.record_reply(OpCode::AddWatch, 0, &refused);
         assert!(lease.lacks(OpCode::AddWatch) && !lease.lacks(OpCode::Create2));
     }
 

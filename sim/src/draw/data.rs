@@ -11,13 +11,13 @@ use crate::plan::{
     WatchTarget,
 };
 
-/// Adds data workloads to two of three plans, in one of them instead of the locks.
-pub(super) fn add(plan: &mut Plan) {
+/// Adds data workloads to two of three plans, in one of them instead of the locks. Returns whether it did.
+pub(super) fn add(plan: &mut Plan) -> bool {
     let mut rng = Rng::with_seed(plan.seed ^ 0x0DA7_A0DA_7A0D_A7A0);
     let rng = &mut rng;
     let share = rng.u8(..3);
     if share == 0 {
-        return;
+        return false;
     }
     if share == 1 {
         plan.processes.clear();
@@ -52,6 +52,7 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.extend(kills);
     plan.faults.extend(more_faults(rng, plan.processes.len(), members, most));
     plan.faults.sort_by_key(|fault| fault.at_ms);
+    true
 }
 
 /// Which steps a seed has, and how often.

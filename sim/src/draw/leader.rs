@@ -11,12 +11,12 @@ use crate::plan::{
 };
 
 /// Adds elections to one of two plans, in half of them instead of everything else.
-pub(super) fn add(plan: &mut Plan) {
+pub(super) fn add(plan: &mut Plan) -> bool {
     let mut rng = Rng::with_seed(plan.seed ^ 0x1EAD_E51E_AD0F_A11E);
     let rng = &mut rng;
     let share = rng.u8(..4);
     if share > 1 {
-        return;
+        return false;
     }
     let members = plan.servers.count;
     if share == 0 {
@@ -38,6 +38,7 @@ pub(super) fn add(plan: &mut Plan) {
     });
     plan.faults.extend(more);
     plan.faults.sort_by_key(|fault| fault.at_ms);
+    true
 }
 
 /// Which steps a plan has, and how often.
