@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use docent::{Client, Instant, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE};
+use docent::{Client, EventType, Instant, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     nodes::Nodes,
     plan::HoldWatch,
     process::Pid,
+    truth::{Applied, Truth},
     world::{MILLISECOND, Nanos, SECOND, World},
 };
 
@@ -30,6 +31,12 @@ pub(crate) const EVENT_SEEN_WITHIN: Nanos = 15 * SECOND;
 
 /// The error of a clock's rate that the proven bound allows for, in millionths.
 const PROVEN_DRIFT_PPM: i64 = 10_000;
+
+/// A member answered for the others, which had ended the session.
+const APART: &str = "members without each other";
+
+/// A member answered which had not yet applied the end of the session.
+const LAGS: &str = "a member that lags";
 
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +98,8 @@ pub(crate) struct Belief {
     missing_since: Option<Nanos>,
     /// When that node was deleted.
     gone_at: Nanos,
+    /// When the servers deleted the nodes with the session.
+    ended_at: Option<Nanos>,
     client: Client,
     lease: Option<Arc<SessionLease>>,
     pub(crate) guard: Arc<LockGuard>,
@@ -109,8 +118,8 @@ pub(crate) struct Beliefs {
     pub(crate) expired: BTreeMap<i64, Nanos>,
     /// Until when overlaps are counted only: touches of a session may have been lost between the members.
     pub(crate) excused_until: Nanos,
-    /// Until when a member may not have applied the end of a session.
-    pub(crate) lags_until: Nanos,
+    /// When a member may not have applied what the others have, such as the end of a session.
+    pub(crate) lags: Vec<(Nanos, Nanos)>,
     /// The lock nodes that another client has tried to delete.
     pub(crate) intruded: BTreeSet<String>,
     /// The greatest tokens that were granted: by lock, to owners that exclude all others, and to any.
@@ -118,6 +127,16 @@ pub(crate) struct Beliefs {
     pub(crate) nodes: Nodes,
     pub(crate) leaders: Leaders,
     pub(crate) kept: Kept,
+}
+
+/// What is known of the end of something that is believed to be held.
+pub(crate) struct Lapse {
+    /// When a node of it was deleted.
+    pub(crate) gone_at: Nanos,
+    /// When the servers deleted the node with its session; `None` if the session is open.
+    pub(crate) ended_at: Option<Nanos>,
+    /// Whether it is within its proven bound.
+    pub(crate) is_proven: bool,
 }
 
 impl Beliefs {
@@ -145,17 +164,16 @@ impl Beliefs {
     ) -> Option<&'static str> {
         belief.missing_since?;
         let paths = belief.paths.iter().map(String::as_str);
-        self.excuse_of(paths, belief.session, belief.gone_at, is_proven, now, timeout)
+        let lapse = Lapse { gone_at: belief.gone_at, ended_at: belief.ended_at, is_proven };
+        self.excuse_of(paths, belief.session, &lapse, now, timeout)
     }
 
-    /// Why something may be believed to be held by these nodes of a session, one of which was deleted at `gone_at`.
-    /// `is_proven`: it is within its proven bound.
+    /// Why something may be believed to be held by these nodes of a session, one of which is gone.
     pub(crate) fn excuse_of<'a>(
         &self,
         mut paths: impl Iterator<Item = &'a str>,
         session: i64,
-        gone_at: Nanos,
-        is_proven: bool,
+        lapse: &Lapse,
         now: Nanos,
         timeout: Nanos,
     ) -> Option<&'static str> {
@@ -164,12 +182,23 @@ impl Beliefs {
         }
         // No server renews an ended session, but one that has not heard of the end. Without a leader, the next one ends
         // it. The slack is the error of the clock, and the time of a request.
-        let ended_at = |at: &Nanos| (*at).max(gone_at).max(self.lags_until);
-        let heard = |at| ended_at(at) + timeout + timeout / 50 + SECOND / 10;
-        if self.expired.get(&session).is_some_and(|at| now < heard(at)) {
+        let heard = |at: Nanos| at + timeout + timeout / 50 + SECOND / 10;
+        let lags_until = self.lags.iter().map(|(_, until)| *until).max().unwrap_or(0);
+        let heard_of = |at: &Nanos| heard(lapse.gone_at.max(lags_until).max(*at));
+        if self.expired.get(&session).is_some_and(|at| now < heard_of(at)) {
             return Some("a session ended by force");
         }
-        (now < self.excused_until && !is_proven).then_some("members without each other")
+        if lapse.is_proven {
+            return None;
+        }
+        // A member that lagged when the session ended answers its client until it has applied the end.
+        let lagged =
+            |at: Nanos| self.lags.iter().filter(move |(from, to)| (*from..=*to).contains(&at));
+        let lagged = lapse.ended_at.and_then(|at| lagged(at).map(|(_, until)| *until).max());
+        if lagged.is_some_and(|until| now < heard(until)) {
+            return Some(LAGS);
+        }
+        (now < self.excused_until).then_some(APART)
     }
 }
 
@@ -180,7 +209,7 @@ pub(crate) struct Held {
     guard: Option<Arc<LockGuard>>,
     token: Option<CancellationToken>,
     is_reader: bool,
-    czxid: Option<i64>,
+    expected: Option<i64>,
 }
 
 impl Held {
@@ -198,6 +227,12 @@ impl Held {
         self.is_reader
     }
 
+    /// Whether another client has tried to delete one of its nodes.
+    pub(crate) fn is_intruded(&self) -> bool {
+        let intruded = &self.world.beliefs().intruded;
+        self.guard().lock_paths().any(|path| intruded.contains(path))
+    }
+
     /// Whether its owner has the write lock too.
     pub(crate) fn owner_writes(&self) -> bool {
         let beliefs = self.world.beliefs();
@@ -207,8 +242,8 @@ impl Held {
     }
 
     /// What the fencing token must be, if the node was seen.
-    pub(crate) const fn token(&self) -> Option<i64> {
-        self.czxid
+    pub(crate) const fn expected_token(&self) -> Option<i64> {
+        self.expected
     }
 
     /// The holder waits for the end of the hold.
@@ -269,23 +304,32 @@ impl World {
             let stat = |path| core.servers.ensemble.node(path).map(|(_, stat)| stat);
             paths.iter().map(|path| stat(path).filter(|s| s.ephemeral_owner == session)).collect()
         };
-        let czxid = stats.first().and_then(|stat| Some(stat.as_ref()?.czxid));
+        let continued: Vec<_> = {
+            let truth = &self.core().servers.truth;
+            parts
+                .iter()
+                .zip(&paths)
+                .map(|(part, path)| continued_write(truth, part, path))
+                .collect()
+        };
+        // Of several locks, the first one has the token.
+        let of_node = stats.first().and_then(|stat| Some(stat.as_ref()?.czxid));
+        let expected =
+            of_node.map(|of_node| continued.first().copied().flatten().unwrap_or(of_node));
         let mut beliefs = self.beliefs();
         let id = beliefs.next;
         beliefs.next += 1;
         // An owner of its own must differ from all numbers of owners.
         let owner = (pid, owner.map_or((1 << 32) + id, u64::from));
         let mut wrong = Vec::new();
-        for (part, stat) in parts.iter().zip(&stats) {
+        for ((part, stat), continued) in parts.iter().zip(&stats).zip(&continued) {
             let Some(token) = stat.as_ref().map(|stat| stat.czxid) else { continue };
-            let mut same_owner = beliefs.held.values().filter(|belief| belief.owner == owner);
-            let writes = same_owner.any(|belief| belief.writes(&part.lock));
             let (exclusive, any) = beliefs.granted.entry(part.lock.clone()).or_default();
             // A hold that is entered again has the token of its node.
             let greatest = match part.mode {
                 Mode::Exclusive => *any,
                 // A reader that downgrades has the token of its write lock.
-                Mode::Shared if writes => continue,
+                Mode::Shared if continued.is_some() => continue,
                 Mode::Shared => *exclusive,
                 Mode::Lease(_) => continue,
             };
@@ -317,6 +361,7 @@ impl World {
             over_since: None,
             missing_since: None,
             gone_at: 0,
+            ended_at: None,
             client: client.clone(),
             lease: client.session().filter(|lease| lease.session_id() == session),
             guard: Arc::clone(&guard),
@@ -324,7 +369,7 @@ impl World {
         beliefs.held.insert(id, belief);
         drop(beliefs);
         wrong.into_iter().for_each(|text| self.record(What::Violation(text)));
-        Held { world: self.clone(), id, guard: Some(guard), token, is_reader, czxid }
+        Held { world: self.clone(), id, guard: Some(guard), token, is_reader, expected }
     }
 
     /// Compares all beliefs with each other and with the servers' data.
@@ -434,9 +479,15 @@ impl World {
             let deletions = gone.filter_map(|path| core.servers.truth.of(path).next_back());
             belief.gone_at = deletions.map(|deletion| deletion.at).max().unwrap_or(0);
         }
+        if is_missing && belief.ended_at.is_none() {
+            let is_open = core.servers.ensemble.session_ids().contains(&belief.session);
+            let last = |path: &String| core.servers.truth.of(path).next_back().map(|last| last.at);
+            belief.ended_at = belief.paths.iter().filter_map(last).max().filter(|_| !is_open);
+        }
         let disturbed_until = core.disturbed_until(belief.pid);
-        // Timers do not know of a jump of the clock: the end is noticed later then.
-        let has_jumped = core.process(belief.pid).has_jumped();
+        // A holder that asks wakes the tasks that wait for the end.
+        let timers_late_until =
+            if belief.is_unasked { core.process(belief.pid).timers_late_until } else { 0 };
         let revocation = belief.revocable_since.and_then(|since| {
             let (data, stat) = core.servers.ensemble.node(belief.paths.first()?)?;
             (stat.mzxid > since && data == REVOKE_MESSAGE).then_some(now)
@@ -478,8 +529,7 @@ impl World {
             return;
         }
         if let Some(since) = belief.over_since
-            && !has_jumped
-            && now > since.max(watching) + END_NOTICED_WITHIN
+            && now > since.max(watching).max(timers_late_until) + END_NOTICED_WITHIN
         {
             records.push(What::Violation(format!("{} does not notice the end", belief.name())));
             belief.watching_since = None;
@@ -527,6 +577,19 @@ impl Belief {
             _ => None,
         })
     }
+}
+
+/// The token of the write node that a read node continues. Both have one number, which no other node of the queue has;
+/// after the removal of the queue the numbers begin again.
+fn continued_write(truth: &Truth, part: &Part, path: &str) -> Option<i64> {
+    let (_, number) = path.rsplit_once("__READ__").filter(|_| part.mode == Mode::Shared)?;
+    let (below, end) = (format!("{}/", part.lock), format!("__WRIT__{number}"));
+    let is_creation = |applied: &&Applied| applied.change.event_type == EventType::NodeCreated;
+    let queue = truth.of(&part.lock).rfind(is_creation)?.change.zxid;
+    let later = truth.changes.iter().rev().take_while(|applied| applied.change.zxid > queue);
+    let mut later = later.filter(is_creation).map(|applied| &applied.change);
+    let write = later.find(|of| of.path.starts_with(&below) && of.path.ends_with(&end));
+    write.map(|write| write.zxid)
 }
 
 /// The lock that two holds exclude each other from.

@@ -155,7 +155,7 @@ impl World {
             }
             FaultKind::Lag { member, for_ms } => {
                 let mut beliefs = self.beliefs();
-                beliefs.lags_until = beliefs.lags_until.max(until);
+                beliefs.lags.push((self.now(), until));
                 drop(beliefs);
                 let set = move |world: &Self, lags| {
                     let now = world.elapsed();

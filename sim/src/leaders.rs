@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
 
 use crate::{
-    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN},
+    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, Lapse},
     history::What,
     nodes::{ORPHAN_AFTER, Using},
     process::{Pid, ProcessState},
@@ -272,9 +272,11 @@ impl World {
             let excuse = |(open, leadership): &(&Participant, &Leadership)| {
                 let gone_at = open.missing_since?;
                 let path = std::iter::once(leadership.path());
-                let is_proven = is_proven(open, leadership);
                 let session = leadership.session_id();
-                beliefs.excuse_of(path, session, gone_at, is_proven, now, timeout)
+                let is_open = self.core().servers.ensemble.session_ids().contains(&session);
+                let ended_at = Some(gone_at).filter(|_| !is_open);
+                let lapse = Lapse { gone_at, ended_at, is_proven: is_proven(open, leadership) };
+                beliefs.excuse_of(path, session, &lapse, now, timeout)
             };
             let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
             let is_excused = concerned.len() - excuses.len() <= limit;

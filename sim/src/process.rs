@@ -54,6 +54,8 @@ pub(crate) struct Process {
     pub(crate) drift_ppm: i64,
     /// By how much its clock has jumped ahead.
     pub(crate) jumped: Arc<AtomicU64>,
+    /// Until when timers that were set before the last jump may be late: they do not know of it.
+    pub(crate) timers_late_until: Nanos,
     /// How often it was stopped.
     pub(crate) stops: u64,
     /// What its workers have said.
@@ -111,6 +113,7 @@ impl World {
             is_powered_off: false,
             drift_ppm,
             jumped: Arc::default(),
+            timers_late_until: 0,
             stops: 0,
             steps: 0,
             state_changed_at: 0,
@@ -171,7 +174,13 @@ impl World {
 
     /// Lets the clock of a process jump ahead.
     pub(crate) fn jump(&self, pid: Pid, by: Nanos) {
-        self.core().process(pid).jumped.fetch_add(by, Ordering::Relaxed);
+        let now = self.now();
+        let mut core = self.core();
+        // No timer of a client with a session is set for longer than its timeout.
+        let late_until = now + by.min(core.longest_timeout);
+        let process = core.process_mut(pid);
+        process.timers_late_until = late_until.max(process.timers_late_until);
+        process.jumped.fetch_add(by, Ordering::Relaxed);
     }
 
     pub(crate) fn is_running(&self, pid: Pid) -> bool {

@@ -1,8 +1,12 @@
 //! Source: `TestInterProcessReadWriteLock`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Waker},
 };
 
 use docent::{
@@ -23,6 +27,7 @@ on_both_servers! {
     an_upgrade_waits_for_itself
     another_owner_does_not_downgrade
     a_writer_downgrades
+    a_downgrade_by_another_task_of_the_owner_keeps_the_token
     a_queued_writer_waits_after_a_downgrade
     a_writer_is_exclusive_and_readers_are_not
     the_nodes_have_their_data
@@ -93,6 +98,28 @@ async fn a_writer_downgrades(fixture: Fixture) {
     assert_eq!(reading.fencing_token().await.unwrap(), token);
     let another = lock.read_lock().acquire().await.unwrap();
     another.release().await.unwrap();
+    reading.release().await.unwrap();
+}
+
+/// The owner's other task acquires the write lock after the call of the reader, and before the reader's node is created.
+async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let me = Owner::new();
+    let namespace = fixture.path.trim_start_matches('/').to_owned();
+    let options = options().with_namespace(&namespace);
+    let lock = InterProcessReadWriteLock::with_options(&client, "/lock", options).unwrap();
+    // The namespace exists for the write lock. The read lock looks for it first.
+    lock.write_lock().acquire_as(&me).await.unwrap().release().await.unwrap();
+    let mut reading = pin!(lock.read_lock().acquire_as(&me));
+    assert!(reading.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
+    let token = writing.fencing_token().await.unwrap();
+    let reading = within_deadline("the reader", reading).await.unwrap();
+    let number = |path: &str| path.rsplit('_').next().unwrap().to_owned();
+    assert_eq!(number(reading.lock_path()), number(writing.lock_path()), "a downgrade");
+    assert_eq!(reading.fencing_token().await.unwrap(), token);
+    writing.release().await.unwrap();
+    assert_eq!(reading.fencing_token().await.unwrap(), token);
     reading.release().await.unwrap();
 }
 

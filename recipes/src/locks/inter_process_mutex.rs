@@ -1,6 +1,10 @@
 //! A re-entrant mutex across processes.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use docent_session::{Client, Clock};
 
@@ -58,18 +62,20 @@ pub struct InterProcessMutex {
     internals: Arc<LockInternals>,
     owners: Arc<Owners>,
     driver_factory: DriverFactory,
-    /// For a read lock: the owners of its write lock.
-    writers: Option<Arc<Owners>>,
 }
 
 /// Makes the driver of one acquire, which may depend on its owner.
 pub(super) type DriverFactory =
-    Arc<dyn Fn(Option<&Owner>) -> Arc<dyn LockInternalsDriver> + Send + Sync>;
+    Arc<dyn Fn(Option<&Owner>, &WriteHold) -> Arc<dyn LockInternalsDriver> + Send + Sync>;
+
+/// The write hold that the node of one acquire continues: the driver of a read lock sets it when it names the node.
+/// Another task of the owner may acquire or release the write lock before and after.
+pub(super) type WriteHold = Arc<Mutex<Option<Arc<Hold>>>>;
 
 /// The same driver for every acquire.
 pub(super) fn fixed_driver(driver: impl LockInternalsDriver) -> DriverFactory {
     let driver: Arc<dyn LockInternalsDriver> = Arc::new(driver);
-    Arc::new(move |_| Arc::clone(&driver))
+    Arc::new(move |_, _| Arc::clone(&driver))
 }
 
 impl InterProcessMutex {
@@ -113,12 +119,7 @@ impl InterProcessMutex {
         driver_factory: DriverFactory,
     ) -> Self {
         let internals = Arc::new(internals);
-        Self { internals, owners: Arc::default(), driver_factory, writers: None }
-    }
-
-    /// Makes it the read lock beside a write lock with these owners.
-    pub(super) fn beside_writers(self, writers: Arc<Owners>) -> Self {
-        Self { writers: Some(writers), ..self }
+        Self { internals, owners: Arc::default(), driver_factory }
     }
 
     pub(super) const fn owners(&self) -> &Arc<Owners> {
@@ -257,7 +258,7 @@ impl InterProcessMutex {
     ///
     /// Source: `InterProcessMutex.getParticipantNodes`, which includes children that are no lock nodes.
     pub async fn participants(&self) -> Result<Vec<String>, Error> {
-        let driver = (self.driver_factory)(None);
+        let driver = (self.driver_factory)(None, &WriteHold::default());
         self.internals.participants(&*driver).await
     }
 
@@ -268,8 +269,7 @@ impl InterProcessMutex {
     }
 
     async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
-        let acquired = self.attempt_lock(None, wait).await?;
-        Ok(acquired.map(|acquired| self.hold(None, acquired, None)))
+        self.attempt_lock(None, wait).await
     }
 
     async fn attempt_as(
@@ -297,29 +297,27 @@ impl InterProcessMutex {
                 None => {}
             }
         }
-        let writing = self.writers.as_ref().and_then(|writers| writers.hold(owner));
-        let acquired = self.attempt_lock(Some(owner), deadline.remaining()).await?;
-        Ok(acquired.map(|acquired| self.hold(Some(owner), acquired, writing)))
+        self.attempt_lock(Some(owner), deadline.remaining()).await
     }
 
     async fn attempt_lock(
         &self,
         owner: Option<&Owner>,
         wait: Option<Duration>,
-    ) -> Result<Option<Acquired>, Error> {
-        let driver = (self.driver_factory)(owner);
-        self.internals.attempt_lock(&*driver, wait).await
+    ) -> Result<Option<LockGuard>, Error> {
+        let write = WriteHold::default();
+        let driver = (self.driver_factory)(owner, &write);
+        let acquired = self.internals.attempt_lock(&*driver, wait).await?;
+        let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(acquired.map(|acquired| self.hold(owner, acquired, write)))
     }
 
     fn hold(
         &self,
         owner: Option<&Owner>,
         acquired: Acquired,
-        writing: Option<Arc<Hold>>,
+        write: Option<Arc<Hold>>,
     ) -> LockGuard {
-        // A downgrade: only then both nodes have the same number.
-        let number = |path: &str| path.rsplit('_').next().map(str::to_owned);
-        let write = writing.filter(|write| number(write.path()) == number(&acquired.node.path));
         let (owners, id) = (Arc::downgrade(&self.owners), owner.map(Owner::id));
         let on_end = Box::new(move |hold: &Hold| {
             if let (Some(owners), Some(id)) = (owners.upgrade(), id) {

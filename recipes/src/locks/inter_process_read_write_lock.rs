@@ -29,7 +29,8 @@ use docent_session::Client;
 
 use super::{
     InterProcessMutex, LockInternalsDriver, LockNode, LockOptions, Owner,
-    inter_process_mutex::{DriverFactory, fixed_driver},
+    hold::Hold,
+    inter_process_mutex::{DriverFactory, WriteHold, fixed_driver},
     lock_internals::LockInternals,
     owners::Owners,
     standard_lock_internals_driver::{
@@ -105,13 +106,16 @@ impl InterProcessReadWriteLock {
         let write = LockInternals::new(client, path, WRITE_LOCK_NAME, 1, options.clone())?;
         let write = InterProcessMutex::with_driver_factory(write, fixed_driver(WriteLockDriver));
         let writers = Arc::clone(write.owners());
-        let of_driver = Arc::clone(&writers);
-        let read_driver: DriverFactory = Arc::new(move |owner| {
-            Arc::new(ReadLockDriver::new(Arc::clone(&of_driver), owner.cloned()))
+        let read_driver: DriverFactory = Arc::new(move |owner, write| {
+            Arc::new(ReadLockDriver {
+                writers: Arc::clone(&writers),
+                owner: owner.cloned(),
+                write: Arc::clone(write),
+                downgrade: Mutex::new(None),
+            })
         });
         let read = LockInternals::new(client, path, READ_LOCK_NAME, unlimited, options)?;
-        let read =
-            InterProcessMutex::with_driver_factory(read, read_driver).beside_writers(writers);
+        let read = InterProcessMutex::with_driver_factory(read, read_driver);
         Ok(Self { read, write })
     }
 
@@ -237,6 +241,8 @@ impl LockInternalsDriver for WriteLockDriver {
 struct ReadLockDriver {
     writers: Arc<Owners>,
     owner: Option<Owner>,
+    /// Set for a downgrade.
+    write: WriteHold,
     downgrade: Mutex<Option<Downgrade>>,
 }
 
@@ -250,15 +256,9 @@ struct Downgrade {
 }
 
 impl ReadLockDriver {
-    const fn new(writers: Arc<Owners>, owner: Option<Owner>) -> Self {
-        Self { writers, owner, downgrade: Mutex::new(None) }
-    }
-
-    /// The name of the write lock's node, if our owner holds it.
-    fn our_write_node(&self) -> Option<String> {
-        let hold = self.writers.hold(self.owner.as_ref()?)?;
-        let name = hold.path().rsplit('/').next().unwrap_or_default();
-        hold.is_held().then(|| name.to_owned())
+    /// The hold of the write lock, if our owner has it.
+    fn our_write_hold(&self) -> Option<Arc<Hold>> {
+        self.writers.hold(self.owner.as_ref()?).filter(|hold| hold.is_held())
     }
 
     fn downgrade(&self) -> MutexGuard<'_, Option<Downgrade>> {
@@ -288,13 +288,17 @@ impl LockInternalsDriver for ReadLockDriver {
             return Err(PredicateError::OurNodeMissing);
         }
         // Unlike Curator, which grants the lock here without looking for the own node.
-        let is_writing = self.our_write_node().is_some();
+        let is_writing = self.our_write_hold().is_some();
         Ok(if is_writing { PredicateResults::GetsTheLock } else { result })
     }
 
     /// Source: `InterProcessReadWriteLock.ReadLock`, `WriteLock.getSortingSequence`.
     fn creates_the_lock(&self, lock_name: &str) -> LockNode {
-        let write_node = self.our_write_node();
+        let write = self.our_write_hold();
+        let name = |hold: &Arc<Hold>| hold.path().rsplit('/').next().unwrap_or_default().to_owned();
+        let write_node = write.as_ref().map(name);
+        // Now: the node is decided here, and its token with it.
+        *self.write.lock().unwrap_or_else(PoisonError::into_inner) = write;
         let node = match &write_node {
             Some(write_node) => {
                 let number = fix_for_sorting(write_node, WRITE_LOCK_NAME);

@@ -248,8 +248,12 @@ impl Semaphore {
     }
 
     pub(super) fn any_held(&self) -> bool {
-        let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.iter().filter_map(Weak::upgrade).any(|hold| hold.is_held())
+        let holds: Vec<_> = {
+            let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+            holds.iter().filter_map(Weak::upgrade).collect()
+        };
+        // Not under the lock: the end of a claim wakes tasks.
+        holds.iter().any(|hold| hold.is_held())
     }
 
     fn lease(&self, created: protection::Created, claim: SessionClaim) -> LockGuard {

@@ -64,8 +64,12 @@ impl Owners {
 
     /// Whether the lock object has a hold that is held.
     pub(super) fn any_held(&self) -> bool {
-        let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.iter().filter_map(Weak::upgrade).any(|hold| hold.is_held())
+        let holds: Vec<_> = {
+            let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+            holds.iter().filter_map(Weak::upgrade).collect()
+        };
+        // Not under the lock: the end of a claim wakes tasks.
+        holds.iter().any(|hold| hold.is_held())
     }
 
     /// Removes a hold that has ended. The owner may have another one by now, which stays.

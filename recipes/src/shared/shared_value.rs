@@ -22,6 +22,7 @@ use crate::{
     create,
     options::LockOptions,
     parents::{LastNode, create_parents},
+    planted,
     select::{Either, select},
 };
 
@@ -224,7 +225,8 @@ impl SharedValue {
         previous: &VersionedValue,
         value: impl Into<Bytes>,
     ) -> Result<bool, Error> {
-        match self.inner.write(value.into(), Some(previous.version)).await {
+        let version = Some(previous.version).filter(|_| !planted::is("swap-without-version"));
+        match self.inner.write(value.into(), version).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BadVersion => {
                 let node = self.inner.read_value().await?;
@@ -297,7 +299,7 @@ impl Inner {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
         sender.send_if_modified(|current| {
-            let is_newer = value.mzxid > current.mzxid;
+            let is_newer = value.mzxid > current.mzxid || planted::is("value-goes-back");
             if is_newer {
                 trace!(path = self.path, version = value.version, "a newer value");
                 *current = value;
@@ -333,6 +335,7 @@ impl Inner {
                         watcher = renewed;
                         break;
                     }
+                    Err(_) if planted::is("value-not-read-again") => break,
                     Err(error) => {
                         debug!(path = self.path, %error, ?pause, "value not read; retrying");
                         self.client.runtime().timer(pause).await;

@@ -97,8 +97,8 @@ impl SessionClaim {
     /// naive bound has run out. Completes at once if it is false already.
     ///
     /// Completes within a millisecond of the deadline, the precision of the client's timers. These timers stand still
-    /// while the machine is suspended, and the clock does not: after a suspension, `is_valid` is right before this
-    /// completes.
+    /// while the machine is suspended, and the clock does not: after a suspension, this completes when `is_valid` is
+    /// called, when a server replies, or when a timer of the client is due, which is the earliest of them.
     ///
     /// Can be polled anywhere, also outside a runtime.
     ///

@@ -21,7 +21,7 @@ use super::{
     timeouts::{MIN_PAUSE, Timeouts},
     watch_table::WatchedEvent,
 };
-use crate::{Error, ErrorKind, Outcome, time::Instant};
+use crate::{Error, ErrorKind, Outcome, planted, time::Instant};
 
 /// The password sent when there is no session yet.
 const NO_PASSWORD: [u8; PASSWORD_SIZE] = [0; PASSWORD_SIZE];
@@ -67,7 +67,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         };
         let request = ConnectRequest {
             protocol_version: 0,
-            last_zxid_seen: self.last_zxid,
+            last_zxid_seen: if planted::is("zxid-not-sent") { 0 } else { self.last_zxid },
             // The same at every re-attach: a server keeps the timeout of the creation.
             time_out: millis(asked),
             session_id,
@@ -98,6 +98,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.connection.disconnect();
         self.hosts.failed(now, self.longest_pause(now));
         self.requests.forget_taken();
+        if planted::is("loss-not-applied") {
+            self.fail_sent(&Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied));
+        }
         self.fail_sent(why);
         self.drop_internal();
         if was_connected {

@@ -94,8 +94,10 @@ impl SessionLease {
         SessionClaim { lease: Arc::clone(self), lapses: self.lapses.load(Ordering::Acquire) }
     }
 
-    /// Records that a request sent at `sent_at` was answered at `now`.
-    pub(crate) fn renew(&self, now: Instant, sent_at: Instant, lasts: Duration) {
+    /// Records that a request sent at `sent_at` was answered at `now`. Returns whether the deadline had passed, which
+    /// voids all claims.
+    #[must_use]
+    pub(crate) fn renew(&self, now: Instant, sent_at: Instant, lasts: Duration) -> bool {
         let old = self.deadline();
         if now > old {
             // Before the store of the new deadline: a thread that sees the deadline must see the lapse too.
@@ -108,25 +110,29 @@ impl SessionLease {
         if new > old {
             self.deadline.store(new.as_nanos(), Ordering::Release);
         }
+        now > old
     }
 
     /// Records that a server of the quorum accepted the session at `now`. No contact is later than this one, so its
-    /// deadline applies, even if an earlier contact was granted more time. Returns whether the deadline is earlier than
-    /// before.
+    /// deadline applies, even if an earlier contact was granted more time. Returns whether claims may end before the
+    /// deadline that their waiters know: it is earlier now, or it had passed.
     pub(crate) fn reattach(&self, now: Instant, deadline: Instant) -> bool {
         let old = self.deadline();
         if now > old {
             self.lapses.fetch_add(1, Ordering::AcqRel);
         }
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        deadline < old
+        deadline < old || now > old
     }
 
     /// Records that a claim has expired, which voids all claims made with it. A reply that is being received may carry
-    /// a time before the deadline, so it does not count as a lapse by itself.
+    /// a time before the deadline, so it does not count as a lapse by itself. Timers may be late, after a suspension of
+    /// the machine: their tasks are woken here.
     fn lapse(&self, lapses: u64) {
         let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
-        let _ = self.lapses.compare_exchange(lapses, lapses + 1, acquire, relaxed);
+        if self.lapses.compare_exchange(lapses, lapses + 1, acquire, relaxed).is_ok() {
+            self.wake_waiters();
+        }
     }
 
     /// Records that the server granted a smaller timeout.
@@ -160,7 +166,7 @@ impl SessionClaim {
 
     /// Whether the session is not known to be lost and its naive bound has not expired since the claim was made. Best
     /// effort, see the [module](crate::SessionLease). `now` is the time of the client's clock: `false` for a later time
-    /// is final too.
+    /// is final too. The first `false` of a deadline that has passed wakes the tasks in [`lost`](Self::lost).
     #[must_use]
     pub fn is_valid(&self, now: Instant) -> bool {
         if now > self.lease.deadline() {
@@ -185,7 +191,7 @@ mod tests {
     fn a_claim_lives_as_long_as_answers_come_in_time() {
         let lease = SessionLease::new(1, at(1000), at(990));
         let claim = lease.claim();
-        lease.renew(at(900), at(800), T);
+        assert!(!lease.renew(at(900), at(800), T));
         assert!(claim.is_valid(at(1800)));
         assert!(!claim.is_valid(at(1801)));
     }
@@ -194,7 +200,7 @@ mod tests {
     fn a_late_answer_revives_the_session_but_no_claim() {
         let lease = SessionLease::new(1, at(1000), at(990));
         let before = lease.claim();
-        lease.renew(at(1500), at(900), T);
+        assert!(lease.renew(at(1500), at(900), T), "a lapse");
         assert!(!before.is_valid(at(1501)), "it was not checked while it had run out, but it had");
         assert!(lease.claim().is_valid(at(1501)));
     }
@@ -205,7 +211,7 @@ mod tests {
         let lease = SessionLease::new(1, at(1000), at(990));
         let (claim, other) = (lease.claim(), lease.claim());
         assert!(!claim.is_valid(at(1001)));
-        lease.renew(at(999), at(900), T);
+        assert!(!lease.renew(at(999), at(900), T));
         assert!(!claim.is_valid(at(1002)), "no, and then yes");
         assert!(!other.is_valid(at(1002)), "it could have said no");
         assert!(lease.claim().is_valid(at(1002)));
@@ -214,8 +220,8 @@ mod tests {
     #[test]
     fn answers_out_of_order_never_shorten_it() {
         let lease = SessionLease::new(1, at(1000), at(990));
-        lease.renew(at(500), at(400), T);
-        lease.renew(at(600), at(300), T);
+        assert!(!lease.renew(at(500), at(400), T));
+        assert!(!lease.renew(at(600), at(300), T));
         assert_eq!(lease.deadline(), at(1400));
     }
 

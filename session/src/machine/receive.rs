@@ -373,11 +373,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Renews the lease. Only a server of the quorum does: a read-only one answers while the others expire the session.
-    fn renew(&self, now: Instant, sent_at: Instant) {
+    fn renew(&mut self, now: Instant, sent_at: Instant) {
         let is_proof = !self.is_read_only() || planted::is("read-only-renews");
         let sent_at = if planted::is("lease-from-receipt") { now } else { sent_at };
         if let Some(identity) = self.identity.as_ref().filter(|_| is_proof) {
-            identity.lease.renew(now, sent_at, self.lasts());
+            let has_lapsed = identity.lease.renew(now, sent_at, self.lasts());
+            if has_lapsed {
+                self.events.push_back(Event::Lease(Arc::clone(&identity.lease)));
+            }
         }
     }
 

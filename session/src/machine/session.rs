@@ -100,8 +100,8 @@ pub enum Event<W> {
     State(ConnectionState),
     /// A new session was created or taken over.
     Session(Arc<SessionLease>),
-    /// The session is lost, or a server has granted it a shorter timeout than before. Tasks waiting for the end of a
-    /// claim must check again. Drivers without such tasks can ignore it.
+    /// The session is lost, or a server has granted it a shorter timeout than before, or has replied when the deadline of
+    /// the lease had passed. Tasks waiting for the end of a claim must check again. Drivers without such tasks can ignore it.
     Lease(Arc<SessionLease>),
     /// Ask this server whether it is read-write (`isro`), on a separate connection, and pass the result to
     /// [`Session::handle_probe`]. Optional.

@@ -485,7 +485,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         self.unset.pause = PAUSES.0;
         for (path, mode) in &batch.paths {
-            if is_done && mode.covers() {
+            if is_done && mode.covers() && !planted::is("resync-lost") {
                 for watcher in self.watches.persistent_at(path) {
                     let event = WatchedEvent::resync(Arc::clone(path));
                     self.events.push_back(Event::Watch { watcher, event });

@@ -1,9 +1,15 @@
 //! Waiters for the end of a claim, and the field that decides when a session is taken as lost.
 
-use std::pin::pin;
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use docent_protocol::{ErrorCode, xid};
-use docent_session::{Client, ConnectionState, SessionClaim};
+use docent_session::{Client, Clock, ConnectionState, Instant, SessionClaim};
 
 use crate::support::*;
 
@@ -204,4 +210,41 @@ fn a_claim_is_waited_for_outside_a_runtime_and_ends_with_the_clients() {
     waiting.join().unwrap();
     assert!(claim.lease().is_lost());
     drop((client, conn, net));
+}
+
+/// As after a suspension: the clock goes on, and the timers do not know. They need not be waited for.
+#[tokio::test(start_paused = true)]
+async fn a_claim_found_void_ends_its_waits_before_a_timer_does() {
+    for by_reply in [false, true] {
+        let (dialer, mut net) = net();
+        let (clock, suspended) = (Clock::tokio(), Arc::new(AtomicU64::new(0)));
+        let jump = Arc::clone(&suspended);
+        let clock = Clock::from_fn(move || clock.now() + ms(suspended.load(Ordering::Relaxed)));
+        let client = config().with_clock(clock).with_transport(dialer).start();
+        let (mut conn, _) = net.serve(7).await;
+        client.wait_until_connected(LONG).await.unwrap();
+        let claim = claim(&client);
+        let waits: Vec<_> = (0..3)
+            .map(|_| {
+                let claim = claim.clone();
+                tokio::spawn(async move { claim.lost().await })
+            })
+            .collect();
+        let call = client.get_data("/slow");
+        let (xid, _) = conn.request().await;
+        let before = stopwatch();
+        jump.store(7_000, Ordering::Relaxed);
+        if by_reply {
+            conn.data(xid, b"").await;
+            let _ = soon("the reply, or the end of the session", call).await;
+        } else {
+            assert!(!claim.is_valid(client.now()));
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(waits.iter().all(tokio::task::JoinHandle::is_finished), "by a reply: {by_reply}");
+        assert_eq!(stopwatch(), before, "no timer was waited for");
+        assert!(client.now() > Instant::ZERO + ms(7_000));
+    }
 }

@@ -81,6 +81,10 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         for _ in 0..step.writes {
             write(worker, first, &lock.register(), is_ordered).await;
         }
+    } else if step.writes > 0
+        && let Ok(token) = first.guard().fencing_token().await
+    {
+        judge_token(worker, first, token);
     }
     first.watch();
     tokio::select! {
@@ -173,8 +177,11 @@ async fn acquire_inner(
                 worker.say(format!("does not get {text} in time"));
                 return None;
             };
+            // A hold whose node another client deletes lasts until its holder hears of that.
             let reads = holds.iter().filter(|(held, _)| held.is_reader());
+            let is_intruded = holds.iter().any(|(held, _)| held.is_intruded());
             if !writes
+                && !is_intruded
                 && guard.is_held()
                 && matches!(inner.lock, LockName::Write(_))
                 && reads.clone().count() == holds.len()
@@ -198,7 +205,7 @@ async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
     let number = |path: &str| path.rsplit(['-', '_']).next().map(str::to_owned);
     // A lock that is not re-entrant is granted again once the first hold is over, maybe with its number.
     let is_same = number(first.guard().lock_path()) == number(inner.lock_path());
-    if !is_same || !first.guard().is_held() {
+    if !is_same || first.is_intruded() || !first.guard().is_held() {
         return;
     }
     let tokens = (first.guard().fencing_token().await, inner.fencing_token().await);
@@ -209,6 +216,12 @@ async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
     }
 }
 
+fn judge_token(worker: &Worker, held: &Held, token: i64) {
+    if held.expected_token().is_some_and(|expected| expected != token) {
+        worker.violation(&format!("the token of {} is not {token}", held.guard().lock_path()));
+    }
+}
+
 /// One guarded write of the token to the register of a lock.
 async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
     let guard = held.guard();
@@ -216,9 +229,7 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
         Ok(token) => token,
         Err(error) => return worker.say(format!("has no token: {error}")),
     };
-    if held.token().is_some_and(|known| known != token) {
-        worker.violation(&format!("the token of {} is not {token}", guard.lock_path()));
-    }
+    judge_token(worker, held, token);
     let data = format!("{token} {}", guard.lock_path());
     worker.world.watch_register(register, guard.lock_path(), is_ordered);
     for _ in 0..2 {

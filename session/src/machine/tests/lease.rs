@@ -256,6 +256,27 @@ fn a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not() {
     assert!(scenario.lease().claim().is_valid(scenario.now));
 }
 
+/// The timers of waiting tasks may be late, after a suspension of the machine.
+#[test]
+fn a_reply_behind_the_deadline_reports_the_lapse() {
+    let mut scenario = Scenario::new(config());
+    scenario.connect();
+    scenario.accept(7, 6000);
+    let claim = scenario.lease().claim();
+    while scenario.machine.poll_event().is_some() {}
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    assert!(scenario.machine.poll_event().is_none(), "in time");
+    scenario.get("/a", 2);
+    scenario.flush();
+    scenario.now = claim.lease().deadline() + ms(1);
+    scenario.reply(2, 6, ErrorCode::Ok, b"");
+    let event = scenario.machine.poll_event();
+    assert!(matches!(&event, Some(Event::Lease(lease)) if !lease.is_lost()), "{event:?}");
+    assert!(!claim.is_valid(scenario.now));
+}
+
 /// Whoever hears a server is not heard by it for that: the network may have died in one direction only.
 #[test]
 fn events_alone_do_not_keep_the_connection() {
