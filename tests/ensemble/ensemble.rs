@@ -94,7 +94,7 @@ impl Ensemble {
         Isolation { ensemble: self, _frozen: frozen }
     }
 
-    /// Waits until a member has a request that it has not answered.
+    /// Waits until a member has a request without a reply.
     pub(crate) async fn has_outstanding(&self, member: usize) {
         let address = self.connect_to(member);
         eventually("a request at the member", async || {
