@@ -238,7 +238,7 @@ async fn scenario(seed: u64) {
         assert!(was.contains(shown), "seed {seed}: shown but never there: {shown:?}");
     }
     let watches = reader.metrics().watches;
-    within_deadline("the close", cache.close()).await.unwrap();
+    within_deadline("the close", cache.close()).await;
     assert!(
         version < Version::V3_6 || (watches, reader.metrics().watches) == (1, 0),
         "seed {seed}"
@@ -247,13 +247,16 @@ async fn scenario(seed: u64) {
     reader.close().await.unwrap();
 }
 
+/// Scenarios that have found a defect: a cache that was cut off between a listing and the reads that follow it.
+const FOUND: [u64; 1] = [1312];
+
 /// `DOCENT_CACHE_SCENARIOS=n`: more scenarios; `DOCENT_CACHE_SEED=n`: one. Ported: `TestCuratorCacheConsistency`.
 #[test]
 fn a_cache_converges_to_the_tree_and_shows_nothing_that_never_was() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("DOCENT_CACHE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DOCENT_CACHE_SCENARIOS").unwrap_or(200),
+    let seeds: Vec<u64> = match number("DOCENT_CACHE_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("DOCENT_CACHE_SCENARIOS").unwrap_or(200)).chain(FOUND).collect(),
     };
     for seed in seeds {
         let mut runtime = tokio::runtime::Builder::new_current_thread();

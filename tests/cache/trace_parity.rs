@@ -81,6 +81,8 @@ impl Player {
                 client.wait_until_connected(DEADLINE).await.unwrap();
             } else if line == "A xx PROXY: connection cut" {
                 tap.cut();
+            } else {
+                continue;
             }
             self.settle().await;
         }
@@ -126,6 +128,9 @@ impl Player {
                 let (client, _) = self.client.as_ref().unwrap();
                 let (cache, mut events) =
                     CuratorCache::start_with_events(client, path, options).unwrap();
+                if client.state().borrow().is_some_and(|state| state.is_connected()) {
+                    within_deadline("the load", cache.initialized()).await.unwrap();
+                }
                 self.caches.insert(handle.clone(), cache);
                 self.events.push(tokio::spawn(async move {
                     let mut lines = Vec::new();
@@ -137,7 +142,7 @@ impl Player {
             }
             "close" => {
                 let cache = &self.caches[&handle];
-                cache.close().await.unwrap();
+                cache.close().await;
                 self.storage = cache.snapshot();
             }
             _ => {}

@@ -98,7 +98,7 @@ impl CacheObject {
                 [vec![nodes.len().to_string()], words].concat().join(" ")
             }
             ("cclose", []) => {
-                cache.close().await?;
+                cache.close().await;
                 if let Some(name) = &self.storage {
                     let mut storages =
                         self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);

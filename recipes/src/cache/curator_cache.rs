@@ -53,7 +53,7 @@ use crate::error;
 /// if let Some(CacheEvent::Changed { old, new }) = events.next().await {
 ///     println!("{}: {:?} instead of {:?}", new.path(), new.data(), old.data());
 /// }
-/// cache.close().await?;
+/// cache.close().await;
 /// # client.close().await?;
 /// # Ok(())
 /// # }
@@ -241,22 +241,17 @@ impl CuratorCache {
     /// Closes the cache: removes the watch from the server, and forgets all nodes. Waits for the reply, at most for the
     /// connection timeout. No event follows, and nothing is stored any more.
     ///
-    /// # Errors
-    ///
-    /// None at present.
-    ///
     /// # Cancel safety
     ///
     /// The cache is closed even if the future is dropped or never polled.
     ///
     /// Source: `CuratorCache.close`.
-    pub fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+    pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.inner.closing.cancel();
         let mut status = self.inner.shared.status.subscribe();
         async move {
             // The sender lives as long as the task.
             drop(status.wait_for(|status| status.closed).await);
-            Ok(())
         }
     }
 }

@@ -317,7 +317,10 @@ impl Engine {
                 Some((old, listed)) if old.stat().czxid == stat.czxid => {
                     let is_change = stat.mzxid > old.stat().mzxid;
                     // Replies come in order, but an initial node may be newer than a lagging server.
-                    if is_change || (stat.mzxid == old.stat().mzxid && stat != *old.stat()) {
+                    // It may also come from a cache with other options.
+                    let differs =
+                        stat != *old.stat() || stored.data().is_some() != old.data().is_some();
+                    if is_change || (stat.mzxid == old.stat().mzxid && differs) {
                         state.tree.insert(stored, listed);
                     }
                     if is_change {

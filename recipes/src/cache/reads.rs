@@ -39,7 +39,7 @@ pub(super) struct Cause {
     pub(super) suspect: bool,
 }
 
-/// A read that was not answered yet.
+/// A read without a reply.
 #[derive(Debug, Default)]
 pub(super) struct Job {
     /// Its ticket, once it was sent.

@@ -73,12 +73,10 @@ impl Shared {
         let status = Status { initialized: state.initialized, closed: state.closed };
         drop(state);
         if !events.is_empty() {
-            let sender = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(sender) = &*sender {
-                for event in events {
-                    // Without receivers, the event is lost.
-                    let _ = sender.send(event);
-                }
+            let sender = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            for event in events {
+                // Without receivers, the event is lost.
+                let _ = sender.as_ref().map(|sender| sender.send(event));
             }
         }
         self.status.send_if_modified(|current| std::mem::replace(current, status) != status);
