@@ -2,8 +2,6 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -78,7 +76,7 @@ impl CacheObject {
         done()
     }
 
-    async fn run(&mut self, verb: &str, args: &[String]) -> Answer {
+    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
         if verb == "cstart" {
             return self.start(args);
         }
@@ -190,11 +188,7 @@ fn child(event: &CacheEvent, root: &str) -> Option<String> {
 }
 
 impl Object for CacheObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move { Reply::Now(self.run(verb, args).await) })
+    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+        Ok(Reply::Now(self.answer(verb, args).await))
     }
 }

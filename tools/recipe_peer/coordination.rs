@@ -1,6 +1,6 @@
 //! Barriers and atomic numbers, by handles `KIND:PATH[#SUFFIX]`.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use docent::{
     AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger, DistributedAtomicLong,
@@ -79,7 +79,7 @@ impl HandleObject {
         }
     }
 
-    async fn run(&mut self, verb: &str, args: &[String]) -> Answer {
+    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         if let ("aopen", [retries, sleep, lock @ ..]) = (verb, args.as_slice()) {
             let retries = retries.parse();
@@ -251,11 +251,7 @@ fn token(bytes: Option<&[u8]>) -> String {
 }
 
 impl Object for HandleObject {
-    fn command<'a>(
-        &'a mut self,
-        verb: &'a str,
-        args: &'a [String],
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(async move { Reply::Now(self.run(verb, args).await) })
+    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+        Ok(Reply::Now(self.answer(verb, args).await))
     }
 }

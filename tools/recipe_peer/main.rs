@@ -162,14 +162,14 @@ async fn main() {
             [id, verb, handle, args @ ..] if coordination::is_handle(handle) => {
                 let queue = objects.entry(handle.clone()).or_insert_with(|| {
                     let object = coordination::HandleObject::new(Arc::clone(&peer), handle.clone());
-                    start_object(Box::new(object))
+                    start_object(object)
                 });
                 let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
             }
             [id, verb, handle, args @ ..] if handle.starts_with("cache:") => {
                 let queue = objects.entry(handle.clone()).or_insert_with(|| {
                     let object = cache::CacheObject::new(Arc::clone(&peer), handle.clone());
-                    start_object(Box::new(object))
+                    start_object(object)
                 });
                 let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
             }
