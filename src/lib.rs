@@ -114,7 +114,10 @@ pub use docent_recipes::{
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
         Owner, Revoker,
     },
-    nodes::{GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode, PersistentTtlNode},
+    nodes::{
+        GroupMember, GroupView, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
+        PersistentTtlNode,
+    },
     shared::{SharedCount, SharedValue, VersionedValue},
 };
 #[cfg(feature = "sasl")]
