@@ -38,7 +38,10 @@
 //! | several locks: all or none | [`InterProcessMultiLock`] |
 //! | hold a lock, know when it is lost | [`LockGuard`] |
 //! | ask a holder to release its lock | [`Revoker`] |
+//! | one leader, until it leaves; for one term at a time | [`LeaderLatch`]; [`LeaderSelector`] |
+//! | lead, know when the leadership ends | [`Leadership`] |
 //! | create a node once, although a reply is lost | [`create_protected`] |
+//! | keep a node present; be a member of a group | [`PersistentNode`], [`PersistentTtlNode`]; [`GroupMember`] |
 //! | a value that processes share | [`SharedValue`], [`SharedCount`] |
 //! | connection states | [`ConnectionState`], [`Client::states`] |
 //! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
@@ -71,12 +74,18 @@
     not(feature = "recipes"),
     doc = "
 
+[`GroupMember`]: https://docs.rs/docent-recipes
 [`InterProcessMultiLock`]: https://docs.rs/docent-recipes
 [`InterProcessMutex`]: https://docs.rs/docent-recipes
 [`InterProcessReadWriteLock`]: https://docs.rs/docent-recipes
 [`InterProcessSemaphoreMutex`]: https://docs.rs/docent-recipes
 [`InterProcessSemaphoreV2`]: https://docs.rs/docent-recipes
+[`LeaderLatch`]: https://docs.rs/docent-recipes
+[`LeaderSelector`]: https://docs.rs/docent-recipes
+[`Leadership`]: https://docs.rs/docent-recipes
 [`LockGuard`]: https://docs.rs/docent-recipes
+[`PersistentNode`]: https://docs.rs/docent-recipes
+[`PersistentTtlNode`]: https://docs.rs/docent-recipes
 [`Revoker`]: https://docs.rs/docent-recipes
 [`SharedCount`]: https://docs.rs/docent-recipes
 [`SharedValue`]: https://docs.rs/docent-recipes
