@@ -38,8 +38,11 @@
 //! | several locks: all or none | [`InterProcessMultiLock`] |
 //! | hold a lock, know when it is lost | [`LockGuard`] |
 //! | ask a holder to release its lock | [`Revoker`] |
+//! | one leader, until it leaves; for one term at a time | [`LeaderLatch`]; [`LeaderSelector`] |
+//! | lead, know when the leadership ends | [`Leadership`] |
 //! | create a node once, although a reply is lost | [`create_protected`] |
 //! | a node, its children or a tree in memory | [`CuratorCache`] |
+//! | keep a node present; be a member of a group | [`PersistentNode`], [`PersistentTtlNode`]; [`GroupMember`] |
 //! | a value that processes share | [`SharedValue`], [`SharedCount`] |
 //! | a number that processes count with | [`DistributedAtomicLong`], [`DistributedAtomicInteger`] |
 //! | a value that is changed by compare-and-set | [`DistributedAtomicValue`] |
@@ -82,12 +85,18 @@
 [`DistributedAtomicValue`]: https://docs.rs/docent-recipes
 [`DistributedBarrier`]: https://docs.rs/docent-recipes
 [`DistributedDoubleBarrier`]: https://docs.rs/docent-recipes
+[`GroupMember`]: https://docs.rs/docent-recipes
 [`InterProcessMultiLock`]: https://docs.rs/docent-recipes
 [`InterProcessMutex`]: https://docs.rs/docent-recipes
 [`InterProcessReadWriteLock`]: https://docs.rs/docent-recipes
 [`InterProcessSemaphoreMutex`]: https://docs.rs/docent-recipes
 [`InterProcessSemaphoreV2`]: https://docs.rs/docent-recipes
+[`LeaderLatch`]: https://docs.rs/docent-recipes
+[`LeaderSelector`]: https://docs.rs/docent-recipes
+[`Leadership`]: https://docs.rs/docent-recipes
 [`LockGuard`]: https://docs.rs/docent-recipes
+[`PersistentNode`]: https://docs.rs/docent-recipes
+[`PersistentTtlNode`]: https://docs.rs/docent-recipes
 [`Revoker`]: https://docs.rs/docent-recipes
 [`SharedCount`]: https://docs.rs/docent-recipes
 [`SharedValue`]: https://docs.rs/docent-recipes
@@ -132,7 +141,10 @@ pub use docent_recipes::{
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
         Owner, Revoker,
     },
-    nodes::{GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode, PersistentTtlNode},
+    nodes::{
+        GroupMember, GroupView, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
+        PersistentTtlNode,
+    },
     shared::{SharedCount, SharedValue, VersionedValue},
 };
 #[cfg(feature = "sasl")]

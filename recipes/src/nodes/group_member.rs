@@ -6,7 +6,10 @@ use bytes::Bytes;
 use docent_protocol::CreateMode;
 use docent_session::{Children, Client, Error, ErrorKind, retry::RetryPolicy};
 
-use super::persistent_node::{NodeEvents, NodeOptions, PersistentNode};
+use super::{
+    group_view::GroupView,
+    persistent_node::{NodeEvents, NodeOptions, PersistentNode},
+};
 use crate::{base_path::check_base_path, error, locks::LockOptions, planted, protection::join};
 
 /// A member of a group: an ephemeral node below the group's path, called after the member's id, and kept present.
@@ -34,7 +37,8 @@ use crate::{base_path::check_base_path, error, locks::LockOptions, planted, prot
 /// # }
 /// ```
 ///
-/// Source: `GroupMember`. Curator's keeps a cache of the group; this one reads it on request.
+/// Source: `GroupMember`. Curator's always keeps a cache of the group; this one reads it on request, and
+/// [`view`](Self::view) watches it.
 #[derive(Debug, Clone)]
 pub struct GroupMember {
     client: Client,
@@ -138,6 +142,28 @@ impl GroupMember {
             }
         }
         Ok(members)
+    }
+
+    /// The members as they come, go and change: a view that is kept by watches. It keeps no member in the group, and ends
+    /// when this one leaves.
+    ///
+    /// ```
+    /// # async fn example(member: docent_recipes::nodes::GroupMember) -> Result<(), docent_recipes::Error> {
+    /// let mut view = member.view();
+    /// while let Some(members) = view.next().await {
+    ///     println!("now {} members", members?.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Source: the cache of `GroupMember`.
+    #[must_use]
+    pub fn view(&self) -> GroupView {
+        let policy = self.options.retry_policy.clone();
+        let (client, group, id) = (self.client.clone(), self.group.clone(), self.id.clone());
+        let (wanted, closing) = self.node.wanted();
+        GroupView::new(client, group, id, policy, wanted, closing)
     }
 
     /// The events of this member's node.

@@ -3,12 +3,14 @@
 //! Source: `org.apache.curator.framework.recipes.nodes`.
 
 mod group_member;
+mod group_view;
 mod keeper;
 mod persistent_node;
 mod persistent_ttl_node;
 mod status;
 
 pub use group_member::GroupMember;
+pub use group_view::GroupView;
 pub use persistent_node::{NodeEvents, NodeOptions, PersistentNode};
 pub use persistent_ttl_node::PersistentTtlNode;
 pub use status::NodeEvent;

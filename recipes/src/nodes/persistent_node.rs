@@ -320,6 +320,11 @@ impl PersistentNode {
         }
     }
 
+    /// The wanted data, whose changes end with the node; and the token that a close cancels.
+    pub(super) fn wanted(&self) -> (watch::Receiver<Wanted>, CancellationToken) {
+        (self.inner.wanted.subscribe(), self.inner.closing.clone())
+    }
+
     /// Where its events are reported.
     pub(super) fn reports(&self) -> broadcast::Sender<NodeEvent> {
         self.inner.events.clone()
