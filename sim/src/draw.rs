@@ -2,7 +2,7 @@
 
 mod data;
 mod locks;
-mod stories;
+mod sequences;
 
 use fastrand::Rng;
 
@@ -49,7 +49,7 @@ pub fn plan(seed: u64) -> Plan {
         plant: None,
     };
     let has_locks_only = !data::add(&mut plan);
-    stories::add(&mut plan, has_locks_only);
+    sequences::add(&mut plan, has_locks_only);
     plan
 }
 
