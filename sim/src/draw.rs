@@ -3,7 +3,7 @@
 mod data;
 mod leader;
 mod locks;
-mod stories;
+mod sequences;
 
 use fastrand::Rng;
 
@@ -51,7 +51,7 @@ pub fn plan(seed: u64) -> Plan {
     };
     let has_data = data::add(&mut plan);
     let has_elections = leader::add(&mut plan);
-    stories::add(&mut plan, !has_data && !has_elections);
+    sequences::add(&mut plan, !has_data && !has_elections);
     plan
 }
 

@@ -227,7 +227,7 @@ impl World {
                 let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
                     return;
                 };
-                // What was sent to it meanwhile is answered when it goes on, before it knows that it leads no more.
+                // When it goes on, it answers requests that waited, before it knows that it leads no more.
                 self.excuse_renewals(for_ms);
                 self.note_cut(for_ms);
                 self.core().with_servers(now, |servers, now| servers.pause_member(now, member));

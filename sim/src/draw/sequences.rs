@@ -1,6 +1,6 @@
-//! Draws stories: faults that belong together, and would hardly ever meet by chance.
+//! Draws sequences of faults that belong together, and would hardly ever meet by chance.
 //!
-//! They have a generator of their own: the plans without a story stay what they were.
+//! They have a generator of their own: the plans without a sequence stay what they were.
 
 use fastrand::Rng;
 
@@ -9,22 +9,22 @@ use crate::plan::{
     Direction, Fault, FaultKind, Flow, LockStep, Plan, ProcessPlan, Retry, Sides, Step, Trap,
 };
 
-/// Adds a story to three of eight plans. `has_locks_only`: no other workload is in the plan.
+/// Adds a sequence of faults to three of eight plans. `has_locks_only`: no other workload is in the plan.
 pub(super) fn add(plan: &mut Plan, has_locks_only: bool) {
     let mut rng = Rng::with_seed(plan.seed ^ 0x0570_4135_0570_4135);
     let rng = &mut rng;
-    let story = match rng.u8(..8) {
+    let add_faults = match rng.u8(..8) {
         0 => split_site,
         1 => late_replies,
         2 => stale_reads,
         _ => return,
     };
-    // The other faults may be so many that nothing is held for long. A process whose session another one resumes must
+    // Many other faults leave nothing held for long. A process whose session another one resumes must
     // be killed all the same.
     let keeps = pick(rng, &[0, 0, 0, 4, 1]);
     let is_kill = |fault: &Fault| matches!(fault.kind, FaultKind::Kill { .. });
     plan.faults.retain(|fault| is_kill(fault) || keeps > 0 && one_in(rng, keeps));
-    story(plan, rng, has_locks_only);
+    add_faults(plan, rng, has_locks_only);
     plan.faults.sort_by_key(|fault| fault.at_ms);
 }
 
@@ -46,30 +46,41 @@ fn split_site(plan: &mut Plan, rng: &mut Rng, has_locks_only: bool) {
     let longest_timeout = timeouts.max().unwrap_or(0);
     let (shortest_ms, hold_ms) = if is_read_only { (8_000, 25_000) } else { (2_000, 15_000) };
     lengthen(plan, rng, hold_ms);
+    // The site of some plans is always the same one, whose processes reach no other member.
+    let home = if one_in(rng, 2) { None } else { Some(rng.usize(..3)) };
+    let mut site: Vec<_> = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
+    if let Some(member) = home {
+        separate(plan, &site, member, (0, plan.peace_at_ms), Flow::Lose);
+    }
     let mut at_ms = rng.u64(500..6_000);
     while at_ms < plan.peace_at_ms {
-        let (member, for_ms) = (rng.usize(..3), rng.u64(shortest_ms..16_000));
-        // Processes that are separated first gather at the member: they are given time to connect to it.
-        let gather_ms = pick(rng, &[0, 1_500, longest_timeout]);
-        let isolated_at = at_ms + rng.u64(..=gather_ms);
+        let member = home.unwrap_or_else(|| rng.usize(..3));
+        let for_ms = rng.u64(shortest_ms..16_000);
+        let mut isolated_at = at_ms;
+        if home.is_none() {
+            // Processes that are separated first gather at the member: they are given time to connect to it.
+            let gather_ms = pick(rng, &[0, 1_500, longest_timeout]);
+            isolated_at += rng.u64(..=gather_ms);
+            site = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
+            let flow = pick(rng, &[Flow::Lose, Flow::Hold]);
+            separate(plan, &site, member, (at_ms, isolated_at + for_ms), flow);
+        }
         let kind = FaultKind::Isolate { member: Some(member), for_ms };
         plan.faults.push(Fault { at_ms: isolated_at, kind });
-        for process in 0..plan.processes.len() {
-            if one_in(rng, 2) {
-                continue;
-            }
-            let flow = pick(rng, &[Flow::Lose, Flow::Hold]);
-            let from_ms = at_ms + if one_in(rng, 2) { 0 } else { rng.u64(..1_500) };
-            let for_ms = isolated_at + for_ms - from_ms;
-            for other in (0..3).filter(|other| *other != member) {
-                let (member, direction) = (Some(other), None);
-                let kind = FaultKind::Link { process, member, direction, flow, for_ms };
-                plan.faults.push(Fault { at_ms: from_ms, kind });
-            }
-        }
-        at_ms += for_ms + rng.u64(1_000..8_000);
+        at_ms = isolated_at + for_ms + rng.u64(1_000..8_000);
     }
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+}
+
+/// Some processes reach no member but one.
+fn separate(plan: &mut Plan, site: &[usize], member: usize, (from, to): (u64, u64), flow: Flow) {
+    for process in site.iter().copied() {
+        for other in (0..3).filter(|other| *other != member) {
+            let (member, direction, for_ms) = (Some(other), None, to - from);
+            let kind = FaultKind::Link { process, member, direction, flow, for_ms };
+            plan.faults.push(Fault { at_ms: from, kind });
+        }
+    }
 }
 
 /// Replies come late, and then nothing comes any more: for some processes, for longer than their sessions last.
