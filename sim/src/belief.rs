@@ -152,8 +152,18 @@ impl Beliefs {
         if self.expired.get(&session).is_some_and(|at| now < heard(at)) {
             return Some("a session ended by force");
         }
-        (now < self.excused_until).then_some("members without each other")
+        (now < self.excused_until).then_some(BY_MEMBERS)
     }
+}
+
+/// The excuse that the proven bound does not need.
+pub(crate) const BY_MEMBERS: &str = "members without each other";
+
+/// Of the excuses of several holders, one that excuses a hold within its proven bound too, if there is one.
+pub(crate) fn strongest_excuse(
+    excuses: impl Iterator<Item = &'static str>,
+) -> Option<&'static str> {
+    excuses.max_by_key(|excuse| *excuse != BY_MEMBERS)
 }
 
 /// A guard, believed in until it is dropped or taken out.
@@ -368,7 +378,8 @@ impl World {
             }
         }
         for (key, concerned, text) in found {
-            let excuse = concerned.iter().find_map(|belief| beliefs.excuse(belief, now, timeout));
+            let excuses = concerned.iter().filter_map(|b| beliefs.excuse(b, now, timeout));
+            let excuse = strongest_excuse(excuses);
             let is_new = match excuse {
                 Some(_) => beliefs.counted.insert(key),
                 None => beliefs.reported.insert(key),
@@ -378,7 +389,7 @@ impl World {
             }
             let proven =
                 concerned.iter().all(|belief| belief.client.now() < belief.guard.proven_until());
-            let by_members = excuse == Some("members without each other");
+            let by_members = excuse == Some(BY_MEMBERS);
             records.push(match excuse {
                 Some(_) if by_members && proven => {
                     What::Violation(format!("{text}, within the proven bound"))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
 
 use crate::{
-    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN},
+    belief::{BY_MEMBERS, Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, strongest_excuse},
     history::What,
     nodes::{ORPHAN_AFTER, Using},
     process::{Pid, ProcessState},
@@ -266,10 +266,10 @@ impl World {
             if !concerned.iter().all(|(_, leadership)| leadership.is_held()) {
                 continue;
             }
-            let excuse = concerned.iter().find_map(|(_, leadership)| {
+            let excuse = strongest_excuse(concerned.iter().filter_map(|(_, leadership)| {
                 let path = std::iter::once(leadership.path());
                 beliefs.excuse_of(path, leadership.session_id(), now, timeout)
-            });
+            }));
             let is_new = match excuse {
                 Some(_) => leaders.counted.insert(key),
                 None => leaders.reported.insert(key),
@@ -280,7 +280,7 @@ impl World {
             let is_proven = |(open, leadership): &(&Participant, &Leadership)| {
                 open.client.now() < leadership.proven_until()
             };
-            let by_members = excuse == Some("members without each other");
+            let by_members = excuse == Some(BY_MEMBERS);
             records.push(match excuse {
                 Some(_) if by_members && concerned.iter().all(is_proven) => {
                     What::Violation(format!("{text}, within the proven bound"))
