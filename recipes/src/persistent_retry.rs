@@ -42,7 +42,7 @@ impl RetryPolicy for PersistentRetry {
     }
 
     fn is_retryable(&self, error: &Error) -> bool {
-        // Neither outlives its cause: the client's own queue, and a member without a majority.
+        // The causes pass: a full queue of the client itself, and a member without a majority.
         let passes = matches!(error.kind(), ErrorKind::TooManyRequests | ErrorKind::NotReadOnly);
         passes || self.policy.is_retryable(error)
     }

@@ -299,7 +299,7 @@ impl World {
             if let Some(since) = election.idle_since
                 && now > since.max(disturbed_until) + timeout + LEADER_WITHIN
             {
-                records.push(What::Violation(format!("{path}: nobody leads")));
+                records.push(What::Violation(format!("{path}: no participant leads")));
                 election.idle_since = Some(now + 1_000 * SECOND);
             }
         }

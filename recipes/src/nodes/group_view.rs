@@ -13,7 +13,7 @@ use docent_session::{Children, Client, Error, ErrorKind, Watcher, retry::RetryPo
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::Wanted;
+use super::status::Wanted;
 use crate::{
     persistent_retry::PersistentRetry,
     protection::join,

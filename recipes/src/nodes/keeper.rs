@@ -18,15 +18,13 @@
 //! client is neither overwritten nor deleted (L16); a failed exists is repeated (L18); a reconnect writes nothing (L19);
 //! the node of a former session of ours is replaced in one transaction (L20).
 
-use std::{
-    collections::VecDeque,
-    future::{Future, poll_fn},
-    pin::pin,
-    sync::Arc,
-};
+mod leave;
+mod owner;
+
+use std::{collections::VecDeque, future::Future, pin::pin, sync::Arc};
 
 use bytes::Bytes;
-use docent_protocol::{CreateMode, EventType, Stat, WatcherType};
+use docent_protocol::{CreateMode, EventType, Stat};
 use docent_session::{
     Client, ConnectionState, Error, ErrorKind, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
@@ -41,8 +39,7 @@ use super::{
 };
 use crate::{
     acl_provider::acl_of,
-    create::{self, lacks_3_5_operations},
-    error,
+    create,
     parents::{LastNode, create_parents},
     persistent_retry::PersistentRetry,
     planted,
@@ -341,110 +338,6 @@ impl Keeper {
         }
     }
 
-    /// The node exists: ours, of a former session of ours, or of another client.
-    async fn whose(
-        &mut self,
-        policy: &PersistentRetry,
-        memory: &mut Memory,
-        wanted: &Wanted,
-        connection: &mut watch::Receiver<Option<ConnectionState>>,
-    ) -> Result<Present, NoNode> {
-        let path = memory.path.clone().unwrap_or_else(|| self.path.clone());
-        let look = self.client.retry_idempotent(policy, || self.client.exists_and_watch(&path));
-        let (stat, mut watcher) = match select(self.closing.cancelled(), look).await {
-            Either::Left(()) => return Err(NoNode::Ended),
-            Either::Right(Ok((Some(stat), watcher))) => (stat, watcher),
-            Either::Right(Ok((None, _))) => return Err(NoNode::LookAgain),
-            Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
-        };
-        let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
-        let present = Present { path: path.clone(), owner, czxid: Some(stat.czxid) };
-        let is_ours = self.is_ours(policy, memory, &stat, owner);
-        let is_ours = match select(self.closing.cancelled(), is_ours).await {
-            Either::Left(()) => return Err(NoNode::Ended),
-            Either::Right(Ok(is_ours)) => is_ours,
-            Either::Right(Err(error)) if error.kind() == ErrorKind::NoNode => {
-                return Err(NoNode::LookAgain);
-            }
-            Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
-        };
-        if is_ours {
-            self.remember(memory, &present);
-            // What it contains is not known: the wanted data is written.
-            self.show(memory, &present, 0, None);
-            return Ok(present);
-        }
-        if owner != 0 && memory.former_sessions.contains(&owner) && self.mode.is_ephemeral() {
-            // The server is about to delete it (L20).
-            let acl = acl_of(self.options.lock.parents().acl_provider, &path);
-            let mut replace = self.client.transaction();
-            replace.delete(&path, Some(stat.version));
-            replace.create_with_acl(&path, &wanted.data, CreateMode::Ephemeral, acl);
-            return match replace.commit().await {
-                Ok(_) => {
-                    let owner = self.session().unwrap_or_default();
-                    let present = Present { path, owner, czxid: None };
-                    self.created(memory, &present, wanted.version);
-                    Ok(present)
-                }
-                // Changed or deleted since, or the reply is lost: look again, after the pause of a retry.
-                Err(error) => {
-                    if error.outcome() == Outcome::Unknown {
-                        memory.note_unknown(&wanted.data);
-                    }
-                    let pause = self.client.runtime().timer(crate::persistent_retry::pause(0));
-                    select(self.closing.cancelled(), pause).await;
-                    Err(NoNode::LookAgain)
-                }
-            };
-        }
-        let is_known = self.status.borrow().conflict;
-        if !is_known {
-            debug!(path, owner, "another client's node is there; waiting until it is gone");
-            self.lose_silently(memory);
-            self.status.send_modify(|status| status.conflict = true);
-            self.report(NodeEvent::Conflict { owner });
-        }
-        let changed = select(watcher.changed(), connection.changed());
-        match select(self.closing.cancelled(), changed).await {
-            Either::Left(()) => Err(NoNode::Ended),
-            Either::Right(_) => Err(NoNode::LookAgain),
-        }
-    }
-
-    fn lose_silently(&self, memory: &mut Memory) {
-        if memory.path.is_some() {
-            self.lose(memory);
-        }
-    }
-
-    /// Whether the node at our path is ours: of our session, with our GUID, or made by a create without a reply.
-    async fn is_ours(
-        &self,
-        policy: &PersistentRetry,
-        memory: &Memory,
-        stat: &Stat,
-        owner: i64,
-    ) -> Result<bool, Error> {
-        if self.mode.is_ephemeral() {
-            return Ok(owner != 0 && Some(owner) == self.session());
-        }
-        if owner != 0 {
-            return Ok(false);
-        }
-        let has_guid = memory.path.as_ref().is_some_and(|path| *path != self.path);
-        if has_guid || self.options.adopts {
-            return Ok(true);
-        }
-        // A persistent node has no owner. One that was never written and has our data is the one that we created.
-        if memory.unknown_creates.is_empty() || stat.version != 0 {
-            return Ok(false);
-        }
-        let read = || self.client.get_data(&self.path);
-        let node = self.client.retry_idempotent(policy, read).await?;
-        Ok(memory.unknown_creates.contains(&node.data) && node.stat.czxid == stat.czxid)
-    }
-
     /// Watches the node and writes to it until it is lost: then `None`. Some with the result once it is closed.
     async fn keep(
         &mut self,
@@ -592,110 +485,9 @@ impl Keeper {
         }
     }
 
-    /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours.
-    async fn leave(&self, present: &Present, mut watcher: Option<Watcher>) -> Result<(), Error> {
-        if !self.options.deletes {
-            self.remove_watch(&mut watcher);
-            return Ok(());
-        }
-        let policy = PersistentRetry::new(
-            Arc::clone(&self.options.lock.retry_policy),
-            CancellationToken::new(),
-        );
-        let mut retry = RetryLoop::new(&self.client, &policy);
-        loop {
-            if self.client.ended().is_some()
-                || (present.owner != 0 && Some(present.owner) != self.session())
-            {
-                return Ok(());
-            }
-            let mut delete = pin!(self.client.cleanup().delete(&present.path, None));
-            let deleted = poll_fn(|cx| delete.as_mut().poll(cx)).await;
-            match deleted {
-                Err(error) if error.kind() != ErrorKind::NoNode => retry.pause(error).await?,
-                // The event of our own delete has removed the watch.
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    /// After a close, deletes the node of a create that has no reply, if there is one.
-    async fn leave_unknown(&self, memory: &Memory) -> Result<(), Error> {
-        if !self.options.deletes
-            || memory.unknown_creates.is_empty()
-            || self.client.ended().is_some()
-        {
-            return Ok(());
-        }
-        if self.is_protected() && memory.path.is_none() {
-            return Err(error::not_yet_deleted(&self.path));
-        }
-        let path = memory.path.as_ref().unwrap_or(&self.path);
-        let policy = PersistentRetry::new(
-            Arc::clone(&self.options.lock.retry_policy),
-            CancellationToken::new(),
-        );
-        let mut retry = RetryLoop::new(&self.client, &policy);
-        let mut connection = self.client.state();
-        while connected(&self.client, &mut connection).await {
-            match self.delete_unknown(&policy, path, memory).await {
-                // Written since the look.
-                Err(error) if error.kind() == ErrorKind::BadVersion => {
-                    retry.pause_after_any_error(error).await?;
-                }
-                Err(error) => retry.pause(error).await?,
-                Ok(()) => return Ok(()),
-            }
-        }
-        Ok(())
-    }
-
-    async fn delete_unknown(
-        &self,
-        policy: &PersistentRetry,
-        path: &str,
-        memory: &Memory,
-    ) -> Result<(), Error> {
-        let cleanup = self.client.cleanup();
-        // No node has this version. The refusal comes behind all creates of this session; see `protection::settled`.
-        let settling = cleanup.delete(path, Some(i32::MAX));
-        let looked = cleanup.get_children_with_stat(path);
-        match settling.await {
-            Err(error) if error.kind() == ErrorKind::BadVersion => {}
-            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
-            result => result?,
-        }
-        let stat = match looked.await {
-            Ok((_, stat)) => stat,
-            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let owner = if is_ephemeral_owner(stat.ephemeral_owner) { stat.ephemeral_owner } else { 0 };
-        match self.is_ours(policy, memory, &stat, owner).await {
-            Ok(true) => {}
-            Ok(false) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        match cleanup.delete(path, Some(stat.version)).await {
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(()),
-            deleted => deleted,
-        }
-    }
-
     /// Whether the name of the node has a GUID.
     const fn is_protected(&self) -> bool {
         self.options.protected || self.mode.is_sequential()
-    }
-
-    /// Source: `WatcherRemovalManager.removeWatchers`.
-    fn remove_watch(&self, watcher: &mut Option<Watcher>) {
-        if let Some(mut watcher) = watcher.take()
-            && watcher.try_changed().is_none()
-            && !lacks_3_5_operations(&self.client)
-        {
-            drop(self.client.check_watches(watcher.path(), WatcherType::Any));
-        }
     }
 }
 
@@ -720,13 +512,6 @@ async fn connected(
 fn is_same(present: &Present, stat: &Stat) -> bool {
     let is_same_owner = present.owner == 0 || stat.ephemeral_owner == present.owner;
     is_same_owner && present.czxid.is_none_or(|czxid| czxid == stat.czxid)
-}
-
-/// Whether the owner of a stat is a session: containers and nodes with a time to live have special owners, with the
-/// highest bit set (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`, `TTL_MASK`).
-const fn is_ephemeral_owner(owner: i64) -> bool {
-    let top = (owner as u64) >> 56;
-    owner != 0 && owner != i64::MIN && top != 0xff
 }
 
 /// The mode of a node whose digits are already part of its path.

@@ -185,7 +185,7 @@ async fn acquire_inner(
                 && guard.is_held()
                 && matches!(inner.lock, LockName::Write(_))
                 && reads.clone().count() == holds.len()
-                // A node that was deleted by another client stands in nobody's way.
+                // A node that was deleted by another client excludes none.
                 && !worker.world.are_intruded(holds.iter().map(|(held, _)| held.guard().lock_path()))
                 && reads.clone().any(|(held, _)| held.guard().is_held())
             {

@@ -160,7 +160,10 @@ async fn main(world: World, pid: Pid, plan: ProcessPlan) {
     let client = config(&world, pid, &plan.client).with_session(token).start();
     session::follow(&world, pid, &client);
     let is_quiet = |step: &Step| matches!(step, Step::Lead(_) | Step::Keep(_) | Step::Sleep { .. });
-    if plan.workers.iter().flatten().all(is_quiet) {
+    let plays = |step: &Step| matches!(step, Step::Lead(_) | Step::Keep(_));
+    let steps = || plan.workers.iter().flatten();
+    // No task more for other plans: it would change their histories.
+    if steps().all(is_quiet) && steps().any(plays) {
         let follow = leader::follow_requests(world.clone(), pid, client.downgrade());
         world.spawn(pid, follow);
     }
