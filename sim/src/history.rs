@@ -35,7 +35,7 @@ pub enum What {
     /// A process ended by itself, all its workers done.
     Finished(Pid),
     /// Two processes believed to hold a lock, or one whose node was gone, for a reason that the naive bound of a hold
-    /// does not exclude. Counted.
+    /// does not exclude; or another effect that no client can exclude. Counted.
     Naive(String),
     /// A rule was broken.
     Violation(String),

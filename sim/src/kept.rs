@@ -61,6 +61,14 @@ impl Keeper {
         }
     }
 
+    /// The `czxid` of its node, as far as the object knows.
+    fn czxid(&self) -> Option<i64> {
+        match self {
+            Self::Node(node) => node.czxid(),
+            Self::Ttl(_) | Self::Member(_) => None,
+        }
+    }
+
     /// Whether the wanted data are written, as far as the object knows; `None` if it does not say.
     fn is_written(&self) -> Option<bool> {
         let written = match self {
@@ -105,16 +113,21 @@ pub(crate) struct Open {
     is_impossible: bool,
     /// The data that it shall write, and since when.
     wanted: (u64, Nanos),
+    known: Known,
     /// Whether its data were known to be written when last looked at.
     is_written: bool,
     /// Since when there is no node, or the node has older data.
     wrong_since: Option<Nanos>,
 }
 
+/// The nodes that an object has taken for its own, by their `czxid`; `None` if it does not say.
+type Known = Option<BTreeSet<i64>>;
+
 /// An object that was closed.
 struct Closed {
     pid: Pid,
     at: Nanos,
+    known: Known,
     /// The session in which its close returned without an error.
     session: Option<i64>,
     /// Whether it leaves its node.
@@ -127,8 +140,11 @@ pub(crate) struct Kept {
     next: u64,
     open: BTreeMap<String, Open>,
     closed: BTreeMap<String, Closed>,
-    /// The nodes on the servers: the object that has written each, its data, and the session that owns it.
+    /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object is
+    /// empty if it took the node for another one.
     nodes: BTreeMap<String, (String, Bytes, i64)>,
+    /// When each node was created.
+    created: BTreeMap<String, Nanos>,
     /// The last change of a node below each group.
     pub(crate) changed: BTreeMap<String, Nanos>,
     seen: usize,
@@ -142,6 +158,26 @@ impl Kept {
         let of_process = self.open.iter().filter(|(_, open)| open.pid == pid);
         let ids: Vec<_> = of_process.map(|(id, _)| id.clone()).collect();
         ids.iter().filter_map(|id| self.open.remove(id)).collect()
+    }
+
+    fn known(&mut self, id: &str) -> Option<(Pid, &mut BTreeSet<i64>)> {
+        let (pid, known) = match self.open.get_mut(id) {
+            Some(open) => (open.pid, &mut open.known),
+            None => self.closed.get_mut(id).map(|closed| (closed.pid, &mut closed.known))?,
+        };
+        Some((pid, known.as_mut()?))
+    }
+
+    /// An object has created a node.
+    fn note_created(&mut self, id: &str, czxid: i64) {
+        if let Some((_, known)) = self.known(id) {
+            known.insert(czxid);
+        }
+    }
+
+    /// The process of the object, if it never took this node for its own.
+    fn strayed(&mut self, id: &str, czxid: i64) -> Option<Pid> {
+        self.known(id).filter(|(_, known)| !known.contains(&czxid)).map(|(pid, _)| pid)
     }
 
     /// The nodes on the servers that are children of this one, with their data.
@@ -179,9 +215,9 @@ impl Keeping {
         let gone = {
             let mut beliefs = self.world.beliefs();
             let gone = beliefs.kept.open.remove(&self.id);
-            if gone.is_some() {
-                let at = self.world.now();
-                let closed = Closed { pid: self.pid, at, session: None, leaves: self.leaves };
+            if let Some(open) = &gone {
+                let (at, known, leaves) = (self.world.now(), open.known.clone(), self.leaves);
+                let closed = Closed { pid: self.pid, at, known, session: None, leaves };
                 beliefs.kept.closed.insert(self.id.clone(), closed);
             }
             gone
@@ -222,6 +258,7 @@ impl World {
         // The names of sequential and protected nodes differ; the parent has only kept nodes below it.
         let parent = path.rsplit_once('/').map_or(path, |(parent, _)| parent);
         let using = self.use_path(pid, if is_renamed { parent } else { path });
+        let known = matches!(keeper, Keeper::Node(_)).then(BTreeSet::new);
         let open = Open {
             pid,
             worker,
@@ -231,6 +268,7 @@ impl World {
             is_renamed,
             is_impossible,
             wanted: (1, self.now()),
+            known,
             is_written: false,
             wrong_since: None,
         };
@@ -248,6 +286,9 @@ impl World {
         let now = self.now();
         for open in kept.open.values_mut().filter(|open| self.is_running(open.pid)) {
             open.is_written = open.keeper.is_written() == Some(true);
+            if let Some(known) = &mut open.known {
+                known.extend(open.keeper.czxid());
+            }
         }
         if now < kept.next_look {
             return;
@@ -314,7 +355,21 @@ impl World {
             {
                 records.push(What::Violation(format!("{id} creates {path} after its close")));
             }
-            let node = (id.to_owned(), data.clone(), stat.ephemeral_owner);
+            if stat.version == 0 {
+                kept.created.insert(path.clone(), now);
+                kept.note_created(id, stat.czxid);
+            }
+            let mut writer = id.to_owned();
+            if let Some(pid) = kept.strayed(id, stat.czxid) {
+                // It has no data of its own there: setData has no check of the owner.
+                writer.clear();
+                let created = kept.created.get(path).copied().unwrap_or_default();
+                let is_late =
+                    now > created.max(core.undisturbed_since(pid)) + REQUEST_ARRIVES_WITHIN;
+                let text = format!("{id} writes to {path} of another object");
+                records.push(if is_late { What::Violation(text) } else { What::Naive(text) });
+            }
+            let node = (writer, data.clone(), stat.ephemeral_owner);
             let before = kept.nodes.insert(path.clone(), node);
             if stat.version > 0
                 && before.is_some_and(|(_, before, _)| before == *data)

@@ -237,9 +237,9 @@ impl Core {
     /// Cuts a connection. An end that does not notice goes on as if nothing had happened.
     fn cut(&mut self, now: Duration, id: usize, sides: Sides) {
         let c = &mut self.network.connections[id];
+        // A stream has no gaps: behind a segment that is lost, the held ones do not arrive either.
         for pipe in [&mut c.to_server, &mut c.to_client] {
             pipe.is_broken = true;
-            // Nothing follows a gap in a stream.
             pipe.held.clear();
         }
         if sides != Sides::Server {

@@ -17,6 +17,7 @@ mod interop;
 mod latch;
 mod latch_faults;
 mod nodes;
+mod nodes_stale;
 mod peer;
 mod selector;
 mod trace_parity;

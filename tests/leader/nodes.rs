@@ -29,6 +29,7 @@ on_both_servers! {
     a_protected_sequential_node_keeps_its_name
     a_lost_create_of_a_sequential_node_makes_one_node
     the_last_wanted_data_is_the_last_written
+    a_repeated_write_looks_at_the_node_first
     another_clients_node_is_neither_written_nor_deleted
     a_close_before_the_conflict_is_known_deletes_nothing
     a_missing_parent_is_reported_and_the_node_comes_after_a_reconnect
@@ -214,6 +215,31 @@ async fn the_last_wanted_data_is_the_last_written(fixture: Fixture) {
     a.sync("/").await.unwrap();
     assert_eq!(&*a.get_data(&path).await.unwrap().data, b"v3");
     assert_eq!(&*node.data(), b"v3");
+}
+
+/// The node is deleted, and created by another client, while a write has no reply.
+async fn a_repeated_write_looks_at_the_node_first(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    let node = keep(&a, &path, CreateMode::Persistent);
+    created(&node).await;
+    let mut events = node.events();
+    fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
+    tap.refuse().await.unwrap();
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    node.set_data("v2");
+    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::SetData)).await.unwrap();
+    observer.delete(&path, None).await.unwrap();
+    observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
+    tap.accept().await.unwrap();
+    assert!(matches!(next(&mut events).await, NodeEvent::Lost));
+    assert!(matches!(next(&mut events).await, NodeEvent::Conflict { owner: 0 }));
+    let other = observer.get_data(&path).await.unwrap();
+    assert_eq!((&*other.data, other.stat.version), (&b"other"[..], 0));
+    let error = within_deadline("the conflict", node.written()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NodeExists);
+    within_deadline("the close", node.close()).await.unwrap();
+    assert!(observer.exists(&path).await.unwrap().is_some());
 }
 
 /// L16: in Curator, B adopts A's node, overwrites it, and deletes it when it closes.

@@ -9,7 +9,7 @@
 //! | 2. create the node | create2 (15), createContainer (19) or createTTL (21); parents missing: exists (3) upward, createContainer downward, create again | `PersistentNode.createNode` |
 //! | 3. it exists: whose is it? | exists (3) with watch; of a former session of ours: multi (14) of delete and create | `processBackgroundCallback` |
 //! | 4. watch it | exists (3) with watch | `watchNode` |
-//! | 5. the data was set | setData (5) | `setData` |
+//! | 5. the data was set | setData (5); before each retry: exists (3) with watch | `setData` |
 //! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
 //! | 7. close | delete (2), checkWatches (17) if the watch is still there | `close` |
 //!
@@ -76,6 +76,9 @@ struct Present {
 struct Memory {
     /// The path of a node that had one: with its GUID and digits.
     path: Option<String>,
+    /// The `czxid` of our node that no session owns, unless it is known to be deleted. A server that lags behind does not
+    /// show the node to a new session.
+    node: Option<i64>,
     former_sessions: VecDeque<i64>,
     /// The data of the creates that have no reply, and may have made the node.
     unknown_creates: Vec<Bytes>,
@@ -312,6 +315,7 @@ impl Keeper {
 
     fn remember(&self, memory: &mut Memory, present: &Present) {
         memory.path = Some(present.path.clone());
+        memory.node = present.czxid.filter(|_| present.owner == 0);
         memory.unknown_creates.clear();
         if present.owner != 0 && memory.former_sessions.back() != Some(&present.owner) {
             memory.former_sessions.push_back(present.owner);
@@ -369,6 +373,7 @@ impl Keeper {
                     Either::Right(Ok((Some(stat), new))) if is_same(&present, &stat) => {
                         if present.czxid.is_none() {
                             present.czxid = Some(stat.czxid);
+                            memory.node = present.czxid.filter(|_| present.owner == 0);
                             self.status.send_modify(|status| status.czxid = Some(stat.czxid));
                         }
                         watcher = Some(new);
@@ -388,10 +393,15 @@ impl Keeper {
             }
             let wanted = self.wanted.borrow_and_update().clone();
             if wanted.version != self.status.borrow().written {
-                let write = self.write(policy, &present, &wanted);
+                let write = self.write(policy, &present, &wanted, &mut watcher);
                 match select(self.closing.cancelled(), write).await {
-                    Either::Left(()) | Either::Right(Ok(())) => {}
+                    Either::Left(()) | Either::Right(Ok(true)) => {}
+                    Either::Right(Ok(false)) => {
+                        self.lose(memory);
+                        return None;
+                    }
                     Either::Right(Err(error)) if error.kind() == ErrorKind::NoNode => {
+                        memory.node = None;
                         self.lose(memory);
                         return None;
                     }
@@ -409,6 +419,7 @@ impl Keeper {
                 Either::Right(Either::Left(event)) => {
                     watcher = None;
                     if event.event_type == EventType::NodeDeleted {
+                        memory.node = None;
                         self.lose(memory);
                         return None;
                     }
@@ -457,29 +468,38 @@ impl Keeper {
         None
     }
 
-    /// Writes the wanted data. A newer value takes the place of one whose write has failed.
+    /// Writes the wanted data; false if the node is gone, or another one. A newer value takes the place of one whose write
+    /// has failed. setData has no check of the owner, so each retry looks at the node first: only the time between that
+    /// look and the write remains, in which another client can replace the node.
     async fn write(
         &self,
         policy: &PersistentRetry,
         present: &Present,
         wanted: &Wanted,
-    ) -> Result<(), Error> {
+        watcher: &mut Option<Watcher>,
+    ) -> Result<bool, Error> {
         let mut retry = RetryLoop::new(&self.client, policy);
         let mut wanted = wanted.clone();
         loop {
             match self.client.set_data(&present.path, &wanted.data, None).await {
-                Ok(_) => {
+                Ok(stat) if is_same(present, &stat) => {
                     self.status.send_modify(|status| {
                         status.written = wanted.version;
                         status.failed = None;
                     });
-                    return Ok(());
+                    return Ok(true);
                 }
+                // Written to another client's node.
+                Ok(_) => return Ok(false),
                 Err(error) => retry.pause(error).await?,
             }
             if present.owner != 0 && Some(present.owner) != self.session() {
-                // The next look reports the loss.
-                return Ok(());
+                return Ok(false);
+            }
+            let look = || self.client.exists_and_watch(&present.path);
+            match self.client.retry_idempotent(policy, look).await? {
+                (Some(stat), new) if is_same(present, &stat) => *watcher = Some(new),
+                _ => return Ok(false),
             }
             wanted = self.wanted.borrow().clone();
         }

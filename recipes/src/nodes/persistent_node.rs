@@ -80,7 +80,11 @@ impl Default for NodeOptions {
 /// [`events`](Self::events) report when it was gone.
 ///
 /// The node of another client at the same path is left alone: that is a [`Conflict`](NodeEvent::Conflict), and the node is
-/// created once that one is gone. A node is ours if our session owns it, or our GUID is in its name.
+/// created once that one is gone. A node is ours if our session owns it, if our GUID is in its name, or if it has the
+/// `czxid` of our last one.
+///
+/// Two kept nodes of one client must not have the same path: they have the same session, so both take an ephemeral node
+/// for their own, and the close of one deletes the other's.
 ///
 /// Clones are the same node; dropping the last one closes it in the background. [`close`](Self::close) deletes the node.
 ///
@@ -244,6 +248,11 @@ impl PersistentNode {
 
     /// Sets the data of the node. Returns at once: it is written when the node is there. Of several values set in quick
     /// succession, possibly only the last is written. Sends setData (5).
+    ///
+    /// If the node is deleted, and another client creates one at the same path, while the setData is in flight, it is
+    /// written to the other client's node: setData checks neither the owner nor the `czxid`, and the version of a new node
+    /// can be the same. [`written`](Self::written) does not return `Ok` for such a write. Before a write is repeated, the
+    /// node is looked at.
     ///
     /// Source: `setData`, which fails before the node was first created.
     pub fn set_data(&self, data: impl Into<Bytes>) {

@@ -41,10 +41,10 @@ impl Keeper {
         }
     }
 
-    /// After a close, deletes the node of a create that has no reply, if there is one.
+    /// After a close, deletes the node of a create that has no reply, and one that only a server that lags did not show.
     pub(super) async fn leave_unknown(&self, memory: &Memory) -> Result<(), Error> {
         if !self.options.deletes
-            || memory.unknown_creates.is_empty()
+            || (memory.unknown_creates.is_empty() && memory.node.is_none())
             || self.client.ended().is_some()
         {
             return Ok(());

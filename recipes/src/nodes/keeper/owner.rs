@@ -41,9 +41,11 @@ impl Keeper {
             Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
         };
         if is_ours {
+            // What another node contains is not known: the wanted data is written.
+            let is_known = owner == 0 && memory.node == Some(stat.czxid);
+            let written = if is_known { self.status.borrow().written } else { 0 };
             self.remember(memory, &present);
-            // What it contains is not known: the wanted data is written.
-            self.show(memory, &present, 0, None);
+            self.show(memory, &present, written, None);
             return Ok(present);
         }
         if owner != 0 && memory.former_sessions.contains(&owner) && self.mode.is_ephemeral() {
@@ -90,7 +92,8 @@ impl Keeper {
         }
     }
 
-    /// Whether the node at our path is ours: of our session, with our GUID, or made by a create without a reply.
+    /// Whether the node at our path is ours: of our session, with our GUID, with the `czxid` of our last one, or made by a
+    /// create without a reply.
     pub(super) async fn is_ours(
         &self,
         policy: &PersistentRetry,
@@ -105,7 +108,7 @@ impl Keeper {
             return Ok(false);
         }
         let has_guid = memory.path.as_ref().is_some_and(|path| *path != self.path);
-        if has_guid || self.options.adopts {
+        if has_guid || self.options.adopts || memory.node == Some(stat.czxid) {
             return Ok(true);
         }
         // A persistent node has no owner. One that was never written and has our data is the one that we created.

@@ -1,0 +1,55 @@
+//! Kept nodes on a server that shows an old tree.
+
+use docent::{CreateMode, NodeEvent, OpCode, PersistentNode};
+use docent_testing::{TestingCluster, fault::Fault, tap::Record};
+
+use crate::{
+    Fixture,
+    support::{DEADLINE, within_deadline},
+};
+
+/// A new session has read nothing, so a follower that lags accepts it, and does not show the node.
+#[tokio::test]
+async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
+    for closes in [false, true] {
+        let cluster = TestingCluster::start(3).await.unwrap();
+        let leader = cluster.leader().unwrap();
+        let follower = (0..3).find(|member| *member != leader).unwrap();
+        let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
+        let (a, tap) = fixture.client("A").await;
+        fixture.create_path(&a).await;
+        cluster.set_lag(follower, true);
+        let path = format!("{}/n", fixture.path);
+        let node = PersistentNode::start(&a, &path, CreateMode::Persistent, "v1").unwrap();
+        within_deadline("the node", node.created()).await.unwrap();
+        within_deadline("the write", node.written()).await.unwrap();
+        let czxid = node.czxid();
+        let is_look = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists);
+        fixture.tap.wait_for(DEADLINE, is_look).await.unwrap();
+        let mut events = node.events();
+        // The next session begins at the leader, and reads first at the follower.
+        fixture.tap.inject(Fault::delay_reply(OpCode::Exists, DEADLINE).of("A"));
+        let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+        tap.kill_session(DEADLINE).await.unwrap();
+        records.until(DEADLINE, |r: &Record| r.is_request(OpCode::Exists)).await.unwrap();
+        fixture.tap.set_upstream(&cluster.addr(follower).unwrap().to_string());
+        tap.cut();
+        let lost = within_deadline("the loss", events.next()).await.unwrap();
+        assert!(matches!(lost, NodeEvent::Lost), "{lost:?}");
+        let closing = closes.then(|| node.close());
+        cluster.set_lag(follower, false);
+        if let Some(closing) = closing {
+            within_deadline("the close", closing).await.unwrap();
+        } else {
+            let restored = within_deadline("the return", events.next()).await.unwrap();
+            assert!(matches!(restored, NodeEvent::Restored), "{restored:?}");
+            assert_eq!(node.czxid(), czxid);
+            within_deadline("the data", node.written()).await.unwrap();
+            let stat = a.exists(&path).await.unwrap().unwrap();
+            assert_eq!((stat.version, Some(stat.czxid)), (0, czxid), "not written again");
+            within_deadline("the close", node.close()).await.unwrap();
+        }
+        fixture.children(&fixture.path, 0).await;
+        a.close().await.unwrap();
+    }
+}
