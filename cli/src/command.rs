@@ -6,7 +6,7 @@ use docent::Client;
 
 use crate::{
     connect::ServerArgs,
-    exit::{CommandResult, Failure},
+    exit::{self, CommandResult, Failure},
     finish, no_runtime, runtime,
 };
 
@@ -30,10 +30,23 @@ pub(crate) fn run(name: &str, mut command: impl Command) -> ExitCode {
     let run = async {
         command.prepare()?;
         let client = command.server().connect().await?;
-        let result = command.run(&client).await;
+        let mut result = command.run(&client).await;
+        if let Err(failure) = &result
+            && failure.code == exit::NO_NODE
+            && let Some(missing) = missing_chroot(&client).await
+        {
+            result = Err(missing);
+        }
         // A failed close does not change the result; the session expires.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.close()).await;
         result
     };
     finish(name, runtime().map_err(no_runtime).and_then(|runtime| runtime.block_on(run)))
+}
+
+/// The reason of a missing node, if that is the chroot.
+pub(crate) async fn missing_chroot(client: &Client) -> Option<Failure> {
+    let chroot = client.chroot()?;
+    let root = client.exists("/").await.ok()?;
+    root.is_none().then(|| Failure::missing_chroot(chroot))
 }

@@ -28,7 +28,7 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ServerArgs {
-    /// Servers and chroot: HOST:PORT,HOST:PORT/CHROOT [default: 127.0.0.1:2181]
+    /// Servers and chroot: HOST:PORT,HOST:PORT/CHROOT [default: 127.0.0.1:2181; none for lock and lead]
     #[arg(
         long,
         visible_alias = "server",
@@ -88,14 +88,29 @@ struct Tls {
 impl ServerArgs {
     /// Validates the settings, without connecting.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        self.settings_or(Some(DEFAULT_CONNECT))
+    }
+
+    /// As [`settings`](Self::settings), for a command that guards something: with the wrong servers, it would guard
+    /// nothing.
+    pub(crate) fn settings_without_default(&self) -> Result<Settings, Failure> {
+        self.settings_or(None)
+    }
+
+    fn settings_or(&self, default_connect: Option<&str>) -> Result<Settings, Failure> {
+        self.refuse_empty()?;
         let file = self.file()?;
         let from_file = |name: &str, text: Option<String>| {
             text.map(|text| duration::parse_positive(&text)).transpose().map_err(|reason| {
                 Failure::new(exit::CONFIG, format_args!("configuration: {name} {reason}"))
             })
         };
-        let connect = non_empty(self.connect.clone()).or(file.connect);
-        let connect = connect.unwrap_or_else(|| DEFAULT_CONNECT.to_owned());
+        let connect = self.connect.clone().or(file.connect);
+        let connect = connect.or_else(|| default_connect.map(str::to_owned)).ok_or_else(|| {
+            Failure::usage(
+                "no servers given: --connect HOST:PORT,HOST:PORT/CHROOT (or DOCENT_CONNECT)",
+            )
+        })?;
         let mut config = Config::new(&connect).map_err(|error| {
             let reason = error.detail().unwrap_or_default();
             Failure::usage(format_args!(
@@ -114,8 +129,7 @@ impl ServerArgs {
             .with_session_timeout(session_timeout)
             .with_connection_timeout(connection_timeout)
             .with_backoff(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
-        let given: Vec<_> = self.auth.iter().filter(|auth| !auth.is_empty()).cloned().collect();
-        for auth in if given.is_empty() { file.auth } else { given } {
+        for auth in if self.auth.is_empty() { file.auth } else { self.auth.clone() } {
             // The message does not show the value, which may be a password.
             let (scheme, credentials) = auth.split_once(':').ok_or_else(|| {
                 Failure::usage("--auth (or DOCENT_AUTH) must be SCHEME:CREDENTIALS, such as digest:USER:PASSWORD")
@@ -137,6 +151,40 @@ impl ServerArgs {
     /// Connects.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         self.settings()?.connect().await
+    }
+
+    /// Whether the connection is authenticated: by credentials, or by a certificate.
+    pub(crate) fn is_authenticated(&self) -> Result<bool, Failure> {
+        let file = self.file()?;
+        Ok(!self.auth.is_empty()
+            || !file.auth.is_empty()
+            || self.tls_cert.is_some()
+            || file.tls.cert.is_some())
+    }
+
+    /// An empty value is that of an unset variable of a script, whose servers or credentials would be missing silently.
+    fn refuse_empty(&self) -> Result<(), Failure> {
+        let is_empty =
+            |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+        let is_blank = |text: &String| text.trim().is_empty();
+        let settings = [
+            (self.connect.as_ref().is_some_and(is_blank), "--connect", "CONNECT"),
+            (self.auth.iter().any(is_blank), "--auth", "AUTH"),
+            (is_empty(&self.tls_ca), "--tls-ca", "TLS_CA"),
+            (is_empty(&self.tls_cert), "--tls-cert", "TLS_CERT"),
+            (is_empty(&self.tls_key), "--tls-key", "TLS_KEY"),
+            (
+                self.tls_server_name.as_ref().is_some_and(is_blank),
+                "--tls-server-name",
+                "TLS_SERVER_NAME",
+            ),
+        ];
+        match settings.into_iter().find(|(is_empty, ..)| *is_empty) {
+            None => Ok(()),
+            Some((_, option, variable)) => Err(Failure::usage(format_args!(
+                "{option} (or DOCENT_{variable}) is empty; give a value, or leave it out"
+            ))),
+        }
     }
 
     fn file(&self) -> Result<File, Failure> {
@@ -174,11 +222,6 @@ fn default_file() -> Option<PathBuf> {
     let directory = variable("XDG_CONFIG_HOME")
         .or_else(|| variable("HOME").map(|home| home.join(".config")))?;
     Some(directory.join("docent").join("config.toml"))
-}
-
-/// Treats an empty variable as unset.
-fn non_empty(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.is_empty())
 }
 
 fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {

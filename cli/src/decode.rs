@@ -6,11 +6,12 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use clap::Args;
 use docent_protocol::dissect::{DEFAULT_FRAME_LIMIT, Direction, Dissector, Frame};
+
+use crate::exit::{self, CommandResult, Failure};
 
 /// Decode captured ZooKeeper traffic, one line per frame
 ///
@@ -62,9 +63,11 @@ of the kind: op and error with ZooKeeper's names, header and body with jute's na
 of bytes). Buffers are hexadecimal digits; of credentials and undecodable bytes only the size is shown.
 
 Exit codes:
-  0  all input was decoded
-  1  --check found a frame that differs when encoded again, cannot be decoded, or is truncated
-  2  the input has another format, or cannot be read
+  0   all input was decoded
+  1   --check found a frame that differs when encoded again, cannot be decoded, or is truncated
+  64  wrong usage
+  65  the input has another format
+  74  a file or the output cannot be read or written
 
 Example:
   printf 'conn established\\nc2s 0000000f3900000100000067000000032f7a7a\\n' | docent decode";
@@ -76,24 +79,23 @@ const MAX_LINE_LENGTH: u64 = 3 * (DEFAULT_FRAME_LIMIT as u64 + 4) + 64;
 const MAX_STREAMS: usize = 1024;
 
 impl Decode {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self) -> CommandResult {
         let output = io::stdout().lock();
         match self.decode(&mut BufWriter::new(output), &mut io::stderr()) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(1),
+            Ok(true) => Ok(0),
+            Ok(false) => Ok(1),
             // The reader has closed the output.
-            Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                ExitCode::SUCCESS
-            }
-            Err(failure) => {
-                eprintln!("docent decode: {failure}");
-                ExitCode::from(2)
-            }
+            Err(DecodeFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+            Err(failure) => Err(Failure::new(failure.code(), failure)),
         }
     }
 
     /// Decodes all files. Returns whether every frame passed `--check`.
-    fn decode(&self, output: &mut dyn Write, diagnostics: &mut dyn Write) -> Result<bool, Failure> {
+    fn decode(
+        &self,
+        output: &mut dyn Write,
+        diagnostics: &mut dyn Write,
+    ) -> Result<bool, DecodeFailure> {
         let standard_input = [PathBuf::from("-")];
         let files = if self.files.is_empty() { &standard_input[..] } else { &self.files };
         let mut decoder = Decoder {
@@ -108,11 +110,11 @@ impl Decode {
         for file in files {
             // The frames before an invalid line are printed too.
             let result = decoder.read_file(file);
-            decoder.output.flush().map_err(Failure::Output)?;
+            decoder.output.flush().map_err(DecodeFailure::Output)?;
             result?;
         }
         decoder.finish()?;
-        decoder.output.flush().map_err(Failure::Output)?;
+        decoder.output.flush().map_err(DecodeFailure::Output)?;
         Ok(decoder.passed)
     }
 
@@ -121,8 +123,8 @@ impl Decode {
     }
 }
 
-/// An error that ends the command with code 2.
-enum Failure {
+/// An error that ends the command.
+enum DecodeFailure {
     /// A file cannot be read.
     Input(PathBuf, io::Error),
     /// An input line is invalid.
@@ -131,7 +133,16 @@ enum Failure {
     Output(io::Error),
 }
 
-impl fmt::Display for Failure {
+impl DecodeFailure {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::Line { .. } => exit::REFUSED,
+            Self::Input(..) | Self::Output(_) => exit::IO,
+        }
+    }
+}
+
+impl fmt::Display for DecodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(file, error) => write!(f, "{}: {error}", file.display()),
@@ -169,10 +180,10 @@ enum Line {
 }
 
 impl Decoder<'_> {
-    fn read_file(&mut self, file: &Path) -> Result<(), Failure> {
+    fn read_file(&mut self, file: &Path) -> Result<(), DecodeFailure> {
         let name =
             || if file == Path::new("-") { "standard input".into() } else { file.to_owned() };
-        let failed = |error| Failure::Input(name(), error);
+        let failed = |error| DecodeFailure::Input(name(), error);
         let mut input: Box<dyn BufRead> = if file == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
@@ -185,7 +196,7 @@ impl Decoder<'_> {
             if read.map_err(failed)? == 0 {
                 break;
             }
-            let invalid = |reason| Failure::Line { file: name(), line, reason };
+            let invalid = |reason| DecodeFailure::Line { file: name(), line, reason };
             if text.last() != Some(&b'\n') && text.len() as u64 == MAX_LINE_LENGTH {
                 return Err(invalid("the line is too long".to_owned()));
             }
@@ -196,7 +207,7 @@ impl Decoder<'_> {
     }
 
     /// Processes a line. Returns the reason if it is invalid.
-    fn process(&mut self, line: Line, number: usize) -> Result<Option<String>, Failure> {
+    fn process(&mut self, line: Line, number: usize) -> Result<Option<String>, DecodeFailure> {
         match line {
             Line::Ignored => Ok(None),
             Line::Connection { is_established } => {
@@ -208,7 +219,7 @@ impl Decoder<'_> {
                 Ok(None)
             }
             Line::Bytes { stream, direction, bytes } => {
-                self.feed(stream, direction, &bytes, number).map_err(Failure::Output)
+                self.feed(stream, direction, &bytes, number).map_err(DecodeFailure::Output)
             }
         }
     }
@@ -255,7 +266,7 @@ impl Decoder<'_> {
     }
 
     /// Reports incomplete frames at the end of the input.
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> Result<(), DecodeFailure> {
         if !self.options.check {
             return Ok(());
         }
@@ -272,7 +283,7 @@ impl Decoder<'_> {
                 self.diagnostics,
                 "docent decode: the last frame {direction}{stream} is truncated to {count} bytes"
             );
-            result.map_err(Failure::Output)?;
+            result.map_err(DecodeFailure::Output)?;
         }
         Ok(())
     }

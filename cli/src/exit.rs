@@ -77,6 +77,16 @@ impl Failure {
         Self::new(OS, format_args!("{what}: {error}"))
     }
 
+    /// The chroot of the connect string does not exist.
+    pub(crate) fn missing_chroot(chroot: &str) -> Self {
+        Self::usage(format_args!("the chroot {chroot} does not exist; {CHROOT_ADVICE}"))
+    }
+
+    /// As a failure of a command that guards another one: its exit code cannot be taken for that of the other.
+    pub(crate) fn of_a_guard(self) -> Self {
+        Self { code: if self.code == NO_NODE { SOFTWARE } else { self.code }, ..self }
+    }
+
     /// Whether no message is printed, because the reader of the output has closed it.
     pub(crate) const fn is_silent(&self) -> bool {
         self.text.is_empty()
@@ -134,6 +144,8 @@ const fn code(kind: ErrorKind) -> u8 {
     }
 }
 
+const CHROOT_ADVICE: &str = "check --connect (or DOCENT_CONNECT), or create it with `docent create -p` and the servers without a chroot";
+
 /// Suggests what the user can do about an error.
 const fn advice(kind: ErrorKind) -> &'static str {
     match kind {
@@ -146,6 +158,7 @@ const fn advice(kind: ErrorKind) -> &'static str {
         }
         ErrorKind::NotEmpty => "; -r deletes the children too",
         ErrorKind::BadVersion => "; `docent stat` shows the version",
+        ErrorKind::InvalidAcl => "; check --acl: `auth::` requires --auth (or DOCENT_AUTH)",
         ErrorKind::NotReadOnly => "; the server has lost its quorum, retry later",
         ErrorKind::Unimplemented => "; the operation requires a newer server",
         _ => "",
@@ -155,6 +168,9 @@ const fn advice(kind: ErrorKind) -> &'static str {
 impl From<docent::Error> for Failure {
     fn from(error: docent::Error) -> Self {
         let kind = error.kind();
+        if error.is_missing_chroot() {
+            return Self::usage(format_args!("{error}; {CHROOT_ADVICE}"));
+        }
         Self::new(code(kind), format_args!("{error}{}", advice(kind)))
     }
 }

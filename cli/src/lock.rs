@@ -38,7 +38,7 @@ pub(crate) struct Lock {
     #[arg(short, long, visible_alias = "nonblock", conflicts_with = "timeout")]
     no_wait: bool,
     /// Acquire one of N leases instead of a mutex; all contenders must use the same N
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = leases)]
     semaphore: Option<NonZeroU16>,
     /// Acquire the read lock of a read/write lock: it is shared with other readers
     #[arg(long, conflicts_with_all = ["semaphore", "write"])]
@@ -107,6 +107,10 @@ How the command is ended (TERM, then KILL, for every process it started):
 
 HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the process group of the
 command. docs/CLI.md lists the limits of these guarantees.";
+
+fn leases(text: &str) -> Result<NonZeroU16, String> {
+    text.parse().map_err(|_| format!("the number of leases must be from 1 to {}", u16::MAX))
+}
 
 /// The recipe that the options select.
 enum Recipe {

@@ -15,7 +15,7 @@ use docent::{
 use serde_json::{Value, json};
 
 use crate::{
-    command::Command,
+    command::{Command, missing_chroot},
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
@@ -51,7 +51,8 @@ With --json, one object per line: position, state (held, waiting), kind, path,
 session, token, age_ms, owner, revocable; with --watch, one array per line for
 each change.
 
-Prints nothing for a lock without holders and waiters; the exit code is 0.
+Prints nothing for a lock without holders and waiters, and a note on standard
+error if the path does not exist; the exit code is 0.
 
 {}", exit::HELP))]
 pub(crate) struct Locks {
@@ -81,9 +82,21 @@ impl Command for Locks {
 
     async fn run(&self, client: &Client) -> CommandResult {
         if !self.watch {
-            let queue = read_or_empty(client, &self.path).await?;
-            self.print(&queue)?;
+            match Queue::read(client, &self.path).await {
+                Ok(queue) => self.print(&queue)?,
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    if let Some(missing) = missing_chroot(client).await {
+                        return Err(missing);
+                    }
+                    // Not an error: a server deletes the path of a lock some time after its last use.
+                    eprintln!("docent locks: {} does not exist: no holder, no waiter", self.path);
+                }
+                Err(error) => return Err(error.into()),
+            }
             return Ok(0);
+        }
+        if let Some(missing) = missing_chroot(client).await {
+            return Err(missing);
         }
         let mut shown: Option<Vec<_>> = None;
         loop {

@@ -110,9 +110,9 @@ fn main() -> ExitCode {
         Command::Multi(command) => command::run("multi", command),
         Command::Completions(command) => finish("completions", command.run()),
         Command::Man(command) => finish("man", command.run()),
-        Command::Decode(command) => command.run(),
-        Command::Serve(command) => command.run(),
-        Command::Tap(command) => command.run(),
+        Command::Decode(command) => finish("decode", command.run()),
+        Command::Serve(command) => finish("serve", command.run()),
+        Command::Tap(command) => finish("tap", command.run()),
     }
 }
 

@@ -1,11 +1,16 @@
 //! `docent serve`: runs the embedded server.
 
-use std::{io, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use clap::Args;
 use docent_testing::{
     TestingServer,
     server::{Config, Version},
+};
+
+use crate::{
+    duration,
+    exit::{CommandResult, Failure},
 };
 
 /// Run an in-memory ZooKeeper server for tests, without persistence and replication
@@ -22,8 +27,8 @@ pub(crate) struct Serve {
     /// ZooKeeper version to emulate: 3.4, 3.6, 3.8 or 3.9
     #[arg(long, default_value = "3.9", value_parser = version)]
     version: Version,
-    /// Shortest and longest session timeout, in milliseconds: MIN..MAX
-    #[arg(long, default_value = "1000..60000", value_parser = timeouts)]
+    /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds
+    #[arg(long, value_name = "MIN..MAX", default_value = "1s..60s", value_parser = timeouts)]
     session_timeout: (Duration, Duration),
     /// Seed of the session IDs
     #[arg(long, default_value_t = 0)]
@@ -38,24 +43,19 @@ fn version(text: &str) -> Result<Version, String> {
 }
 
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
-    let parse = |text: &str| text.parse().map(Duration::from_millis).ok();
     let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
-    let (min, max) = parse(min).zip(parse(max)).ok_or("is not two numbers of milliseconds")?;
-    if min.is_zero() || min > max {
-        return Err("must have a MIN from 1 to MAX".to_owned());
+    let parse = |text: &str| duration::parse(text).map_err(|reason| format!("{text:?} {reason}"));
+    let (min, max) = (parse(min)?, parse(max)?);
+    if min < Duration::from_millis(1) || min > max {
+        return Err("must have a MIN from 1ms to MAX".to_owned());
     }
     Ok((min, max))
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> ExitCode {
-        match self.serve() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("docent serve: {}: {error}", self.listen);
-                ExitCode::FAILURE
-            }
-        }
+    pub(crate) fn run(self) -> CommandResult {
+        let listen = self.listen;
+        self.serve().map(|()| 0).map_err(|error| Failure::os(listen, error))
     }
 
     fn serve(&self) -> io::Result<()> {

@@ -3,7 +3,6 @@
 use std::{
     io::{self, BufRead as _, Write as _},
     net::SocketAddr,
-    process::ExitCode,
     time::Duration,
 };
 
@@ -14,6 +13,11 @@ use docent_testing::{
     tap::{Direction, Tap, TextOptions, json},
 };
 use tokio::sync::mpsc;
+
+use crate::{
+    duration,
+    exit::{CommandResult, Failure},
+};
 
 /// Record the frames between ZooKeeper clients and a server, one line each
 ///
@@ -54,7 +58,7 @@ Commands on standard input, for all connections:
   drop-before OP [K]      drop the K-th request of this type from now (default 1) and close
   drop-reply OP [K]       forward the request, and close instead of forwarding the reply
   lose-reply OP [K]       forward the request, and drop the reply
-  delay-reply OP MS [K]   delay the reply by MS milliseconds
+  delay-reply OP TIME [K] delay the reply: 500ms, 2s; a number without a unit is seconds
   kill CLIENT             end the session of this client, as Curator's KillSession does
   note TEXT               write TEXT to the output";
 
@@ -62,13 +66,12 @@ Commands on standard input, for all connections:
 const MAX_BUFFERED_RECORDS: usize = 100_000;
 
 impl TapCommand {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self) -> CommandResult {
+        let listen = self.listen;
         match self.serve() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("docent tap: {}: {error}", self.listen);
-                ExitCode::FAILURE
-            }
+            // The reader has closed the output.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+            served => served.map(|()| 0).map_err(|error| Failure::os(listen, error)),
         }
     }
 
@@ -141,8 +144,8 @@ async fn execute(tap: &Tap, command: &str) -> Result<(), String> {
         ["drop-before", op, k @ ..] => inject(tap, Fault::drop_before(op_code(op)?), k)?,
         ["drop-reply", op, k @ ..] => inject(tap, Fault::drop_reply(op_code(op)?), k)?,
         ["lose-reply", op, k @ ..] => inject(tap, Fault::lose_reply(op_code(op)?), k)?,
-        ["delay-reply", op, ms, k @ ..] => {
-            let delay = Duration::from_millis(number(ms)?);
+        ["delay-reply", op, time, k @ ..] => {
+            let delay = duration::parse(time).map_err(|reason| format!("{time:?} {reason}"))?;
             inject(tap, Fault::delay_reply(op_code(op)?, delay), k)?;
         }
         ["kill", client] => io(tap.kill_session(client, Duration::from_secs(10)).await)?,

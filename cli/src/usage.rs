@@ -2,12 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 
 use crate::exit;
-
-/// The commands that predate exit code 64 for wrong usage and keep clap's code 2.
-const CODE_2_COMMANDS: [&str; 3] = ["decode", "serve", "tap"];
 
 /// Prints help and version as clap does, and an error in one line.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
@@ -23,14 +20,27 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
         return ExitCode::from(if is_requested { 0 } else { exit::USAGE });
     }
     let name = std::env::args().nth(1).filter(|name| !name.starts_with('-')).unwrap_or_default();
-    if CODE_2_COMMANDS.contains(&name.as_str()) {
-        let _ = error.print();
-        return ExitCode::from(2);
-    }
     let is_command = error.kind() != ErrorKind::InvalidSubcommand && !name.is_empty();
     let command = if is_command { format!("docent {name}") } else { "docent".to_owned() };
-    eprintln!("{command}: {}; see `{command} --help`", one_line(&error.to_string()));
+    let advice = if takes_a_command(&name) && is_a_word(error) {
+        " (put -- before the command)"
+    } else {
+        ""
+    };
+    eprintln!("{command}: {}{advice}; see `{command} --help`", one_line(&error.to_string()));
     ExitCode::from(exit::USAGE)
+}
+
+/// Whether the rest of the arguments, behind `--`, is a command.
+fn takes_a_command(name: &str) -> bool {
+    matches!(name, "lock" | "lead")
+}
+
+/// Whether an argument is unexpected that is no option.
+fn is_a_word(error: &clap::Error) -> bool {
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    error.kind() == ErrorKind::UnknownArgument
+        && argument.is_some_and(|argument| !argument.starts_with('-'))
 }
 
 /// Returns the first paragraph and the tips of clap's text.

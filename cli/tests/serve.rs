@@ -85,13 +85,28 @@ fn tap_prints_frames_and_executes_commands() {
 fn invalid_arguments_are_rejected_before_the_start() {
     for arguments in [
         &["serve", "--version", "2.0"][..],
-        &["serve", "--session-timeout", "5000"],
-        &["serve", "--session-timeout", "9..3"],
+        &["serve", "--session-timeout", "5s"],
+        &["serve", "--session-timeout", "9s..3s"],
+        &["serve", "--session-timeout", "1s..never"],
         &["serve", "--listen", "nowhere"],
         &["tap"],
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_docent")).args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        assert!(output.stderr.starts_with(b"docent ") && output.stdout.is_empty(), "{arguments:?}");
+        assert_eq!(output.stderr.iter().filter(|byte| **byte == b'\n').count(), 1, "{arguments:?}");
+    }
+    let mut server =
+        Running::start(&["serve", "--listen", "127.0.0.1:0", "--session-timeout", "500ms..2m"]);
+    let taken = server.address();
+    for arguments in [
+        &["serve", "--listen", &taken][..],
+        &["tap", "--listen", &taken, "--upstream", "127.0.0.1:1"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_docent")).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(71), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.starts_with(&format!("docent {}: {taken}: ", arguments[0])), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
     }
 }

@@ -52,12 +52,13 @@ struct Inner {
     path: Option<Box<str>>,
     index: Option<usize>,
     detail: Option<Box<str>>,
+    is_missing_chroot: bool,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl PartialEq for Inner {
     fn eq(&self, other: &Self) -> bool {
-        let Self { kind, outcome, op, path, index, detail, source: _ } = self;
+        let Self { kind, outcome, op, path, index, detail, is_missing_chroot: _, source: _ } = self;
         (kind, outcome, op, path, index, detail)
             == (&other.kind, &other.outcome, &other.op, &other.path, &other.index, &other.detail)
     }
@@ -291,6 +292,15 @@ impl Error {
         self.0.index
     }
 
+    /// Whether this is a `NoNode` because the chroot of the client does not exist. The text names the chroot.
+    ///
+    /// Only an operation on the client's `/`, or a create of one of its children, shows this. Any other operation in a
+    /// missing chroot fails with a plain `NoNode`: `client.exists("/")` finds out.
+    #[must_use]
+    pub fn is_missing_chroot(&self) -> bool {
+        self.0.is_missing_chroot
+    }
+
     /// Whether the same call may succeed later. True for the errors that Curator's retry loop retries, and for
     /// `ThrottledOp`: with it, an overloaded server reports that it has not applied the operation.
     ///
@@ -323,6 +333,7 @@ impl Error {
             path: None,
             index: None,
             detail: None,
+            is_missing_chroot: false,
             source: None,
         }))
     }
@@ -340,6 +351,13 @@ impl Error {
     pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
         self.0.detail = Some(detail.to_string().into_boxed_str());
         self
+    }
+
+    /// Says that the chroot does not exist.
+    #[must_use]
+    pub(crate) fn with_missing_chroot(mut self, chroot: &str) -> Self {
+        self.0.is_missing_chroot = true;
+        self.with_detail(format_args!("the chroot {chroot} does not exist"))
     }
 
     /// Adds the error of another crate as the source, and its text to the message.
@@ -395,7 +413,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, outcome, op, path, index, detail, source: _ } = &*self.0;
+        let Inner { kind, outcome, op, path, index, detail, .. } = &*self.0;
         if let Some(index) = index {
             write!(f, "operation {index}: ")?;
         }

@@ -23,6 +23,7 @@ on_both_servers! {
     data_that_cannot_be_written_is_reported
     a_member_that_cannot_be_read_is_named
     a_touch_that_is_refused_is_reported_once
+    a_missing_chroot_ends_each_participation
 }
 
 fn node_options() -> NodeOptions {
@@ -286,4 +287,24 @@ async fn leaders_and_kept_nodes_need_no_containers() {
     within_deadline("the node", node.created()).await.unwrap();
     node.close().await.unwrap();
     assert!(a.exists(&path).await.unwrap().is_none());
+}
+
+/// No retry creates a chroot; a process that took it for a deleted parent would wait forever.
+async fn a_missing_chroot_ends_each_participation(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let client = a.with_chroot(&fixture.path).unwrap();
+    let latch = LeaderLatch::start(&client, "/latch", "id").unwrap();
+    let selector = LeaderSelector::new(&client, "/selector", "id").unwrap();
+    let lead = selector.run(async |_| ControlFlow::<()>::Break(()));
+    let node = PersistentNode::start(&client, "/node", CreateMode::Ephemeral, "").unwrap();
+    let member = GroupMember::join(&client, "/group", "id", "").unwrap();
+    for error in [
+        refusal(latch.leadership()).await,
+        refusal(lead).await,
+        refusal(node.created()).await,
+        refusal(member.joined()).await,
+    ] {
+        assert_names(&error, ErrorKind::NoNode, &fixture.path);
+        assert!(error.is_missing_chroot(), "{error}");
+    }
 }

@@ -17,6 +17,7 @@ on_both_servers! {
     a_search_that_may_not_list_fails_without_another_create
     a_lease_that_may_not_be_counted_fails_without_another_create
     a_missing_lock_has_no_participants
+    a_missing_chroot_is_named
 }
 
 impl Fixture {
@@ -97,4 +98,19 @@ async fn a_missing_lock_has_no_participants(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
     assert_eq!(mutex.participants().await.unwrap(), [""; 0]);
+}
+
+async fn a_missing_chroot_is_named(fixture: Fixture) {
+    let (client, _tap) = fixture.client("A").await;
+    let client = client.with_chroot(&fixture.path).unwrap();
+    let mutex = InterProcessMutex::with_options(&client, "/mutex", options()).unwrap();
+    let semaphore =
+        InterProcessSemaphoreV2::with_options(&client, "/semaphore", 2, options()).unwrap();
+    for error in [
+        within_deadline("the error", mutex.acquire()).await.unwrap_err(),
+        within_deadline("the error", semaphore.acquire()).await.unwrap_err(),
+    ] {
+        assert!(error.is_missing_chroot(), "{error}");
+        assert!(error.to_string().contains(&fixture.path), "{error}");
+    }
 }

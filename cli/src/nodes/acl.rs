@@ -14,6 +14,11 @@ impl Entry {
     pub(super) fn as_acl(&self) -> Acl<'_> {
         Acl::new(self.perms, &self.scheme, &self.id)
     }
+
+    /// Whether the server replaces this entry by the ids of the connection, which must have some.
+    pub(super) fn is_of_the_connection(&self) -> bool {
+        self.scheme == "auth"
+    }
 }
 
 /// Parses one entry; clap splits the list at commas.

@@ -16,7 +16,7 @@ use docent_protocol::path::{self, PathError};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    exit::{self, Failure},
+    exit::{self, CommandResult, Failure},
     queue::join,
 };
 
@@ -74,10 +74,49 @@ fn read_data(data: &str) -> Result<Vec<u8>, Failure> {
         return Ok(data.as_bytes().to_vec());
     }
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes).map_err(|error| {
+    // No request with more than this is sent.
+    let limit = docent_protocol::frame::DEFAULT_LIMIT;
+    let limit_with_one = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    io::stdin().lock().take(limit_with_one).read_to_end(&mut bytes).map_err(|error| {
         Failure::new(exit::IO, format_args!("cannot read standard input: {error}"))
     })?;
+    if bytes.len() > limit {
+        let text = format!(
+            "standard input has more than {limit} bytes, the limit of a request (jute.maxbuffer); nothing was sent"
+        );
+        return Err(Failure::new(exit::REFUSED, text));
+    }
     Ok(bytes)
+}
+
+/// The nodes of a tree that the ACL hides, reported together at the end.
+#[derive(Debug, Default)]
+struct Hidden {
+    first: Option<docent::Error>,
+    count: usize,
+}
+
+impl Hidden {
+    /// Notes a `NoAuth`. Other errors are returned.
+    fn note(&mut self, error: docent::Error) -> Result<(), Failure> {
+        if error.kind() != ErrorKind::NoAuth {
+            return Err(error.into());
+        }
+        self.count += 1;
+        self.first.get_or_insert(error);
+        Ok(())
+    }
+
+    /// The result of a command that has printed all other nodes.
+    fn into_result(self) -> CommandResult {
+        let Some(error) = self.first else { return Ok(0) };
+        let Failure { code, .. } = Failure::from(error.clone());
+        let others = match self.count - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        Err(Failure::new(code, format_args!("not all nodes could be read: {error}{others}")))
+    }
 }
 
 /// Validates a path, before the command connects.
@@ -99,8 +138,13 @@ fn invalid_path(path: &str, error: PathError) -> Failure {
 }
 
 /// Lists a node and its descendants, sorted by path, so parents precede children. Leaves out nodes that are deleted
-/// meanwhile. Up to 256 requests are in flight.
-async fn list_tree(client: &Client, root: &str) -> Result<Vec<String>, Failure> {
+/// meanwhile. Up to 256 requests are in flight. Children that the ACL hides are noted in `hidden`; without it, they are an
+/// error.
+async fn list_tree(
+    client: &Client,
+    root: &str,
+    mut hidden: Option<&mut Hidden>,
+) -> Result<Vec<String>, Failure> {
     const BATCH: usize = 256;
     let mut found = vec![root.to_owned()];
     let mut unvisited = VecDeque::from([root.to_owned()]);
@@ -115,7 +159,10 @@ async fn list_tree(client: &Client, root: &str) -> Result<Vec<String>, Failure> 
                     unvisited.extend(paths);
                 }
                 Err(error) if error.kind() == ErrorKind::NoNode && path != root => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => match &mut hidden {
+                    Some(hidden) => hidden.note(error)?,
+                    None => return Err(error.into()),
+                },
             }
         }
     }

@@ -42,7 +42,7 @@ pub(crate) struct Multi {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Operations; read from standard input if there are none
+    /// Operations; read from standard input if there are none, or with -
     #[arg(value_name = "OPERATION")]
     operations: Vec<String>,
     #[arg(skip)]
@@ -98,14 +98,15 @@ impl Command for Multi {
 
 impl Multi {
     fn parse(&self) -> Result<Vec<Operation>, Failure> {
-        let lines: Vec<String> = if self.operations.is_empty() {
+        let is_from_input = self.operations.is_empty() || self.operations == ["-"];
+        let lines: Vec<String> = if is_from_input {
             io::stdin().lock().lines().collect::<Result<_, _>>().map_err(|error| {
                 Failure::new(exit::IO, format_args!("cannot read standard input: {error}"))
             })?
         } else {
             self.operations.clone()
         };
-        let unit = if self.operations.is_empty() { "line" } else { "operation" };
+        let unit = if is_from_input { "line" } else { "operation" };
         let mut operations = Vec::new();
         for (index, line) in lines.iter().enumerate() {
             let position = format!("{unit} {}", index + 1);

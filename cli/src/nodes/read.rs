@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::Args;
 use docent::{Client, ErrorKind, session::Node};
 
-use super::{list_tree, path_object, print, print_json, stat_json, stat_lines, validate_path};
+use super::{
+    Hidden, list_tree, path_object, print, print_json, stat_json, stat_lines, validate_path,
+};
 use crate::{
     command::Command,
     connect::ServerArgs,
@@ -58,18 +60,19 @@ impl Command for Get {
             self.print_node(&self.path, &node)?;
             return Ok(0);
         }
-        let paths = list_tree(client, &self.path).await?;
+        let mut hidden = Hidden::default();
+        let paths = list_tree(client, &self.path, Some(&mut hidden)).await?;
         for batch in paths.chunks(256) {
             let replies: Vec<_> = batch.iter().map(|path| client.get_data(path)).collect();
             for (path, reply) in batch.iter().zip(replies) {
                 match reply.await {
                     Ok(node) => self.print_node(path, &node)?,
                     Err(error) if error.kind() == ErrorKind::NoNode && *path != self.path => {}
-                    Err(error) => return Err(error.into()),
+                    Err(error) => hidden.note(error)?,
                 }
             }
         }
-        Ok(0)
+        hidden.into_result()
     }
 }
 
@@ -132,31 +135,41 @@ impl Command for Ls {
     }
 
     async fn run(&self, client: &Client) -> CommandResult {
+        let mut hidden = Hidden::default();
         let paths = if self.recursive {
-            list_tree(client, &self.path).await?
+            list_tree(client, &self.path, Some(&mut hidden)).await?
         } else {
             let children = client.get_children(&self.path).await?;
             children.sorted().iter().map(|name| join(&self.path, name)).collect()
         };
         for batch in paths.chunks(256) {
-            self.print_nodes(client, batch).await?;
+            self.print_nodes(client, batch, &mut hidden).await?;
         }
-        Ok(0)
+        hidden.into_result()
     }
 }
 
 impl Ls {
-    async fn print_nodes(&self, client: &Client, paths: &[String]) -> Result<(), Failure> {
+    async fn print_nodes(
+        &self,
+        client: &Client,
+        paths: &[String],
+        hidden: &mut Hidden,
+    ) -> Result<(), Failure> {
         let replies: Vec<_> =
             paths.iter().filter(|_| self.long).map(|path| client.exists(path)).collect();
         let mut replies = replies.into_iter();
         let mut text = String::new();
         for path in paths {
             let stat = match replies.next() {
-                Some(reply) => match reply.await? {
-                    Some(stat) => Some(stat),
+                Some(reply) => match reply.await {
+                    Ok(Some(stat)) => Some(stat),
                     // The node was deleted meanwhile.
-                    None => continue,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        hidden.note(error)?;
+                        None
+                    }
                 },
                 None => None,
             };

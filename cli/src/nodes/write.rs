@@ -123,6 +123,12 @@ impl Command for Create {
 
     fn prepare(&mut self) -> Result<(), Failure> {
         validate_new_path(&self.path, self.sequential)?;
+        if self.acl.iter().any(acl::Entry::is_of_the_connection)
+            && !self.server.is_authenticated()?
+        {
+            let text = "--acl auth:: means the users of this connection, and it has none; add --auth (or DOCENT_AUTH)";
+            return Err(Failure::usage(text));
+        }
         self.bytes = read_data(&self.data)?;
         Ok(())
     }
@@ -227,7 +233,7 @@ async fn delete_tree(client: &Client, root: &str) -> Result<(), Failure> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let paths = list_tree(client, root).await?;
+        let paths = list_tree(client, root, None).await?;
         match delete_all(client, &paths).await {
             // Another client creates or deletes nodes in the tree: list it again.
             Err(error)

@@ -75,9 +75,10 @@ impl CommandArgs {
         &self,
         body: impl AsyncFnOnce(&Session, &mut Signals) -> CommandResult,
     ) -> CommandResult {
-        let settings = self.server.settings()?;
+        let settings = self.server.settings_without_default()?;
         find_program(self.command.first().map(OsString::as_os_str).unwrap_or_default())?;
-        crate::runtime().map_err(crate::no_runtime)?.block_on(connected(settings, body))
+        let runtime = crate::runtime().map_err(crate::no_runtime)?;
+        runtime.block_on(connected(settings, body)).map_err(Failure::of_a_guard)
     }
 
     /// Runs the command while `held` is. `is_uncontended` says that no other client had it shortly before.

@@ -117,7 +117,7 @@ impl Member {
                 return member.identified().await;
             }
             member.may_exist = could_exist || error.outcome() == Outcome::Unknown;
-            let error = if error.kind() == ErrorKind::NoNode {
+            let error = if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() {
                 match create_parents(client, &path, LastNode::Skip, parents).await {
                     Ok(()) => continue,
                     Err(error) => error,

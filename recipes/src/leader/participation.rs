@@ -154,7 +154,8 @@ impl Participation {
                 Ok(None) => {}
                 // The parent was deleted after its creation.
                 Err(error)
-                    if error.kind() == ErrorKind::NoNode || policy_allows(&policy, &error) =>
+                    if (error.kind() == ErrorKind::NoNode && !error.is_missing_chroot())
+                        || policy_allows(&policy, &error) =>
                 {
                     debug!(path = self.path, %error, "no place in the queue; retrying");
                 }

@@ -155,7 +155,7 @@ impl LockInternals {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
             match self.one_attempt(driver, &deadline).await {
-                Err(error) if error.kind() == ErrorKind::NoNode => {
+                Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     debug!(path = self.base_path, %error, "lock node missing; retrying");
                     match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                         Some(allowed) => allowed?,

@@ -275,6 +275,7 @@ impl Keeper {
             *unknown |= error.outcome() == Outcome::Unknown;
             match error.kind() {
                 ErrorKind::NodeExists => return Ok(None),
+                ErrorKind::NoNode if error.is_missing_chroot() => return Err(error),
                 ErrorKind::NoNode if with_parents => {
                     match create_parents(&self.client, path, LastNode::Skip, parents).await {
                         // Deleted again before the create: a retry, with its pause.

@@ -6,8 +6,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use docent_protocol::{OpCode, path};
+
 use super::client::{Client, check};
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// A chroot, or none.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +57,26 @@ impl Chroot {
         }
     }
 
+    /// Says in a `NoNode` that the chroot does not exist, where that is certain: the operation was on the client's root,
+    /// or created one of its children.
+    #[cold]
+    pub(crate) fn named(&self, error: Error) -> Error {
+        let Some(chroot) = &self.0 else { return error };
+        if error.kind() != ErrorKind::NoNode || error.is_missing_chroot() {
+            return error;
+        }
+        let is_create = error.operation().is_some_and(|op| {
+            matches!(
+                op,
+                OpCode::Create | OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl
+            )
+        });
+        let is_certain = error
+            .path()
+            .is_some_and(|path| path == "/" || (is_create && path::parent(path) == Some("/")));
+        if is_certain { error.with_missing_chroot(chroot) } else { error }
+    }
+
     /// The client's path for a server's path.
     pub(crate) fn strip<'a>(&self, path: &'a str) -> &'a str {
         let rest = self.0.as_deref().and_then(|chroot| path.strip_prefix(chroot));
@@ -71,7 +93,7 @@ impl Client {
     /// A handle on the same session whose paths are below `path`: it sends `/a` as `PATH/a`, and takes the prefix off
     /// the paths of replies, events and errors. `path` is below this client's own chroot, if it has one; `/` is a plain
     /// clone. Sends nothing, and the node need not exist: [`ensure_path`](Self::ensure_path) with the path `/` creates
-    /// it.
+    /// it. Until then, operations fail with `NoNode`; see [`Error::is_missing_chroot`].
     ///
     /// The handle is a clone: it shares session, connection, queue and [`config`](Self::config) with this client, and
     /// the session ends with the last of them. [`close`](Self::close) ends it for all.

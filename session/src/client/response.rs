@@ -48,7 +48,7 @@ impl CallContext {
     /// Names the operation in an error, unless the error of one of several operations already names it.
     #[cold]
     pub(crate) fn named(&self, error: Error, path: &str) -> Error {
-        named(error, self.op, path)
+        self.chroot.named(named(error, self.op, path))
     }
 }
 

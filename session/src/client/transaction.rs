@@ -255,7 +255,7 @@ impl TransactionResponse {
     fn failed(&self, index: usize, kind: ErrorKind) -> Error {
         let error = Error::new(kind, Outcome::NotApplied).with_index(index);
         match self.steps.get(index) {
-            Some((op, path)) => error.with_operation(*op, path),
+            Some((op, path)) => self.chroot.named(error.with_operation(*op, path)),
             None => error.with_operation(OpCode::Multi, ""),
         }
     }

@@ -76,7 +76,17 @@ async fn ancestors_that_exist_need_no_permission() {
 async fn a_chroot_is_created_with_the_parents() {
     let Some(fixture) = Fixture::new().await else { return };
     let app = fixture.client.with_chroot(&fixture.path("app/one")).unwrap();
-    refused(app.create("/a", b"", CreateMode::Persistent).await, ErrorKind::NoNode);
+    let chroot = format!("the chroot {} does not exist", fixture.path("app/one"));
+    for error in [
+        refused(app.create("/a", b"", CreateMode::Persistent).await, ErrorKind::NoNode),
+        refused(app.get_children("/").await, ErrorKind::NoNode),
+        refused(app.transaction().set_data("/", b"", None).commit().await, ErrorKind::NoNode),
+    ] {
+        assert!(error.is_missing_chroot() && error.to_string().contains(&chroot), "{error}");
+    }
+    let elsewhere =
+        refused(app.create("/a/b", b"", CreateMode::Persistent).await, ErrorKind::NoNode);
+    assert!(!elsewhere.is_missing_chroot(), "{elsewhere}");
     let created = app.create_with_parents("/a/b", b"x", CreateMode::Persistent).await.unwrap();
     assert_eq!(created, "/a/b");
     assert_eq!(fixture.client.get_data(&fixture.path("app/one/a/b")).await.unwrap().data, "x");

@@ -25,6 +25,7 @@ on_both_servers! {
     a_round_leaves_no_watch
     a_member_that_is_dropped_inside_leaves
     calls_at_the_wrong_time_are_refused
+    a_missing_chroot_is_an_error_of_enter
 }
 
 pub(crate) fn member(client: &Client, path: &str, quantity: usize) -> DistributedDoubleBarrier {
@@ -290,4 +291,17 @@ async fn calls_at_the_wrong_time_are_refused(fixture: Fixture) {
     bad(member.enter().await.unwrap_err());
     member.leave().await.unwrap();
     a.close().await.unwrap();
+}
+
+async fn a_missing_chroot_is_an_error_of_enter(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let client = a.with_chroot(&fixture.path).unwrap();
+    let mut barrier = member(&client, "/barrier", 1);
+    let error = within_deadline("the error", barrier.enter()).await.unwrap_err();
+    assert!(error.is_missing_chroot(), "{error}");
+    let counter =
+        DistributedAtomicLong::with_options(&client, "/counter", AtomicOptions::default());
+    let counter = counter.unwrap();
+    let error = within_deadline("the error", counter.increment()).await.unwrap_err();
+    assert!(error.is_missing_chroot(), "{error}");
 }

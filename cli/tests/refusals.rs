@@ -1,0 +1,140 @@
+//! Settings and trees that make a command fail, or that it must not take for others. Runs on the server of
+//! `DOCENT_TEST_CONNECT`, or on an embedded one.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::process::Stdio;
+
+use docent::{Acl, CreateMode, Perms, acl};
+use support::{Ran, client, docent, ended, run, server, unique_path};
+use tokio::io::AsyncWriteExt as _;
+
+/// The commands that run another one; without a server, or with the wrong one, they would guard nothing.
+const GUARDS: [[&str; 4]; 2] = [["lock", "/l", "--", "true"], ["lead", "/l", "--", "true"]];
+
+async fn with_variable(name: &str, value: &str, arguments: &[&str]) -> Ran {
+    let output = docent("", arguments).env(name, value).output().await.unwrap();
+    output.into()
+}
+
+#[tokio::test]
+async fn an_empty_setting_is_refused() {
+    for command in [&["get", "/a"][..], &GUARDS[0], &GUARDS[1]] {
+        with_variable("DOCENT_CONNECT", "", command).await.failed(64, "DOCENT_CONNECT) is empty");
+        let [name, rest @ ..] = command else { panic!("no command") };
+        let empty = [&[name, "--connect", ""], rest].concat();
+        run("", &empty).await.failed(64, "--connect (or DOCENT_CONNECT) is empty");
+        for option in ["--auth", "--tls-server-name", "--tls-ca"] {
+            let empty = [&[name, "--connect", "127.0.0.1:1", option, ""], rest].concat();
+            run("", &empty).await.failed(64, option);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guard_has_no_default_server() {
+    for command in GUARDS {
+        run("", &command).await.failed(64, "no servers given: --connect");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_chroot_is_named_by_every_command() {
+    let path = unique_path("no-chroot");
+    let connect = format!("{}{path}", server());
+    for command in [
+        &GUARDS[0][..],
+        &GUARDS[1],
+        &["lock", "--semaphore", "2", "/l", "--", "true"],
+        &["lock", "--read", "/l", "--", "true"],
+        &["get", "/a"],
+        &["get", "-r", "/"],
+        &["set", "/a", "x"],
+        &["create", "/a"],
+        &["create", "/a/b"],
+        &["delete", "/a"],
+        &["ls", "/"],
+        &["stat", "/a"],
+        &["multi", "create /a"],
+        &["locks", "/a"],
+        &["locks", "--watch", "/a"],
+        &["revoke", "/a"],
+    ] {
+        run(&connect, command).await.failed(64, &format!("the chroot {path} does not exist"));
+    }
+    // Creates the chroot, too.
+    assert_eq!(run(&connect, &["create", "-p", "/a/b"]).await.ok(), "/a/b\n");
+    run(&connect, &["get", "/b"]).await.failed(1, "getData /b: no such node");
+}
+
+#[tokio::test]
+async fn words_that_are_no_options_are_explained() {
+    let server = server();
+    let path = unique_path("words");
+    for command in ["lock", "lead"] {
+        run(&server, &[command, &path, "true"]).await.failed(64, "put -- before the command");
+        let mistyped = run(&server, &[command, "--tiemout", "3", &path, "--", "true"]).await;
+        assert!(!mistyped.err.contains("put --"), "{mistyped:?}");
+        mistyped.failed(64, "--timeout");
+    }
+    let none = ["lock", "--semaphore", "0", &path, "--", "true"];
+    run(&server, &none).await.failed(64, "must be from 1 to 65535");
+    let acl = ["create", "--acl", "auth::cdrwa", &path];
+    run(&server, &acl).await.failed(64, "add --auth");
+}
+
+#[tokio::test]
+async fn more_than_a_request_can_hold_is_not_read() {
+    let server = server();
+    let path = unique_path("large");
+    run(&server, &["create", "-p", &path]).await.ok();
+    let mut child = docent(&server, &["set", &path, "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // It ends while there is more; then the pipe is closed.
+    let block = vec![b'x'; 1 << 20];
+    let mut written = 0_usize;
+    while input.write_all(&block).await.is_ok() {
+        written += block.len();
+        assert!(written < 64 << 20, "it reads on after {written} bytes");
+    }
+    drop(input);
+    ended(child).await.failed(65, "jute.maxbuffer");
+}
+
+#[tokio::test]
+async fn operations_come_from_standard_input() {
+    let server = server();
+    let path = unique_path("multi");
+    run(&server, &["create", "-p", &path]).await.ok();
+    let path = format!("{path}/a");
+    for arguments in [&["multi", "-"][..], &["multi"]] {
+        let mut child = docent(&server, arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let text = format!("create {path}\n# a comment\ndelete {path}\n");
+        input.write_all(text.as_bytes()).await.unwrap();
+        drop(input);
+        assert_eq!(ended(child).await.ok(), format!("created {path}\ndeleted {path}\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_node_does_not_hide_the_others() {
+    let server = server();
+    let path = unique_path("hidden");
+    let client = client(&server).await;
+    for child in ["a", "b", "b/below", "c"] {
+        let path = format!("{path}/{child}");
+        client.create_with_parents(&path, b"data", CreateMode::Persistent).await.unwrap();
+    }
+    let hidden = [Acl { perms: Perms::ADMIN | Perms::DELETE, ..acl::OPEN_ACL_UNSAFE[0] }];
+    client.set_acl(&format!("{path}/b"), &hidden, None).await.unwrap();
+    let read = run(&server, &["get", "-r", &path]).await;
+    assert_eq!(read.out, format!("{path}\t\n{path}/a\tdata\n{path}/c\tdata\n"));
+    let node = format!("{path}/b: not allowed by the ACL (and 1 more)");
+    read.failed(77, &node);
+    let listed = run(&server, &["ls", "-r", &path]).await;
+    assert_eq!(listed.out, format!("{path}\n{path}/a\n{path}/b\n{path}/c\n"));
+    listed.failed(77, "not all nodes could be read");
+}
