@@ -1,4 +1,4 @@
-//! docs/CASES.md, docs/CURATOR.md and docs/PEERS.md name tests and functions that exist.
+//! docs/CASES.md, docs/CURATOR.md, docs/PEERS.md and docs/MIGRATING.md name tests and functions that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,6 +43,27 @@ fn every_function_that_docent_has_beside_its_peers_is_there() {
         .collect();
     assert!(names.len() > 8, "only {names:?}: has the form of the table changed?");
     assert_exist(&names);
+}
+
+#[test]
+fn every_name_that_replaces_one_of_another_client_is_public() {
+    let guide = document("docs/MIGRATING.md");
+    let mut api = BTreeSet::new();
+    for crate_name in ["docent", "docent-protocol", "docent-recipes", "docent-session"] {
+        let text = document(&format!("docs/api/{crate_name}.txt"));
+        let is_of_no_name = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        api.extend(text.split(is_of_no_name).map(str::to_owned));
+    }
+    // The second column; a name is in front of `(`, `?`, `.`, `::` or the end.
+    let cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').nth(1));
+    let names: BTreeSet<_> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .flat_map(|code| code.split(['.', ':', ' ', ',', '(', ')', '?', '&', '|', '<', '>']))
+        .filter(|word| word.len() > 3 && word.contains('_'))
+        .collect();
+    assert!(names.len() > 40, "only {names:?}: has the form of the tables changed?");
+    let missing: Vec<_> = names.iter().filter(|name| !api.contains(**name)).collect();
+    assert!(missing.is_empty(), "not public: {missing:?}");
 }
 
 fn document(path: &str) -> String {
