@@ -54,12 +54,18 @@ fn every_name_that_replaces_one_of_another_client_is_public() {
         let is_of_no_name = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         api.extend(text.split(is_of_no_name).map(str::to_owned));
     }
-    // The second column; a name is in front of `(`, `?`, `.`, `::` or the end.
-    let cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').nth(1));
+    let is_name = |word: &&str| {
+        word.len() > 3 && (word.contains('_') || word.starts_with(|c: char| c.is_ascii_uppercase()))
+    };
+    // The second of three columns.
+    let cells = guide.lines().filter_map(|line| {
+        let cells: Vec<_> = line.strip_prefix("| ")?.trim_end_matches(" |").split('|').collect();
+        (cells.len() == 3).then(|| cells[1])
+    });
     let names: BTreeSet<_> = cells
         .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .flat_map(|code| code.split(['.', ':', ' ', ',', '(', ')', '?', '&', '|', '<', '>']))
-        .filter(|word| word.len() > 3 && word.contains('_'))
+        .flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .filter(is_name)
         .collect();
     assert!(names.len() > 40, "only {names:?}: has the form of the tables changed?");
     let missing: Vec<_> = names.iter().filter(|name| !api.contains(**name)).collect();
