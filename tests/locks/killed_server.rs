@@ -13,11 +13,13 @@ use docent::{
     },
     session::retry::RetryNTimes,
 };
-use docent_testing::TestingServer;
+use docent_testing::{TestingServer, server};
+use tokio::time::timeout;
+use xtask::Settings;
 
 use crate::{
     ms, no_retries,
-    support::{DEADLINE, eventually, pending_and_watches, real::RealServer, within_deadline},
+    support::{eventually, pending_and_watches, real::RealServer, within_deadline},
 };
 
 macro_rules! on_restartable_servers {
@@ -57,12 +59,15 @@ enum Server {
 
 impl Server {
     async fn embedded() -> Self {
-        Self::Embedded(TestingServer::start().await.unwrap())
+        let config = server::Config { max_session_timeout: LONG_SESSION, ..Default::default() };
+        Self::Embedded(TestingServer::start_with(config).await.unwrap())
     }
 
     #[track_caller]
     fn real() -> impl Future<Output = Option<Self>> {
-        let server = RealServer::start();
+        let longest = LONG_SESSION.as_millis().to_string();
+        let config = vec![("maxSessionTimeout".to_owned(), longest)];
+        let server = RealServer::start_with(Settings { config, ..Settings::default() });
         async move { Some(Self::Real(server.await?)) }
     }
 
@@ -77,7 +82,7 @@ impl Server {
         let config = Config::new(&self.connect_string())
             .unwrap()
             .with_session_timeout(session_timeout)
-            .with_connection_timeout(DEADLINE);
+            .with_connection_timeout(LONG_SESSION);
         config.connect().await.unwrap()
     }
 
@@ -96,17 +101,18 @@ impl Server {
     }
 }
 
-/// Longer than a slow machine takes to start a server.
-const LONG_SESSION: Duration = ms(60_000);
+/// Longer than a busy machine takes to start a JVM: more than a minute was seen at a load of 15 on two processors.
+const LONG_SESSION: Duration = ms(300_000);
 
 /// Retries for [`LONG_SESSION`].
 fn patient() -> LockOptions {
-    LockOptions::default().with_retry_policy(RetryNTimes::new(600, ms(100)))
+    LockOptions::default().with_retry_policy(RetryNTimes::new(3000, ms(100)))
 }
 
 async fn wait_for_state(client: &Client, wanted: ConnectionState) {
     let mut state = client.state();
-    within_deadline("a state", state.wait_for(|state| *state == Some(wanted))).await.unwrap();
+    let reached = timeout(LONG_SESSION, state.wait_for(|state| *state == Some(wanted))).await;
+    reached.expect("a state").unwrap();
 }
 
 /// testWaitingProcessKilledServer, with every kind of lock at once.
