@@ -3,13 +3,14 @@
 //!
 //! | `cache_peer CONNECT` | what |
 //! | --- | --- |
-//! | `fill PARENTS CHILDREN` | creates `/cache`, its children, and theirs, with 100 bytes each |
+//! | `fill FROM TO CHILDREN` | creates `/cache`, the children of these numbers, and theirs, with 100 bytes each |
 //! | `write PARENTS CHILDREN N` | N setData of 100 bytes, many in flight, one grandchild after the other |
 //! | `cache` | answers the lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
 
 use std::{
     collections::VecDeque,
     io::Write as _,
+    ops::Range,
     process::exit,
     sync::{
         Arc,
@@ -18,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use docent::{CacheEvent, Client, Config, CreateMode, CuratorCache, Error};
+use docent::{CacheEvent, Client, Config, CreateMode, CuratorCache, Error, ErrorKind};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const ROOT: &str = "/cache";
@@ -49,7 +50,7 @@ async fn run() -> Outcome<()> {
     let client = config.connect().await?;
     let numbers = numbers.iter().map(|text| text.parse()).collect::<Result<Vec<usize>, _>>()?;
     match (*command, numbers.as_slice()) {
-        ("fill", [parents, children]) => fill(&client, *parents, *children).await?,
+        ("fill", [from, to, children]) => fill(&client, *from..*to, *children).await?,
         ("write", [parents, children, count]) => {
             write(&client, *parents, *children, *count).await?;
         }
@@ -63,9 +64,10 @@ fn grandchild(parent: usize, child: usize) -> String {
     format!("{ROOT}/p{parent:03}/n{child:05}")
 }
 
-async fn fill(client: &Client, parents: usize, children: usize) -> Result<(), Error> {
-    client.create(ROOT, &DATA, CreateMode::Persistent).await?;
-    for parent in 0..parents {
+async fn fill(client: &Client, parents: Range<usize>, children: usize) -> Result<(), Error> {
+    let root = client.create(ROOT, &DATA, CreateMode::Persistent);
+    root.allow(ErrorKind::NodeExists).await?;
+    for parent in parents {
         let path = format!("{ROOT}/p{parent:03}");
         client.create(&path, &DATA, CreateMode::Persistent).await?;
         for first in (0..children).step_by(IN_FLIGHT) {

@@ -134,10 +134,13 @@ fn a_cache_whose_session_expires_every_minute_keeps_its_size() {
     for period in 1..=6 * hours {
         let info = allocation_counter::measure(|| minutes(&mut world, 10));
         grown += info.bytes_current;
-        println!("period {period}: {grown} bytes more, {} events", world.counts.borrow().1);
+        println!("{} minutes: {grown} bytes more, {info:?}", 10 * period);
         assert_eq!(world.sizes(), sizes, "after period {period}");
         assert_eq!(runtime.metrics().num_alive_tasks(), tasks, "after period {period}");
-        assert!(grown.abs() < 16 * 1024, "{grown} bytes after period {period}");
+        assert!(info.count_total > 1000, "{info:?}: the work is done in this thread");
+        // Of the client, the cache and the server together. A leak of 40 bytes in each session is found within an hour.
+        // The memory may shrink: some buffers are replaced by smaller ones.
+        assert!(grown < 2048, "{grown} bytes after period {period}");
     }
     runtime.block_on(async {
         world.cache.close().await;

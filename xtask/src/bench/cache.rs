@@ -23,7 +23,8 @@ const HEADING: &str = "## cache";
 const INTRODUCTION: &str = "\
 Written by `cargo xtask bench cache`: `tools/cache_peer.rs` and Curator's `CuratorCache` (`benches/peers/java`), each in a
 process of its own, on one ZooKeeper on the same machine, behind a proxy that counts frames and cuts the connection. Each
-node has 100 bytes of data. Median of all rounds, which alternate. *Load* is the time from the first request to the last
+node has 100 bytes of data. Curator is 5.4.0: before 5.6, its cache does not load more than 65,535 nodes (CURATOR-690), and
+docent is measured alone with the larger tree. Median of all rounds, which alternate. *Load* is the time from the first request to the last
 reply, and *resync* the time from the handshake after a cut to the last reply. *Memory* is the growth by the load: for docent
 of the resident memory of the process, with all that its allocator keeps; for Curator of the used heap after a garbage
 collection, without all that Java adds. *Followed* is the number of writes by another client, divided by the time until the
@@ -32,17 +33,35 @@ cache has read the last one.";
 /// The longest time of a step.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// The number of children of each child of the root.
+const CHILDREN: usize = 999;
+
 /// The sizes of a run.
 struct Size {
-    parents: usize,
-    children: usize,
+    /// The numbers of the root's children: for both, and for docent alone. Curator's cache before 5.6 does not load more
+    /// than 65,535 nodes (CURATOR-690).
+    parents: [usize; 2],
     writes: usize,
     idle: Duration,
     rounds: usize,
 }
 
+/// What is measured, a column each.
+const COLUMNS: [(&str, Side, usize); 3] =
+    [("docent", Side::Docent, 0), ("Curator", Side::Curator, 0), ("docent", Side::Docent, 1)];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Docent,
+    Curator,
+}
+
+const fn nodes(parents: usize) -> usize {
+    1 + parents * (1 + CHILDREN)
+}
+
 /// The measurements of a round.
-#[derive(Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Round {
     load: Step,
     memory: f64,
@@ -53,7 +72,7 @@ struct Round {
     events: f64,
 }
 
-#[derive(Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Step {
     time: Duration,
     cpu: Duration,
@@ -72,8 +91,8 @@ impl Step {
 /// Measures, prints the table, and writes it to docs/BENCHMARKS.md, unless the run is a quick one.
 pub(super) fn run(quick: bool) -> Result<ExitCode> {
     let size = match quick {
-        true => Size { parents: 10, children: 999, writes: 2_000, idle: secs(5), rounds: 1 },
-        false => Size { parents: 100, children: 999, writes: 50_000, idle: secs(30), rounds: 3 },
+        true => Size { parents: [5, 10], writes: 2_000, idle: secs(5), rounds: 1 },
+        false => Size { parents: [50, 100], writes: 20_000, idle: secs(30), rounds: 3 },
     };
     build(&["--example", "cache_peer"])?;
     let program = peers::target().join("release/examples/cache_peer");
@@ -81,36 +100,40 @@ pub(super) fn run(quick: bool) -> Result<ExitCode> {
     let classes = java.compile(&root().join("benches/peers/java/CacheBench.java"))?;
     let server = Server::start(&java, Settings::default())?;
     let direct = server.address().to_string();
-    let (parents, children) = (size.parents.to_string(), size.children.to_string());
-    run_to_end(Command::new(&program).args([&direct, "fill", &parents, &children]))?;
 
-    let mut rounds = [Vec::new(), Vec::new()];
-    for round in 0..size.rounds {
-        for (side, name) in ["docent", "Curator"].into_iter().enumerate() {
-            let proxy = Proxy::start(server.address())?;
-            let address = proxy.address.to_string();
-            let mut command = match side {
-                0 => {
-                    let mut command = Command::new(&program);
-                    command.args([&address, "cache"]);
-                    command
-                }
-                _ => {
-                    let mut command = java.command(&classes)?;
-                    // The last of two options counts: not the settings of short-lived small programs.
-                    command.args(["-XX:TieredStopAtLevel=4", "-Xmx2g", "CacheBench", &address]);
-                    command
-                }
-            };
-            let measured = measure(&mut command, &program, &direct, &proxy, &size)
-                .map_err(|error| format!("{name}: {error}"))?;
-            println!("round {}: {name}: load {:?}", round + 1, measured.load.time);
-            if let Some(rounds) = rounds.get_mut(side) {
+    let mut columns: [Vec<Round>; 3] = Default::default();
+    let mut filled = 0;
+    for (tree, parents) in size.parents.into_iter().enumerate() {
+        let numbers = [filled, parents, CHILDREN].map(|number| number.to_string());
+        run_to_end(Command::new(&program).args([&direct, "fill"]).args(numbers))?;
+        filled = parents;
+        for round in 1..=size.rounds {
+            for ((name, side, _), rounds) in
+                COLUMNS.iter().zip(&mut columns).filter(|(column, _)| column.2 == tree)
+            {
+                let proxy = Proxy::start(server.address())?;
+                let address = proxy.address.to_string();
+                let mut command = match side {
+                    Side::Docent => {
+                        let mut command = Command::new(&program);
+                        command.args([&address, "cache"]);
+                        command
+                    }
+                    Side::Curator => {
+                        let mut command = java.command(&classes)?;
+                        // The last of two options counts: not the settings of short-lived small programs.
+                        command.args(["-XX:TieredStopAtLevel=4", "-Xmx2g", "CacheBench", &address]);
+                        command
+                    }
+                };
+                let measured = measure(&mut command, &program, &direct, &proxy, parents, &size)
+                    .map_err(|error| format!("{name}: {error}"))?;
+                println!("{} nodes, round {round}: {name}: {measured:.1?}", nodes(parents));
                 rounds.push(measured);
             }
         }
     }
-    let text = text(&size, &rounds.map(|rounds| median(&rounds)));
+    let text = text(&size, &columns.map(|rounds| median(&rounds)));
     println!("{text}");
     if !quick {
         report::write(&root().join("docs/BENCHMARKS.md"), HEADING, &text)?;
@@ -132,9 +155,10 @@ fn measure(
     writer: &PathBuf,
     direct: &str,
     proxy: &Proxy,
+    parents: usize,
     size: &Size,
 ) -> Result<Round> {
-    let nodes = 1 + size.parents * (1 + size.children);
+    let nodes = nodes(parents);
     let mut process = Process::start(command)?;
     process.read("ready")?;
     let before = process.ask("memory")?;
@@ -164,7 +188,7 @@ fn measure(
     let events = process.ask("events")?;
     proxy.reset();
     let (begun, cpu) = (Instant::now(), process.cpu()?);
-    let numbers = [size.parents, size.children, size.writes].map(|number| number.to_string());
+    let numbers = [parents, CHILDREN, size.writes].map(|number| number.to_string());
     run_to_end(Command::new(writer).args([direct, "write"]).args(numbers))?;
     let counts = proxy.wait_until_quiet(LIMIT)?;
     let followed = Step::new(begun, process.cpu()?.saturating_sub(cpu), &counts);
@@ -251,14 +275,17 @@ fn median(rounds: &[Round]) -> Round {
 }
 
 /// The section of docs/BENCHMARKS.md.
-fn text(size: &Size, [docent, curator]: &[Round; 2]) -> String {
-    let nodes = report::thousands((1 + size.parents * (1 + size.children)) as f64);
-    let mut text = format!(
-        "{HEADING}\n\n{INTRODUCTION}\n\n| {nodes} nodes | docent | Curator |\n|---|---:|---:|\n"
-    );
-    let mut row = |what: &str, value: &dyn Fn(&Round) -> String| {
+fn text(size: &Size, columns: &[Round; 3]) -> String {
+    let mut text = format!("{HEADING}\n\n{INTRODUCTION}\n\n|");
+    for (name, _, tree) in COLUMNS {
+        let nodes = size.parents.get(tree).map_or(0, |parents| nodes(*parents));
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "| {what} | {} | {} |", value(docent), value(curator));
+        let _ = write!(text, " | {name}, {} nodes", report::thousands(nodes as f64));
+    }
+    text.push_str(" |\n|---|---:|---:|---:|\n");
+    let mut row = |what: &str, value: &dyn Fn(&Round) -> String| {
+        let values: Vec<_> = columns.iter().map(value).collect();
+        let _ = writeln!(text, "| {what} | {} |", values.join(" | "));
     };
     let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
     let number = |number: u64| report::thousands(number as f64);
