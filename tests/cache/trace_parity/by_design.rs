@@ -51,6 +51,57 @@ async fn d04_compressed_data() {
     player.assert_events().await;
 }
 
+/// C1: the node that was replaced by one of the same version, and the children that were swapped with the same `cversion`,
+/// are found by the resync.
+#[tokio::test]
+async fn d07_the_blind_spots_of_a_resync() {
+    let nodes = [("/d07", "root"), ("/d07/x", "old"), ("/d07/p", "P"), ("/d07/p/k1", "K1")];
+    let mut player = Player::start("D07", Version::V3_9, &nodes).await;
+    set_up(&player, &["set /d07/x old1"]).await;
+    player.has_events(
+        &["cache:/d07 created /d07/p/k2 1 K22"],
+        &[
+            "cache:/d07 deleted /d07/x 1 old1",
+            "cache:/d07 created /d07/x 1 new1",
+            "cache:/d07 deleted /d07/p 0 P",
+            "cache:/d07 created /d07/p 0 P",
+            "cache:/d07 created /d07/p/k2 0 K2",
+            "cache:/d07 changed /d07/p/k2 1 K22 was 0 K2",
+        ],
+    );
+    player.play().await.assert_events().await;
+}
+
+/// C42: the watch is set once on the next connection, and the tree is loaded once.
+#[tokio::test]
+async fn d10_a_lost_reply_to_the_watch() {
+    let nodes = [("/d10", "root"), ("/d10/a", "A"), ("/d10/b", "B")];
+    let player = Player::start("D10", Version::V3_9, &nodes).await;
+    player.tap.inject(Fault::drop_reply(OpCode::AddWatch).of("A"));
+    let player = player.play().await;
+    player.assert_equal_without_repetitions("");
+    player.assert_events().await;
+}
+
+/// C2, C3: the listing whose reply was lost is repeated, and the cache is initialized after it.
+#[tokio::test]
+async fn d11_a_lost_listing() {
+    let nodes = [("/d11", "root"), ("/d11/a", "A"), ("/d11/b", "B")];
+    let mut player = Player::start("D11", Version::V3_9, &nodes).await;
+    player.tap.inject(Fault::drop_reply(OpCode::GetChildren2).of("A"));
+    player.has_events(
+        &["cache:/d11 initialized 1"],
+        &[
+            "cache:/d11 created /d11/a 0 A",
+            "cache:/d11 created /d11/b 0 B",
+            "cache:/d11 initialized 3",
+        ],
+    );
+    let player = player.play().await;
+    assert_eq!(counts(&player.requests())["getChildren2(12) /d11 watch=false"], 2);
+    player.assert_events().await;
+}
+
 /// A refused node is read again before it changes.
 #[tokio::test]
 async fn d12_a_node_that_may_not_be_read() {
