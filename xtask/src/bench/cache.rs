@@ -4,7 +4,7 @@ use std::{
     fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
@@ -23,12 +23,14 @@ const HEADING: &str = "## cache";
 const INTRODUCTION: &str = "\
 Written by `cargo xtask bench cache`: `tools/cache_peer.rs` and Curator's `CuratorCache` (`benches/peers/java`), each in a
 process of its own, on one ZooKeeper on the same machine, behind a proxy that counts frames and cuts the connection. Each
-node has 100 bytes of data. Curator is 5.4.0: before 5.6, its cache does not load more than 65,535 nodes (CURATOR-690), and
-docent is measured alone with the larger tree. Median of all rounds, which alternate. *Load* is the time from the first request to the last
-reply, and *resync* the time from the handshake after a cut to the last reply. *Memory* is the growth by the load: for docent
-of the resident memory of the process, with all that its allocator keeps; for Curator of the used heap after a garbage
-collection, without all that Java adds. *Followed* is the number of writes by another client, divided by the time until the
-cache has read the last one.";
+node has 100 bytes of data. Curator is 5.4.0: before 5.6, its cache does not load more than 65,535 nodes (CURATOR-690), so
+docent is measured alone with the larger tree. Median of all rounds, which alternate. The wall times depend on whatever else
+the machine does, and vary by a factor of two on a busy one; counts, memory and CPU times hardly do.
+
+*Load* is the time from the first request to the last reply, and *resync* the time from the handshake after a cut to the last
+reply. *Memory* is the growth by the load: for docent of the resident memory of the process, with all that its allocator
+keeps; for Curator of the used heap after a garbage collection, without all that Java adds. *Followed* is the number of writes
+by another client, divided by the time until the cache has read the last one.";
 
 /// The longest time of a step.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -65,6 +67,8 @@ const fn nodes(parents: usize) -> usize {
 struct Round {
     load: Step,
     memory: f64,
+    /// Of the whole process, after the load.
+    resident_kib: u64,
     idle_bytes: f64,
     reconnect: Duration,
     resync: Step,
@@ -171,6 +175,7 @@ fn measure(
     if loaded != nodes as f64 {
         return Err(format!("{loaded} nodes instead of {nodes}").into());
     }
+    let resident_kib = process.resident_kib()?;
     let memory = (process.ask("memory")? - before) / nodes as f64;
 
     proxy.reset();
@@ -193,7 +198,7 @@ fn measure(
     let counts = proxy.wait_until_quiet(LIMIT)?;
     let followed = Step::new(begun, process.cpu()?.saturating_sub(cpu), &counts);
     let events = process.ask("events")? - events;
-    Ok(Round { load, memory, idle_bytes, reconnect, resync, followed, events })
+    Ok(Round { load, memory, resident_kib, idle_bytes, reconnect, resync, followed, events })
 }
 
 /// A measured process; killed on drop.
@@ -230,10 +235,17 @@ impl Process {
         self.ask_as(command, command)
     }
 
+    /// The resident memory, from Linux.
+    fn resident_kib(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        Ok(number.ok_or("VmRSS is missing")?.parse()?)
+    }
+
     /// The CPU time so far, from Linux.
     fn cpu(&self) -> Result<Duration> {
-        let stat =
-            fs::read_to_string(Path::new("/proc").join(self.child.id().to_string()).join("stat"))?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // Behind the name in parentheses: the state is the first field, utime and stime are the 12th and 13th.
         let (_, fields) = stat.rsplit_once(')').ok_or("an unexpected /proc/PID/stat")?;
         let times = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
@@ -266,6 +278,7 @@ fn median(rounds: &[Round]) -> Round {
     Round {
         load: step(|round| round.load),
         memory: of(rounds, |round| round.memory),
+        resident_kib: of(rounds, |round| round.resident_kib),
         idle_bytes: of(rounds, |round| round.idle_bytes),
         reconnect: of(rounds, |round| round.reconnect),
         resync: step(|round| round.resync),
@@ -295,6 +308,9 @@ fn text(size: &Size, columns: &[Round; 3]) -> String {
     row("load: requests", &|round| number(round.load.requests));
     row("load: most requests in flight", &|round| number(round.load.most_in_flight));
     row("memory, bytes per node", &|round| rounded(round.memory));
+    row("resident memory of the process after the load, MiB", &|round| {
+        number(round.resident_kib / 1024)
+    });
     row("idle: bytes per minute, both directions", &|round| rounded(round.idle_bytes));
     row("cut: time to the next handshake", &|round| seconds(round.reconnect));
     row("resync: time", &|round| seconds(round.resync.time));
