@@ -23,7 +23,7 @@ pub(crate) const IO: u8 = 74;
 pub(crate) const NO_PERMISSION: u8 = 77;
 /// The configuration file is invalid. `EX_CONFIG`.
 pub(crate) const CONFIG: u8 = 78;
-/// The lock was not acquired, or the time of `docent watch` is up; timeout(1) uses this code for a timeout.
+/// The lock was not acquired, or the time of `docent watch` or `tree` is up; timeout(1) uses this code for a timeout.
 pub(crate) const NOT_ACQUIRED: u8 = 124;
 /// The lock or leadership was lost, or the lock was revoked, while the command ran.
 pub(crate) const LOST: u8 = 125;

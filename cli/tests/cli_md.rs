@@ -23,9 +23,10 @@ fn options(text: &str) -> BTreeSet<String> {
 async fn every_option_in_cli_md_exists() {
     let document = include_str!("../../docs/CLI.md");
     let mut known = options("--path --test");
-    for command in
-        ["lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "watch", "multi"]
-    {
+    for command in [
+        "lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "tree", "watch",
+        "multi",
+    ] {
         known.extend(options(&run("", &[command, "--help"]).await.ok()));
     }
     let unknown: Vec<_> = options(document).difference(&known).cloned().collect();

@@ -328,7 +328,7 @@ async fn commands_leave_no_session_behind() {
 
 // Help, manual pages and completions of all commands.
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "lock",
     "locks",
     "revoke",
@@ -338,6 +338,7 @@ const COMMANDS: [&str; 17] = [
     "delete",
     "ls",
     "stat",
+    "tree",
     "watch",
     "sync",
     "multi",

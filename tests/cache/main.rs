@@ -13,6 +13,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../../tools/recipe_peer/gzip.rs"]
+mod gzip;
+
 mod curator_cache;
 mod faults;
 mod model;

@@ -3,7 +3,7 @@
 use docent_testing::TestingServer;
 use tokio::process::Command;
 
-use crate::support::peer::Peer;
+use crate::{gzip, support::peer::Peer};
 
 #[tokio::test]
 async fn a_peer_caches_on_command() {
@@ -40,5 +40,68 @@ async fn a_peer_caches_on_command() {
     events.next("cache cache:/c#2 deleted /c 0 \"\"").await;
     assert_eq!(peer.ask("get /c").await.error_kind(), "NoNodeException");
     assert_eq!(peer.ask("csize cache:/none").await.error_kind(), "IllegalStateException");
+    peer.close().await;
+}
+
+/// By `gzip` of another program: with fixed codes, and with codes of its own.
+#[test]
+fn compressed_data_of_others_are_read() {
+    let bytes = |hex: &str| -> Vec<u8> {
+        let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(digits).collect()
+    };
+    let curators =
+        ["1f8b08000000000000ff03000000000000000000", "1f8b08000000000000ff4b040043beb7e801000000"];
+    assert_eq!(gzip::decompress(&bytes(curators[0])).unwrap(), b"");
+    assert_eq!(gzip::decompress(&bytes(curators[1])).unwrap(), b"a");
+    let text: String = (0..200).map(|n| format!("{} is the square of {n}, ", n * n)).collect();
+    let squares = bytes(&include_str!("squares.gz.hex").replace('\n', ""));
+    assert_eq!(String::from_utf8(gzip::decompress(&squares).unwrap()).unwrap(), text);
+    for data in [&b""[..], b"a", &[7; 70_000]] {
+        assert_eq!(gzip::decompress(&gzip::compress(data)).unwrap(), data);
+    }
+    let whole = bytes(curators[1]);
+    for end in 0..whole.len() {
+        assert!(gzip::decompress(&whole[..end]).is_none(), "{end} bytes");
+    }
+    assert!(gzip::decompress(&[&whole[..], b"x"].concat()).is_none(), "bytes behind the member");
+    // Behind the header, no byte is free.
+    for at in 10..squares.len() {
+        let mut broken = squares.clone();
+        broken[at] ^= 1;
+        assert!(gzip::decompress(&broken).is_none(), "byte {at}");
+    }
+}
+
+/// C41: a value that is not compressed is reported, and shown with its subtree.
+#[tokio::test]
+async fn a_peer_caches_compressed_data_on_command() {
+    let server = TestingServer::start().await.unwrap();
+    let program = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
+    let mut command = Command::new(program.await.unwrap());
+    command.args([server.connect_string().as_str(), "20000", "3"]);
+    let peer = Peer::spawn("recipe_peer", command);
+    peer.event("ready").await;
+    peer.ask("createz /z one").await.ok();
+    peer.ask("bulk /z n 8 11").await.ok();
+    assert_eq!(peer.ask("children /z").await.list(), ["n10", "n8", "n9"]);
+    assert_eq!(peer.ask("get /z").await.ok().split_once(' ').unwrap().1[..8], *"0x1f8b08");
+    assert_eq!(peer.ask("set /z/n8 plain").await.ok(), "1");
+    let mut events = peer.events();
+    peer.ask("cstart cache:/z compressed").await.ok();
+    events.next("cache cache:/z created /z 0 one").await;
+    events.next("cacheerror cache:/z DataInconsistencyException").await;
+    events.next("cache cache:/z created /z/n8 1 plain").await;
+    events.next("cache cache:/z initialized 4").await;
+    assert_eq!(peer.ask("setz /z/n8 mended").await.ok(), "2");
+    events.next("cache cache:/z changed /z/n8 2 mended was 1 plain").await;
+    assert_eq!(peer.ask("cget cache:/z /z/n8").await.ok(), "2 mended");
+    peer.ask("acl /z/n9 none").await.ok();
+    assert_eq!(peer.ask("get /z/n9").await.error_kind(), "NoAuthException");
+    peer.ask("acl /z/n9 open").await.ok();
+    assert_eq!(peer.ask("get /z/n9").await.ok(), "0 \"\"");
+    assert_eq!(peer.ask("acl /z/n9 half").await.error_kind(), "BadCommand");
+    assert_eq!(peer.ask("bulk /z n x 9").await.error_kind(), "BadCommand");
+    assert_eq!(peer.ask("qoffer queue:/q x").await.error_kind(), "BadCommand");
     peer.close().await;
 }

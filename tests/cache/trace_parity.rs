@@ -6,20 +6,23 @@
 //! removeWatches instead of checkWatches (C7). `docs/CURATOR.md` lists all scenarios, also those whose wanted
 //! behaviour differs, with their tests.
 
+mod by_design;
+
 use std::collections::BTreeMap;
 
 use docent::{
-    CacheEvent, CacheOptions, CachedNode, Client, Config, CreateMode, CuratorCache, OpCode,
+    Acl, CacheEvent, CacheOptions, CachedNode, Client, Config, CreateMode, CuratorCache, OpCode,
+    Perms, acl,
 };
 use docent_testing::{
     TestingServer,
     server::{self, Version},
-    tap::{CompareOptions, Tap, TapClient, compare},
+    tap::{CompareOptions, Record, Tap, TapClient, compare},
 };
 use tokio::task::JoinHandle;
 
 use crate::{
-    ms,
+    gzip, ms,
     support::{DEADLINE, eventually, within_deadline},
 };
 
@@ -29,6 +32,11 @@ const TRACES: &str = include_str!("../data/curator-cache-traces.txt");
 struct Player {
     tap: Tap,
     expected: &'static str,
+    /// The requests and the events of the recording.
+    expected_requests: String,
+    expected_events: Vec<String>,
+    /// Whether replies are held back: nothing waits for them.
+    is_held_back: bool,
     writer: Client,
     client: Option<(Client, TapClient)>,
     caches: BTreeMap<String, CuratorCache>,
@@ -45,13 +53,28 @@ impl Player {
         let start = format!("=== {title}");
         let (_, rest) = TRACES.split_once(&start).unwrap_or_else(|| panic!("no scenario {title}"));
         let expected = rest.split("\n=== ").next().unwrap_or_default();
+        let events = expected.lines().filter_map(|line| line.trim().strip_prefix("# A ! cache "));
+        let (expected_events, is_held_back) = (events.map(str::to_owned).collect(), false);
         let writer = Client::connect(&server.connect_string()).await.unwrap();
         for (path, data) in nodes {
             writer.create(path, data.as_bytes(), CreateMode::Persistent).await.unwrap();
         }
         let tap = Tap::start(&server.connect_string()).await.unwrap();
         let (caches, events, storage) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { tap, expected, writer, client: None, caches, events, storage, _server: server }
+        let expected_requests = lines(expected);
+        Self {
+            tap,
+            expected,
+            expected_requests,
+            expected_events,
+            is_held_back,
+            writer,
+            client: None,
+            caches,
+            events,
+            storage,
+            _server: server,
+        }
     }
 
     async fn play(mut self) -> Self {
@@ -70,6 +93,11 @@ impl Player {
             let (client, tap) = self.client.as_ref().unwrap();
             if let Some(command) = line.strip_prefix("# elsewhere: ") {
                 self.write(&words(command)).await;
+                // A refused node is read again after a second.
+                for cache in self.caches.values().filter(|_| command.starts_with("acl ")) {
+                    let is_read = async || cache.failures().is_empty().then_some(());
+                    eventually("the node is read again", is_read).await;
+                }
             } else if let Some(command) = line.strip_prefix("# A: c") {
                 self.command(&words(command)).await;
             } else if line.starts_with("# A: killsession") {
@@ -84,6 +112,11 @@ impl Player {
             } else {
                 continue;
             }
+            if !self.is_held_back {
+                self.settle().await;
+            }
+        }
+        if self.is_held_back {
             self.settle().await;
         }
         let (client, _) = self.client.as_ref().unwrap();
@@ -92,6 +125,8 @@ impl Player {
     }
 
     async fn write(&self, words: &[String]) {
+        let word = |word: &'_ String| if word == "\"\"" { String::new() } else { word.clone() };
+        let words: Vec<String> = words.iter().map(word).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let writer = &self.writer;
         match words[..] {
@@ -99,6 +134,20 @@ impl Player {
                 writer.create(path, data.as_bytes(), CreateMode::Persistent).await.map(drop)
             }
             ["set", path, data] => writer.set_data(path, data.as_bytes(), None).await.map(drop),
+            ["createz", path, data] => {
+                let data = gzip::compress(data.as_bytes());
+                writer.create(path, &data, CreateMode::Persistent).await.map(drop)
+            }
+            ["setz", path, data] => {
+                writer.set_data(path, &gzip::compress(data.as_bytes()), None).await.map(drop)
+            }
+            ["acl", path, "none"] => {
+                let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
+                writer.set_acl(path, &closed, None).await.map(drop)
+            }
+            ["acl", path, "open"] => {
+                writer.set_acl(path, acl::OPEN_ACL_UNSAFE, None).await.map(drop)
+            }
             ["delete", path] => writer.delete(path, None).await,
             ["rmr", path] => writer.delete_recursive(path).await,
             _ => Ok(()),
@@ -117,6 +166,9 @@ impl Player {
                 if has("single") {
                     options = CacheOptions::single_node();
                 }
+                if has("pcc") {
+                    options = CacheOptions::direct_children();
+                }
                 if has("nodata") {
                     options = options.without_data();
                 }
@@ -128,14 +180,28 @@ impl Player {
                 let (client, _) = self.client.as_ref().unwrap();
                 let (cache, mut events) =
                     CuratorCache::start_with_events(client, path, options).unwrap();
-                if client.state().borrow().is_some_and(|state| state.is_connected()) {
+                let is_connected =
+                    client.state().borrow().is_some_and(|state| state.is_connected());
+                if is_connected && self.is_held_back {
+                    // The listing has been answered when the next command changes the tree.
+                    let is_listing = |r: &Record| r.is_request(OpCode::GetChildren2);
+                    eventually("the listing", async || {
+                        self.tap.trace().iter().any(is_listing).then_some(())
+                    })
+                    .await;
+                } else if is_connected {
                     within_deadline("the load", cache.initialized()).await.unwrap();
                 }
                 self.caches.insert(handle.clone(), cache);
+                let listener = Listener {
+                    is_compressed: has("compressed"),
+                    wrapper: ["pcc", "tree", "node"].into_iter().find(|name| has(name)),
+                    root: path.to_owned(),
+                };
                 self.events.push(tokio::spawn(async move {
                     let mut lines = Vec::new();
                     while let Some(event) = events.next().await {
-                        lines.extend(line(&event).map(|line| format!("{handle} {line}")));
+                        lines.extend(listener.line(&event).map(|line| format!("{handle} {line}")));
                     }
                     lines
                 }));
@@ -171,9 +237,27 @@ impl Player {
         lines(&self.tap.trace().text())
     }
 
+    /// The requests of the recording for which docent sends others. Each must be there.
+    fn differs(&mut self, requests: &str, ours: &str) {
+        let (requests, ours) = (lines(requests), lines(ours));
+        let expected = &mut self.expected_requests;
+        assert!(expected.contains(&requests), "{requests}\nis not in\n{expected}");
+        *expected = expected.replacen(&requests, &ours, 1);
+    }
+
+    /// The events of the recording that docent does not have, and those that it has instead.
+    fn has_events(&mut self, instead_of: &[&str], ours: &[&str]) {
+        for event in instead_of {
+            let at = self.expected_events.iter().position(|expected| expected == event);
+            self.expected_events.remove(at.unwrap_or_else(|| panic!("{event} is not recorded")));
+        }
+        self.expected_events.extend(ours.iter().map(|&event| event.to_owned()));
+    }
+
     fn assert_equal(&self) {
         let options = CompareOptions::default();
-        if let Err(difference) = compare(&lines(self.expected), &self.requests(), &options) {
+        let expected = &self.expected_requests;
+        if let Err(difference) = compare(expected, &self.requests(), &options) {
             panic!("{difference}\n\nactual trace:\n{}", self.tap.trace().text());
         }
     }
@@ -201,12 +285,57 @@ impl Player {
         for events in self.events {
             actual.extend(within_deadline("the end", events).await.unwrap());
         }
-        let events =
-            self.expected.lines().filter_map(|line| line.trim().strip_prefix("# A ! cache "));
-        let mut expected: Vec<_> = events.map(str::to_owned).collect();
+        let mut expected = self.expected_events;
         actual.sort_unstable();
         expected.sort_unstable();
         assert_eq!(actual, expected);
+    }
+}
+
+/// How the events of a cache are reported.
+struct Listener {
+    is_compressed: bool,
+    /// `pcc`, `tree` or `node`.
+    wrapper: Option<&'static str>,
+    root: String,
+}
+
+impl Listener {
+    fn value(&self, node: &CachedNode) -> String {
+        let data = node.data().map(|data| match gzip::decompress(data) {
+            Some(plain) if self.is_compressed => plain,
+            _ => data.to_vec(),
+        });
+        let data = data.map_or_else(|| "-".into(), |data| String::from_utf8(data).unwrap());
+        format!("{} {data}", node.stat().version)
+    }
+
+    fn line(&self, event: &CacheEvent) -> Option<String> {
+        let (verb, node, old) = match event {
+            CacheEvent::Created { node } => (0, node, None),
+            CacheEvent::Changed { old, new } => (1, new, Some(old)),
+            CacheEvent::Deleted { node } => (2, node, None),
+            CacheEvent::Initialized { len } => {
+                return match self.wrapper {
+                    None => Some(format!("initialized {len}")),
+                    Some("node") => None,
+                    Some(_) => Some("INITIALIZED".to_owned()),
+                };
+            }
+            _ => return None,
+        };
+        let verbs = match self.wrapper {
+            None => ["created", "changed", "deleted"],
+            Some("node") => return Some("nodeChanged".to_owned()),
+            Some("pcc") if node.path() == self.root => return None,
+            Some("pcc") => ["CHILD_ADDED", "CHILD_UPDATED", "CHILD_REMOVED"],
+            Some(_) => ["NODE_ADDED", "NODE_UPDATED", "NODE_REMOVED"],
+        };
+        let line = format!("{} {} {}", verbs[verb], node.path(), self.value(node));
+        Some(match old.filter(|_| self.wrapper.is_none()) {
+            Some(old) => format!("{line} was {}", self.value(old)),
+            None => line,
+        })
     }
 }
 
@@ -218,7 +347,7 @@ fn lines(text: &str) -> String {
             && !line.contains('#')
             && !left_out.iter().any(|op| line.contains(&format!("-> {op}")))
     };
-    text.lines().filter(is_request).map(|line| format!("{line}\n")).collect()
+    text.lines().filter(is_request).map(|line| format!("{}\n", line.trim())).collect()
 }
 
 /// How often each request was sent, whatever the connection.
@@ -226,28 +355,13 @@ fn counts(text: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in text.lines() {
         let (_, request) = line.split_once(" -> ").unwrap();
+        let request = request.split("   [[").next().unwrap();
         // The watches to be set again differ in form.
         if !request.starts_with("setWatches") {
             *counts.entry(request.trim().to_owned()).or_default() += 1;
         }
     }
     counts
-}
-
-fn line(event: &CacheEvent) -> Option<String> {
-    let value = |node: &CachedNode| {
-        let data = node.data().map_or_else(|| "-".into(), |data| String::from_utf8_lossy(data));
-        format!("{} {data}", node.stat().version)
-    };
-    Some(match event {
-        CacheEvent::Created { node } => format!("created {} {}", node.path(), value(node)),
-        CacheEvent::Changed { old, new } => {
-            format!("changed {} {} was {}", new.path(), value(new), value(old))
-        }
-        CacheEvent::Deleted { node } => format!("deleted {} {}", node.path(), value(node)),
-        CacheEvent::Initialized { len } => format!("initialized {len}"),
-        _ => return None,
-    })
 }
 
 #[tokio::test]

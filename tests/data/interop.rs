@@ -1,11 +1,11 @@
-//! Barriers and counters with both docent and Curator in them. Source of the other side:
+//! Barriers, counters and caches with both docent and Curator in them. Source of the other side:
 //! `tests/java/CuratorDataPeer.java`.
 
 use std::path::Path;
 
 use docent::{
-    CreateMode, DistributedAtomicInteger, DistributedAtomicLong, DistributedBarrier, OpCode,
-    Outcome,
+    CachedNode, Client, CreateMode, CuratorCache, DistributedAtomicInteger, DistributedAtomicLong,
+    DistributedBarrier, OpCode, Outcome,
 };
 use docent_testing::fault::Fault;
 use tokio::process::Command;
@@ -17,6 +17,7 @@ use crate::{
         ms,
     },
     support::{
+        DEADLINE, eventually,
         fixture::Fixture,
         peer::{Peer, Side},
         within_deadline,
@@ -26,6 +27,12 @@ use crate::{
 /// The real server, and a peer of Curator's on it; `None` if there is none.
 async fn with_curator() -> Option<(Fixture, Peer)> {
     let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
+    let peer = curator(&[&fixture.server]).await;
+    Some((fixture, peer))
+}
+
+/// A peer of Curator's with these arguments.
+async fn curator(arguments: &[&str]) -> Peer {
     let command = tokio::task::spawn_blocking(|| {
         let java = crate::support::real::java().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -33,10 +40,10 @@ async fn with_curator() -> Option<(Fixture, Peer)> {
         java.command(&classes).unwrap()
     });
     let mut command = command.await.unwrap();
-    command.arg("CuratorDataPeer").arg(&fixture.server);
+    command.arg("CuratorDataPeer").args(arguments);
     let peer = Peer::spawn("curator", Command::from(command));
     peer.event("ready").await;
-    Some((fixture, peer))
+    peer
 }
 
 #[tokio::test]
@@ -156,6 +163,114 @@ async fn each_side_reads_the_other_sides_numbers() {
     assert_eq!(curator.ask(format!("aget along:{long}")).await.ok(), "true -42 -42");
     let wrapped = curator.ask(format!("adec aint:{int}")).await;
     assert_eq!(wrapped.ok(), format!("true {} {}", i32::MIN, i32::MAX));
+    curator.close().await;
+    a.close().await.unwrap();
+}
+
+/// `PATH=VERSION=DATA`, with the data in hexadecimal.
+fn dumped(path: &str, version: i32, data: &[u8]) -> String {
+    let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{path}={version}={hex}")
+}
+
+/// The nodes below a path as the server has them.
+async fn tree(client: &Client, root: &str) -> Vec<String> {
+    let mut nodes = Vec::new();
+    let mut unread = vec![root.to_owned()];
+    while let Some(path) = unread.pop() {
+        let Ok(node) = client.get_data(&path).await else { continue };
+        nodes.push(dumped(&path, node.stat.version, &node.data));
+        let children = client.get_children(&path).await.unwrap();
+        unread.extend(children.iter().map(|child| format!("{path}/{child}")));
+    }
+    nodes.sort_unstable();
+    nodes
+}
+
+/// Both sides change one tree at random, 1,000 times, and both cache it. Both are cut off again and again, and ours loses its session.
+/// While Curator is cut off, nodes are created and written only: it does not notice all replaced nodes (C1).
+#[tokio::test]
+async fn caches_of_both_sides_converge_to_the_same_tree() {
+    const CHANGES: u32 = 1000;
+    let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
+    fixture.tap.keep(1000);
+    let tap_of_curator = fixture.tap.client("J").await.unwrap();
+    // With 600 retries, no read of its cache is given up (C2, C3).
+    let curator = curator(&[&tap_of_curator.connect_string(), "20000", "600"]).await;
+    let (a, tap) = fixture.client("A").await;
+    let writer = fixture.observer().await;
+    fixture.create_path(&writer).await;
+    let path = &fixture.path;
+    let cache = CuratorCache::start(&a, path).unwrap();
+    let handle = format!("cache:{path}");
+    curator.ask(format!("cstart {handle}")).await.ok();
+    let mut paths = Vec::new();
+    for name in ["a", "b", "a-b"] {
+        paths.push(format!("{path}/{name}"));
+        paths.extend(["a", "c"].map(|below| format!("{path}/{name}/{below}")));
+        paths.push(format!("{path}/{name}/a/x"));
+    }
+    let mut random = 12_u32;
+    let mut below = |end: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) % end
+    };
+    let mut only_growth_until = 0;
+    let mut applied = [0, 0];
+    for number in 0.. {
+        if applied.iter().sum::<u32>() >= CHANGES {
+            break;
+        }
+        match number % 250 {
+            50 => tap.cut(),
+            100 => tap.kill_session(DEADLINE).await.unwrap(),
+            150 => {
+                tap_of_curator.cut();
+                only_growth_until = number + 25;
+            }
+            // Its setWatches2 is in front of this request.
+            175 => drop(curator.ask(format!("get {path}")).await.ok()),
+            _ => {}
+        }
+        let path = &paths[below(paths.len() as u32) as usize];
+        let data = number.to_string();
+        let kind = below(if number < only_growth_until { 4 } else { 6 });
+        let by_curator = number >= only_growth_until && below(2) == 0;
+        let is_applied = if by_curator {
+            let command = match kind {
+                0..=1 => format!("create {path} {data}"),
+                2..=3 => format!("set {path} {data}"),
+                _ => format!("delete {path}"),
+            };
+            matches!(curator.ask(command).await.outcome, crate::support::peer::Outcome::Ok(_))
+        } else {
+            match kind {
+                0..=1 => writer.create(path, data.as_bytes(), CreateMode::Persistent).await.is_ok(),
+                2..=3 => writer.set_data(path, data.as_bytes(), None).await.is_ok(),
+                _ => writer.delete(path, None).await.is_ok(),
+            }
+        };
+        applied[usize::from(by_curator)] += u32::from(is_applied);
+    }
+    assert!(applied.iter().all(|count| *count > CHANGES / 4), "too few of one side: {applied:?}");
+    let wanted = tree(&writer, path).await;
+    let ours = |node: &CachedNode| {
+        dumped(node.path(), node.stat().version, node.data().map_or(&[][..], |data| data))
+    };
+    eventually("the tree in our cache", async || {
+        let mut nodes: Vec<_> = cache.snapshot().iter().map(ours).collect();
+        nodes.sort_unstable();
+        (nodes == wanted && !cache.is_stale()).then_some(())
+    })
+    .await;
+    eventually("the tree in Curator's cache", async || {
+        let dump = curator.ask(format!("cdump {handle}")).await;
+        dump.ok().split(' ').eq(wanted.iter().map(String::as_str)).then_some(())
+    })
+    .await;
+    assert_eq!(cache.failures().len(), 0);
+    println!("{applied:?} changes of docent and of Curator, {} nodes", wanted.len());
+    curator.ask(format!("cclose {handle}")).await.ok();
     curator.close().await;
     a.close().await.unwrap();
 }

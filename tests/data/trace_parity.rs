@@ -6,6 +6,8 @@
 //! states the lines in which docent differs by design. `docs/CURATOR.md` lists all scenarios, also those whose wanted
 //! behaviour differs, with their tests.
 
+mod by_design;
+
 use docent::{
     Client, Config, CreateMode, DistributedAtomicInteger, DistributedAtomicLong,
     DistributedAtomicValue, DistributedBarrier, ErrorKind, OpCode, PromotedToLock,
@@ -104,11 +106,16 @@ impl Scenario {
 
     /// Compares the requests of each client.
     fn assert_equal(&self) {
-        let actual = with_numbered_ids(&requests(&self.tap.trace().text()));
+        self.assert_equal_in(str::to_owned);
+    }
+
+    /// As [`assert_equal`](Self::assert_equal), of what a function leaves of both.
+    fn assert_equal_in(&self, part: impl Fn(&str) -> String) {
+        let actual = part(&with_numbered_ids(&requests(&self.tap.trace().text())));
         let options = CompareOptions::default()
             .roots(&self.expected_root, &self.root)
             .without("removeWatches");
-        if let Err(difference) = compare(&self.expected, &actual, &options) {
+        if let Err(difference) = compare(&part(&self.expected), &actual, &options) {
             panic!("{difference}\n\nactual trace:\n{}", self.tap.trace().text());
         }
     }

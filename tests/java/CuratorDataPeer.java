@@ -7,6 +7,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.AtomicValue;
@@ -15,12 +16,14 @@ import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicNumber;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
+import org.apache.curator.framework.recipes.cache.CuratorCache;
 import org.apache.curator.retry.RetryNTimes;
 
 /**
- * A peer around Curator's barriers and atomic numbers: the twin of the example {@code recipe_peer},
+ * A peer around Curator's barriers, atomic numbers and caches: the twin of the example {@code recipe_peer},
  * with the verbs that the interop tests need, speaking the same lines. {@code arun HANDLE N} makes N
- * increments and answers how many have succeeded.
+ * increments and answers how many have succeeded. {@code cdump HANDLE} answers each node of a cache
+ * as {@code PATH=VERSION=DATA}, with the data in hexadecimal.
  *
  * <pre>
  * java CuratorDataPeer CONNECT [SESSION_MS [RETRIES]]
@@ -34,6 +37,8 @@ public final class CuratorDataPeer {
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private final Map<String, DistributedBarrier> barriers = new ConcurrentHashMap<>();
     private final Map<String, DistributedDoubleBarrier> members = new ConcurrentHashMap<>();
+
+    private final Map<String, CuratorCache> caches = new ConcurrentHashMap<>();
 
     /** By handle: the verbs of one object run in order. */
     private final Map<String, ExecutorService> objects = new ConcurrentHashMap<>();
@@ -107,7 +112,13 @@ public final class CuratorDataPeer {
 
     private String command(String[] words) throws Exception {
         String handle = words[2];
+        if (handle.startsWith("/")) {
+            return change(words);
+        }
         String path = handle.substring(handle.indexOf(':') + 1).replaceAll("#.*", "");
+        if (words[1].startsWith("c")) {
+            return cache(words[1], handle, path);
+        }
         long ms = words.length > 3 ? Long.parseLong(words[3]) : -1;
         if (words[1].startsWith("b")) {
             return barrier(words[1], barriers.computeIfAbsent(handle,
@@ -138,6 +149,55 @@ public final class CuratorDataPeer {
         return handle.startsWith("along")
                 ? number(words, new DistributedAtomicLong(client, path, races))
                 : number(words, new DistributedAtomicInteger(client, path, races));
+    }
+
+    /** A change of a node. */
+    private String change(String[] words) throws Exception {
+        byte[] data = words.length > 3 ? words[3].getBytes(StandardCharsets.UTF_8) : null;
+        switch (words[1]) {
+            case "create":
+                return client.create().forPath(words[2], data);
+            case "set":
+                return String.valueOf(client.setData().forPath(words[2], data).getVersion());
+            case "get":
+                return new String(client.getData().forPath(words[2]), StandardCharsets.UTF_8);
+            case "delete":
+                client.delete().forPath(words[2]);
+                return "";
+            default:
+                throw new IllegalArgumentException(words[1]);
+        }
+    }
+
+    private String cache(String verb, String handle, String path) {
+        switch (verb) {
+            case "cstart":
+                CuratorCache cache = CuratorCache.build(client, path);
+                caches.put(handle, cache);
+                cache.start();
+                return "";
+            case "csize":
+                return String.valueOf(caches.get(handle).size());
+            case "cdump":
+                return caches.get(handle).stream()
+                        .map(node -> node.getPath() + "=" + node.getStat().getVersion() + "="
+                                + hex(node.getData()))
+                        .sorted()
+                        .collect(Collectors.joining(" "));
+            case "cclose":
+                caches.remove(handle).close();
+                return "";
+            default:
+                throw new IllegalArgumentException(verb);
+        }
+    }
+
+    private static String hex(byte[] data) {
+        StringBuilder text = new StringBuilder();
+        for (byte value : data) {
+            text.append(String.format("%02x", value));
+        }
+        return text.toString();
     }
 
     private String barrier(String verb, DistributedBarrier barrier, long ms) throws Exception {

@@ -121,6 +121,23 @@ Alice writes: Err(\"token N is stale, N was here\")
 the text is by Bob
 ",
     ),
+    (
+        "configuration",
+        "workers = 2: 2 workers, rejected: None
+workers = 5: 5 workers, rejected: None
+workers = many: 5 workers, rejected: Some(\"\\\"many\\\": invalid digit found in string\")
+workers = 3: 3 workers, rejected: None
+",
+    ),
+    ("count_once", "60 deliveries of 20 orders: 20 new ones, count 20\n"),
+    (
+        "queue",
+        "Alice has processed 7
+Alice continues: false
+Bob has processed 13
+results: 20
+",
+    ),
 ];
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 mod cache;
 mod coordination;
 mod election;
+mod gzip;
 mod kept;
 mod node_operations;
 mod outsider;

@@ -2,11 +2,15 @@
 //!
 //! Bytes are one token: `-` none, `""` zero bytes, `0x...` hex, any other token its own bytes.
 
-use docent::{Client, CreateMode, ErrorKind};
+use docent::{Acl, Client, CreateMode, ErrorKind, Perms, acl};
 
-use super::{Answer, Failure, done};
+use super::{Answer, Failure, done, gzip};
 
-pub(super) const VERBS: [&str; 6] = ["create", "set", "get", "delete", "rmr", "mk"];
+pub(super) const VERBS: [&str; 10] =
+    ["create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk"];
+
+/// The number of creates in a transaction of `bulk`.
+const BULK: usize = 500;
 
 /// The bytes of a token.
 pub(super) fn bytes(token: &str) -> Result<Vec<u8>, Failure> {
@@ -75,6 +79,41 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             let version = version.map_err(|_| Failure::command("no version"))?;
             let stat = client.set_data(path, &bytes(data)?, version).await.map_err(failure)?;
             Ok(Some(stat.version.to_string()))
+        }
+        ("createz", [path, data]) => {
+            let data = gzip::compress(&bytes(data)?);
+            client.create(path, &data, CreateMode::Persistent).await.map_err(failure)?;
+            done()
+        }
+        ("setz", [path, data]) => {
+            let data = gzip::compress(&bytes(data)?);
+            let stat = client.set_data(path, &data, None).await.map_err(failure)?;
+            Ok(Some(stat.version.to_string()))
+        }
+        ("acl", [path, word]) => {
+            let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
+            let acl = match word.as_str() {
+                "none" => &closed,
+                "open" => acl::OPEN_ACL_UNSAFE,
+                _ => return Err(Failure::command(format!("{word} is neither none nor open"))),
+            };
+            client.set_acl(path, acl, None).await.map_err(failure)?;
+            done()
+        }
+        ("bulk", [path, prefix, from, to]) => {
+            let number = |word: &String| {
+                word.parse::<usize>().map_err(|_| Failure::command(format!("{word} is no number")))
+            };
+            let numbers = number(from)?..number(to)?;
+            for start in numbers.clone().step_by(BULK) {
+                let mut transaction = client.transaction();
+                for number in start..numbers.end.min(start + BULK) {
+                    let child = format!("{}/{prefix}{number}", path.trim_end_matches('/'));
+                    transaction.create(&child, b"", CreateMode::Persistent);
+                }
+                transaction.commit().await.map_err(failure)?;
+            }
+            done()
         }
         ("get", [path]) => {
             let node = client.get_data(path).await.map_err(failure)?;

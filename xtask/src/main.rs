@@ -23,6 +23,8 @@ usage: cargo xtask COMMAND
                             --hermetic: only tests that need neither; ARGS are passed to cargo test
   bench [--quick]           compare docent with other clients and write docs/BENCHMARKS.md; uses
                             valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev if installed
+  bench cache [--quick]     compare docent's cache with Curator's, on a real ZooKeeper; writes its
+                            section of docs/BENCHMARKS.md (--quick: prints it)
   api                       write the lists of the public API, docs/api, which a test compares
   guide                     record the diagrams of docs/guide and build the book (with mdbook)
   mutants [FILES]           test the tests: run them against changed files, by default those of the

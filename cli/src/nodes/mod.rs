@@ -3,6 +3,7 @@
 mod acl;
 pub(crate) mod multi;
 pub(crate) mod read;
+pub(crate) mod tree;
 pub(crate) mod watch;
 pub(crate) mod write;
 

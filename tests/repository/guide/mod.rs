@@ -96,6 +96,32 @@ async fn the_herd_is_as_counted() {
     assert!(is_kept(&svg, &picture), "herd.svg: `cargo xtask guide` writes it anew");
 }
 
+/// The Rust code of the pages that are made of examples is in the examples, line by line.
+#[test]
+fn snippets_are_parts_of_the_examples() {
+    for (page, example) in [
+        ("configuration.md", "configuration"),
+        ("counting-once.md", "count_once"),
+        ("queue.md", "queue"),
+    ] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let source = fs::read_to_string(root.join(format!("examples/{example}.rs"))).unwrap();
+        let lines = |text: &str| -> Vec<String> {
+            let lines = text.lines().map(|line| line.trim().to_owned());
+            lines.filter(|line| !line.is_empty()).collect()
+        };
+        let source = lines(&source);
+        let text = fs::read_to_string(guide().join(page)).unwrap();
+        let snippets: Vec<_> = text.split("```rust,ignore\n").skip(1).collect();
+        assert!(!snippets.is_empty(), "{page}");
+        for snippet in snippets {
+            let snippet = lines(snippet.split("```").next().unwrap());
+            let is_there = source.windows(snippet.len()).any(|part| part == snippet);
+            assert!(is_there, "{page}: not in the example {example}:\n{}", snippet.join("\n"));
+        }
+    }
+}
+
 #[test]
 fn chapters_are_listed_and_links_lead_somewhere() {
     if blessing() {

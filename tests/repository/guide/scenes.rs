@@ -1,7 +1,8 @@
 //! The scenes of the chapters, played.
 
 use docent::{
-    CreateMode, ErrorKind, EventType, LeaderLatch, Outcome,
+    CacheEvent, CacheEvents, CacheOptions, CreateMode, CuratorCache, ErrorKind, EventType,
+    LeaderLatch, Outcome,
     protocol::{AddWatchMode, OpCode},
     recipes::locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
@@ -37,6 +38,9 @@ pub(crate) async fn play(number: usize) -> Option<Diagram> {
         13 => election().await,
         14 => deposed_leader().await,
         15 => reconnected_leader().await,
+        16 => cache_load().await,
+        17 => cache_changes().await,
+        18 => cache_resync().await,
         _ => return None,
     })
 }
@@ -408,5 +412,89 @@ async fn reconnected_leader() -> Diagram {
     stage.step("A", note, async { Ok::<_, docent::Error>(()) }).await;
     assert_eq!(first.path(), second.path());
     assert_eq!((first.epoch(), second.epoch()), (1, 2));
+    stage.diagram
+}
+
+/// A tree of three nodes, and the cache of client A, loaded.
+async fn cached(stage: &mut Stage, a: &docent::Client) -> (CuratorCache, CacheEvents) {
+    for (path, data) in [("/app", "one"), ("/app/x", "X"), ("/app/y", "Y")] {
+        stage.before(a.create(path, data.as_bytes(), CreateMode::Persistent)).await.unwrap();
+    }
+    let options = CacheOptions::default();
+    CuratorCache::start_with_events(a, "/app", options).unwrap()
+}
+
+/// Waits for an event of the cache.
+async fn until(
+    events: &mut CacheEvents,
+    is_it: impl Fn(&CacheEvent) -> bool,
+) -> Result<(), docent::Error> {
+    while !events.next().await.is_some_and(|event| is_it(&event)) {}
+    Ok(())
+}
+
+async fn cache_load() -> Diagram {
+    let mut stage = Stage::new("cache-load", "A cache loads a tree").await;
+    let a = stage.client("A").await;
+    let (cache, _events) = cached(&mut stage, &a).await;
+    let note = "A starts a cache: first the watch, then the nodes, each with its children";
+    stage.step("A", note, cache.initialized()).await;
+    assert_eq!(cache.len(), 3);
+    stage.diagram
+}
+
+async fn cache_changes() -> Diagram {
+    let mut stage = Stage::new("cache-changes", "A cache follows changes").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    let (cache, mut events) = cached(&mut stage, &a).await;
+    stage.before(cache.initialized()).await.unwrap();
+    let write = async {
+        b.set_data("/app/x", b"X2", None).await?;
+        until(&mut events, |event| matches!(event, CacheEvent::Changed { .. })).await
+    };
+    stage.step("B", "B writes a node: A receives an event, and reads", write).await;
+    let create = async {
+        b.create("/app/z", b"Z", CreateMode::Persistent).await?;
+        until(
+            &mut events,
+            |event| matches!(event, CacheEvent::Created { node } if node.path() == "/app/z"),
+        )
+        .await
+    };
+    stage.step("B", "B creates a node: A reads it, and lists its children", create).await;
+    let delete = async {
+        b.delete("/app/y", None).await?;
+        until(&mut events, |event| matches!(event, CacheEvent::Deleted { .. })).await
+    };
+    stage.step("B", "B deletes a node: the event says everything", delete).await;
+    stage
+        .step("A", "A closes the cache: the watch is removed", async {
+            cache.close().await;
+            Ok::<_, docent::Error>(())
+        })
+        .await;
+    stage.diagram
+}
+
+async fn cache_resync() -> Diagram {
+    let mut stage = Stage::new("cache-resync", "A cache after an outage").await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    let (cache, mut events) = cached(&mut stage, &a).await;
+    stage.before(cache.initialized()).await.unwrap();
+    stage.port("A").refuse().await.unwrap();
+    stage.port("A").cut();
+    let is_stale = |event: &CacheEvent| matches!(event, CacheEvent::Stale);
+    until(&mut events, is_stale).await.unwrap();
+    b.delete("/app/x", None).await.unwrap();
+    b.create("/app/x", b"another", CreateMode::Persistent).await.unwrap();
+    stage.port("A").accept().await.unwrap();
+    let is_resynced = |event: &CacheEvent| matches!(event, CacheEvent::Resynced { .. });
+    until(&mut events, is_resynced).await.unwrap();
+    let note = "A is cut off, and B replaces a node meanwhile. With the next connection the watch is set again; it \
+        reports nothing that was missed, so A reads every node";
+    stage.step("B", note, async { Ok::<_, docent::Error>(()) }).await;
+    assert_eq!(cache.get("/app/x").unwrap().data().map(|data| &**data), Some(&b"another"[..]));
     stage.diagram
 }

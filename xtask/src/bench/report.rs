@@ -10,7 +10,7 @@ use super::{
     peers::{Measurement, Peer},
 };
 
-const HEADING: &str = "## client";
+pub(super) const HEADING: &str = "## client";
 
 const INTRODUCTION: &str = "\
 Written by `cargo xtask bench`. All programs have the command line of `tools/bench_peer`; the peers are in
@@ -328,7 +328,7 @@ fn format_number(value: f64) -> String {
 }
 
 /// Formats an integer with thousands separators.
-fn thousands(value: f64) -> String {
+pub(super) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -341,9 +341,9 @@ fn thousands(value: f64) -> String {
 }
 
 /// Replaces the section of the previous run in the file, or appends it.
-pub(super) fn write(file: &Path, section: &str) -> Result<()> {
+pub(super) fn write(file: &Path, heading: &str, section: &str) -> Result<()> {
     let old = fs::read_to_string(file).unwrap_or_else(|_| "# Benchmarks\n".to_owned());
-    let (before, rest) = match old.split_once(&format!("\n{HEADING}\n")) {
+    let (before, rest) = match old.split_once(&format!("\n{heading}\n")) {
         Some((before, rest)) => (before, rest),
         None => (old.trim_end_matches('\n'), ""),
     };
