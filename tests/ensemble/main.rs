@@ -16,4 +16,5 @@ mod ensemble;
 mod lost_members;
 mod partitions;
 mod read_only;
+mod reconfig;
 mod resumed_session;

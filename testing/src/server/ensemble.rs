@@ -36,6 +36,7 @@ use super::{
     inspect::Record,
     links::{Links, Message},
     log::Entry,
+    membership::Membership,
     requests::Context,
     session_passwd::session_passwd,
     sessions::Sessions,
@@ -222,9 +223,14 @@ impl Ensemble {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let count = config.servers.max(1);
+        let mut tree = Tree::new(config.version);
+        if config.is_ensemble() {
+            tree.membership = Arc::new(Membership::initial(count));
+            tree.show_membership(0, config.epoch());
+        }
         let member = || Member {
             role: Role::Looking,
-            tree: Tree::new(config.version),
+            tree: tree.clone(),
             watches: Watches::new(config.version),
             accepted: VecDeque::new(),
             committed: 0,
@@ -426,13 +432,6 @@ impl Ensemble {
         let count = std::mem::take(&mut connection.unsent);
         if let Some(member) = self.members.get_mut(connection.member) {
             member.sent += count;
-        }
-    }
-
-    /// Sets the port that the word `conf` shows for a member.
-    pub(crate) fn set_client_port(&mut self, member: usize, port: u16) {
-        if let Some(member) = self.members.get_mut(member) {
-            member.client_port = port;
         }
     }
 

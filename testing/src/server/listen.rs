@@ -139,9 +139,6 @@ pub(crate) async fn alarm(shell: Arc<Shell>) {
 /// Accepts connections to a member. Dropping the future ends them too.
 pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListener) {
     let mut connections = JoinSet::new();
-    if let Ok(addr) = listener.local_addr() {
-        shell.with(|machine, _| machine.set_client_port(member, addr.port()));
-    }
     loop {
         tokio::select! {
             accepted = listener.accept() => {

@@ -85,6 +85,8 @@ pub(super) enum Answer {
         count: usize,
         err: ErrorCode,
     },
+    /// The members after a change of them, as text.
+    Config(Bytes),
     /// An error, followed by the end of an empty multi.
     EmptyMulti,
     /// The session has moved to another member.
