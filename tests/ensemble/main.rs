@@ -18,3 +18,4 @@ mod partitions;
 mod read_only;
 mod reconfig;
 mod resumed_session;
+mod tracker;

@@ -11,9 +11,9 @@ use docent_testing::{TestingCluster, server};
 use xtask::Settings;
 
 /// `super:test`.
-const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+pub(crate) const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
-const OBSERVER: &str = "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003";
+pub(crate) const OBSERVER: &str = "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003";
 
 /// Runs each test on an embedded ensemble and on a real one.
 macro_rules! on_both {
@@ -52,7 +52,7 @@ async fn embedded(size: usize) -> Ensemble {
 }
 
 #[track_caller]
-fn real(size: usize) -> impl Future<Output = Option<Ensemble>> {
+pub(crate) fn real(size: usize) -> impl Future<Output = Option<Ensemble>> {
     let pairs = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
@@ -77,13 +77,13 @@ on_both! {
     quotas_are_counted_and_enforced(1),
 }
 
-async fn super_user(ensemble: &Ensemble, member: usize) -> Client {
+pub(crate) async fn super_user(ensemble: &Ensemble, member: usize) -> Client {
     let client = ensemble.client_of(member).await;
     client.add_auth("digest", b"super:test").await.unwrap();
     client
 }
 
-fn text(node: &Node) -> String {
+pub(crate) fn text(node: &Node) -> String {
     String::from_utf8(node.data.to_vec()).unwrap()
 }
 
@@ -101,11 +101,11 @@ fn servers(node: &Node) -> Vec<i64> {
     ids
 }
 
-const fn joining(servers: &str) -> Reconfig<'_> {
+pub(crate) const fn joining(servers: &str) -> Reconfig<'_> {
     Reconfig::Incremental { joining: Some(servers), leaving: None }
 }
 
-const fn leaving(ids: &str) -> Reconfig<'_> {
+pub(crate) const fn leaving(ids: &str) -> Reconfig<'_> {
     Reconfig::Incremental { joining: None, leaving: Some(ids) }
 }
 
