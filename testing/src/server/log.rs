@@ -11,8 +11,8 @@ use docent_protocol::{Perms, Text};
 use super::{
     acl,
     config::millis,
-    connection::State,
-    ensemble::{Ensemble, OUTPUT_LIMIT, Role},
+    connection::{OUTPUT_LIMIT, State},
+    ensemble::{Ensemble, Role},
     links::Body,
     prep,
     requests::{Answer, Context},
