@@ -51,6 +51,7 @@
 //! | connection states | [`ConnectionState`], [`Client::states`] |
 //! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
 //! | retries | [`retry`] |
+//! | follow the servers of the ensemble | [`EnsembleTracker`] |
 //! | a server for tests | [`TestingServer`](https://docs.rs/docent-testing) (feature `testing`) |
 //!
 //! # What a lock guarantees
@@ -153,11 +154,12 @@ pub use docent_session::SaslCredential;
 #[doc(inline)]
 pub use docent_session::{
     AclEntries, AddWatchResponse, Allow, Backoff, ByteStream, Children, Client, ClientInfo, Clock,
-    Config, ConnectString, Connecting, ConnectionState, Credential, Error, ErrorKind, Host,
-    Instant, InvalidConnectString, Latency, LocalAddress, Metrics, MultiReadResponse, Node, OnDrop,
-    Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim, SessionLease, SessionToken,
-    States, Task, Tcp, Timer, Transaction, TransactionResponse, TransactionResult, Transport,
-    WatchKind, WatchResponse, WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
+    Config, ConnectString, Connecting, ConnectionState, Credential, EnsembleConfig, EnsembleServer,
+    EnsembleTracker, Error, ErrorKind, Host, Instant, InvalidConnectString, InvalidEnsembleConfig,
+    Latency, LocalAddress, Metrics, MultiReadResponse, Node, OnDrop, Outcome, ReadResult, Reconfig,
+    Response, Runtime, SessionClaim, SessionLease, SessionToken, States, Task, Tcp, Timer,
+    Transaction, TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse,
+    WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
 };
 #[cfg(feature = "tls")]
 #[doc(inline)]

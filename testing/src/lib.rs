@@ -51,7 +51,7 @@
 //! | order of ACL entries in 3.4 | `auth` after all others | not preserved |
 //! | four-letter words | all that the version knows; no latency, files or JVM; each client's port is 0 | as configured: only `srvr` by default |
 //! | sessions that only a read-only server knows | live as long as the server is read-only | expire |
-//! | number of connections and of requests in flight | unlimited; the server stops reading from a client that does not read | limited |
+//! | number of connections and of requests in flight | unlimited; of a client that does not read, no request is handled once 8 MiB wait for it | limited |
 //!
 //! ## Ensembles
 //!
@@ -102,8 +102,24 @@
 //! assert_eq!((ensemble.role(0), ensemble.role(1)), (Role::Leader, Role::Leader));
 //! ```
 //!
-//! TLS, quotas, reconfig (`RECONFIGDISABLED`), observers and the admin server are not supported. The feature `sasl`
-//! adds SASL with DIGEST-MD5, for the users of [`server::Config`].
+//! ## Reconfiguration and quotas
+//!
+//! `/zookeeper/config` names the members of an ensemble, with their addresses for clients and a version. With
+//! [`reconfig_enabled`](server::Config::reconfig_enabled), the super user changes them; the errors, the bytes and the
+//! events are those of a real 3.8.0. Removed members do not vote any more and go on as followers; a leader that is removed
+//! steps down. A single server is an ensemble of one without [`standalone_enabled`](server::Config::standalone_enabled).
+//! Statistics of quotas are kept; [`enforce_quota`](server::Config::enforce_quota) refuses changes over the hard limits.
+//!
+//! | aspect | docent | ZooKeeper |
+//! |---|---|---|
+//! | order of the servers in `/zookeeper/config` | by their numbers | hash table order |
+//! | address for clients in `/zookeeper/config`, before a change | always there | only if the configuration file has it there |
+//! | servers that a change adds, beyond the members | never connect | connect once they are started |
+//! | majority for a change | of the old members | of the old members and of the new ones |
+//! | groups and weights of servers | refused | a hierarchical quorum |
+//! | creation of `/zookeeper/quota/zookeeper_limits`; statistics that are no numbers | ends the connection; stay as they are | stops the server |
+//!
+//! TLS, observers that connect and the admin server are not supported. The feature `sasl` adds SASL with DIGEST-MD5, for the users of [`server::Config`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

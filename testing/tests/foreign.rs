@@ -11,7 +11,7 @@ mod support;
 use std::{path::Path, process::Stdio, time::Duration};
 
 use docent_testing::{
-    TestingServer,
+    TestingCluster, TestingServer,
     server::{Config, Version},
 };
 use support::skip;
@@ -87,14 +87,42 @@ async fn curators_recipes_work() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-#[tokio::test]
-async fn kazoos_client_and_recipes_work() {
+/// An interpreter that has kazoo; without one, the test is skipped.
+async fn python_with_kazoo(test: &str) -> Option<String> {
     let python = std::env::var("DOCENT_TEST_KAZOO").unwrap_or_else(|_| "python3".to_owned());
     let (has_kazoo, _) = run(Command::new(&python).args(["-c", "import kazoo"]), "").await;
     if !has_kazoo {
         let reason = format!("{python} has no kazoo (DOCENT_TEST_KAZOO names an interpreter)");
-        return skip("kazoos_client_and_recipes_work", &reason);
+        skip(test, &reason);
     }
+    has_kazoo.then_some(python)
+}
+
+/// kazoo's own tests: the permission to change the members, a server that joins and leaves, wrong arguments.
+#[tokio::test]
+async fn kazoos_tests_of_reconfig_pass() {
+    let Some(python) = python_with_kazoo("kazoos_tests_of_reconfig_pass").await else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/reconfig.py");
+    for version in [Version::V3_6, Version::V3_8, Version::V3_9] {
+        let config = Config {
+            version,
+            servers: 3,
+            reconfig_enabled: true,
+            // `super:test`, which the tests use.
+            super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
+            ..Config::default()
+        };
+        let cluster = TestingCluster::start_with(config).await.unwrap();
+        let mut command = Command::new(&python);
+        command.arg(&source).arg(cluster.connect_string());
+        let (content, text) = run(&mut command, "").await;
+        assert!(content && text.contains("3 run, ok: True"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn kazoos_client_and_recipes_work() {
+    let Some(python) = python_with_kazoo("kazoos_client_and_recipes_work").await else { return };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/recipes.py");
     for server in servers().await {
         let mut command = Command::new(&python);

@@ -15,5 +15,8 @@ mod elections;
 mod ensemble;
 mod lost_members;
 mod partitions;
+mod peer;
 mod read_only;
+mod reconfig;
 mod resumed_session;
+mod tracker;

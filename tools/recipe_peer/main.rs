@@ -1,13 +1,14 @@
 //! A client that runs leader recipes, kept nodes, groups, caches, barriers and atomic numbers on command, to be driven by a
 //! program: so that clients in different languages can take part in one election, and be compared on the wire.
 //!
-//! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`, or FLAGS (`quiet`) instead of SLEEP_MS: commands `ID VERB ARGS...` on standard input, a line
+//! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`, or FLAGS (`quiet`, `lazy`, `tracker`, separated by commas) instead of SLEEP_MS: commands `ID VERB ARGS...` on standard input, a line
 //! each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
 //! time. The verbs of one object run in order, those of different objects at the same time. `-` is an empty text.
 
 mod cache;
 mod coordination;
 mod election;
+mod ensemble;
 mod gzip;
 mod kept;
 mod node_operations;
@@ -27,8 +28,8 @@ use std::{
 };
 
 use docent::{
-    Client, Clock, Config, ConnectionStateErrorPolicy, Error, LeaderOptions, LockOptions,
-    retry::RetryNTimes,
+    Client, Clock, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions,
+    LockOptions, retry::RetryNTimes,
 };
 use kept::{Kept, NodeObject};
 use tokio::{
@@ -101,7 +102,8 @@ async fn main() {
     // The flags of the data recipes stand where the pause of the others does.
     let is_flags = args.get(3).is_some_and(|word| word.parse::<u32>().is_err());
     let flags = if is_flags { args.remove(3) } else { String::new() };
-    let is_quiet = flags.split(',').any(|flag| flag == "quiet");
+    let has_flag = |wanted: &str| flags.split(',').any(|flag| flag == wanted);
+    let is_quiet = has_flag("quiet");
     let mut args = args.into_iter();
     let Some(connect_string) = args.next() else {
         usage("CONNECT is missing");
@@ -131,7 +133,9 @@ async fn main() {
         .with_session_timeout(session)
         .with_connection_timeout(Duration::from_millis(3000))
         .start();
-    tokio::spawn(report_states(client.clone()));
+    tokio::spawn(report_states(client.clone(), has_flag("lazy")));
+    // It ends with the program.
+    let _tracker = has_flag("tracker").then(|| EnsembleTracker::new(&client));
     let lock_options = LockOptions::default()
         .with_retry_policy(RetryNTimes::new(retries, sleep))
         .with_default_data("10.0.0.1");
@@ -179,6 +183,13 @@ async fn main() {
                     (Arc::clone(&peer), id.clone(), verb.clone(), args.to_vec());
                 tokio::spawn(async move {
                     answer(&id, node_operations::command(&peer.client, &verb, &args).await);
+                });
+            }
+            [id, verb, args @ ..] if ensemble::is_verb(verb, args) => {
+                let (peer, id, verb, args) =
+                    (Arc::clone(&peer), id.clone(), verb.clone(), args.to_vec());
+                tokio::spawn(async move {
+                    answer(&id, ensemble::command(&peer, &verb, &args).await);
                 });
             }
             [id, verb, args @ ..] => {
@@ -283,9 +294,13 @@ fn has(options: &[String], wanted: &str) -> bool {
     options.iter().any(|option| option == wanted)
 }
 
-async fn report_states(client: Client) {
+/// `lazy`: ready at once, without a session.
+async fn report_states(client: Client, lazy: bool) {
     let mut states = client.states();
-    let mut ready = false;
+    let mut ready = lazy;
+    if lazy {
+        say("! ready 0");
+    }
     while let Some(state) = states.next().await {
         if let Some(session) = client.session().filter(|_| !ready && state.is_connected()) {
             ready = true;

@@ -24,6 +24,8 @@ mod admin;
 mod allow;
 pub mod children;
 mod cleanup;
+mod ensemble_config;
+mod ensemble_tracker;
 mod exchange;
 pub(crate) mod response;
 pub mod retry;
@@ -38,6 +40,8 @@ pub use self::{
     children::Children,
     cleanup::Cleanup,
     client::Client,
+    ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
+    ensemble_tracker::EnsembleTracker,
     response::{AddWatchResponse, Node, Response, WatchResponse},
     session::WeakClient,
     states::States,

@@ -207,8 +207,20 @@ impl Client {
                 ),
             ));
         }
-        self.handle.shared.with(|machine| machine.update_server_list(new.hosts()));
+        self.use_servers(new.hosts());
         Ok(())
+    }
+
+    /// Replaces the server list, unless the new one is empty.
+    pub(super) fn use_servers(&self, hosts: &[Host]) {
+        self.handle.shared.with(|machine| machine.update_server_list(hosts));
+    }
+
+    /// The servers that the client chooses from, in the order in which they are tried: those of the connect string, or of
+    /// the last [`update_server_list`](Self::update_server_list).
+    #[must_use]
+    pub fn servers(&self) -> Vec<Host> {
+        self.handle.shared.with(|machine| machine.servers().to_vec())
     }
 
     /// The server that the client is connected to; `None` without a connection. The name of a server stands for all its

@@ -39,6 +39,10 @@ impl Hosts {
         Self { list, silent: Vec::new(), next: 0, tried: 0, rounds: 0, backoff, rng, not_before }
     }
 
+    pub(crate) fn list(&self) -> &[Host] {
+        &self.list
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }

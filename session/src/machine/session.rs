@@ -208,6 +208,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.connection.host().filter(|_| self.is_connected())
     }
 
+    /// The servers that the session chooses from, in the order in which they are tried.
+    pub fn servers(&self) -> &[Host] {
+        self.hosts.list()
+    }
+
     /// Whether the session has ended for good.
     #[must_use]
     pub const fn is_ended(&self) -> bool {

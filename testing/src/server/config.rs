@@ -30,6 +30,13 @@ pub struct Config {
     pub extended_types_enabled: bool,
     /// `zookeeper.DigestAuthenticationProvider.superDigest`: the digest of the user that passes every ACL check.
     pub super_digest: Option<String>,
+    /// `reconfigEnabled`: whether clients may change the members of the ensemble. Default: false.
+    pub reconfig_enabled: bool,
+    /// `standaloneEnabled`: whether a single server is no ensemble. If not, it is an ensemble of one member, whose
+    /// members can be changed. Default: true.
+    pub standalone_enabled: bool,
+    /// `enforceQuota`: whether changes over the hard limit of a quota are refused, by 3.8 and 3.9. Default: false.
+    pub enforce_quota: bool,
     /// The users of SASL DIGEST-MD5, with their passwords. Empty: SASL is disabled.
     #[cfg(feature = "sasl")]
     pub sasl_users: std::collections::BTreeMap<String, String>,
@@ -67,6 +74,9 @@ impl Default for Config {
             max_buffer: docent_protocol::frame::DEFAULT_LIMIT,
             extended_types_enabled: true,
             super_digest: None,
+            reconfig_enabled: false,
+            standalone_enabled: true,
+            enforce_quota: false,
             #[cfg(feature = "sasl")]
             sasl_users: std::collections::BTreeMap::new(),
             #[cfg(feature = "sasl")]
@@ -97,6 +107,11 @@ impl Config {
         return !self.sasl_users.is_empty();
         #[cfg(not(feature = "sasl"))]
         false
+    }
+
+    /// Whether the servers are an ensemble.
+    pub(crate) fn is_ensemble(&self) -> bool {
+        self.servers > 1 || !self.standalone_enabled
     }
 
     /// The negotiated session timeout for a requested one, both in milliseconds.

@@ -77,8 +77,30 @@ pub(crate) struct Connection {
     pub(crate) sasl: super::sasl::Exchange,
     pub(crate) output: BytesMut,
     input: BytesMut,
+    /// Whether the input has used more than [`KEPT`] since it was last empty.
+    is_input_large: bool,
+    /// Whether requests wait until the client has read, or until others have replies.
+    pub(super) is_held_back: bool,
+    /// The session that it had when it was closed.
+    pub(super) left: Option<i64>,
     max_buffer: usize,
+    /// The longest frame that can be sent, in bytes.
+    max_frame: usize,
 }
+
+/// The most memory that an idle connection keeps in each direction, in bytes.
+pub(super) const KEPT: usize = 64 * 1024;
+
+/// The pending output at which a connection is cut because its client does not read, in bytes.
+pub(super) const OUTPUT_LIMIT: usize = 256 << 20;
+
+/// The pending output above which the server handles no further request of the client, in bytes.
+const OUTPUT_HIGH: usize = 8 << 20;
+
+/// The number of waiting requests above which the server handles no further one of the client.
+///
+/// Source: `zookeeper.globalOutstandingLimit`.
+const WAITING_HIGH: usize = 1000;
 
 impl Connection {
     pub(crate) fn new(member: usize, peer: IpAddr, max_buffer: usize) -> Self {
@@ -96,7 +118,11 @@ impl Connection {
             sasl: super::sasl::Exchange::default(),
             output: BytesMut::new(),
             input: BytesMut::new(),
+            is_input_large: false,
+            is_held_back: false,
+            left: None,
             max_buffer,
+            max_frame: i32::MAX as usize,
         }
     }
 
@@ -110,6 +136,7 @@ impl Connection {
     pub(crate) fn take_input(&mut self, bytes: &[u8]) {
         if !matches!(self.state, State::Closing | State::Ignored) {
             self.input.extend_from_slice(bytes);
+            self.is_input_large |= self.input.len() > KEPT;
         }
     }
 
@@ -121,6 +148,11 @@ impl Connection {
             return Input::Partial;
         }
         let Some(&start) = self.input.first_chunk::<{ frame::LENGTH_SIZE }>() else {
+            if std::mem::take(&mut self.is_input_large) {
+                // The rest goes to a buffer of its own size; the large one is given back.
+                self.is_input_large = self.input.len() > KEPT;
+                self.input = BytesMut::from(&self.input[..]);
+            }
             return Input::Partial;
         };
         if self.state == State::Greeting && start.iter().all(u8::is_ascii_lowercase) {
@@ -144,8 +176,19 @@ impl Connection {
         Input::Frame(self.input.split_to(len).freeze())
     }
 
+    /// Whether its output is short enough for another reply.
+    pub(super) fn has_room(&self) -> bool {
+        self.output.len() < OUTPUT_HIGH
+    }
+
+    /// Whether further requests are handled.
+    pub(super) fn is_read(&self) -> bool {
+        self.has_room() && self.waiting.len() < WAITING_HIGH
+    }
+
     /// Closes the connection without a reply.
     pub(crate) fn close(&mut self) {
+        self.left = self.session_id().or(self.left);
         self.state = State::Closing;
         self.waiting.clear();
     }
@@ -169,20 +212,45 @@ impl Connection {
 
     /// Queues a frame with a single record, such as those of the handshake.
     pub(crate) fn send(&mut self, record: &impl Encode) {
-        self.count_sent();
-        put(&mut self.output, |out| record.encode(out));
+        self.put(|out| record.encode(out));
     }
 
     /// Queues a reply.
     pub(crate) fn reply(&mut self, xid: i32, zxid: i64, err: ErrorCode, body: &impl Encode) {
-        self.count_sent();
         if xid >= 0 {
             (self.counts.last_xid, self.counts.last_zxid) = (xid, zxid);
         }
-        put(&mut self.output, |out| {
+        self.put(|out| {
             ReplyHeader { xid, zxid, err }.encode(out);
             body.encode(out);
         });
+    }
+
+    /// Queues a frame. A server does not limit its length, but it has to fit into the length field. If it does not, the
+    /// connection is closed: a client that waited for it would wait for ever.
+    fn put(&mut self, fill: impl FnOnce(&mut BytesMut)) {
+        if self.state == State::Closing {
+            return;
+        }
+        self.count_sent();
+        if frame::put(&mut self.output, self.max_frame, fill).is_err() {
+            self.close();
+        }
+    }
+
+    /// Takes the queued output.
+    pub(super) fn take_output(&mut self, out: &mut BytesMut) {
+        if out.is_empty() {
+            std::mem::swap(out, &mut self.output);
+        } else {
+            out.extend_from_slice(&self.output);
+        }
+        // No more than a few frames' worth is kept for the next ones.
+        let is_large = out.len() > KEPT || self.output.capacity() > KEPT;
+        self.output.clear();
+        if is_large {
+            self.output = BytesMut::new();
+        }
     }
 
     /// Queues a watch event.
@@ -197,11 +265,6 @@ impl Connection {
         self.output.put_slice(text.as_bytes());
         self.close();
     }
-}
-
-/// A server does not limit the size of its frames. A frame over 2 GiB is impossible, since requests are limited.
-fn put(out: &mut BytesMut, fill: impl FnOnce(&mut BytesMut)) {
-    let _ = frame::put(out, i32::MAX as usize, fill);
 }
 
 #[cfg(test)]
@@ -223,6 +286,54 @@ mod tests {
         let mut c = connection();
         c.take_input(&[0xFF; 4]);
         assert_eq!(c.next_input(), Input::Broken);
+    }
+
+    /// A frame of 1 MB is the last owner of its memory once the input is empty, also if another frame has begun.
+    #[test]
+    fn an_input_that_was_large_gives_its_memory_back() {
+        for rest in [&[][..], &[0, 0]] {
+            let mut c = Connection::new(0, IpAddr::from([127, 0, 0, 1]), 1 << 20);
+            c.take_input(&(1_000_000_u32).to_be_bytes());
+            c.take_input(&vec![7; 1_000_000]);
+            c.take_input(rest);
+            let Input::Frame(frame) = c.next_input() else { panic!("no frame") };
+            assert_eq!(c.next_input(), Input::Partial);
+            assert!(frame.is_unique());
+            assert!(c.input.capacity() <= KEPT, "{}", c.input.capacity());
+        }
+    }
+
+    #[test]
+    fn an_output_that_was_large_gives_its_memory_back() {
+        for before in [&b""[..], b"before"] {
+            let mut c = connection();
+            let mut out = BytesMut::from(before);
+            c.output.put_slice(&vec![7; 1_000_000]);
+            c.take_output(&mut out);
+            assert_eq!(out.len(), before.len() + 1_000_000);
+            assert!(c.output.capacity() <= KEPT, "{}", c.output.capacity());
+            // Nor does it come back with the buffer of the other side.
+            out.clear();
+            c.output.put_slice(b"small");
+            c.take_output(&mut out);
+            assert!(c.output.capacity() <= KEPT, "{}", c.output.capacity());
+        }
+    }
+
+    /// Nothing told the client that its reply would never come.
+    #[test]
+    fn a_reply_that_cannot_be_sent_closes_the_connection() {
+        let mut c = connection();
+        c.state = State::Open { session_id: 1, local: false };
+        c.max_frame = 100;
+        c.reply(1, 1, ErrorCode::Ok, &docent_protocol::reply::EmptyReply {});
+        let sent = c.output.len();
+        let long = "x".repeat(100);
+        let data = docent_protocol::reply::PathReply { path: Text::new(&long) };
+        c.reply(2, 1, ErrorCode::Ok, &data);
+        assert_eq!((c.state, c.left), (State::Closing, Some(1)));
+        c.reply(3, 1, ErrorCode::Ok, &docent_protocol::reply::EmptyReply {});
+        assert_eq!(c.output.len(), sent, "nothing follows");
     }
 
     /// Before the handshake these bytes are a word, after it a length.

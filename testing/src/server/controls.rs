@@ -1,7 +1,7 @@
 //! Controls for tests: expire sessions, cut connections, stop members, make members lag. `links.rs` has the controls of
 //! the links.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use docent_protocol::OpCode;
 
@@ -37,6 +37,20 @@ impl Ensemble {
     pub(super) fn expire_doomed(&mut self, leader: usize) {
         for session_id in std::mem::take(&mut self.doomed) {
             self.end_session(leader, session_id);
+        }
+    }
+
+    /// Sets the address of a member for clients, which `/zookeeper/config` and the word `conf` show. It is called before
+    /// a client uses it: no watch fires.
+    pub fn set_client_address(&mut self, member: usize, host: &str, port: u16) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.client_port = port;
+        }
+        let wall_ms = self.wall_ms();
+        for Member { tree, .. } in &mut self.members {
+            if Arc::make_mut(&mut tree.membership).set_client(member, host, port) {
+                tree.show_membership(tree.membership.version, wall_ms);
+            }
         }
     }
 

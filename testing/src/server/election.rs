@@ -7,12 +7,16 @@
 //!
 //! Source: `FastLeaderElection`, `Leader.lead`, `ZooKeeperServer.startSessionTracker`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use super::{
     config::millis,
     ensemble::{Ensemble, Following, Leading, Learner, Role},
     links::Body,
+    membership::Membership,
     sessions::Sessions,
 };
 
@@ -20,6 +24,7 @@ impl Ensemble {
     /// Lets members without a leader find one, or elect one of them.
     pub(super) fn settle(&mut self) {
         self.settled_at = self.now;
+        self.retire_leaders();
         while self.find_leader() || self.elect() {}
         let serves_reads = self.config.read_only || self.config.read_only_mode_enabled;
         let role = if serves_reads { Role::ReadOnly } else { Role::Looking };
@@ -74,7 +79,7 @@ impl Ensemble {
         self.members.get(at).map_or(0, |member| member.epoch)
     }
 
-    /// Elects a leader, if a majority of the members searches for one and can agree. Returns whether it does.
+    /// Elects a leader, if a majority of the members that vote searches for one and can agree. Returns whether it does.
     fn elect(&mut self) -> bool {
         if self.config.read_only {
             return false;
@@ -89,7 +94,11 @@ impl Ensemble {
                 .filter(|at| *at == leader || self.links.connects(*at, leader))
                 .collect();
             let newest = voters.iter().map(|at| self.last_accepted(*at)).max();
-            if voters.len() * 2 > self.members.len() && newest == Some(self.last_accepted(leader)) {
+            let members = self.membership_of(leader);
+            if members.votes(leader)
+                && members.is_quorum(voters.iter().copied())
+                && newest == Some(self.last_accepted(leader))
+            {
                 self.lead(leader);
                 for at in voters.into_iter().filter(|at| *at != leader) {
                     self.join(leader, at);
@@ -111,7 +120,7 @@ impl Ensemble {
     /// Makes a member the leader of a new epoch. All changes in its log are committed, and the timeout of every session
     /// starts again, with the length of the session's creation.
     fn lead(&mut self, at: usize) {
-        let is_standalone = self.members.len() == 1;
+        let is_standalone = !self.config.is_ensemble();
         self.take_role(at, if is_standalone { Role::Standalone } else { Role::Leader });
         let last = self.last_accepted(at);
         if let Some(member) = self.members.get_mut(at) {
@@ -119,11 +128,17 @@ impl Ensemble {
         }
         self.apply_committed(at, true);
         self.epoch += 1;
-        let tick = self.sessions_tick();
+        let (tick, wall_ms) = (self.sessions_tick(), self.wall_ms());
         let Some(member) = self.members.get_mut(at) else { return };
         member.epoch = self.epoch;
         if !is_standalone {
-            member.tree.last_zxid = self.epoch << 32;
+            let zxid = self.epoch << 32;
+            member.tree.last_zxid = zxid;
+            // The members that the ensemble was set up with get a version once there is a leader (ZOOKEEPER-1783).
+            if member.tree.membership.version == 0 && self.config.reconfig_enabled {
+                Arc::make_mut(&mut member.tree.membership).version = zxid;
+            }
+            member.tree.show_membership(member.tree.membership.version, wall_ms);
         }
         member.committed = member.tree.last_zxid;
         let mut sessions = Sessions::new(tick);
@@ -192,12 +207,31 @@ impl Ensemble {
 
     /// Whether a leader has heard from a majority within the limit, counted in ticks.
     pub(super) fn has_quorum(&self, at: usize) -> bool {
-        let Some(leading) = self.members.get(at).and_then(|m| m.leading.as_ref()) else {
-            return false;
-        };
+        self.membership_of(at).is_quorum(self.synced(at))
+    }
+
+    /// The members that a leader has heard from within the limit, counted in ticks, and itself.
+    pub(super) fn synced(&self, at: usize) -> impl Iterator<Item = usize> {
+        let leading = self.members.get(at).and_then(|member| member.leading.as_ref());
         let limit = u64::from(self.config.sync_limit.max(1));
-        let synced =
-            leading.learners.values().filter(|learner| learner.last_tick + limit >= leading.tick);
-        (synced.count() + 1) * 2 > self.members.len()
+        let learners = leading.into_iter().flat_map(move |leading| {
+            let synced = leading.learners.iter();
+            synced.filter(move |(_, learner)| learner.last_tick + limit >= leading.tick)
+        });
+        learners.map(|(member, _)| *member).chain(leading.map(|_| at))
+    }
+
+    /// The members of the ensemble, as a member knows them.
+    pub(super) fn membership_of(&self, at: usize) -> Arc<Membership> {
+        self.members.get(at).map(|member| Arc::clone(&member.tree.membership)).unwrap_or_default()
+    }
+
+    /// Makes leaders that have left the ensemble step down.
+    fn retire_leaders(&mut self) {
+        for at in 0..self.members.len() {
+            if self.role(at) == Role::Leader && !self.membership_of(at).votes(at) {
+                self.step_down(at);
+            }
+        }
     }
 }

@@ -36,6 +36,7 @@ use super::{
     inspect::Record,
     links::{Links, Message},
     log::Entry,
+    membership::Membership,
     requests::Context,
     session_passwd::session_passwd,
     sessions::Sessions,
@@ -173,7 +174,7 @@ pub struct Ensemble {
     /// Connections with pending output, or about to be closed.
     pub(super) ready: BTreeSet<ConnectionId>,
     pub(super) links: Links,
-    /// Connections that have just got their session, and may have sent more already.
+    /// Connections that have just got their session, or whose requests were held back, and may have sent more already.
     pub(super) opened: VecDeque<ConnectionId>,
     /// Whether messages are being delivered.
     pub(super) is_pumping: bool,
@@ -206,25 +207,19 @@ pub struct Ensemble {
 /// The time after which a silent connection is closed, in milliseconds.
 const GREETING_TIMEOUT: u64 = 16_000;
 
-/// The pending output at which a connection is cut because its client does not read, in bytes.
-pub(super) const OUTPUT_LIMIT: usize = 256 << 20;
-
-/// The pending output above which the server stops reading from the client, in bytes.
-const OUTPUT_HIGH: usize = 8 << 20;
-
-/// The number of waiting requests above which the server stops reading from the client.
-///
-/// Source: `zookeeper.globalOutstandingLimit`.
-const WAITING_HIGH: usize = 1000;
-
 impl Ensemble {
     /// Creates servers without data, all running.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let count = config.servers.max(1);
+        let mut tree = Tree::new(config.version);
+        if config.is_ensemble() {
+            tree.membership = Arc::new(Membership::initial(count));
+            tree.show_membership(0, config.epoch());
+        }
         let member = || Member {
             role: Role::Looking,
-            tree: Tree::new(config.version),
+            tree: tree.clone(),
             watches: Watches::new(config.version),
             accepted: VecDeque::new(),
             committed: 0,
@@ -313,6 +308,10 @@ impl Ensemble {
     pub(super) fn process_input(&mut self, id: ConnectionId) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
+            connection.is_held_back = !connection.is_read();
+            if connection.is_held_back {
+                return;
+            }
             let (state, member) = (connection.state, connection.member);
             if state == State::Joining || self.members.get(member).is_none_or(Member::hears_nothing)
             {
@@ -403,9 +402,11 @@ impl Ensemble {
         if connection.output.is_empty() || mute {
             return None;
         }
-        let output = connection.output.split().freeze();
+        let mut output = BytesMut::new();
+        connection.take_output(&mut output);
         self.count_sent(id);
-        Some(output)
+        self.resume(id);
+        Some(output.freeze())
     }
 
     /// Like [`poll_transmit`](Self::poll_transmit), into the caller's buffer. Returns whether there was any output.
@@ -415,10 +416,23 @@ impl Ensemble {
             return false;
         }
         let any = !connection.output.is_empty();
-        out.extend_from_slice(&connection.output);
-        connection.output.clear();
-        self.count_sent(id);
+        if any {
+            connection.take_output(out);
+            self.count_sent(id);
+            self.resume(id);
+        }
         any
+    }
+
+    /// Handles the requests of a connection that were held back, if they may go on.
+    pub(super) fn resume(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !connection.is_held_back || !connection.has_room() {
+            return;
+        }
+        self.flush(id);
+        self.opened.push_back(id);
+        self.pump();
     }
 
     fn count_sent(&mut self, id: ConnectionId) {
@@ -426,13 +440,6 @@ impl Ensemble {
         let count = std::mem::take(&mut connection.unsent);
         if let Some(member) = self.members.get_mut(connection.member) {
             member.sent += count;
-        }
-    }
-
-    /// Sets the port that the word `conf` shows for a member.
-    pub(crate) fn set_client_port(&mut self, member: usize, port: u16) {
-        if let Some(member) = self.members.get_mut(member) {
-            member.client_port = port;
         }
     }
 
@@ -449,8 +456,7 @@ impl Ensemble {
     /// requests that wait for a leader.
     #[must_use]
     pub fn wants_input(&self, id: ConnectionId) -> bool {
-        let wants = |c: &Connection| c.output.len() < OUTPUT_HIGH && c.waiting.len() < WAITING_HIGH;
-        self.connections.get(&id).is_some_and(wants)
+        self.connections.get(&id).is_some_and(Connection::is_read)
     }
 
     /// The next instant at which [`handle_timeout`](Self::handle_timeout) is due.
@@ -551,7 +557,7 @@ impl Ensemble {
     }
 
     fn detach(&mut self, id: ConnectionId, connection: &Connection) {
-        if let State::Open { session_id, .. } = connection.state {
+        if let Some(session_id) = connection.session_id().or(connection.left) {
             self.unregister(id, connection.member, session_id);
         }
     }

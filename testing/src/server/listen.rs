@@ -26,6 +26,9 @@ use super::{Config, ConnectionId, Ensemble};
 /// The read size, and the capacity of an in-memory connection, in bytes.
 const BUFFER: usize = 64 * 1024;
 
+/// The output in a connection's task above which it takes no more from the machine, in bytes.
+const OUTPUT: usize = 16 * BUFFER;
+
 /// The read size of a connection that has not sent much, in bytes. Of 10,000 connections, most never do.
 const SMALL_BUFFER: usize = 4 * 1024;
 
@@ -139,9 +142,6 @@ pub(crate) async fn alarm(shell: Arc<Shell>) {
 /// Accepts connections to a member. Dropping the future ends them too.
 pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListener) {
     let mut connections = JoinSet::new();
-    if let Ok(addr) = listener.local_addr() {
-        shell.with(|machine, _| machine.set_client_port(member, addr.port()));
-    }
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -188,18 +188,22 @@ async fn serve(
     let Some(mut stalled) = shell.stalled.get(member).map(watch::Sender::subscribe) else { return };
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (mut input, mut output) = (vec![0; SMALL_BUFFER], BytesMut::new());
+    let mut is_large = false;
     loop {
-        let (closed, wants_input) = {
-            let mut inner = shell.lock();
-            inner.machine.poll_transmit_into(id, &mut output);
-            (inner.machine.is_closed(id), inner.machine.wants_input(id))
-        };
+        // Of a client that does not read, the machine keeps the rest.
+        let (closed, wants_input) = shell.with_own(Some(id), |machine, _| {
+            if output.len() < OUTPUT {
+                machine.poll_transmit_into(id, &mut output);
+            }
+            (machine.is_closed(id), machine.wants_input(id))
+        });
+        is_large |= output.len() > BUFFER;
         if closed && output.is_empty() {
             let _ = writer.shutdown().await;
             return;
         }
         let passes = !*stalled.borrow_and_update();
-        let reads = passes && !closed && wants_input && output.len() < BUFFER * 16;
+        let reads = passes && !closed && wants_input && output.len() < OUTPUT;
         tokio::select! {
             // Polled first, so that no bytes pass after a stall begins.
             biased;
@@ -207,7 +211,12 @@ async fn serve(
                 return;
             },
             written = writer.write(&output), if passes && !output.is_empty() => match written {
-                Ok(len) if len > 0 => output.advance(len),
+                Ok(len) if len > 0 => {
+                    output.advance(len);
+                    if output.is_empty() && std::mem::take(&mut is_large) {
+                        output = BytesMut::new();
+                    }
+                }
                 _ => return,
             },
             read = reader.read(&mut input), if reads => match read {

@@ -11,8 +11,8 @@ use docent_protocol::{Perms, Text};
 use super::{
     acl,
     config::millis,
-    connection::State,
-    ensemble::{Ensemble, OUTPUT_LIMIT},
+    connection::{OUTPUT_LIMIT, State},
+    ensemble::{Ensemble, Role},
     links::Body,
     prep,
     requests::{Answer, Context},
@@ -73,18 +73,19 @@ impl Ensemble {
 
     /// Commits what a majority has accepted.
     pub(super) fn count_acks(&mut self, at: usize) {
-        let total = self.members.len();
+        let membership = self.membership_of(at);
         let Some(member) = self.members.get_mut(at) else { return };
         let Some(leading) = &member.leading else { return };
         let own = member.accepted.back().map_or(member.committed, |entry| entry.zxid);
-        if total == 1 {
+        if member.role == Role::Standalone {
             member.committed = own;
             return self.apply_committed(at, false);
         }
-        let mut acked: Vec<_> = leading.learners.values().map(|learner| learner.acked).collect();
-        acked.push(own);
+        let learners = leading.learners.iter().map(|(learner, state)| (*learner, state.acked));
+        let voters = learners.chain([(at, own)]).filter(|(member, _)| membership.votes(*member));
+        let mut acked: Vec<_> = voters.map(|(_, zxid)| zxid).collect();
         acked.sort_unstable_by(|a, b| b.cmp(a));
-        let Some(&zxid) = acked.get(total / 2) else { return };
+        let Some(&zxid) = acked.get(membership.voters() / 2) else { return };
         if zxid <= member.committed {
             return;
         }
@@ -145,6 +146,10 @@ impl Ensemble {
             {
                 // With the timeout of its creation, even if it was resumed with another one since.
                 following.touched.insert(session_id, timeout);
+            }
+            if let Txn::Reconfig(_) = entry.txn {
+                // A leader may have to step down.
+                self.unsettled = true;
             }
             self.record_changes(at, entry.zxid, &changes);
             self.notify(at, entry.zxid, &mut changes);

@@ -15,6 +15,7 @@ mod java;
 mod links;
 mod listen;
 mod log;
+mod membership;
 mod prep;
 mod reads;
 mod requests;

@@ -18,7 +18,7 @@ use docent_protocol::{
 
 use super::{
     acl::{self, Ident},
-    tree::{Kind, Node, Tree, Txn},
+    tree::{self, Kind, Node, Tree, Txn},
     version::Version,
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Asker<'a> {
     pub(crate) ttls: bool,
     /// Whether `sasl` is a valid ACL scheme.
     pub(crate) sasl: bool,
+    /// Whether changes over the hard limit of a quota are refused.
+    pub(crate) quotas: bool,
     /// Whether the session is local, that is, known to one server only.
     pub(crate) local: bool,
 }
@@ -63,7 +65,7 @@ pub(crate) enum Refusal {
     /// A reply with this error.
     Error(ErrorCode),
     /// A request that would damage a real server; here it ends the connection. (createTTL without a TTL mode and with
-    /// a negative TTL stops a real server permanently.)
+    /// a negative TTL stops a real server permanently; so does a quota for the whole tree.)
     Destructive,
 }
 
@@ -88,6 +90,10 @@ pub(crate) fn prepare(
             let path = valid(r.path, asker)?;
             let node = tree.node(&path)?;
             acl::check(&node.acl, Perms::WRITE, asker.ids)?;
+            if asker.quotas {
+                let old = node.data.as_ref().map_or(0, Bytes::len);
+                tree.check_quota(&path, difference(r.data.map_or(0, <[u8]>::len), old), 0)?;
+            }
             let version = next_version(node.version, r.version)?;
             Ok(Txn::SetData {
                 path: path.into_owned(),
@@ -151,6 +157,12 @@ fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refu
     if matches!(parent.kind, Kind::Ephemeral(_)) {
         return Err(ErrorCode::NoChildrenForEphemerals.into());
     }
+    if path == tree::ROOT_LIMITS {
+        return Err(Refusal::Destructive);
+    }
+    if asker.quotas {
+        tree.check_quota(&path, difference(new.data.map_or(0, <[u8]>::len), 0), 1)?;
+    }
     let kind = match mode {
         _ if new.container => Kind::Container,
         Mode { ttl: true, .. } => Kind::Ttl(new.ttl.unwrap_or(0)),
@@ -159,6 +171,12 @@ fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refu
     };
     let data = new.data.map(Bytes::copy_from_slice);
     Ok(Txn::Create { path, data, acl, kind, parent_cversion: parent.cversion.wrapping_add(1) })
+}
+
+/// The difference between two lengths.
+fn difference(new: usize, old: usize) -> i64 {
+    let number = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+    number(new) - number(old)
 }
 
 /// The flags of a create, decoded.

@@ -85,6 +85,8 @@ pub(super) enum Answer {
         count: usize,
         err: ErrorCode,
     },
+    /// The members after a change of them, as text.
+    Config(Bytes),
     /// An error, followed by the end of an empty multi.
     EmptyMulti,
     /// The session has moved to another member.
@@ -287,13 +289,18 @@ impl Ensemble {
     }
 
     /// Handles the waiting requests of a connection, up to the first one that waits for the leader.
-    fn flush(&mut self, id: ConnectionId) {
+    pub(super) fn flush(&mut self, id: ConnectionId) {
         loop {
             let Some(connection) = self.connections.get_mut(&id) else { return };
+            if !connection.has_room() && !connection.waiting.is_empty() {
+                connection.is_held_back = true;
+                return;
+            }
             match connection.waiting.pop_front() {
-                None => return,
+                None => return self.read_on(id),
                 Some(sent @ (Waiting::Sent { .. } | Waiting::Behind { .. })) => {
-                    return connection.waiting.push_front(sent);
+                    connection.waiting.push_front(sent);
+                    return self.read_on(id);
                 }
                 Some(Waiting::Later(context, payload)) => self.handle_locally(context, &payload),
                 Some(Waiting::Done(context, answer, change)) => {
@@ -303,6 +310,15 @@ impl Ensemble {
                 }
             }
             self.ready.insert(id);
+        }
+    }
+
+    /// Lets a connection go on whose requests were too many to wait.
+    fn read_on(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && connection.is_held_back
+        {
+            self.opened.push_back(id);
         }
     }
 

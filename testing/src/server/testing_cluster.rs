@@ -56,7 +56,10 @@ impl TestingCluster {
         let (mut addrs, mut listeners) = (Vec::new(), Vec::new());
         for member in 0..servers {
             let listener = bind(None).await?;
-            addrs.push(listener.local_addr()?);
+            let addr = listener.local_addr()?;
+            let host = addr.ip().to_string();
+            shell.with(|machine, _| machine.set_client_address(member, &host, addr.port()));
+            addrs.push(addr);
             listeners.push(Some(tasks.spawn(listen(Arc::clone(&shell), member, listener))));
         }
         Ok(Self { shell, addrs, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })

@@ -80,6 +80,8 @@ impl TestingServer {
         let listener = bind(addr).await?;
         let addr = listener.local_addr()?;
         let shell = Shell::new(Config { servers: 1, ..config });
+        let host = addr.ip().to_string();
+        shell.with(|machine, _| machine.set_client_address(0, &host, addr.port()));
         let mut tasks = JoinSet::new();
         tasks.spawn(alarm(Arc::clone(&shell)));
         let handle = tasks.spawn(listen(Arc::clone(&shell), 0, listener));

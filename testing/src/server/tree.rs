@@ -20,8 +20,16 @@ use docent_protocol::{ErrorCode, Perms, Stat, path};
 
 use super::{
     acl::{self, NodeAcl},
+    membership::Membership,
     version::Version,
 };
+
+mod quota;
+
+pub(crate) use quota::ROOT_LIMITS;
+
+/// The node of the ensemble's configuration.
+pub(crate) const CONFIG_NODE: &str = "/zookeeper/config";
 
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +130,8 @@ pub(crate) enum Txn {
     CloseSession {
         session_id: i64,
     },
+    /// Changes the members of the ensemble.
+    Reconfig(Arc<Membership>),
     /// A refused write, which only uses up a zxid.
     Error,
 }
@@ -138,9 +148,24 @@ pub(crate) enum Applied {
 /// A change that watchers are notified of.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
-    Created { path: String, acl: NodeAcl, parent_acl: NodeAcl },
-    Deleted { path: String, acl: NodeAcl, parent_acl: NodeAcl },
-    DataChanged { path: String, acl: NodeAcl },
+    Created {
+        path: String,
+        bytes: i64,
+        acl: NodeAcl,
+        parent_acl: NodeAcl,
+    },
+    Deleted {
+        path: String,
+        bytes: i64,
+        acl: NodeAcl,
+        parent_acl: NodeAcl,
+    },
+    /// With the difference between the new length of the data and the old one.
+    DataChanged {
+        path: String,
+        bytes: i64,
+        acl: NodeAcl,
+    },
 }
 
 /// The data to revert a change.
@@ -163,6 +188,10 @@ pub(crate) struct Tree {
     /// The zxid of the last applied change.
     pub(crate) last_zxid: i64,
     counter_wraps: bool,
+    /// The number of paths with a quota.
+    quotas: usize,
+    /// The members of the ensemble.
+    pub(crate) membership: Arc<Membership>,
 }
 
 impl Tree {
@@ -178,7 +207,7 @@ impl Tree {
         if version.has_config_node() {
             let mut config = Node::at_start(empty(), acl::world(Perms::READ), &[]);
             config.aversion = -1;
-            nodes.insert("/zookeeper/config".to_owned(), config);
+            nodes.insert(CONFIG_NODE.to_owned(), config);
         }
         Self {
             nodes,
@@ -188,6 +217,8 @@ impl Tree {
             sessions: BTreeMap::new(),
             last_zxid: 0,
             counter_wraps: version.counter_wraps(),
+            quotas: 0,
+            membership: Arc::default(),
         }
     }
 
@@ -284,11 +315,23 @@ impl Tree {
         wall_ms: i64,
         changes: &mut Vec<Change>,
     ) -> Applied {
+        if let Txn::Multi(txns) = txn {
+            self.last_zxid = zxid;
+            let applied = txns.iter().map(|txn| self.apply(txn, zxid, wall_ms, changes));
+            return Applied::Multi(applied.collect());
+        }
+        let first = changes.len();
+        let applied = self.change(txn, zxid, wall_ms, changes);
+        for change in changes.get(first..).unwrap_or_default() {
+            self.count_in_quotas(change);
+        }
+        applied
+    }
+
+    /// Applies a change, but for the statistics of quotas.
+    fn change(&mut self, txn: &Txn, zxid: i64, wall_ms: i64, changes: &mut Vec<Change>) -> Applied {
         self.last_zxid = zxid;
         match txn {
-            Txn::Multi(txns) => Applied::Multi(
-                txns.iter().map(|txn| self.apply(txn, zxid, wall_ms, changes)).collect(),
-            ),
             Txn::CreateSession { session_id, timeout } => {
                 self.sessions.insert(*session_id, *timeout);
                 Applied::Nothing
@@ -307,11 +350,12 @@ impl Tree {
             }
             Txn::SetData { path, data, version } => {
                 let Some(node) = self.get_mut(path) else { return Applied::Nothing };
+                let bytes = len(data) - len(&node.data);
                 node.data.clone_from(data);
                 (node.version, node.mzxid, node.mtime) = (*version, zxid, wall_ms);
                 let stat = node.stat();
                 let acl = Arc::clone(&node.acl);
-                changes.push(Change::DataChanged { path: path.clone(), acl });
+                changes.push(Change::DataChanged { path: path.clone(), bytes, acl });
                 Applied::Stat(stat)
             }
             Txn::SetAcl { path, acl, version } => {
@@ -320,8 +364,32 @@ impl Tree {
                 node.aversion = *version;
                 Applied::Stat(node.stat())
             }
-            Txn::Check | Txn::Error => Applied::Nothing,
+            Txn::Reconfig(membership) => {
+                self.membership = Arc::clone(membership);
+                let Some(node) = self.show_membership(zxid, wall_ms) else {
+                    return Applied::Nothing;
+                };
+                let (stat, acl) = (node.stat(), Arc::clone(&node.acl));
+                let path = CONFIG_NODE.to_owned();
+                let changed = Change::DataChanged { path, bytes: 0, acl };
+                // A real server writes the node twice: when the members change, and as the transaction says.
+                changes.extend([changed.clone(), changed]);
+                Applied::Stat(stat)
+            }
+            // A multi is in no other.
+            Txn::Multi(_) | Txn::Check | Txn::Error => Applied::Nothing,
         }
+    }
+
+    /// Writes the members of the ensemble into `/zookeeper/config`.
+    ///
+    /// Source: `ZKDatabase.initConfigInZKDatabase`.
+    pub(crate) fn show_membership(&mut self, zxid: i64, wall_ms: i64) -> Option<&Node> {
+        let text = self.membership.to_string();
+        let node = self.get_mut(CONFIG_NODE)?;
+        node.data = Some(text.into());
+        (node.version, node.mzxid, node.mtime) = (-1, zxid, wall_ms);
+        Some(node)
     }
 
     fn create(&mut self, txn: &Txn, zxid: i64, wall_ms: i64, changes: &mut Vec<Change>) -> Applied {
@@ -362,7 +430,7 @@ impl Tree {
         let stat = node.stat();
         self.nodes.insert(path.clone(), node);
         let acl = Arc::clone(acl);
-        changes.push(Change::Created { path: path.clone(), acl, parent_acl });
+        changes.push(Change::Created { path: path.clone(), bytes: len(data), acl, parent_acl });
         Applied::Created(path.clone(), stat)
     }
 
@@ -372,7 +440,8 @@ impl Tree {
         let Some(parent) = self.get_mut(parent_path) else { return };
         parent.pzxid = parent.pzxid.max(zxid);
         let parent_acl = Arc::clone(&parent.acl);
-        changes.push(Change::Deleted { path: path.to_owned(), acl: node.acl, parent_acl });
+        let (path, bytes) = (path.to_owned(), len(&node.data));
+        changes.push(Change::Deleted { path, bytes, acl: node.acl, parent_acl });
     }
 
     /// Removes a node from every table.
@@ -422,7 +491,7 @@ impl Tree {
             }
             _ => return None,
         };
-        self.apply(txn, zxid, 0, &mut changes);
+        self.change(txn, zxid, 0, &mut changes);
         Some(undo)
     }
 
@@ -460,6 +529,11 @@ impl Tree {
             }
         }
     }
+}
+
+/// The length of data.
+fn len(data: &Option<Bytes>) -> i64 {
+    data.as_ref().map_or(0, |data| i64::try_from(data.len()).unwrap_or(i64::MAX))
 }
 
 /// Splits a path into its parent and its name.

@@ -109,6 +109,11 @@ impl Version {
         matches!(self, Self::V3_8 | Self::V3_9)
     }
 
+    /// Whether changes over the hard limit of a quota can be refused (ZOOKEEPER-3301).
+    pub(crate) const fn enforces_quotas(self) -> bool {
+        matches!(self, Self::V3_8 | Self::V3_9)
+    }
+
     /// Whether `/zookeeper/config` exists.
     pub(crate) const fn has_config_node(self) -> bool {
         !matches!(self, Self::V3_4)

@@ -237,13 +237,13 @@ impl Watches {
         let version = self.version;
         let children = EventType::NodeChildrenChanged;
         match change {
-            Change::Created { path, acl, parent_acl } => {
+            Change::Created { path, acl, parent_acl, .. } => {
                 let event = EventType::NodeCreated;
                 notify(event, path, acl, self.data.trigger(path, event, version));
                 let above = parent(path);
                 notify(children, above, parent_acl, self.child.trigger(above, children, version));
             }
-            Change::Deleted { path, acl, parent_acl } => {
+            Change::Deleted { path, acl, parent_acl, .. } => {
                 let event = EventType::NodeDeleted;
                 let mut to = self.data.trigger(path, event, version);
                 // A connection is notified once, however many of its watches match.
@@ -252,7 +252,7 @@ impl Watches {
                 let above = parent(path);
                 notify(children, above, parent_acl, self.child.trigger(above, children, version));
             }
-            Change::DataChanged { path, acl } => {
+            Change::DataChanged { path, acl, .. } => {
                 let event = EventType::NodeDataChanged;
                 notify(event, path, acl, self.data.trigger(path, event, version));
             }
@@ -343,8 +343,13 @@ mod tests {
     /// The events that a step causes: D, C, + or nothing.
     fn heard(watches: &mut Watches, step: &str) -> String {
         let change = match step {
-            "set" => Change::DataChanged { path: "/p".into(), acl: acl::open() },
-            _ => Change::Created { path: "/p/x".into(), acl: acl::open(), parent_acl: acl::open() },
+            "set" => Change::DataChanged { path: "/p".into(), bytes: 0, acl: acl::open() },
+            _ => Change::Created {
+                path: "/p/x".into(),
+                bytes: 0,
+                acl: acl::open(),
+                parent_acl: acl::open(),
+            },
         };
         let letter = |notice: &Notice| match notice.event {
             EventType::NodeDataChanged => "D",

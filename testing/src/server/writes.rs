@@ -2,23 +2,26 @@
 //!
 //! Source: `FinalRequestProcessor`, `PrepRequestProcessor`.
 
+use std::sync::Arc;
+
 use docent_protocol::{
-    Decode as _, ErrorCode, OpCode, Text,
+    Decode as _, ErrorCode, OpCode, Perms, Text,
     jute::Reader,
     multi::{MultiReply, MultiRequest, MultiResult},
-    reply::{Create2Reply, EmptyReply, PathReply, StatReply},
-    request::{Request, RequestHeader},
+    reply::{Create2Reply, EmptyReply, GetDataReply, PathReply, StatReply},
+    request::{ReconfigRequest, Request, RequestHeader},
 };
 
 use super::{
-    acl::Ident,
+    acl::{self, Ident},
     ensemble::Ensemble,
     links::Body,
+    membership::Membership,
     prep::{self, Asker, MultiRefusal, Refusal, ResultType},
     reads::is_read,
     requests::{Answer, Context, Forwarded, Write},
     sessions::Standing,
-    tree::{Applied, Tree, Txn},
+    tree::{Applied, CONFIG_NODE, Tree, Txn},
     version::Version,
 };
 
@@ -88,7 +91,13 @@ impl Ensemble {
         }
         match request {
             Ok(Request::Multi(ops)) => self.check_multi(at, context, ids, &ops),
-            Ok(Request::Reconfig(_)) => Outcome::refusal(ErrorCode::ReconfigDisabled),
+            Ok(Request::Reconfig(request)) => match self.check_reconfig(at, ids, &request) {
+                Ok(membership) => {
+                    let text = membership.to_string().into();
+                    Outcome::Change(Txn::Reconfig(Arc::new(membership)), Answer::Config(text))
+                }
+                Err(err) => Outcome::refusal(err),
+            },
             Ok(request) => {
                 let check =
                     |tree: &mut Tree, asker: &Asker<'_>| prep::prepare(&request, tree, asker);
@@ -123,9 +132,46 @@ impl Ensemble {
             version: self.config.version,
             ttls: self.config.extended_types_enabled,
             sasl: self.config.has_sasl(),
+            quotas: self.config.enforce_quota && self.config.version.enforces_quotas(),
             local: context.local,
         };
         Some(check(self.ordered_tree(at)?, &asker))
+    }
+
+    /// Checks a change of the members. The permission is checked last, as in a real server.
+    ///
+    /// Source: `PrepRequestProcessor.pRequest2Txn`.
+    fn check_reconfig(
+        &mut self,
+        at: usize,
+        ids: &[Ident],
+        request: &ReconfigRequest<'_>,
+    ) -> Result<Membership, ErrorCode> {
+        if !self.config.reconfig_enabled {
+            return Err(ErrorCode::ReconfigDisabled);
+        }
+        if !self.config.is_ensemble() {
+            return Err(ErrorCode::Unimplemented);
+        }
+        let member = self.members.get(at).ok_or(ErrorCode::SystemError)?;
+        let committed = member.tree.membership.version;
+        let zxid = member.leading.as_ref().map_or(0, |leading| leading.zxid);
+        let synced: Vec<_> = self.synced(at).collect();
+        let tree = self.ordered_tree(at).ok_or(ErrorCode::SystemError)?;
+        let current = Arc::clone(&tree.membership);
+        if current.version != committed {
+            return Err(ErrorCode::ReconfigInProgress);
+        }
+        if ![-1, current.version].contains(&request.cur_config_id) {
+            return Err(ErrorCode::BadVersion);
+        }
+        let acl = tree.node(CONFIG_NODE)?.acl.clone();
+        let changed = current.changed(request, zxid + 1, self.config.standalone_enabled)?;
+        if !changed.is_quorum(synced) {
+            return Err(ErrorCode::NewConfigNoQuorum);
+        }
+        acl::check(&acl, Perms::WRITE, ids)?;
+        Ok(changed)
     }
 
     fn check_multi(
@@ -198,6 +244,10 @@ impl Ensemble {
                     })
                     .collect();
                 self.reply(context, zxid, ok, &MultiReply::new(&results));
+            }
+            Answer::Config(text) => {
+                let Applied::Stat(stat) = applied else { return self.close(context.id) };
+                self.reply(context, zxid, ok, &GetDataReply { data: Some(&text[..]), stat: *stat });
             }
             Answer::EmptyMulti => {
                 self.reply(context, zxid, ErrorCode::MarshallingError, &MultiReply::new(&[]));

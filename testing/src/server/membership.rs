@@ -1,0 +1,341 @@
+//! The members of an ensemble as `/zookeeper/config` shows them, and the reading of a `reconfig`.
+//!
+//! Source: `QuorumMaj`, `QuorumPeer.QuorumServer`, `QuorumPeerConfig.parseDynamicConfig`, `PrepRequestProcessor`.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use docent_protocol::{ErrorCode, request::ReconfigRequest};
+
+/// The members of an ensemble, and the version of the configuration: the zxid of the change that has set it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) version: i64,
+    /// By the number of the server. A server without an ensemble has none.
+    pub(crate) servers: BTreeMap<i64, ServerSpec>,
+}
+
+/// A server of an ensemble.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerSpec {
+    host: String,
+    quorum_port: u16,
+    election_port: u16,
+    is_observer: bool,
+    /// The address for clients. Real servers show none if it comes from `clientPort`.
+    client: Option<(String, u16)>,
+}
+
+/// The number of the member at an index.
+pub(crate) fn server_id(member: usize) -> i64 {
+    i64::try_from(member).map_or(i64::MAX, |member| member.saturating_add(1))
+}
+
+impl Membership {
+    /// An ensemble as it is when it is set up: version 0, all are participants.
+    pub(crate) fn initial(count: usize) -> Self {
+        let servers = (0..count).map(|member| (server_id(member), ServerSpec::of_member(member)));
+        Self { version: 0, servers: servers.collect() }
+    }
+
+    /// Sets the address for clients of a member that has none. Returns whether it is set.
+    pub(crate) fn set_client(&mut self, member: usize, host: &str, port: u16) -> bool {
+        let server = self.servers.get_mut(&server_id(member));
+        let client = server.map(|server| &mut server.client).filter(|client| client.is_none());
+        client.map(|client| *client = Some((host.to_owned(), port))).is_some()
+    }
+
+    /// Whether a member votes. A server without an ensemble does.
+    pub(crate) fn votes(&self, member: usize) -> bool {
+        let server = self.servers.get(&server_id(member));
+        self.servers.is_empty() || server.is_some_and(|server| !server.is_observer)
+    }
+
+    /// The number of servers that vote, connected or not.
+    pub(crate) fn voters(&self) -> usize {
+        self.servers.values().filter(|server| !server.is_observer).count().max(1)
+    }
+
+    /// Whether members are a majority of the servers that vote.
+    pub(crate) fn is_quorum(&self, members: impl IntoIterator<Item = usize>) -> bool {
+        members.into_iter().filter(|member| self.votes(*member)).count() * 2 > self.voters()
+    }
+
+    /// The members after a `reconfig` of version `version`.
+    pub(crate) fn changed(
+        &self,
+        request: &ReconfigRequest<'_>,
+        version: i64,
+        standalone_enabled: bool,
+    ) -> Result<Self, ErrorCode> {
+        let servers = if request.new_members.is_null() {
+            let mut servers = self.servers.clone();
+            for id in items(&request.leaving_servers.to_str()) {
+                servers.remove(&number(id)?);
+            }
+            for joining in items(&request.joining_servers.to_str()) {
+                let (id, server) = joining_server(joining)?;
+                servers.insert(id, server);
+            }
+            servers
+        } else {
+            whole_list(&request.new_members.to_str(), standalone_enabled)?
+        };
+        let voters = servers.values().filter(|server| !server.is_observer).count();
+        if voters < if standalone_enabled { 2 } else { 1 } {
+            return Err(ErrorCode::BadArguments);
+        }
+        Ok(Self { version, servers })
+    }
+}
+
+/// The text of `/zookeeper/config`. Servers are in the order of their numbers; a real server has them in hash table order.
+impl fmt::Display for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (id, server) in &self.servers {
+            writeln!(f, "server.{id}={server}")?;
+        }
+        write!(f, "version={:x}", self.version)
+    }
+}
+
+impl ServerSpec {
+    fn of_member(member: usize) -> Self {
+        let port = |first: u16| u16::try_from(member).map_or(first, |at| first.saturating_add(at));
+        Self {
+            host: "127.0.0.1".to_owned(),
+            quorum_port: port(2888),
+            election_port: port(3888),
+            is_observer: false,
+            client: None,
+        }
+    }
+
+    /// Reads `host:port:port[:role][;[host:]port]`.
+    fn parse(text: &str) -> Result<Self, ErrorCode> {
+        let mut halves = trim_empty(text.split(';'));
+        let (Some(server), client, None) = (halves.next(), halves.next(), halves.next()) else {
+            return Err(ErrorCode::BadArguments);
+        };
+        let client = match client.map(host_and_port).transpose()?.as_deref() {
+            None => None,
+            Some([client_port]) => Some(("0.0.0.0".to_owned(), port(client_port)?)),
+            Some([host, client_port]) => Some((host.clone(), port(client_port)?)),
+            Some(_) => return Err(ErrorCode::BadArguments),
+        };
+        let parts = host_and_port(server)?;
+        let (host, quorum, election, role) = match parts.as_slice() {
+            [host, quorum, election] => (host, quorum, election, "participant"),
+            [host, quorum, election, role] => (host, quorum, election, role.trim()),
+            _ => return Err(ErrorCode::BadArguments),
+        };
+        let (quorum_port, election_port) = (port(quorum)?, port(election)?);
+        if quorum_port == election_port {
+            return Err(ErrorCode::BadArguments);
+        }
+        let is_observer = match role.to_ascii_lowercase().as_str() {
+            "observer" => true,
+            "participant" => false,
+            _ => return Err(ErrorCode::BadArguments),
+        };
+        Ok(Self { host: host.clone(), quorum_port, election_port, is_observer, client })
+    }
+}
+
+impl fmt::Display for ServerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, quorum_port, election_port, is_observer, client } = self;
+        let role = if *is_observer { "observer" } else { "participant" };
+        write!(f, "{}:{quorum_port}:{election_port}:{role}", delimited(host))?;
+        match client {
+            Some((host, port)) => write!(f, ";{}:{port}", delimited(host)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A host in front of a colon; an IPv6 address as Java writes it.
+fn delimited(host: &str) -> String {
+    match host.parse() {
+        Ok(IpAddr::V6(address)) => {
+            let groups: Vec<_> = address.segments().map(|group| format!("{group:x}")).into();
+            format!("[{}]", groups.join(":"))
+        }
+        _ => host.to_owned(),
+    }
+}
+
+/// The parts without the empty ones at the end, as `String.split` returns them.
+fn trim_empty<'a>(parts: impl Iterator<Item = &'a str>) -> std::vec::IntoIter<&'a str> {
+    let mut parts: Vec<_> = parts.collect();
+    while parts.last().is_some_and(|part| part.is_empty()) {
+        parts.pop();
+    }
+    parts.into_iter()
+}
+
+/// The parts between the colons; the first may be an address in brackets.
+///
+/// Source: `ConfigUtils.getHostAndPort`.
+fn host_and_port(text: &str) -> Result<Vec<String>, ErrorCode> {
+    let parts = |text: &str| trim_empty(text.split(':')).map(str::to_owned).collect::<Vec<_>>();
+    let Some(bracketed) = text.strip_prefix('[') else { return Ok(parts(text)) };
+    let (host, rest) = bracketed.split_once(']').ok_or(ErrorCode::BadArguments)?;
+    match rest.strip_prefix(':') {
+        Some("") => Err(ErrorCode::BadArguments),
+        Some(rest) => Ok([vec![host.to_owned()], parts(rest)].concat()),
+        None => Ok(vec![host.to_owned()]),
+    }
+}
+
+/// A text that is no number is a bad argument; a number that is no port is an exception that nothing expects.
+fn port(text: &str) -> Result<u16, ErrorCode> {
+    let port: i32 = text.parse().map_err(|_| ErrorCode::BadArguments)?;
+    port.try_into().map_err(|_| ErrorCode::MarshallingError)
+}
+
+/// The number of a server.
+fn number(text: &str) -> Result<i64, ErrorCode> {
+    text.parse().map_err(|_| ErrorCode::MarshallingError)
+}
+
+/// The items of a list, trimmed, without empty ones.
+///
+/// Source: `StringUtils.split`.
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// Reads `server.N=SPEC` of an incremental change. The client's address must be in it.
+fn joining_server(text: &str) -> Result<(i64, ServerSpec), ErrorCode> {
+    let parts: Vec<_> = text.split('=').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let [key, spec] = parts.as_slice() else { return Err(ErrorCode::BadArguments) };
+    let id = number(key.rsplit('.').next().unwrap_or_default())?;
+    let server = ServerSpec::parse(spec)?;
+    if server.client.is_none() {
+        return Err(ErrorCode::BadArguments);
+    }
+    Ok((id, server))
+}
+
+/// Reads a list of all members: the lines of a configuration file, or the same separated by commas.
+fn whole_list(
+    text: &str,
+    standalone_enabled: bool,
+) -> Result<BTreeMap<i64, ServerSpec>, ErrorCode> {
+    let mut servers = BTreeMap::new();
+    let mut properties = BTreeMap::new();
+    for line in text.split([',', '\n', '\r']).map(str::trim_start) {
+        if line.is_empty() || line.starts_with(['#', '!']) {
+            continue;
+        }
+        let end = line.find(|c: char| c.is_whitespace() || "=:".contains(c)).unwrap_or(line.len());
+        let (key, rest) = line.split_at(end);
+        let rest = rest.trim_start();
+        properties.insert(key, rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start());
+    }
+    // Groups and weights would be a hierarchical quorum.
+    if !properties.keys().all(|key| key.starts_with("server.") || *key == "version") {
+        return Err(ErrorCode::BadArguments);
+    }
+    for (key, value) in properties {
+        match key.strip_prefix("server.") {
+            Some(id) => {
+                servers.insert(number(id)?, ServerSpec::parse(value)?);
+            }
+            None => {
+                i64::from_str_radix(value, 16).map_err(|_| ErrorCode::MarshallingError)?;
+            }
+        }
+    }
+    // In a real server, an IllegalArgumentException.
+    let observers = servers.values().filter(|server| server.is_observer).count();
+    match servers.len() - observers {
+        0 if !standalone_enabled || observers > 0 => Err(ErrorCode::MarshallingError),
+        1 if standalone_enabled && observers > 0 => Err(ErrorCode::MarshallingError),
+        _ => Ok(servers),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use docent_protocol::Text;
+
+    use super::*;
+
+    fn change(
+        joining: Option<&str>,
+        leaving: Option<&str>,
+        members: Option<&str>,
+    ) -> Result<String, ErrorCode> {
+        let text = |text: Option<&'static str>| text.map_or(Text::NULL, Text::new);
+        let leak = |text: Option<&str>| text.map(|text| &*text.to_owned().leak());
+        let request = ReconfigRequest {
+            joining_servers: text(leak(joining)),
+            leaving_servers: text(leak(leaving)),
+            new_members: text(leak(members)),
+            cur_config_id: -1,
+        };
+        Ok(Membership::initial(1).changed(&request, 0x1_0000_0002, false)?.to_string())
+    }
+
+    const ONE: &str = "server.1=127.0.0.1:2888:3888:participant";
+
+    /// As a real 3.8.0 without standaloneEnabled answered; but for the order of the servers.
+    #[test]
+    fn changes_are_read_as_a_real_server_reads_them() {
+        let ok = |more: &str| Ok(format!("{ONE}\n{more}version=100000002"));
+        for (joining, expected) in [
+            (
+                "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003",
+                ok("server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003\n"),
+            ),
+            (
+                "server.101=127.0.0.1:1:2:OBSERVER;5003",
+                ok("server.101=127.0.0.1:1:2:observer;0.0.0.0:5003\n"),
+            ),
+            ("server.102=127.0.0.1:6001:6002:observer", Err(ErrorCode::BadArguments)),
+            ("server.105=127.0.0.1:6201:6202:foo;6203", Err(ErrorCode::BadArguments)),
+            ("server.106=127.0.0.1:6301:6301:observer;6303", Err(ErrorCode::BadArguments)),
+            ("server.x=127.0.0.1:6401:6402:observer;6403", Err(ErrorCode::MarshallingError)),
+            ("server.108=127.0.0.1:x:6402:observer;6403", Err(ErrorCode::BadArguments)),
+            ("server.108=127.0.0.1:99999:6402:observer;6403", Err(ErrorCode::MarshallingError)),
+            (
+                "server.109=[::1]:6501:6502:observer;[::1]:6503",
+                ok("server.109=[0:0:0:0:0:0:0:1]:6501:6502:observer;[0:0:0:0:0:0:0:1]:6503\n"),
+            ),
+            (
+                "foo.111=localhost:1:2:observer;localhost:6703",
+                ok("server.111=localhost:1:2:observer;localhost:6703\n"),
+            ),
+            ("112=a:1:2:observer;3=", ok("server.112=a:1:2:observer;0.0.0.0:3\n")),
+            (
+                " server.4 = a:1:2:observer;3 , server.5=b:4:5:observer;6",
+                ok("server.4=a:1:2:observer;0.0.0.0:3\nserver.5=b:4:5:observer;0.0.0.0:6\n"),
+            ),
+            ("some thing", Err(ErrorCode::BadArguments)),
+            ("", ok("")),
+        ] {
+            assert_eq!(change(Some(joining), None, None), expected, "{joining}");
+        }
+        for (leaving, expected) in [
+            ("99", ok("")),
+            ("x", Err(ErrorCode::MarshallingError)),
+            (" 2 , 3 ,", ok("")),
+            ("1", Err(ErrorCode::BadArguments)),
+        ] {
+            assert_eq!(change(None, Some(leaving), None), expected, "{leaving}");
+        }
+        for (members, expected) in [
+            ("bogus stuff", Err(ErrorCode::BadArguments)),
+            ("server.7=a:1:2:observer;3", Err(ErrorCode::MarshallingError)),
+            ("server.x=a:1:2;3", Err(ErrorCode::MarshallingError)),
+            ("version=77\nserver.1=127.0.0.1:2888:3888", ok("")),
+            (
+                "server.1=127.0.0.1:2888:3888\nserver.2=b:1:2:observer;3",
+                ok("server.2=b:1:2:observer;0.0.0.0:3\n"),
+            ),
+        ] {
+            assert_eq!(change(None, None, Some(members)), expected, "{members}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Changes of the members and quotas: the embedded servers reply as real ones do. One suite for both.
+
+use crate::{
+    ensemble::Ensemble,
+    support::{eventually, real::RealEnsemble, within_deadline},
+};
+use docent::{
+    AddWatchMode, Client, CreateMode, Error, ErrorKind, EventType, Node, Outcome, Reconfig, Stat,
+};
+use docent_testing::{TestingCluster, server};
+use xtask::Settings;
+
+/// `super:test`.
+pub(crate) const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+
+pub(crate) const OBSERVER: &str = "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003";
+
+/// Runs each test on an embedded ensemble and on a real one.
+macro_rules! on_both {
+    ($($test:ident($size:expr)),+ $(,)?) => {
+        mod embedded {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test(super::embedded($size).await).await;
+                }
+            )+
+        }
+        mod real {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let Some(ensemble) = super::real($size).await else { return };
+                    super::$test(ensemble).await;
+                }
+            )+
+        }
+    };
+}
+
+async fn embedded(size: usize) -> Ensemble {
+    let config = server::Config {
+        version: server::Version::V3_8,
+        servers: size,
+        standalone_enabled: false,
+        reconfig_enabled: true,
+        enforce_quota: true,
+        super_digest: Some(SUPER_DIGEST.to_owned()),
+        ..server::Config::default()
+    };
+    Ensemble::Embedded(TestingCluster::start_with(config).await.unwrap())
+}
+
+#[track_caller]
+pub(crate) fn real(size: usize) -> impl Future<Output = Option<Ensemble>> {
+    let pairs = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let settings = Settings {
+        config: pairs(&[("reconfigEnabled", "true"), ("standaloneEnabled", "false")]),
+        properties: pairs(&[
+            ("zookeeper.DigestAuthenticationProvider.superDigest", SUPER_DIGEST),
+            ("zookeeper.enforceQuota", "true"),
+        ]),
+        ..Settings::default()
+    };
+    let ensemble = RealEnsemble::start_of(size, settings);
+    async move { Some(Ensemble::Real(ensemble.await?)) }
+}
+
+on_both! {
+    the_config_node_names_the_members(3),
+    the_members_are_changed_by_the_super_user_alone(1),
+    refused_changes_have_the_errors_of_a_real_server(1),
+    a_removed_follower_goes_on_as_one_that_does_not_vote(3),
+    a_removed_leader_is_replaced(3),
+    quotas_are_counted_and_enforced(1),
+}
+
+pub(crate) async fn super_user(ensemble: &Ensemble, member: usize) -> Client {
+    let client = ensemble.client_of(member).await;
+    client.add_auth("digest", b"super:test").await.unwrap();
+    client
+}
+
+pub(crate) fn text(node: &Node) -> String {
+    String::from_utf8(node.data.to_vec()).unwrap()
+}
+
+fn version(node: &Node) -> i64 {
+    let text = text(node);
+    i64::from_str_radix(text.lines().last().unwrap().strip_prefix("version=").unwrap(), 16).unwrap()
+}
+
+/// The numbers of the servers, sorted: the order in the text is that of a hash table.
+fn servers(node: &Node) -> Vec<i64> {
+    let text = text(node);
+    let lines = text.lines().filter_map(|line| line.strip_prefix("server."));
+    let mut ids: Vec<_> = lines.map(|l| l.split_once('=').unwrap().0.parse().unwrap()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+pub(crate) const fn joining(servers: &str) -> Reconfig<'_> {
+    Reconfig::Incremental { joining: Some(servers), leaving: None }
+}
+
+pub(crate) const fn leaving(ids: &str) -> Reconfig<'_> {
+    Reconfig::Incremental { joining: None, leaving: Some(ids) }
+}
+
+#[track_caller]
+fn refused(result: Result<Node, Error>, kind: ErrorKind) {
+    let error = result.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotApplied), "{error}");
+}
+
+async fn the_config_node_names_the_members(ensemble: Ensemble) {
+    let client = ensemble.client_of(0).await;
+    let node = client.get_config().await.unwrap();
+    assert_eq!(servers(&node), [1, 2, 3], "{}", text(&node));
+    assert!(text(&node).lines().take(3).all(|line| line.contains(":participant")));
+    assert_eq!((node.stat.version, node.stat.aversion), (-1, -1));
+    assert_eq!(node.stat.mzxid, version(&node));
+    assert_eq!(version(&node) & 0xFFFF_FFFF, 0, "the version is the first zxid of an epoch");
+    let error = client.set_data("/zookeeper/config", b"x", None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth);
+}
+
+async fn the_members_are_changed_by_the_super_user_alone(ensemble: Ensemble) {
+    let client = ensemble.client_of(0).await;
+    let before = client.get_config().await.unwrap();
+    refused(client.reconfig(joining(OBSERVER), None).await, ErrorKind::NoAuth);
+    let mut once = client.get_config_and_watch().await.unwrap().1;
+    let other = ensemble.client_of(0).await;
+    let mut always = other.add_watch("/zookeeper/config", AddWatchMode::Persistent).await.unwrap();
+
+    let admin = super_user(&ensemble, 0).await;
+    let joined = admin.reconfig(joining(OBSERVER), Some(version(&before))).await.unwrap();
+    assert!(text(&joined).contains(OBSERVER), "{}", text(&joined));
+    assert_eq!(servers(&joined), [1, 100]);
+    assert_eq!((joined.stat.version, joined.stat.mzxid), (-1, version(&joined)));
+    assert!(version(&joined) > version(&before));
+    assert_eq!(client.get_config().await.unwrap().data, joined.data);
+    let event = within_deadline("the event", once.changed()).await;
+    assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/zookeeper/config"));
+    // The node is written twice.
+    for _ in 0..2 {
+        let event = within_deadline("each event", always.changed()).await;
+        assert_eq!(event.event_type, EventType::NodeDataChanged);
+    }
+    other.sync("/").await.unwrap();
+    assert_eq!(always.try_changed(), None);
+
+    let stale = admin.reconfig(leaving("100"), Some(version(&before))).await;
+    refused(stale, ErrorKind::BadVersion);
+    let left = admin.reconfig(leaving("100"), None).await.unwrap();
+    assert_eq!(servers(&left), [1]);
+    assert!(version(&left) > version(&joined));
+
+    let own = text(&left).lines().next().unwrap().to_owned();
+    let list = format!("{own},{OBSERVER}");
+    let listed = admin.reconfig(Reconfig::Members(&list), None).await.unwrap();
+    assert_eq!(servers(&listed), [1, 100], "{}", text(&listed));
+}
+
+async fn refused_changes_have_the_errors_of_a_real_server(ensemble: Ensemble) {
+    let client = super_user(&ensemble, 0).await;
+    let before = client.get_config().await.unwrap();
+    let unreachable = "server.7=127.0.0.1:1:2:participant;127.0.0.1:3";
+    for (change, kind) in [
+        (joining("some thing"), ErrorKind::BadArguments),
+        (joining("server.7=127.0.0.1:1:2:observer"), ErrorKind::BadArguments),
+        (joining("server.7=127.0.0.1:1:1:observer;3"), ErrorKind::BadArguments),
+        (joining("server.7=127.0.0.1:1:2:king;3"), ErrorKind::BadArguments),
+        (joining("server.x=127.0.0.1:1:2:observer;3"), ErrorKind::MarshallingError),
+        (joining("server.7=127.0.0.1:99999:2:observer;3"), ErrorKind::MarshallingError),
+        (joining(unreachable), ErrorKind::NewConfigNoQuorum),
+        (leaving("x"), ErrorKind::MarshallingError),
+        (leaving("1"), ErrorKind::BadArguments),
+        (Reconfig::Members("bogus stuff"), ErrorKind::BadArguments),
+        (Reconfig::Members(OBSERVER), ErrorKind::MarshallingError),
+        (Reconfig::Members(unreachable), ErrorKind::NewConfigNoQuorum),
+    ] {
+        refused(client.reconfig(change, None).await, kind);
+    }
+    assert_eq!(client.get_config().await.unwrap().data, before.data);
+    let unchanged = client.reconfig(leaving("99"), None).await.unwrap();
+    assert_eq!(servers(&unchanged), [1]);
+    assert!(version(&unchanged) > version(&before), "a change of nothing is one");
+}
+
+/// The line of a member, to let it join again.
+fn line_of(node: &Node, id: i64, client: &str) -> String {
+    let text = text(node);
+    let start = format!("server.{id}=");
+    let line = text.lines().find(|line| line.starts_with(&start)).unwrap();
+    format!("{};{client}", line.split(';').next().unwrap())
+}
+
+async fn a_removed_follower_goes_on_as_one_that_does_not_vote(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    let follower = (leader + 1) % 3;
+    let id = i64::try_from(follower).unwrap() + 1;
+    let admin = super_user(&ensemble, leader).await;
+    let client = ensemble.client_of(follower).await;
+    let before = admin.get_config().await.unwrap();
+    let removed = admin.reconfig(leaving(&id.to_string()), None).await.unwrap();
+    assert_eq!(servers(&removed).len(), 2);
+    client.sync("/").await.unwrap();
+    assert_eq!(client.get_config().await.unwrap().data, removed.data);
+    client.create("/written-there", b"", CreateMode::Persistent).await.unwrap();
+
+    let line = line_of(&before, id, &ensemble.connect_to(follower));
+    let added = admin.reconfig(joining(&line), None).await.unwrap();
+    assert_eq!(servers(&added), [1, 2, 3]);
+    assert!(text(&added).contains(&line), "{}", text(&added));
+}
+
+async fn a_removed_leader_is_replaced(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    let id = i64::try_from(leader).unwrap() + 1;
+    let admin = super_user(&ensemble, (leader + 1) % 3).await;
+    // The connection may end before the reply.
+    let change = admin.reconfig(leaving(&id.to_string()), None).await;
+    if let Err(error) = change {
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+    }
+    eventually("the configuration without it", async || {
+        let config = admin.get_config().await.ok()?;
+        (!servers(&config).contains(&id)).then_some(())
+    })
+    .await;
+    eventually("another leader", async || (ensemble.leader().await != leader).then_some(())).await;
+    eventually("a write", async || admin.create_or_set("/after", b"").await.ok()).await;
+}
+
+async fn stats(client: &Client, of: &str) -> (String, Stat) {
+    let path = format!("/zookeeper/quota{of}/zookeeper_stats");
+    let node = client.get_data(&path).await.unwrap();
+    (text(&node), node.stat)
+}
+
+async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
+    let client = ensemble.client_of(0).await;
+    let create = async |path: &str, data: &[u8]| {
+        client.create(path, data, CreateMode::Persistent).await.map(drop)
+    };
+    let exceeded = |result: Result<(), Error>| {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+    };
+    create("/q", b"abc").await.unwrap();
+    create("/q/x", b"12345").await.unwrap();
+    create("/q-beside", b"12345").await.unwrap();
+    create("/zookeeper/quota/q", b"").await.unwrap();
+    let limits = b"count=4,bytes=20;byteHardLimit=40;countHardLimit=6";
+    create("/zookeeper/quota/q/zookeeper_limits", limits).await.unwrap();
+    create("/q/before", b"zz").await.unwrap();
+    create("/zookeeper/quota/q/zookeeper_stats", b"count=-1,bytes=-1").await.unwrap();
+    let (counted, stat) = stats(&client, "/q").await;
+    assert_eq!((counted.as_str(), stat.version, stat.mzxid), ("count=3,bytes=10", 0, stat.czxid));
+
+    // Counted without a new version of the node.
+    create("/q/y", b"1234567").await.unwrap();
+    assert_eq!(stats(&client, "/q").await.0, "count=4,bytes=17");
+    client.set_data("/q/y", b"1", None).await.unwrap();
+    client.create("/q/e", b"1", CreateMode::Ephemeral).await.unwrap();
+    client.delete("/q/x", None).await.unwrap();
+    let (counted, stat) = stats(&client, "/q").await;
+    assert_eq!((counted.as_str(), stat.version), ("count=4,bytes=7", 0));
+
+    // The soft limit of the count is reached, the hard ones are enforced; before the version.
+    let long = vec![b'x'; 100];
+    exceeded(client.set_data("/q/y", &long, None).await.map(drop));
+    exceeded(client.set_data("/q/y", &long, Some(99)).await.map(drop));
+    create("/q/n0", b"").await.unwrap();
+    create("/q/n1", b"").await.unwrap();
+    exceeded(create("/q/n2", b"").await);
+    let mut transaction = client.transaction();
+    transaction.create("/q/m", b"", CreateMode::Persistent);
+    exceeded(transaction.commit().await.map(drop));
+    assert_eq!(stats(&client, "/q").await.0, "count=6,bytes=7");
+
+    // The longest path with a quota counts alone.
+    create("/zookeeper/quota/q/y", b"").await.unwrap();
+    create("/zookeeper/quota/q/y/zookeeper_limits", b"count=1,bytes=-1").await.unwrap();
+    create("/zookeeper/quota/q/y/zookeeper_stats", b"").await.unwrap();
+    create("/q/y/z", b"ab").await.unwrap();
+    assert_eq!(stats(&client, "/q").await.0, "count=6,bytes=7");
+    assert_eq!(stats(&client, "/q/y").await.0, "count=2,bytes=3");
+    client.delete("/zookeeper/quota/q/y/zookeeper_limits", None).await.unwrap();
+    exceeded(create("/q/y/w", b"").await);
+
+    let path = "/zookeeper/quota/q/zookeeper_stats";
+    client.set_data(path, b"count=1;foo=3,bytes=9", None).await.unwrap();
+    create("/q/g", b"ab").await.unwrap();
+    assert_eq!(stats(&client, "/q").await.0, "count=2,bytes=11=;foo=3");
+    client.set_data("/zookeeper/quota/q/zookeeper_limits", b"garbage", None).await.unwrap();
+    let error = create("/q/h", b"").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::MarshallingError);
+}

@@ -1,0 +1,428 @@
+//! The ensemble tracker: a client that follows the members of its ensemble.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::{
+    reconfig::{OBSERVER, SUPER_DIGEST, joining, leaving, real, super_user, text},
+    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+};
+use docent::{
+    Client, Config, ConnectionState, EnsembleConfig, EnsembleTracker, ErrorKind, Host, OpCode,
+};
+use docent_testing::{
+    TestingCluster, TestingServer,
+    fault::Fault,
+    server,
+    tap::{CompareOptions, Tap, TapClient, compare},
+};
+
+const TRACES: &str = include_str!("curator-tracker-traces.txt");
+
+fn cluster_config(servers: usize) -> server::Config {
+    server::Config {
+        servers,
+        standalone_enabled: false,
+        reconfig_enabled: true,
+        super_digest: Some(SUPER_DIGEST.to_owned()),
+        ..server::Config::default()
+    }
+}
+
+async fn cluster(servers: usize) -> TestingCluster {
+    TestingCluster::start_with(cluster_config(servers)).await.unwrap()
+}
+
+async fn connect(connect: &str) -> Client {
+    let config = Config::new(connect).unwrap().with_session_timeout(Duration::from_secs(20));
+    config.with_connection_timeout(DEADLINE).connect().await.unwrap()
+}
+
+async fn admin(cluster: &TestingCluster, member: usize) -> Client {
+    let client = connect(&cluster.addr(member).unwrap().to_string()).await;
+    client.add_auth("digest", b"super:test").await.unwrap();
+    client
+}
+
+fn servers(client: &Client) -> BTreeSet<String> {
+    client.servers().iter().map(ToString::to_string).collect()
+}
+
+fn addresses(cluster: &TestingCluster, members: &[usize]) -> BTreeSet<String> {
+    members.iter().map(|member| cluster.addr(*member).unwrap().to_string()).collect()
+}
+
+/// Waits for the configuration of a version, or a later one.
+async fn configured(tracker: &EnsembleTracker, least: i64) -> EnsembleConfig {
+    let mut config = tracker.config();
+    let known = config.wait_for(|config| config.as_ref().is_some_and(|c| c.version >= least));
+    (**within_deadline("a configuration", known).await.unwrap().as_ref().unwrap()).clone()
+}
+
+#[tokio::test]
+async fn one_server_is_enough_to_find_the_others() {
+    let cluster = cluster(3).await;
+    let client = connect(&cluster.addr(0).unwrap().to_string()).await;
+    assert_eq!(servers(&client).len(), 1);
+    let tracker = EnsembleTracker::new(&client);
+    let config = configured(&tracker, 1).await;
+    assert_eq!(config.servers.len(), 3);
+    assert_eq!(servers(&client), addresses(&cluster, &[0, 1, 2]));
+
+    cluster.stop(0);
+    let session = client.session().unwrap().session_id();
+    eventually("the session at another member", async || {
+        client.exists("/").await.ok().map(drop).filter(|()| client.server().is_some())
+    })
+    .await;
+    assert_eq!(client.session().unwrap().session_id(), session);
+}
+
+#[tokio::test]
+async fn a_client_without_a_tracker_reads_no_configuration() {
+    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let tap = server.tap().await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    let client = connect(&a.connect_string()).await;
+    client.exists("/").await.unwrap();
+    assert!(!tap.trace().text().contains("/zookeeper/config"), "{}", tap.trace().text());
+    assert_eq!(servers(&client).len(), 1);
+}
+
+/// The tracker's server leaves the ensemble: the client moves away, and no request is lost.
+#[tokio::test]
+async fn a_client_leaves_a_server_that_leaves_the_ensemble() {
+    let cluster = cluster(3).await;
+    let leader = cluster.leader().unwrap();
+    let follower = (leader + 1) % 3;
+    let client = connect(&cluster.addr(follower).unwrap().to_string()).await;
+    let tracker = EnsembleTracker::new(&client);
+    configured(&tracker, 1).await;
+    let admin = admin(&cluster, leader).await;
+    let line = |config: &docent::Node, member: usize| {
+        let start = format!("server.{}=", member + 1);
+        text(config).lines().find(|line| line.starts_with(&start)).unwrap().to_owned()
+    };
+    let before = admin.get_config().await.unwrap();
+    let removed = admin.reconfig(leaving(&(follower + 1).to_string()), None).await.unwrap();
+    configured(&tracker, removed.stat.mzxid).await;
+    let others: Vec<_> = (0..3).filter(|member| *member != follower).collect();
+    assert_eq!(servers(&client), addresses(&cluster, &others));
+    let gone = cluster.addr(follower).unwrap().to_string();
+    eventually("another server", async || {
+        client.server().filter(|server| server.to_string() != gone).map(drop)
+    })
+    .await;
+
+    let back = line(&before, follower);
+    let added = admin.reconfig(joining(&back), None).await.unwrap();
+    configured(&tracker, added.stat.mzxid).await;
+    assert_eq!(servers(&client), addresses(&cluster, &[0, 1, 2]));
+}
+
+/// C35, and texts that are no configuration: they change nothing, and the next one counts.
+#[tokio::test]
+async fn only_a_newer_configuration_with_addresses_counts() {
+    let cluster = cluster(3).await;
+    let client = connect(&cluster.connect_string()).await;
+    let tracker = EnsembleTracker::new(&client);
+    let version = configured(&tracker, 1).await.version;
+    let all = addresses(&cluster, &[0, 1, 2]);
+    let admin = admin(&cluster, 0).await;
+    let node = "/zookeeper/config";
+    let older = format!("server.1=a:1:2;9\nversion={:x}", version - 1);
+    let equal = format!("server.1=a:1:2;9\nversion={version:x}");
+    let newer = |servers: &str| format!("{servers}\nversion={:x}", version + 1);
+    for (number, data) in [
+        older,
+        equal,
+        "bogus".to_owned(),
+        String::new(),
+        newer("server.1=a:1"),
+        newer("server.1=a:1:2"),
+        newer("server.1=0.0.0.0:1:2;0.0.0.0:3"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut events = client.get_config_and_watch().await.unwrap().1;
+        admin.set_data(node, data.as_bytes(), None).await.unwrap();
+        within_deadline("the event", events.changed()).await;
+        // The tracker has queued its read behind the same event; these replies follow its reply.
+        for _ in 0..3 {
+            client.sync("/").await.unwrap();
+            assert_eq!(servers(&client), all, "{number}: {data}");
+        }
+        assert_eq!(configured(&tracker, 1).await.version, version, "{number}: {data}");
+    }
+    let next = newer(&format!("server.1=a:1:2;{}", all.first().unwrap()));
+    admin.set_data(node, next.as_bytes(), None).await.unwrap();
+    configured(&tracker, version + 1).await;
+    assert_eq!(servers(&client), [all.first().unwrap().clone()].into());
+}
+
+/// A member that is cut off has an older configuration. A client whose session was lost gets a session there that can only
+/// read: the newest configuration counts.
+#[tokio::test]
+async fn a_server_that_lags_brings_no_older_configuration_back() {
+    let config = server::Config { tick_time: Duration::from_millis(100), ..cluster_config(3) };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let leader = cluster.leader().unwrap();
+    let lagging = (leader + 1) % 3;
+    let tap = Tap::start(&cluster.addr(leader).unwrap().to_string()).await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    let config = Config::new(&a.connect_string()).unwrap().with_read_only(true);
+    let config = config.with_session_timeout(Duration::from_secs(2));
+    let client = config.connect().await.unwrap();
+    let tracker = kept_at(&client, &a);
+    configured(&tracker, 1).await;
+    cluster.isolate(lagging);
+    let admin = admin(&cluster, leader).await;
+    let added = admin.reconfig(joining(OBSERVER), None).await.unwrap();
+    let newest = configured(&tracker, added.stat.mzxid).await;
+    assert_eq!(newest.servers.len(), 4);
+
+    eventually("a member that can only be read", async || {
+        (cluster.role(lagging) == server::Role::ReadOnly).then_some(())
+    })
+    .await;
+    let since = tap.len();
+    tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
+    a.cut();
+    let mut state = client.state();
+    let read_only = state.wait_for(|state| *state == Some(ConnectionState::ReadOnly));
+    within_deadline("a session that can only read", read_only).await.unwrap();
+    eventually("the read of the tracker", async || {
+        let trace = tap.trace().since(since);
+        trace.iter().any(|record| record.is_reply(OpCode::GetData)).then_some(())
+    })
+    .await;
+    let older: EnsembleConfig = text(&client.get_config().await.unwrap()).parse().unwrap();
+    assert!(older.version < newest.version, "{older:?}");
+    assert_eq!(*tracker.config().borrow().clone().unwrap(), newest);
+}
+
+/// Keeps the client at the address of its tap.
+fn kept_at(client: &Client, tap: &TapClient) -> EnsembleTracker {
+    let addr = tap.addr();
+    EnsembleTracker::with_hosts(client, move |config| {
+        let host = Host { name: addr.ip().to_string(), port: addr.port() };
+        config.servers.iter().take(1).map(|_| host.clone()).collect()
+    })
+}
+
+/// C34.
+#[tokio::test]
+async fn addresses_of_proxies_are_kept_by_a_function() {
+    let cluster = cluster(3).await;
+    let tap = Tap::start(&cluster.addr(0).unwrap().to_string()).await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    let client = connect(&a.connect_string()).await;
+    let tracker = kept_at(&client, &a);
+    configured(&tracker, 1).await;
+    assert_eq!(servers(&client), [a.connect_string()].into());
+    drop(tracker);
+    // An empty list changes nothing.
+    let none = EnsembleTracker::with_hosts(&client, |_| Vec::new());
+    client.sync("/").await.unwrap();
+    drop(none);
+    assert_eq!(servers(&client), [a.connect_string()].into());
+}
+
+/// A refusal for a while is followed by another read, without a new connection.
+#[tokio::test]
+async fn a_throttled_read_is_repeated() {
+    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let client = connect(&server.connect_string()).await;
+    server.throttle(3);
+    let tracker = EnsembleTracker::new(&client);
+    configured(&tracker, 1).await;
+}
+
+#[tokio::test]
+async fn a_dropped_tracker_leaves_no_watch_and_the_last_servers() {
+    let cluster = cluster(3).await;
+    let client = connect(&cluster.addr(0).unwrap().to_string()).await;
+    let tracker = EnsembleTracker::new(&client);
+    configured(&tracker, 1).await;
+    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    let mut config = tracker.config();
+    tracker.close();
+    eventually("no watch", async || (pending_and_watches(&client) == (0, 0)).then_some(())).await;
+    config.borrow_and_update();
+    assert!(within_deadline("the end", config.changed()).await.is_err());
+    assert_eq!(servers(&client), addresses(&cluster, &[0, 1, 2]));
+    for member in 0..3 {
+        let addr = cluster.addr(member).unwrap().to_string();
+        eventually("no watch at the servers", async || {
+            let words = crate::support::real::four_letter_word(&addr, "wchp").await;
+            words.ok().filter(|words| words.trim().is_empty())
+        })
+        .await;
+    }
+}
+
+/// A tracker keeps no session open, and ends with its client.
+#[tokio::test]
+async fn a_tracker_ends_with_its_client() {
+    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    for closes in [true, false] {
+        let client = connect(&server.connect_string()).await;
+        let tracker = EnsembleTracker::new(&client);
+        configured(&tracker, 1).await;
+        if closes {
+            client.close().await.unwrap();
+            assert_eq!(client.ended(), Some(ErrorKind::Closed));
+        }
+        drop(client);
+        let mut config = tracker.config();
+        config.borrow_and_update();
+        assert!(within_deadline("the end", config.changed()).await.is_err());
+        eventually("no session", async || server.session_ids().is_empty().then_some(())).await;
+    }
+}
+
+/// The requests of a recording or a trace, under the name that the client had on its first connection.
+fn requests(text: &str) -> String {
+    let lines = text.lines().filter_map(|line| line.split_once(" -> "));
+    let lines = lines.filter(|(client, _)| !client.contains(['#', ' ']));
+    let lines = lines.map(|(client, rest)| {
+        // The recordings have no zxids.
+        let rest = match rest.split_once(" zxid=") {
+            Some((front, back)) => format!("{front} {}", back.split_once(' ').unwrap().1),
+            None => rest.to_owned(),
+        };
+        format!("{} -> {rest}\n", client.trim_end_matches(['\'', '*']))
+    });
+    lines.collect()
+}
+
+struct Scenario {
+    server: TestingServer,
+    tap: Tap,
+    a: TapClient,
+    expected: String,
+}
+
+impl Scenario {
+    async fn start(title: &str, config: server::Config) -> Self {
+        let server = TestingServer::start_with(config).await.unwrap();
+        let tap = server.tap().await.unwrap();
+        let a = tap.client("A").await.unwrap();
+        let (_, rest) = TRACES.split_once(&format!("=== {title}")).unwrap();
+        let expected = requests(rest.split("\n=== ").next().unwrap());
+        Self { server, tap, a, expected }
+    }
+
+    /// The lines of the recording for which docent sends others.
+    fn differs(&mut self, lines: &str, ours: &str) {
+        assert!(self.expected.contains(lines), "{lines} is not in\n{}", self.expected);
+        self.expected = self.expected.replacen(lines, ours, 1);
+    }
+
+    async fn reads(&self, count: usize) {
+        eventually(&format!("{count} reads"), async || {
+            let trace = self.tap.trace();
+            let replies = trace.iter().filter(|record| record.is_reply(OpCode::GetData)).count();
+            (replies >= count).then_some(())
+        })
+        .await;
+    }
+
+    fn assert_equal(&self) {
+        let actual = requests(&self.tap.trace().text());
+        if let Err(difference) = compare(&self.expected, &actual, &CompareOptions::default()) {
+            panic!("{difference}\n\nactual trace:\n{}", self.tap.trace().text());
+        }
+    }
+}
+
+const READ: &str = "A -> getData(4) /zookeeper/config watch=true\n";
+
+/// D30. C34: the address of the proxy is kept, so that all frames are seen. C35: one read at the start.
+#[tokio::test]
+async fn d30_an_ensemble_tracker() {
+    let mut scenario = Scenario::start("D30-ensemble-tracker ", cluster_config(1)).await;
+    scenario.differs(&format!("{READ}{READ}{READ}"), &format!("{READ}{READ}"));
+    let client = connect(&scenario.a.connect_string()).await;
+    let tracker = kept_at(&client, &scenario.a);
+    configured(&tracker, 1).await;
+    let admin = connect(&scenario.server.connect_string()).await;
+    admin.add_auth("digest", b"super:test").await.unwrap();
+    let added = admin.reconfig(joining(OBSERVER), None).await.unwrap();
+    configured(&tracker, added.stat.mzxid).await;
+    let mut states = client.states();
+    scenario.a.cut();
+    while within_deadline("a connection", states.next()).await.unwrap()
+        != ConnectionState::Reconnected
+    {}
+    scenario.reads(3).await;
+    client.get_children_with_stat("/").await.unwrap();
+    scenario.assert_equal();
+}
+
+/// D33. C35: one read at the start. At the end, the watch is removed.
+#[tokio::test]
+async fn d33_an_ensemble_tracker_on_a_standalone_server() {
+    let mut scenario =
+        Scenario::start("D33-ensemble-tracker-standalone ", server::Config::default()).await;
+    scenario.differs(&format!("{READ}{READ}"), READ);
+    let (theirs, ours) = ("checkWatches(17)", "removeWatches(18)");
+    let rest = "/zookeeper/config type=";
+    scenario.differs(&format!("{theirs} {rest}3"), &format!("{ours} {rest}2"));
+    let client = connect(&scenario.a.connect_string()).await;
+    let tracker = EnsembleTracker::new(&client);
+    scenario.reads(1).await;
+    let mut states = client.states();
+    scenario.a.cut();
+    while within_deadline("a connection", states.next()).await.unwrap()
+        != ConnectionState::Reconnected
+    {}
+    scenario.reads(2).await;
+    let session = client.session().unwrap().session_id();
+    // The session ends while the client has no connection, as in the recording.
+    scenario.server.expire_session(session);
+    while within_deadline("a session", states.next()).await.unwrap() != ConnectionState::Reconnected
+    {
+    }
+    scenario.reads(3).await;
+    assert_eq!(servers(&client), [scenario.a.connect_string()].into());
+    assert_eq!(*tracker.config().borrow(), None);
+    drop(tracker);
+    eventually("no watch", async || (pending_and_watches(&client) == (0, 0)).then_some(())).await;
+    client.close().await.unwrap();
+    scenario.assert_equal();
+}
+
+/// A lost reply to the read costs nothing: the next connection reads again.
+#[tokio::test]
+async fn a_lost_reply_is_followed_by_the_read_of_the_next_connection() {
+    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let tap = server.tap().await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    tap.inject(Fault::drop_reply(OpCode::GetData));
+    let client = connect(&a.connect_string()).await;
+    let tracker = kept_at(&client, &a);
+    configured(&tracker, 1).await;
+    let text = tap.trace().text();
+    assert_eq!(text.matches(" -> getData(4) /zookeeper/config").count(), 2, "{text}");
+}
+
+/// The same on a real ensemble, whose configuration gets the address of the first member by a change.
+#[tokio::test]
+async fn a_real_ensemble_is_followed() {
+    let Some(ensemble) = real(1).await else { return };
+    let admin = super_user(&ensemble, 0).await;
+    let client = ensemble.client_of(0).await;
+    let tracker = EnsembleTracker::new(&client);
+    let before = admin.get_config().await.unwrap();
+    let first = text(&before).lines().next().unwrap().to_owned();
+    let member = format!("{first};{}", ensemble.connect_to(0));
+    let changed = admin.reconfig(joining(&member), None).await.unwrap();
+    let config = configured(&tracker, changed.stat.mzxid).await;
+    assert_eq!(config.version, changed.stat.mzxid);
+    assert_eq!(servers(&client), [ensemble.connect_to(0)].into());
+    let added = admin.reconfig(joining("server.9=localhost:1:2:observer;3"), None).await.unwrap();
+    let config = configured(&tracker, added.stat.mzxid).await;
+    assert!(config.servers.iter().any(|server| server.id == 9 && server.is_observer));
+    assert_eq!(servers(&client), [ensemble.connect_to(0), "localhost:3".to_owned()].into());
+}
