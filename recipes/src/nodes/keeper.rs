@@ -21,7 +21,12 @@
 mod leave;
 mod owner;
 
-use std::{collections::VecDeque, future::Future, pin::pin, sync::Arc};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::pin,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use bytes::Bytes;
 use docent_protocol::{CreateMode, EventType, Stat};
@@ -61,6 +66,8 @@ pub(super) struct Keeper {
     pub(super) status: Arc<watch::Sender<Status>>,
     pub(super) events: broadcast::Sender<NodeEvent>,
     pub(super) closing: CancellationToken,
+    /// Whether the close deletes the node; fixed once it is closing.
+    pub(super) deletes: Arc<AtomicBool>,
 }
 
 /// The node that is there, as far as the task knows.

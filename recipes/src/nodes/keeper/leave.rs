@@ -1,6 +1,10 @@
 //! What a kept node does when it is closed.
 
-use std::{future::poll_fn, pin::pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+};
 
 use docent_protocol::WatcherType;
 use docent_session::{Error, ErrorKind, Watcher, retry::RetryLoop};
@@ -16,7 +20,7 @@ impl Keeper {
         present: &Present,
         mut watcher: Option<Watcher>,
     ) -> Result<(), Error> {
-        if !self.options.deletes {
+        if !self.deletes.load(Ordering::Acquire) {
             self.remove_watch(&mut watcher);
             return Ok(());
         }
@@ -43,7 +47,7 @@ impl Keeper {
 
     /// After a close, deletes the node of a create that has no reply, and one that only a server that lags did not show.
     pub(super) async fn leave_unknown(&self, memory: &Memory) -> Result<(), Error> {
-        if !self.options.deletes
+        if !self.deletes.load(Ordering::Acquire)
             || (memory.unknown_creates.is_empty() && memory.node.is_none())
             || self.client.ended().is_some()
         {
