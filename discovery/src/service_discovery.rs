@@ -182,7 +182,7 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     ) -> Result<Self, Error> {
         if let Err(invalid) = paths::validate(base_path) {
             let what = "the base path of a service discovery";
-            return Err(error::invalid_path(what, base_path, &invalid).caused_by(invalid));
+            return Err(error::invalid_path(what, base_path, invalid).caused_by(invalid));
         }
         let (client, base_path) = (client.clone(), base_path.to_owned());
         let registered = Mutex::new(Some(BTreeMap::new()));

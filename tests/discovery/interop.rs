@@ -103,7 +103,7 @@ async fn curator_reads_docents_instances() {
             .with_ssl_port(8443)
             .with_payload(payload)
             .with_uri_spec(spec)
-            .with_enabled(id.len() % 2 == 0);
+            .with_enabled(id.len().is_multiple_of(2));
         done("the registration", discovery.register(instance)).await;
         discovery
     }
@@ -151,7 +151,7 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
     ask("pstart", "web").await;
     let theirs = r#"{"name":"web","id":"theirs","address":"10.1.1.2","port":1,"sslPort":null,"payload":null,"registrationTimeUTC":1,"serviceType":"DYNAMIC","uriSpec":null,"enabled":true}"#;
     let both = async |wanted: &str, listed: &str| {
-        eventually(&format!("{wanted}"), async || {
+        eventually(wanted, async || {
             let instances = provider.instances();
             let ids: Vec<&str> = instances.iter().map(|one| one.id()).collect();
             (ids.join(" ") == wanted).then_some(())

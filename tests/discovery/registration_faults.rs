@@ -97,13 +97,11 @@ async fn a_lost_reply_to_a_registration_leaves_one_node(fixture: Fixture) {
     while let Some(event) = within_deadline("an event", events.next()).await {
         assert!(!matches!(event, NodeEvent::Lost | NodeEvent::Conflict { .. }), "{event:?}");
     }
-    let before = fixture.tap.len();
     let sequential =
         web("s-", 1).with_service_type(docent_discovery::ServiceType::DynamicSequential);
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
     done("the registration", discovery.register(sequential)).await;
     fixture.children(&format!("{}/web", fixture.path), 1).await;
-    assert!(fixture.tap.len() > before);
     a.close().await.unwrap();
     observer.close().await.unwrap();
 }

@@ -17,7 +17,7 @@ async fn initialized(provider: &ServiceProvider) {
 }
 
 fn picks(provider: &ServiceProvider, count: usize) -> String {
-    let pick = |_| provider.instance().map_or("-".to_owned(), |one| one.id().to_owned());
+    let pick = |_| provider.instance().map_or_else(|| "-".to_owned(), |one| one.id().to_owned());
     (0..count).map(pick).collect()
 }
 

@@ -352,6 +352,30 @@ impl PersistentNode {
     /// As [`close`](Self::close), and deletes the node also if the options [leave it](NodeOptions::without_deletion). It has
     /// no effect on a node that is closed already.
     ///
+    /// ```
+    /// # use docent_protocol::CreateMode;
+    /// # use docent_recipes::nodes::{NodeOptions, PersistentNode};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = docent_testing::TestingServer::start().await?;
+    /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+    /// let options = NodeOptions::default().with_adoption().without_deletion();
+    /// let keep = || {
+    ///     PersistentNode::start_with(&client, "/n", CreateMode::Persistent, "x", options.clone())
+    /// };
+    /// let node = keep()?;
+    /// node.created().await?;
+    /// node.close().await?;
+    /// assert!(client.exists("/n").await?.is_some());
+    /// let node = keep()?;
+    /// node.created().await?;
+    /// node.close_and_delete().await?;
+    /// assert!(client.exists("/n").await?.is_none());
+    /// # client.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`close`](Self::close).
