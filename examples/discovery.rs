@@ -1,4 +1,4 @@
-//! Who is there: printers register, and a client sends its jobs to those that work.
+//! Service discovery: printers register, and a client sends its jobs to those that work.
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 

@@ -1,9 +1,13 @@
 //! JSON text as Jackson writes it, which Curator uses.
 //!
 //! Control characters without a short escape have upper-case digits, and a character above U+FFFF is two escapes. All
-//! others are written as they are.
+//! others are written as they are. Floating-point numbers have the form of `Double.toString`: with an exponent below 0.001
+//! and from 10,000,000 on.
 
-use std::io::{self, Write};
+use std::{
+    fmt::{Display, LowerExp},
+    io::{self, Write},
+};
 
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, Serializer};
@@ -19,6 +23,14 @@ pub(crate) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec
 struct Jackson;
 
 impl Formatter for Jackson {
+    fn write_f32<W: ?Sized + Write>(&mut self, out: &mut W, value: f32) -> io::Result<()> {
+        write_float(out, value, value.abs().into())
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        write_float(out, value, value.abs())
+    }
+
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
@@ -58,9 +70,48 @@ impl Formatter for Jackson {
     }
 }
 
+/// The shortest digits that are read as the same number.
+fn write_float<W: ?Sized + Write>(
+    out: &mut W,
+    value: impl Display + LowerExp,
+    size: f64,
+) -> io::Result<()> {
+    if size == 0.0 || (1e-3..1e7).contains(&size) {
+        let digits = value.to_string();
+        let end = if digits.contains('.') { "" } else { ".0" };
+        return write!(out, "{digits}{end}");
+    }
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let end = if digits.contains('.') { "" } else { ".0" };
+    write!(out, "{digits}{end}E{exponent}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::to_vec;
+
+    #[test]
+    fn numbers_have_the_form_of_java() {
+        for (number, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.5, "1.5"),
+            (-7.0, "-7.0"),
+            (9_999_999.0, "9999999.0"),
+            (1e7, "1.0E7"),
+            (-1.25e10, "-1.25E10"),
+            (0.001, "0.001"),
+            (0.000_999, "9.99E-4"),
+            (1.797_693_134_862_315_7e308, "1.7976931348623157E308"),
+            (5e-324, "5.0E-324"),
+        ] {
+            assert_eq!(String::from_utf8(to_vec(&number).unwrap()).unwrap(), expected);
+        }
+        assert_eq!(to_vec(&0.1_f32).unwrap(), b"0.1");
+        assert_eq!(to_vec(&1e10_f32).unwrap(), b"1.0E10");
+        assert_eq!(to_vec(&f64::NAN).unwrap(), b"null");
+    }
 
     #[test]
     fn strings_have_jacksons_escapes() {

@@ -344,7 +344,8 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     }
 
     /// Unregisters an instance: deletes its node, and keeps it no longer. Nothing happens if it is not registered here. It
-    /// waits for the reply, at most for the connection timeout.
+    /// waits for the reply, at most for the connection timeout. Wait for the future before the same instance is registered
+    /// again: otherwise its new node may be deleted, and created once more.
     ///
     /// # Errors
     ///

@@ -62,6 +62,8 @@ async fn the_bytes_of_curators_instances_are_docents() {
         check("text", Some(json!(text))).await;
         check("int", Some(json!(7))).await;
         check("double", Some(json!(1.5))).await;
+        check("large", Some(json!(1.25e10))).await;
+        check("small", Some(json!(-1e-5))).await;
         check("bool", Some(json!(true))).await;
         let long = check("long", Some(json!(["java.lang.Long", 7]))).await;
         let long: ServiceInstance<i64> = serializer.deserialize(&long).unwrap();

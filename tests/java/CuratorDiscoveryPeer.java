@@ -34,7 +34,7 @@ import org.apache.curator.x.discovery.strategies.RoundRobinStrategy;
  * out:  ID ok [RESULT]   ID err KIND TEXT   ! EVENT
  *
  * dsample HANDLE ID PAYLOAD   registers an instance of "web" with a Java payload:
- *                             null text int double bool long bytes list map bean
+ *                             null text int double large small bool long bytes list map bean
  * duri HANDLE NAME ID         the URI of an instance
  * dclass HANDLE NAME ID       the class of a payload, and its text
  * </pre>
@@ -230,6 +230,10 @@ public final class CuratorDiscoveryPeer {
                 return 7;
             case "double":
                 return 1.5;
+            case "large":
+                return 1.25e10;
+            case "small":
+                return -1e-5;
             case "bool":
                 return true;
             case "long":
