@@ -1,6 +1,9 @@
 //! The instances of a service, as the events of a cache change them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use docent_recipes::cache::{CacheEvent, CachedNode};
 use docent_session::Error;
@@ -165,8 +168,8 @@ impl<T: 'static> View<T> {
 
     /// Events were missed: compares with all nodes.
     fn replace(&mut self, nodes: &[CachedNode], events: &mut impl Extend<ServiceCacheEvent<T>>) {
-        let is_there = |path: &str| nodes.iter().any(|node| node.path() == path);
-        let gone = self.known.keys().filter(|path| !is_there(path));
+        let there: BTreeSet<&str> = nodes.iter().map(CachedNode::path).collect();
+        let gone = self.known.keys().filter(|path| !there.contains(&***path));
         for path in gone.cloned().collect::<Vec<_>>() {
             self.delete(&path, events);
         }

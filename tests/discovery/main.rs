@@ -14,6 +14,7 @@
 mod support;
 
 mod interop;
+mod model;
 mod peer;
 mod queries;
 mod registration;

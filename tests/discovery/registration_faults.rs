@@ -128,6 +128,31 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
     observer.close().await.unwrap();
 }
 
+/// The first delete was applied, and another client has taken the id, before its reply is known to be lost.
+async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixture) {
+    let ((a, ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    done("ours", ours.register(web("i1", 1))).await;
+    within_deadline("theirs", theirs.register(web("i1", 2))).await.unwrap_err();
+    let mut events = theirs.events("web", "i1").unwrap();
+    ta.refuse().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Delete).of("A"));
+    let ended = ours.unregister("web", "i1");
+    let created = loop {
+        match within_deadline("an event", events.next()).await.unwrap() {
+            NodeEvent::Created { czxid, .. } => break czxid,
+            NodeEvent::Conflict { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    ta.accept().await.unwrap();
+    done("the end", ended).await;
+    assert_eq!(Some(stat(&b, &node(&fixture, "i1")).await.czxid), created);
+    finds(&ours, &["i1:2"]).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
 /// `TestServiceDiscovery.testNoServerOnStart`.
 async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
@@ -150,5 +175,6 @@ on_both_servers! {
     each_instance_is_registered_again_whatever_becomes_of_the_others
     a_lost_reply_to_a_registration_leaves_one_node
     a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated
+    a_repeated_delete_spares_the_instance_that_took_the_place
     an_instance_waits_for_the_first_connection
 }
