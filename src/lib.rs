@@ -48,6 +48,7 @@
 //! | a value that is changed by compare-and-set | [`DistributedAtomicValue`] |
 //! | wait until a node is deleted | [`DistributedBarrier`] |
 //! | enter and leave together | [`DistributedDoubleBarrier`] |
+//! | find the instances of a service | the crate [`docent-discovery`](https://docs.rs/docent-discovery) |
 //! | connection states | [`ConnectionState`], [`Client::states`] |
 //! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
 //! | retries | [`retry`] |

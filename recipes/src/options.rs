@@ -109,6 +109,12 @@ impl LockOptions {
         self
     }
 
+    /// The policy for retries.
+    #[must_use]
+    pub fn retry_policy(&self) -> &dyn RetryPolicy {
+        &*self.retry_policy
+    }
+
     pub(crate) fn parents(&self) -> Parents<'_> {
         Parents { acl_provider: &*self.acl_provider, as_containers: self.container_parents }
     }

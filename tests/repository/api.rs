@@ -11,8 +11,14 @@ use syn::{
     Visibility,
 };
 
-const LIBRARIES: [&str; 5] =
-    ["docent", "docent-protocol", "docent-recipes", "docent-session", "docent-testing"];
+const LIBRARIES: [&str; 6] = [
+    "docent",
+    "docent-discovery",
+    "docent-protocol",
+    "docent-recipes",
+    "docent-session",
+    "docent-testing",
+];
 
 #[test]
 fn the_public_api_is_the_listed_one() {

@@ -114,6 +114,15 @@ the urgent work has the lock
 ",
     ),
     (
+        "discovery",
+        "laser is there, at Some(\"10.0.0.7\")
+matrix is there, at Some(\"10.0.0.8\")
+jobs go to laser, matrix, laser, matrix
+matrix has failed twice: jobs go to laser, laser, laser, laser
+laser has left; usable: 0
+",
+    ),
+    (
         "fencing",
         "Alice believes: true, Bob believes: true
 Bob writes: Ok(())

@@ -48,7 +48,8 @@ fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-const CRATES: [&str; 6] = ["protocol", "session", "recipes", "testing", "cli", "xtask"];
+const CRATES: [&str; 7] =
+    ["protocol", "session", "recipes", "discovery", "testing", "cli", "xtask"];
 
 fn all_sources() -> Vec<(PathBuf, String)> {
     CRATES
@@ -93,6 +94,15 @@ fn docent_has_at_most_22_dependencies() {
     for too_heavy in ["syn", "futures-util", "regex", "serde"] {
         assert!(!theirs.iter().any(|name| name == too_heavy), "{too_heavy} is among {theirs:?}");
     }
+}
+
+/// JSON, without the derive macros: the reason why it is a crate of its own.
+#[test]
+fn discovery_adds_json_and_nothing_else() {
+    let (with, without) = (dependencies("docent-discovery", &[]), dependencies("docent", &[]));
+    let added: BTreeSet<_> = with.difference(&without).cloned().collect();
+    let json = ["itoa", "memchr", "ryu", "serde", "serde_core", "serde_json", "zmij"];
+    assert!(added.contains("serde_json") && added.is_subset(&set(&json)), "{added:?}");
 }
 
 /// MD5 is the one thing of SASL that is not written here.
@@ -147,7 +157,7 @@ fn clippy_forbids_reading_the_clock_in_session() {
 #[test]
 fn clients_and_recipes_have_no_surroundings_but_their_runtime() {
     let foreign = ["tokio::time::", "tokio::net::", "tokio::spawn(", "getrandom::", "new_v4("];
-    let folders = ["session/src/client", "session/src/machine", "recipes/src"];
+    let folders = ["session/src/client", "session/src/machine", "recipes/src", "discovery/src"];
     let files = folders.into_iter().flat_map(|folder| sources(&root().join(folder)));
     for (path, text) in files.filter(|(path, _)| !path.ends_with("client/retry.rs")) {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();

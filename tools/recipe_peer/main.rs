@@ -1,5 +1,5 @@
-//! A client that runs leader recipes, kept nodes, groups, caches, barriers and atomic numbers on command, to be driven by a
-//! program: so that clients in different languages can take part in one election, and be compared on the wire.
+//! A client that runs leader recipes, kept nodes, groups, caches, barriers, atomic numbers and service discovery on command,
+//! to be driven by a program: so that clients in different languages can take part in one election, and be compared on the wire.
 //!
 //! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`, or FLAGS (`quiet`, `lazy`, `tracker`, separated by commas) instead of SLEEP_MS: commands `ID VERB ARGS...` on standard input, a line
 //! each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
@@ -7,6 +7,7 @@
 
 mod cache;
 mod coordination;
+mod discovery;
 mod election;
 mod ensemble;
 mod gzip;
@@ -174,6 +175,13 @@ async fn main() {
             [id, verb, handle, args @ ..] if handle.starts_with("cache:") => {
                 let queue = objects.entry(handle.clone()).or_insert_with(|| {
                     let object = cache::CacheObject::new(Arc::clone(&peer), handle.clone());
+                    start_object(object)
+                });
+                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+            }
+            [id, verb, handle, args @ ..] if handle.starts_with("disc:") => {
+                let queue = objects.entry(handle.clone()).or_insert_with(|| {
+                    let object = discovery::DiscoveryObject::new(Arc::clone(&peer), handle.clone());
                     start_object(object)
                 });
                 let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));

@@ -12,12 +12,13 @@ use crate::Result;
 const DEBIAN_JARS: &str = "/usr/share/java";
 
 /// The jars that a server and a Curator client require.
-const REQUIRED_JARS: [&str; 7] = [
+const REQUIRED_JARS: [&str; 8] = [
     "zookeeper",
     "zookeeper-jute",
     "curator-client",
     "curator-framework",
     "curator-recipes",
+    "curator-x-discovery",
     "guava",
     "slf4j-api",
 ];

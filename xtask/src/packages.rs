@@ -12,8 +12,13 @@ use xtask::workspace::root;
 const JDK: &str = "default-jdk-headless";
 
 /// The Debian packages of the jars.
-const LIBRARIES: [&str; 4] =
-    ["zookeeper", "libcurator-recipes-java", "libcurator-framework-java", "libcurator-client-java"];
+const LIBRARIES: [&str; 5] = [
+    "zookeeper",
+    "libcurator-recipes-java",
+    "libcurator-discovery-java",
+    "libcurator-framework-java",
+    "libcurator-client-java",
+];
 
 /// Finds Java with the jars. Installs the packages if they are missing and this process has the right to.
 pub(crate) fn java() -> Result<Java> {
@@ -116,8 +121,8 @@ mod tests {
     fn the_hint_names_all_packages() {
         assert_eq!(
             how_to_install(),
-            "on Debian, run `apt-get install zookeeper libcurator-recipes-java libcurator-framework-java \
-             libcurator-client-java default-jdk-headless` as root"
+            "on Debian, run `apt-get install zookeeper libcurator-recipes-java libcurator-discovery-java \
+             libcurator-framework-java libcurator-client-java default-jdk-headless` as root"
         );
     }
 }

@@ -11,7 +11,7 @@
 //! | 4. watch it | exists (3) with watch | `watchNode` |
 //! | 5. the data was set | setData (5); before each retry: exists (3) with watch | `setData` |
 //! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
-//! | 7. close | delete (2), checkWatches (17) if the watch is still there | `close` |
+//! | 7. close | delete (2), before each retry: exists (3); checkWatches (17) if the watch is still there | `close` |
 //!
 //! Differences from Curator (Ln: see `docs/CURATOR.md`): one create at a time, with a search for the GUID before each
 //! retry (L14); an error that no retry mends parks the task until something changes (L15, L17); the node of another
@@ -21,7 +21,12 @@
 mod leave;
 mod owner;
 
-use std::{collections::VecDeque, future::Future, pin::pin, sync::Arc};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::pin,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use bytes::Bytes;
 use docent_protocol::{CreateMode, EventType, Stat};
@@ -61,6 +66,8 @@ pub(super) struct Keeper {
     pub(super) status: Arc<watch::Sender<Status>>,
     pub(super) events: broadcast::Sender<NodeEvent>,
     pub(super) closing: CancellationToken,
+    /// Whether the close deletes the node; fixed once it is closing.
+    pub(super) deletes: Arc<AtomicBool>,
 }
 
 /// The node that is there, as far as the task knows.

@@ -1,6 +1,13 @@
 //! A node that is kept present.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use docent_protocol::{CreateMode, path as paths};
@@ -53,6 +60,14 @@ impl NodeOptions {
     #[must_use]
     pub const fn with_adoption(mut self) -> Self {
         self.adopts = true;
+        self
+    }
+
+    /// Leaves the node on the server when it is closed or dropped.
+    /// [`close_and_delete`](PersistentNode::close_and_delete) deletes it nevertheless.
+    #[must_use]
+    pub const fn without_deletion(mut self) -> Self {
+        self.deletes = false;
         self
     }
 
@@ -121,6 +136,8 @@ struct Inner {
     status: Arc<watch::Sender<Status>>,
     events: broadcast::Sender<NodeEvent>,
     closing: CancellationToken,
+    /// Whether the close deletes the node.
+    deletes: Arc<AtomicBool>,
 }
 
 impl PersistentNode {
@@ -167,6 +184,7 @@ impl PersistentNode {
         let status = Arc::new(watch::Sender::new(Status::default()));
         let events = broadcast::Sender::new(EVENTS);
         let closing = CancellationToken::new();
+        let deletes = Arc::new(AtomicBool::new(options.deletes));
         let keeper = Keeper {
             client: client.clone(),
             path: path.to_owned(),
@@ -176,6 +194,7 @@ impl PersistentNode {
             status: Arc::clone(&status),
             events: events.clone(),
             closing: closing.clone(),
+            deletes: Arc::clone(&deletes),
         };
         // Made here: a task that is dropped with its runtime may never have been polled.
         let abandoned = Abandoned(Arc::clone(&status));
@@ -184,7 +203,8 @@ impl PersistentNode {
             drop(abandoned);
         }));
         let (client, path) = (client.clone(), path.to_owned());
-        Ok(Self { inner: Arc::new(Inner { client, path, wanted, status, events, closing }) })
+        let inner = Inner { client, path, wanted, status, events, closing, deletes };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Waits until the node was created or adopted for the first time, and returns its path.
@@ -297,8 +317,8 @@ impl PersistentNode {
         }
     }
 
-    /// Deletes the node, if it is ours, and keeps it no longer. Sends delete (2). It waits for the reply, at most for the
-    /// connection timeout.
+    /// Deletes the node, if it is ours and the options do not [leave it](NodeOptions::without_deletion), and keeps it no
+    /// longer. Sends delete (2). It waits for the reply, at most for the connection timeout.
     ///
     /// # Errors
     ///
@@ -327,6 +347,46 @@ impl PersistentNode {
                 .await
                 .unwrap_or_else(|| Err(error::not_yet_deleted(&path)))
         }
+    }
+
+    /// As [`close`](Self::close), and deletes the node also if the options [leave it](NodeOptions::without_deletion). It has
+    /// no effect on a node that is closed already.
+    ///
+    /// ```
+    /// # use docent_protocol::CreateMode;
+    /// # use docent_recipes::nodes::{NodeOptions, PersistentNode};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = docent_testing::TestingServer::start().await?;
+    /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+    /// let options = NodeOptions::default().with_adoption().without_deletion();
+    /// let keep = || {
+    ///     PersistentNode::start_with(&client, "/n", CreateMode::Persistent, "x", options.clone())
+    /// };
+    /// let node = keep()?;
+    /// node.created().await?;
+    /// node.close().await?;
+    /// assert!(client.exists("/n").await?.is_some());
+    /// let node = keep()?;
+    /// node.created().await?;
+    /// node.close_and_delete().await?;
+    /// assert!(client.exists("/n").await?.is_none());
+    /// # client.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Self::close).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`close`](Self::close).
+    pub fn close_and_delete(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        // Read behind the cancellation.
+        self.inner.deletes.store(true, Ordering::Release);
+        self.close()
     }
 
     /// The wanted data, whose changes end with the node; and the token that a close cancels.

@@ -1,22 +1,27 @@
 //! What a kept node does when it is closed.
 
-use std::{future::poll_fn, pin::pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+};
 
 use docent_protocol::WatcherType;
 use docent_session::{Error, ErrorKind, Watcher, retry::RetryLoop};
 use tokio_util::sync::CancellationToken;
 
-use super::{Keeper, Memory, Present, connected, owner::is_ephemeral_owner};
+use super::{Keeper, Memory, Present, connected, is_same, owner::is_ephemeral_owner};
 use crate::{create::lacks_3_5_operations, error, persistent_retry::PersistentRetry};
 
 impl Keeper {
-    /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours.
+    /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. Each
+    /// retry looks at the node first: the delete may have been applied, and another client may have created the node since.
     pub(super) async fn leave(
         &self,
         present: &Present,
         mut watcher: Option<Watcher>,
     ) -> Result<(), Error> {
-        if !self.options.deletes {
+        if !self.deletes.load(Ordering::Acquire) {
             self.remove_watch(&mut watcher);
             return Ok(());
         }
@@ -25,15 +30,30 @@ impl Keeper {
             CancellationToken::new(),
         );
         let mut retry = RetryLoop::new(&self.client, &policy);
+        let mut is_retry = false;
         loop {
             if self.client.ended().is_some()
                 || (present.owner != 0 && Some(present.owner) != self.session())
             {
                 return Ok(());
             }
-            let mut delete = pin!(self.client.cleanup().delete(&present.path, None));
-            let deleted = poll_fn(|cx| delete.as_mut().poll(cx)).await;
-            match deleted {
+            let mut version = None;
+            if std::mem::replace(&mut is_retry, true) {
+                match self.client.exists(&present.path).await {
+                    Ok(Some(stat)) if is_same(present, &stat) => version = Some(stat.version),
+                    Ok(_) => return Ok(()),
+                    Err(error) => {
+                        retry.pause(error).await?;
+                        continue;
+                    }
+                }
+            }
+            let mut delete = pin!(self.client.cleanup().delete(&present.path, version));
+            match poll_fn(|cx| delete.as_mut().poll(cx)).await {
+                // Written since the look.
+                Err(error) if error.kind() == ErrorKind::BadVersion => {
+                    retry.pause_after_any_error(error).await?;
+                }
                 Err(error) if error.kind() != ErrorKind::NoNode => retry.pause(error).await?,
                 // The event of our own delete has removed the watch.
                 _ => return Ok(()),
@@ -43,7 +63,7 @@ impl Keeper {
 
     /// After a close, deletes the node of a create that has no reply, and one that only a server that lags did not show.
     pub(super) async fn leave_unknown(&self, memory: &Memory) -> Result<(), Error> {
-        if !self.options.deletes
+        if !self.deletes.load(Ordering::Acquire)
             || (memory.unknown_creates.is_empty() && memory.node.is_none())
             || self.client.ended().is_some()
         {

@@ -1,0 +1,111 @@
+//! Instances that have failed, and are left out for a while.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use docent_session::Instant;
+
+/// When a failing instance is left out, and for which time.
+///
+/// Source: `DownInstancePolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DownInstancePolicy {
+    timeout: Duration,
+    threshold: u32,
+}
+
+impl DownInstancePolicy {
+    /// Leaves an instance out from the error with the number `threshold` until `timeout` after its first error. Errors
+    /// before that count; those of an instance with other fields do not.
+    #[must_use]
+    pub const fn new(timeout: Duration, threshold: u32) -> Self {
+        Self { timeout, threshold }
+    }
+}
+
+impl Default for DownInstancePolicy {
+    /// The second error within 30 s.
+    fn default() -> Self {
+        Self::new(Duration::from_secs(30), 2)
+    }
+}
+
+/// The errors of instances.
+///
+/// Source: `DownInstanceManager`, which forgets errors up to half of the timeout late.
+#[derive(Debug)]
+pub(crate) struct DownInstances {
+    policy: DownInstancePolicy,
+    /// By id; then by all fields, as bytes.
+    errors: Mutex<HashMap<String, HashMap<Vec<u8>, Errors>>>,
+}
+
+#[derive(Debug)]
+struct Errors {
+    first: Instant,
+    count: u32,
+}
+
+impl DownInstances {
+    pub(crate) fn new(policy: DownInstancePolicy) -> Self {
+        Self { policy, errors: Mutex::default() }
+    }
+
+    /// Counts an error of an instance.
+    pub(crate) fn note(&self, id: &str, fields: Vec<u8>, now: Instant) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.retain(|_, of_id| {
+            of_id.retain(|_, errors| !self.is_over(errors, now));
+            !of_id.is_empty()
+        });
+        let of_id = errors.entry(id.to_owned()).or_default();
+        of_id.entry(fields).or_insert(Errors { first: now, count: 0 }).count += 1;
+    }
+
+    /// Whether an instance is left out. `fields` is called for an id with errors only.
+    pub(crate) fn is_down(&self, id: &str, fields: impl FnOnce() -> Vec<u8>, now: Instant) -> bool {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(of_id) = errors.get(id) else { return false };
+        of_id.get(&fields()).is_some_and(|errors| {
+            errors.count >= self.policy.threshold && !self.is_over(errors, now)
+        })
+    }
+
+    fn is_over(&self, errors: &Errors, now: Instant) -> bool {
+        now.saturating_duration_since(errors.first) >= self.policy.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_duration(Duration::from_millis(millis))
+    }
+
+    /// Source: `TestDownInstanceManager`.
+    #[test]
+    fn an_instance_is_down_from_the_threshold_to_the_timeout_of_its_first_error() {
+        let down = DownInstances::new(DownInstancePolicy::new(Duration::from_secs(10), 2));
+        let is_down = |fields: &[u8], millis| down.is_down("a", || fields.to_vec(), at(millis));
+        down.note("a", b"1".to_vec(), at(1000));
+        assert!(!is_down(b"1", 1000));
+        down.note("a", b"1".to_vec(), at(9000));
+        assert!(is_down(b"1", 9000) && is_down(b"1", 10_999));
+        assert!(!is_down(b"2", 9000), "other fields");
+        assert!(!down.is_down("b", || b"1".to_vec(), at(9000)), "another id");
+        assert!(!is_down(b"1", 11_000));
+        // The errors before the timeout count no longer.
+        down.note("a", b"1".to_vec(), at(11_000));
+        assert!(!is_down(b"1", 11_000));
+        down.note("a", b"1".to_vec(), at(11_001));
+        assert!(is_down(b"1", 11_001));
+        assert_eq!(down.errors.lock().unwrap().len(), 1);
+        down.note("b", b"1".to_vec(), at(30_000));
+        assert_eq!(down.errors.lock().unwrap().len(), 1, "forgotten");
+    }
+}

@@ -1,0 +1,194 @@
+//! The bytes of Curator 5.4 with Jackson 2.14, and what it reads.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::*;
+
+fn instance<T>() -> ServiceInstance<T> {
+    ServiceInstance::new("web", "i1")
+        .with_address("10.1.1.1")
+        .with_port(8080)
+        .with_registration_time_utc(1_700_000_000_000)
+}
+
+fn written<T: Payload>(
+    serializer: JsonInstanceSerializer,
+    instance: &ServiceInstance<T>,
+) -> String {
+    String::from_utf8(serializer.serialize(instance).unwrap()).unwrap()
+}
+
+fn read<T: Payload>(json: &str) -> Result<ServiceInstance<T>, String> {
+    let read = JsonInstanceSerializer::new().deserialize(json.as_bytes());
+    read.map_err(|error| error.to_string())
+}
+
+/// As recorded from Curator.
+const PLAIN: &str = r#"{"name":"web","id":"i1","address":"10.1.1.1","port":8080,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}"#;
+
+const FULL: &str = r#"{"name":"web","id":"i5","address":"h","port":1,"sslPort":443,"payload":"p1","registrationTimeUTC":1700000000001,"serviceType":"DYNAMIC","uriSpec":{"parts":[{"value":"scheme","variable":true},{"value":"://x","variable":false}]},"enabled":false}"#;
+
+#[test]
+fn an_instance_has_the_bytes_of_curators_serializer() {
+    let plain = instance::<Value>();
+    assert_eq!(written(JsonInstanceSerializer::new(), &plain), PLAIN);
+    let enabled = PLAIN.replace(r#":null}"#, r#":null,"enabled":true}"#);
+    assert_eq!(written(JsonInstanceSerializer::new().with_enabled(), &plain), enabled);
+    let full = ServiceInstance::new("web", "i5")
+        .with_address("h")
+        .with_port(1)
+        .with_ssl_port(443)
+        .with_payload("p1".to_owned())
+        .with_registration_time_utc(1_700_000_000_001)
+        .with_uri_spec("{scheme}://x".parse().unwrap())
+        .with_enabled(false);
+    assert_eq!(written(JsonInstanceSerializer::new().with_enabled(), &full), FULL);
+    assert_eq!(read::<String>(FULL).unwrap(), full);
+    assert_eq!(read::<Value>(PLAIN).unwrap(), plain);
+}
+
+/// C27: Curator's default serializer omits `enabled`, and the instance becomes enabled for all readers.
+#[test]
+fn a_disabled_instance_is_written_as_disabled_by_every_serializer() {
+    let disabled = instance::<Value>().with_enabled(false);
+    for serializer in [JsonInstanceSerializer::new(), JsonInstanceSerializer::new().with_enabled()]
+    {
+        assert_eq!(read::<Value>(&written(serializer, &disabled)).unwrap(), disabled);
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Details {
+    zone: String,
+    a: i32,
+}
+
+impl Payload for Details {
+    const JAVA_CLASS: Option<&'static str> = Some("com.example.Details");
+}
+
+/// Each payload with the text that Jackson makes of it.
+#[test]
+fn payloads_have_the_class_names_that_java_peers_need() {
+    fn check<T: Payload + std::fmt::Debug + PartialEq>(payload: T, expected: &str) {
+        let json = payload_json(Some(&payload)).unwrap();
+        assert_eq!(String::from_utf8(json).unwrap(), expected);
+        let node = PLAIN.replace(r#""payload":null"#, &format!(r#""payload":{expected}"#));
+        assert_eq!(read::<T>(&node).unwrap().payload(), Some(&payload));
+    }
+    check("p1".to_owned(), r#""p1""#);
+    check(7, "7");
+    check(1.5, "1.5");
+    check(true, "true");
+    check(7_i64, r#"["java.lang.Long",7]"#);
+    check(vec!["x".to_owned()], r#"["java.util.ArrayList",["x"]]"#);
+    check(Vec::<i32>::new(), r#"["java.util.ArrayList",[]]"#);
+    let map = [("k".to_owned(), 1), ("n".to_owned(), 2)];
+    check(BTreeMap::from(map), r#"{"@class":"java.util.TreeMap","k":1,"n":2}"#);
+    check(HashMap::<String, i32>::new(), r#"{"@class":"java.util.HashMap"}"#);
+    let details = Details { zone: "z".to_owned(), a: 1 };
+    check(details, r#"{"@class":"com.example.Details","zone":"z","a":1}"#);
+    check(json!(["java.lang.Long", 7]), r#"["java.lang.Long",7]"#);
+    check(json!({"@class": "a.B", "k": 1}), r#"{"@class":"a.B","k":1}"#);
+}
+
+/// C31: the class that a writer names decides nothing.
+#[test]
+fn the_class_of_a_payload_is_ignored_by_its_reader() {
+    let node = PLAIN
+        .replace(r#""payload":null"#, r#""payload":{"@class":"org.evil.Gadget","zone":"z","a":1}"#);
+    let details = Details { zone: "z".to_owned(), a: 1 };
+    assert_eq!(read::<Details>(&node).unwrap().payload(), Some(&details));
+    assert_eq!(read::<()>(&node).unwrap().payload(), Some(&()));
+    let opaque = read::<Value>(&node).unwrap();
+    assert_eq!(opaque.payload().unwrap()["@class"], "org.evil.Gadget");
+    assert!(read::<String>(&node).is_err());
+}
+
+/// Source: `TestJsonInstanceSerializerCompatibility`, and the rules of Jackson.
+#[test]
+fn instances_of_every_version_are_read() {
+    let plain = instance::<Value>();
+    for json in [
+        &format!("{PLAIN} trailing {{"),
+        " { \"id\" : \"i1\",\n \"name\":\"web\", \"future\":{\"x\":[1]}, \"port\":\"8080\", \"address\":\"10.1.1.1\", \"registrationTimeUTC\":\"1700000000000\" } ",
+        r#"{"name":"other","name":"web","id":"i1","address":"10.1.1.1","port":8080,"registrationTimeUTC":1700000000000,"serviceType":null,"enabled":true}"#,
+    ] {
+        assert_eq!(read::<Value>(json).as_ref(), Ok(&plain), "{json}");
+    }
+    let bare = read::<Value>(r#"{"name":"w","id":"i"}"#).unwrap();
+    assert_eq!((bare.address(), bare.port(), bare.registration_time_utc()), (None, None, 0));
+    assert!(bare.is_enabled() && bare.service_type() == ServiceType::Dynamic);
+    assert!(!read::<Value>(r#"{"name":"w","id":"i","enabled":null}"#).unwrap().is_enabled());
+    let part = read::<Value>(
+        r#"{"name":"w","id":"i","uriSpec":{"parts":[{"variable":false,"value":"/x"}]}}"#,
+    );
+    assert_eq!(part.unwrap().build_uri().as_deref(), Some("/x"));
+}
+
+#[test]
+fn what_is_no_instance_is_refused_with_the_reason() {
+    for (json, reason) in [
+        ("", "no data"),
+        ("notjson", "expected"),
+        ("[1]", "not a JSON object"),
+        (r#"{"id":"i"}"#, "name is missing"),
+        (r#"{"name":"w","id":null}"#, "id is missing"),
+        (r#"{"name":"w","id":"i","serviceType":"dynamic"}"#, "unknown service type"),
+        (r#"{"name":"w","id":"i","port":3000000000}"#, "out of range"),
+        (r#"{"name":"w","id":"i","port":"x"}"#, "port is not an integer"),
+        (r#"{"name":"w","id":"i","address":[]}"#, "address is not a string"),
+        (r#"{"name":"w","id":"i","uriSpec":3}"#, "uriSpec is not an object"),
+    ] {
+        let error = read::<Value>(json).unwrap_err();
+        assert!(error.contains(reason), "{json}: {error}");
+    }
+}
+
+fn instances() -> impl Strategy<Value = ServiceInstance<String>> {
+    let ports = (proptest::option::of(any::<i32>()), proptest::option::of(any::<i32>()));
+    let parts = proptest::collection::vec((any::<String>(), any::<bool>()), 0..4);
+    let rest = (any::<i64>(), 0..4_usize, proptest::option::of(parts), any::<bool>());
+    let address = proptest::option::of(any::<String>());
+    let payload = proptest::option::of(any::<String>());
+    let names = ("\\PC+", "\\PC+");
+    (names, address, ports, payload, rest).prop_map(|(names, address, ports, payload, rest)| {
+        let (registration_time_utc, service_type, parts, enabled) = rest;
+        let part = |(value, is_variable)| UriPart { value, is_variable };
+        ServiceInstance {
+            name: names.0,
+            id: names.1,
+            address,
+            port: ports.0,
+            ssl_port: ports.1,
+            payload,
+            registration_time_utc,
+            service_type: [
+                ServiceType::Dynamic,
+                ServiceType::Static,
+                ServiceType::Permanent,
+                ServiceType::DynamicSequential,
+            ][service_type],
+            uri_spec: parts.map(|parts| UriSpec::from_parts(parts.into_iter().map(part))),
+            enabled,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_instance_is_read_back(instance in instances()) {
+        let json = written(JsonInstanceSerializer::new(), &instance);
+        prop_assert_eq!(read::<String>(&json), Ok(instance));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+        let _ = InstanceSerializer::<String>::deserialize(&JsonInstanceSerializer::new(), &bytes);
+    }
+}

@@ -1,0 +1,76 @@
+//! Apache Curator's service discovery over `docent-session`: services register where they can be reached, and other
+//! processes find them.
+//!
+//! The nodes, their JSON and the frames are those of Curator's `curator-x-discovery`, so that Rust and Java processes find
+//! each other. Curator's defects are not mirrored: `docs/CURATOR.md` lists them, with the tests.
+//!
+//! | type | Curator | |
+//! |---|---|---|
+//! | [`ServiceInstance`] | the same | where one instance of a service can be reached, with a payload of the application's |
+//! | [`ServiceDiscovery`] | `ServiceDiscoveryImpl` | registers instances and keeps them registered; reads those of others |
+//! | [`ServiceCache`] | `ServiceCacheImpl` | the instances of a service in memory |
+//! | [`ServiceProvider`] | `ServiceProviderImpl` | picks one instance: at random, in turn, or the same one again; leaves failing ones out |
+//! | [`JsonInstanceSerializer`] | the same | the bytes of an instance's node |
+//! | [`UriSpec`] | the same | a template for the URI of an instance |
+//!
+//! # Example
+//!
+//! ```
+//! use docent_discovery::{ServiceDiscovery, ServiceInstance};
+//! use docent_session::Client;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = docent_testing::TestingServer::start().await?;
+//! # let connect_string = server.connect_string();
+//! let client = Client::connect(&connect_string).await?;
+//! let discovery = ServiceDiscovery::new(&client, "/services")?;
+//!
+//! let instance = ServiceInstance::new("printer", "7").with_address("10.0.0.7").with_port(631);
+//! discovery.register(instance).await?;
+//!
+//! // In another process:
+//! let provider = discovery.service_provider("printer")?;
+//! provider.initialized().await?;
+//! if let Some(printer) = provider.instance() {
+//!     println!("{:?}:{:?}", printer.address(), printer.port());
+//!     // After a failed call: left out for a while, once there are several.
+//!     provider.note_error(&printer);
+//! }
+//! # assert_eq!(provider.instance().unwrap().port(), Some(631));
+//! discovery.close().await?;
+//! # client.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layout
+//!
+//! The node of an instance is `<base path>/<service name>/<instance id>`, with its JSON as data. The parents are containers,
+//! which the server removes when they are empty.
+
+mod down_instances;
+mod error;
+mod instance_serializer;
+mod jackson;
+mod json_instance_serializer;
+mod payload;
+mod provider_strategy;
+mod service_cache;
+mod service_discovery;
+mod service_instance;
+mod service_provider;
+mod uri_spec;
+mod view;
+
+pub use docent_session::{Error, ErrorKind};
+pub use down_instances::DownInstancePolicy;
+pub use instance_serializer::{InstanceSerializer, SerializerError};
+pub use json_instance_serializer::JsonInstanceSerializer;
+pub use payload::Payload;
+pub use provider_strategy::{ProviderStrategy, RandomStrategy, RoundRobinStrategy, StickyStrategy};
+pub use service_cache::{ServiceCache, ServiceCacheEvent, ServiceCacheEvents};
+pub use service_discovery::{DiscoveryOptions, ServiceDiscovery};
+pub use service_instance::{ServiceInstance, ServiceType};
+pub use service_provider::{ProviderOptions, ServiceProvider};
+pub use uri_spec::{InvalidUriSpec, UriPart, UriSpec};

@@ -1,0 +1,191 @@
+//! The instances of a service, as the events of a cache change them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use docent_recipes::cache::{CacheEvent, CachedNode};
+use docent_session::Error;
+
+use crate::{InstanceSerializer, ServiceCacheEvent, ServiceInstance, error};
+
+/// Applies the events of a cache. Each reader of a cache has one.
+pub(crate) struct View<T> {
+    /// The path of the service.
+    root: Arc<str>,
+    serializer: Arc<dyn InstanceSerializer<T>>,
+    /// By path: the order of the instances.
+    known: BTreeMap<Box<str>, Known<T>>,
+    is_initialized: bool,
+    is_stale: bool,
+}
+
+/// The node of an instance.
+struct Known<T> {
+    czxid: i64,
+    mzxid: i64,
+    /// The last data of this node that could be read.
+    instance: Option<Arc<ServiceInstance<T>>>,
+    /// Why its data cannot be read.
+    error: Option<Error>,
+}
+
+impl<T: 'static> View<T> {
+    pub(crate) fn new(
+        root: &str,
+        serializer: Arc<dyn InstanceSerializer<T>>,
+        nodes: &[CachedNode],
+    ) -> Self {
+        let (known, root) = (BTreeMap::new(), root.into());
+        let mut view = Self { root, serializer, known, is_initialized: false, is_stale: false };
+        let mut events = Vec::new();
+        nodes.iter().for_each(|node| view.create(node, &mut events));
+        view
+    }
+
+    /// The instances, in the order of the names of their nodes.
+    pub(crate) fn instances(&self) -> Arc<[Arc<ServiceInstance<T>>]> {
+        self.known.values().filter_map(|known| known.instance.clone()).collect()
+    }
+
+    /// The nodes whose data is not an instance.
+    pub(crate) fn failures(&self) -> Vec<(Arc<str>, Error)> {
+        let failed = self.known.iter();
+        failed
+            .filter_map(|(path, known)| Some((Arc::from(&**path), known.error.clone()?)))
+            .collect()
+    }
+
+    /// The state that the reader knows already.
+    pub(crate) const fn set_known_state(&mut self, initialized: bool, stale: bool) {
+        (self.is_initialized, self.is_stale) = (initialized, stale);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.known.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.known.values().filter(|known| known.instance.is_some()).count()
+    }
+
+    /// Applies an event of the cache, and appends what it means for the instances.
+    pub(crate) fn apply(
+        &mut self,
+        event: CacheEvent,
+        events: &mut impl Extend<ServiceCacheEvent<T>>,
+    ) {
+        match event {
+            CacheEvent::Created { node } => self.create(&node, events),
+            CacheEvent::Changed { new, .. } => self.change(&new, events),
+            CacheEvent::Deleted { node } => self.delete(node.path(), events),
+            CacheEvent::Initialized { .. } => self.set_state(true, false, events),
+            CacheEvent::Stale => self.set_state(self.is_initialized, true, events),
+            CacheEvent::Resynced { .. } => self.set_state(self.is_initialized, false, events),
+            CacheEvent::Failed { path, error } => {
+                events.extend([ServiceCacheEvent::Unreadable { path, error }]);
+            }
+            CacheEvent::Lagged { nodes, initialized, stale } => {
+                self.replace(&nodes, events);
+                self.set_state(initialized, stale, events);
+            }
+            _ => {}
+        }
+    }
+
+    fn set_state(
+        &mut self,
+        initialized: bool,
+        stale: bool,
+        events: &mut impl Extend<ServiceCacheEvent<T>>,
+    ) {
+        let len = self.len();
+        if initialized && !std::mem::replace(&mut self.is_initialized, initialized) {
+            events.extend([ServiceCacheEvent::Initialized { len }]);
+        }
+        match (std::mem::replace(&mut self.is_stale, stale), stale) {
+            (false, true) => events.extend([ServiceCacheEvent::Stale]),
+            (true, false) => events.extend([ServiceCacheEvent::Resynced { len }]),
+            _ => {}
+        }
+    }
+
+    fn read(&self, node: &CachedNode) -> Result<Arc<ServiceInstance<T>>, Error> {
+        let data = node.data().map(|data| &**data).unwrap_or_default();
+        let instance = self.serializer.deserialize(data);
+        instance.map(Arc::new).map_err(|error| error::unreadable(node.path(), &error))
+    }
+
+    fn create(&mut self, node: &CachedNode, events: &mut impl Extend<ServiceCacheEvent<T>>) {
+        if node.path() == &*self.root {
+            return;
+        }
+        let (czxid, mzxid) = (node.stat().czxid, node.stat().mzxid);
+        let known = match self.read(node) {
+            Ok(instance) => {
+                events.extend([ServiceCacheEvent::Added { instance: Arc::clone(&instance) }]);
+                Known { czxid, mzxid, instance: Some(instance), error: None }
+            }
+            Err(error) => {
+                let (path, error) = (node.path().into(), error);
+                events.extend([ServiceCacheEvent::Unreadable { path, error: error.clone() }]);
+                Known { czxid, mzxid, instance: None, error: Some(error) }
+            }
+        };
+        self.known.insert(node.path().into(), known);
+    }
+
+    /// The data of a node has changed. If it is not an instance, the last one is kept.
+    fn change(&mut self, node: &CachedNode, events: &mut impl Extend<ServiceCacheEvent<T>>) {
+        let read = self.read(node);
+        let Some(known) = self.known.get_mut(node.path()) else {
+            return self.create(node, events);
+        };
+        known.mzxid = node.stat().mzxid;
+        match read {
+            Ok(new) => {
+                known.error = None;
+                let event = match known.instance.replace(Arc::clone(&new)) {
+                    Some(old) => ServiceCacheEvent::Changed { old, new },
+                    None => ServiceCacheEvent::Added { instance: new },
+                };
+                events.extend([event]);
+            }
+            Err(error) => {
+                known.error = Some(error.clone());
+                let path = node.path().into();
+                events.extend([ServiceCacheEvent::Unreadable { path, error }]);
+            }
+        }
+    }
+
+    fn delete(&mut self, path: &str, events: &mut impl Extend<ServiceCacheEvent<T>>) {
+        if let Some(Known { instance: Some(instance), .. }) = self.known.remove(path) {
+            events.extend([ServiceCacheEvent::Removed { instance }]);
+        }
+    }
+
+    /// Events were missed: compares with all nodes.
+    fn replace(&mut self, nodes: &[CachedNode], events: &mut impl Extend<ServiceCacheEvent<T>>) {
+        let there: BTreeSet<&str> = nodes.iter().map(CachedNode::path).collect();
+        let gone = self.known.keys().filter(|path| !there.contains(&***path));
+        for path in gone.cloned().collect::<Vec<_>>() {
+            self.delete(&path, events);
+        }
+        for node in nodes {
+            let known = self.known.get(node.path()).map(|known| (known.czxid, known.mzxid));
+            match known {
+                Some((czxid, mzxid)) if czxid == node.stat().czxid => {
+                    if mzxid != node.stat().mzxid {
+                        self.change(node, events);
+                    }
+                }
+                _ => {
+                    self.delete(node.path(), events);
+                    self.create(node, events);
+                }
+            }
+        }
+    }
+}

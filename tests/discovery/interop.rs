@@ -1,0 +1,195 @@
+//! Instances of docent and of Curator side by side. Source of the other side: `tests/java/CuratorDiscoveryPeer.java`.
+
+use std::path::Path;
+
+use docent_discovery::{InstanceSerializer, Payload, UriSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::*;
+use crate::support::peer::{Peer, Side};
+
+/// The real server, and a peer of Curator's on it; `None` if there is none.
+async fn with_curator() -> Option<(Fixture, Peer)> {
+    let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
+    let command = tokio::task::spawn_blocking(|| {
+        let java = crate::support::real::java().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let classes = java.compile(&source.join("tests/java/CuratorDiscoveryPeer.java")).unwrap();
+        java.command(&classes).unwrap()
+    });
+    let mut command = command.await.unwrap();
+    command.arg("CuratorDiscoveryPeer").arg(&fixture.server);
+    let peer = Peer::spawn("curator", Command::from(command));
+    peer.event("ready").await;
+    Some((fixture, peer))
+}
+
+/// The class of a payload that only Curator's peer has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Details {
+    zone: String,
+    weight: i32,
+}
+
+impl Payload for Details {
+    const JAVA_CLASS: Option<&'static str> = Some("CuratorDiscoveryPeer$Details");
+}
+
+/// Each payload of Java has the bytes that docent writes for it, and docent reads it.
+#[tokio::test]
+async fn the_bytes_of_curators_instances_are_docents() {
+    let Some((fixture, curator)) = with_curator().await else { return };
+    let (a, _tap) = fixture.client("A").await;
+    for mode in ["", " new"] {
+        curator.ask(format!("dopen disc:{}{mode}", fixture.path)).await.ok();
+        let serializer = JsonInstanceSerializer::new();
+        let serializer = if mode.is_empty() { serializer } else { serializer.with_enabled() };
+        let check = async |kind: &str, expected: Option<Value>| {
+            let id = format!("{kind}{}", mode.trim());
+            curator.ask(format!("dsample disc:{} {id} {kind}", fixture.path)).await.ok();
+            let bytes = a.get_data(&node(&fixture, &id)).await.unwrap().data;
+            let read: ServiceInstance<Value> = serializer.deserialize(&bytes).unwrap();
+            assert_eq!(read.payload(), expected.as_ref(), "{kind}");
+            assert_eq!(read.build_uri().as_deref(), Some("http://10.1.1.1:8080"));
+            let written = serializer.serialize(&read).unwrap();
+            assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&bytes));
+            bytes
+        };
+        check("null", None).await;
+        let text = "\"\\/\u{8}\u{c}\n\r\t\u{1}\u{1f}\u{7f}\u{2028}\u{e9}\u{1f600}";
+        check("text", Some(json!(text))).await;
+        check("int", Some(json!(7))).await;
+        check("double", Some(json!(1.5))).await;
+        check("large", Some(json!(1.25e10))).await;
+        check("small", Some(json!(-1e-5))).await;
+        check("bool", Some(json!(true))).await;
+        let long = check("long", Some(json!(["java.lang.Long", 7]))).await;
+        let long: ServiceInstance<i64> = serializer.deserialize(&long).unwrap();
+        assert_eq!(long.payload(), Some(&7));
+        check("bytes", Some(json!(["[B", "AQID"]))).await;
+        check("list", Some(json!(["java.util.ArrayList", ["x", 1]]))).await;
+        check("map", Some(json!({"@class": "java.util.TreeMap", "k": "v", "n": 1}))).await;
+        let id = format!("bean{}", mode.trim());
+        curator.ask(format!("dsample disc:{} {id} bean", fixture.path)).await.ok();
+        let bean = a.get_data(&node(&fixture, &id)).await.unwrap().data;
+        let read: ServiceInstance<Details> = serializer.deserialize(&bean).unwrap();
+        assert_eq!(read.payload(), Some(&Details { zone: "z".to_owned(), weight: 3 }));
+        assert_eq!(serializer.serialize(&read).unwrap(), bean);
+        curator.ask(format!("dclose disc:{}", fixture.path)).await.ok();
+    }
+    curator.close().await;
+    a.close().await.unwrap();
+}
+
+/// Curator makes of docent's payloads what they are, and writes the same bytes again.
+#[tokio::test]
+async fn curator_reads_docents_instances() {
+    let Some((fixture, curator)) = with_curator().await else { return };
+    let (a, _tap) = fixture.client("A").await;
+    let base = fixture.path.clone();
+    curator.ask(format!("dopen disc:{base} new")).await.ok();
+    async fn register<T: Payload + Clone + Send + Sync + 'static>(
+        fixture: &Fixture,
+        client: &Client,
+        id: &str,
+        payload: T,
+    ) -> ServiceDiscovery<T> {
+        let serializer = JsonInstanceSerializer::new().with_enabled();
+        let options = DiscoveryOptions::default().with_serializer(serializer);
+        let discovery = ServiceDiscovery::with_options(client, &fixture.path, options).unwrap();
+        let spec: UriSpec = "{scheme}://{address}:{ssl-port}/{name}/{id}".parse().unwrap();
+        let instance = ServiceInstance::new("web", id)
+            .with_address("10.0.0.\u{e9}")
+            .with_ssl_port(8443)
+            .with_payload(payload)
+            .with_uri_spec(spec)
+            .with_enabled(id.len().is_multiple_of(2));
+        done("the registration", discovery.register(instance)).await;
+        discovery
+    }
+    let check = async |id: &str, class: &str| {
+        let written = data(&a, &node(&fixture, id)).await;
+        assert_eq!(curator.ask(format!("dget disc:{base} web {id}")).await.ok(), written);
+        assert_eq!(curator.ask(format!("dclass disc:{base} web {id}")).await.ok(), class);
+        let uri = format!("https://10.0.0.\u{e9}:8443/web/{id}");
+        assert_eq!(curator.ask(format!("duri disc:{base} web {id}")).await.ok(), uri);
+    };
+    let _text = register(&fixture, &a, "t", "a\u{1f600}\u{1}b".to_owned()).await;
+    check("t", "java.lang.String a\u{1f600}\u{1}b").await;
+    let _int = register(&fixture, &a, "in", 7).await;
+    check("in", "java.lang.Integer 7").await;
+    let _long = register(&fixture, &a, "l", 7_i64).await;
+    check("l", "java.lang.Long 7").await;
+    let _list = register(&fixture, &a, "list", vec!["x".to_owned(), "y".to_owned()]).await;
+    check("list", "java.util.ArrayList [x, y]").await;
+    let map = std::collections::BTreeMap::from([("k".to_owned(), 1)]);
+    let _map = register(&fixture, &a, "m", map).await;
+    check("m", "java.util.TreeMap {k=1}").await;
+    let details = Details { zone: "eu".to_owned(), weight: 2 };
+    let _bean = register(&fixture, &a, "bean", details).await;
+    check("bean", "CuratorDiscoveryPeer$Details eu/2").await;
+    assert_eq!(curator.ask(format!("dnames disc:{base}")).await.ok(), "1 web");
+    assert_eq!(curator.ask(format!("dids disc:{base} web")).await.list().len(), 6);
+    a.close().await.unwrap();
+    curator.close().await;
+}
+
+/// Caches and providers of both sides have the instances of both.
+#[tokio::test]
+async fn providers_of_both_sides_use_the_instances_of_both() {
+    let Some((fixture, curator)) = with_curator().await else { return };
+    let (a, _tap) = fixture.client("A").await;
+    let (discovery, base) = (discovery(&fixture, &a), fixture.path.clone());
+    let ask = async |command: &str, rest: &str| {
+        curator.ask(format!("{command} disc:{base} {rest}")).await.ok().to_owned()
+    };
+    curator.ask(format!("dopen disc:{base} new")).await.ok();
+    // Without instances yet: docent's cache needs no node, Curator's creates it.
+    let provider = discovery.service_provider("web").unwrap();
+    within_deadline("the load", provider.initialized()).await.unwrap();
+    assert_eq!(ask("scstart", "web").await, "0");
+    ask("pstart", "web").await;
+    let theirs = r#"{"name":"web","id":"theirs","address":"10.1.1.2","port":1,"sslPort":null,"payload":null,"registrationTimeUTC":1,"serviceType":"DYNAMIC","uriSpec":null,"enabled":true}"#;
+    let both = async |wanted: &str, listed: &str| {
+        eventually(wanted, async || {
+            let instances = provider.instances();
+            let ids: Vec<&str> = instances.iter().map(|one| one.id()).collect();
+            (ids.join(" ") == wanted).then_some(())
+        })
+        .await;
+        let count = wanted.split_whitespace().count();
+        eventually(&format!("{wanted} and {listed} of Curator's"), async || {
+            let all = ask("pall", "web").await == format!("{count} {wanted}").trim();
+            (all && ask("sclist", "web").await == listed).then_some(())
+        })
+        .await;
+    };
+    done("the registration", discovery.register(web("ours", 1))).await;
+    ask("dreg", theirs).await;
+    both("ours theirs", "2 ours=10.1.1.1:1 theirs=10.1.1.2:1").await;
+    let mut turns = [ask("pget", "web").await, ask("pget", "web").await];
+    turns.sort_unstable();
+    assert_eq!(turns, ["ours", "theirs"]);
+    let turns = [0, 1, 2].map(|_| provider.instance().unwrap().id().to_owned());
+    assert_eq!(turns, ["ours", "theirs", "ours"]);
+    // Disabled by each side for both.
+    ask("dupdate", &theirs.replace("\"enabled\":true", "\"enabled\":false")).await;
+    both("ours", "2 ours=10.1.1.1:1 theirs=10.1.1.2:1").await;
+    done("disabled", discovery.set_enabled("web", "ours", false)).await;
+    both("", "2 ours=10.1.1.1:1 theirs=10.1.1.2:1").await;
+    ask("dupdate", &theirs.replace("\"port\":1", "\"port\":2")).await;
+    done("the update", discovery.update(web("ours", 2))).await;
+    both("ours theirs", "2 ours=10.1.1.1:2 theirs=10.1.1.2:2").await;
+    // Curator's instance keeps its id; docent's takes its place once it is gone.
+    let taken = within_deadline("an error", discovery.register(web("theirs", 9))).await;
+    assert_eq!(taken.unwrap_err().kind(), docent::ErrorKind::NodeExists);
+    ask("dunreg", "theirs").await;
+    both("ours theirs", "2 ours=10.1.1.1:2 theirs=10.1.1.1:9").await;
+    done("the close", discovery.close()).await;
+    both("", "0").await;
+    ask("dclose", "").await;
+    curator.close().await;
+    a.close().await.unwrap();
+}

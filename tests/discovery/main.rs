@@ -1,0 +1,108 @@
+//! Tests of service discovery, on the embedded server and on a real one where it can be. Cn: the defects of Curator in
+//! `docs/CURATOR.md`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy knows test functions, but not the functions that they call"
+)]
+
+#[macro_use]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod interop;
+mod model;
+mod peer;
+mod queries;
+mod registration;
+mod registration_faults;
+mod service_cache;
+mod service_provider;
+mod trace_parity;
+
+use std::time::Duration;
+
+use docent::{Client, LockOptions, OpCode, Stat, retry::RetryNTimes};
+use docent_discovery::{
+    DiscoveryOptions, Error, JsonInstanceSerializer, ServiceDiscovery, ServiceInstance,
+};
+use support::{eventually, fixture::Fixture, within_deadline};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A discovery below the path of the fixture.
+fn discovery(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
+    with_serializer(fixture, client, JsonInstanceSerializer::new())
+}
+
+fn with_serializer(
+    fixture: &Fixture,
+    client: &Client,
+    serializer: JsonInstanceSerializer,
+) -> ServiceDiscovery {
+    let lock_options = LockOptions::default().with_retry_policy(RetryNTimes::new(5, ms(50)));
+    let options =
+        DiscoveryOptions::default().with_serializer(serializer).with_lock_options(lock_options);
+    ServiceDiscovery::with_options(client, &fixture.path, options).unwrap()
+}
+
+/// An instance of `web`.
+fn web(id: &str, port: u16) -> ServiceInstance {
+    ServiceInstance::new("web", id)
+        .with_address("10.1.1.1")
+        .with_port(port)
+        .with_registration_time_utc(1_700_000_000_000)
+}
+
+async fn done(what: &str, call: impl Future<Output = Result<(), Error>>) {
+    within_deadline(what, call).await.unwrap();
+}
+
+/// The path of an instance of `web`.
+fn node(fixture: &Fixture, id: &str) -> String {
+    format!("{}/web/{id}", fixture.path)
+}
+
+async fn stat(client: &Client, path: &str) -> Stat {
+    client.exists(path).await.unwrap().unwrap_or_else(|| panic!("{path} is missing"))
+}
+
+async fn data(client: &Client, path: &str) -> String {
+    String::from_utf8(client.get_data(path).await.unwrap().data.to_vec()).unwrap()
+}
+
+/// Waits until `web` has these instances: `id:port`, in the order of their ids.
+async fn finds(discovery: &ServiceDiscovery, wanted: &[&str]) {
+    eventually(&format!("{wanted:?}"), async || {
+        let found = discovery.query_for_instances("web").await.unwrap();
+        (names(&found) == wanted).then_some(())
+    })
+    .await;
+}
+
+fn names<'a>(instances: impl IntoIterator<Item = &'a ServiceInstance>) -> Vec<String> {
+    let name = |one: &ServiceInstance| format!("{}:{}", one.id(), one.port().unwrap_or(-1));
+    let mut names: Vec<_> = instances.into_iter().map(name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The requests of a client since `before`, but pings and its handshake.
+fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
+    let trace = fixture.tap.trace().since(before);
+    let requests = trace.iter().filter(|r| &*r.client == label);
+    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
+    requests.filter(|op| *op != OpCode::Ping).collect()
+}
+
+async fn sent(fixture: &Fixture, label: &str, before: u64, wanted: &[OpCode]) {
+    eventually(&format!("{wanted:?}"), async || {
+        (requests(fixture, label, before) == wanted).then_some(())
+    })
+    .await;
+}

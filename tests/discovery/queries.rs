@@ -1,0 +1,59 @@
+//! Reads of the instances of others.
+
+use docent::{CreateMode, ErrorKind, OpCode};
+use docent_testing::fault::Fault;
+
+use super::*;
+
+async fn services_that_do_not_exist_have_no_instances(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    assert_eq!(discovery.query_for_names().await.unwrap(), [""; 0]);
+    assert_eq!(discovery.query_for_ids("web").await.unwrap(), [""; 0]);
+    assert_eq!(discovery.query_for_instances("web").await.unwrap(), []);
+    assert_eq!(discovery.query_for_instance("web", "i1").await.unwrap(), None);
+    a.close().await.unwrap();
+}
+
+/// In Curator, one node that is no instance fails the query for all.
+async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    for bad in ["notjson", "", "{}"] {
+        let path = node(&fixture, "bad");
+        a.create(&path, bad.as_bytes(), CreateMode::Ephemeral).await.unwrap();
+        assert_eq!(names(&discovery.query_for_instances("web").await.unwrap()), ["i1:1"]);
+        let error = discovery.query_for_instance("web", "bad").await.unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::BadReply, Some(path.as_str())));
+        a.delete(&path, None).await.unwrap();
+    }
+    a.close().await.unwrap();
+}
+
+/// More instances than are read at once, and a connection that breaks in between.
+async fn a_query_survives_a_broken_connection(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    let ids: Vec<String> = (0..150).map(|number| format!("i{number:03}")).collect();
+    for id in &ids {
+        drop(discovery.register(web(id, 1)));
+    }
+    fixture.children(&format!("{}/web", fixture.path), ids.len()).await;
+    let wanted: Vec<String> = ids.iter().map(|id| format!("{id}:1")).collect();
+    for op in [OpCode::GetChildren2, OpCode::GetData] {
+        fixture.tap.inject(Fault::drop_reply(op).of("A").nth(1));
+        let found = within_deadline("the query", discovery.query_for_instances("web")).await;
+        assert_eq!(names(&found.unwrap()), wanted);
+    }
+    fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A"));
+    let found = within_deadline("the query", discovery.query_for_instance("web", "i007")).await;
+    assert_eq!(found.unwrap(), Some(web("i007", 1)));
+    a.close().await.unwrap();
+}
+
+on_both_servers! {
+    services_that_do_not_exist_have_no_instances
+    a_node_that_is_no_instance_is_left_out
+    a_query_survives_a_broken_connection
+}

@@ -1,0 +1,260 @@
+//! What a registration leaves on the server, and when it is taken back.
+
+use docent::{CreateMode, ErrorKind, OpCode};
+use docent_discovery::{ServiceDiscovery, ServiceInstance, ServiceType};
+
+use super::*;
+
+/// `TestServiceDiscovery.testBasic`, testUnregisterService (CURATOR-164).
+async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
+    use OpCode::{Create2, CreateContainer, Delete, Exists, SetData};
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    fixture.create_path(&a).await;
+    let (before, path) = (fixture.tap.len(), node(&fixture, "i1"));
+    done("the registration", discovery.register(web("i1", 8080))).await;
+    // The path and its parents, and the watch.
+    let wanted = [Create2, Exists, Exists, Exists, CreateContainer, Create2, Exists];
+    sent(&fixture, "A", before, &wanted).await;
+    let json = r#"{"name":"web","id":"i1","address":"10.1.1.1","port":8080,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}"#;
+    assert_eq!(data(&a, &path).await, json);
+    let registered = stat(&a, &path).await;
+    assert_eq!(registered.ephemeral_owner, a.session().unwrap().session_id());
+    assert_eq!(discovery.path("web", "i1"), Some(path.clone()));
+    let before = fixture.tap.len();
+    done("the update", discovery.update(web("i1", 8081))).await;
+    sent(&fixture, "A", before, &[SetData, Exists]).await;
+    assert_eq!(data(&a, &path).await, json.replace("8080", "8081"));
+    assert_eq!(stat(&a, &path).await.czxid, registered.czxid);
+    // The same form again needs no request.
+    let before = fixture.tap.len();
+    done("the same", discovery.register(web("i1", 8081))).await;
+    assert_eq!(requests(&fixture, "A", before), []);
+    done("the end", discovery.unregister("web", "i1")).await;
+    assert_eq!(requests(&fixture, "A", before), [Delete]);
+    assert!(a.exists(&path).await.unwrap().is_none());
+    done("nothing", discovery.unregister("web", "i1")).await;
+    assert_eq!(discovery.path("web", "i1"), None);
+    done("again", discovery.register(web("i1", 1))).await;
+    done("the close", discovery.close()).await;
+    assert!(a.exists(&path).await.unwrap().is_none());
+    let closed = within_deadline("an error", discovery.register(web("i1", 1))).await;
+    assert_eq!(closed.unwrap_err().kind(), ErrorKind::Closed);
+    done("closed twice", discovery.close()).await;
+    a.close().await.unwrap();
+}
+
+/// `TestServiceDiscovery.testMultipleInstances`, testCleaning.
+async fn instances_of_several_services_are_found_by_another_client(fixture: Fixture) {
+    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    for id in ["i1", "i2"] {
+        done("web", ours.register(web(id, 80))).await;
+        done("mail", ours.register(ServiceInstance::new("mail", id).with_port(25))).await;
+    }
+    assert_eq!(theirs.query_for_names().await.unwrap(), ["mail", "web"]);
+    assert_eq!(theirs.query_for_ids("web").await.unwrap(), ["i1", "i2"]);
+    assert_eq!(names(&theirs.query_for_instances("mail").await.unwrap()), ["i1:25", "i2:25"]);
+    let found = theirs.query_for_instance("web", "i2").await.unwrap();
+    assert_eq!(found, Some(web("i2", 80)));
+    assert_eq!(theirs.query_for_instance("web", "i3").await.unwrap(), None);
+    // Dropped: closed in the background.
+    drop(ours);
+    finds(&theirs, &[]).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// C27: in Curator, an instance that its default serializer writes is enabled for every reader.
+async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
+    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    let is_enabled =
+        async || theirs.query_for_instance("web", "i1").await.unwrap().unwrap().is_enabled();
+    done("the registration", ours.register(web("i1", 80).with_enabled(false))).await;
+    assert!(!is_enabled().await);
+    done("enabled", ours.set_enabled("web", "i1", true)).await;
+    assert!(is_enabled().await);
+    assert!(!data(&b, &node(&fixture, "i1")).await.contains("enabled"));
+    done("disabled", ours.set_enabled("web", "i1", false)).await;
+    assert!(!is_enabled().await);
+    let unknown = within_deadline("an error", ours.set_enabled("web", "i2", false)).await;
+    assert_eq!(unknown.unwrap_err().kind(), ErrorKind::BadArguments);
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// C28: in Curator, each reconnect adds a node, and the unregistration deletes none of them.
+async fn a_sequential_instance_has_one_node_until_it_is_unregistered(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    let instance = web("i4-", 80).with_service_type(ServiceType::DynamicSequential);
+    done("the registration", discovery.register(instance.clone())).await;
+    let path = discovery.path("web", "i4-").unwrap();
+    assert!(path.contains("-i4-0") && path.starts_with(&format!("{}/web/_c_", fixture.path)));
+    let name = path.rsplit('/').next().unwrap();
+    let found = discovery.query_for_instance("web", name).await.unwrap();
+    assert_eq!(found, Some(instance.clone()), "the JSON has the bare id");
+    let first = stat(&a, &path).await.czxid;
+    tap.cut();
+    a.sync("/").await.ok();
+    assert_eq!(fixture.children(&format!("{}/web", fixture.path), 1).await, [name]);
+    assert_eq!(stat(&a, &path).await.czxid, first);
+    tap.kill_session(support::DEADLINE).await.unwrap();
+    eventually("a new node", async || {
+        let stat = a.exists(&path).await.ok()??;
+        (stat.czxid != first).then_some(())
+    })
+    .await;
+    done("the end", discovery.unregister("web", "i4-")).await;
+    fixture.children(&format!("{}/web", fixture.path), 0).await;
+    a.close().await.unwrap();
+}
+
+/// C33: in Curator, the close deletes permanent instances.
+async fn permanent_instances_survive_the_close_and_static_ones_do_not(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let first = discovery(&fixture, &a);
+    let permanent = web("p", 1).with_service_type(ServiceType::Permanent);
+    for instance in [permanent.clone(), web("s", 1).with_service_type(ServiceType::Static)] {
+        done("the registration", first.register(instance)).await;
+    }
+    done("the close", first.close()).await;
+    finds(&first, &["p:1"]).await;
+    // The next run of the process takes the instance over, and ends it.
+    let second = discovery(&fixture, &a);
+    let before = stat(&a, &node(&fixture, "p")).await.czxid;
+    let moved = web("p", 2).with_service_type(ServiceType::Permanent);
+    done("the registration", second.register(moved)).await;
+    finds(&second, &["p:2"]).await;
+    assert_eq!(stat(&a, &node(&fixture, "p")).await.czxid, before);
+    done("the end", second.unregister("web", "p")).await;
+    finds(&second, &[]).await;
+    // Dropped, it stays too.
+    done("the registration", second.register(permanent)).await;
+    let path = second.path("web", "p").unwrap();
+    drop(second);
+    a.close().await.unwrap();
+    let observer = fixture.observer().await;
+    assert_eq!(stat(&observer, &path).await.ephemeral_owner, 0);
+    observer.delete(&path, None).await.unwrap();
+    observer.close().await.unwrap();
+}
+
+/// C29: in Curator, the node of the other client is deleted, none is created, and success is reported.
+async fn the_instance_of_another_client_is_left_until_it_is_gone(fixture: Fixture) {
+    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    done("theirs", theirs.register(web("i1", 1))).await;
+    let taken = within_deadline("ours", ours.register(web("i1", 2))).await.unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::NodeExists);
+    finds(&ours, &["i1:1"]).await;
+    // Closed meanwhile, another one is left too.
+    let third = discovery(&fixture, &a);
+    drop(third.register(web("i1", 3)));
+    done("the close", third.close()).await;
+    finds(&ours, &["i1:1"]).await;
+    done("the close", theirs.close()).await;
+    finds(&ours, &["i1:2"]).await;
+    done("ours", ours.register(web("i1", 2))).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// In Curator, it stays gone until the next reconnect.
+async fn an_instance_that_another_client_deletes_is_registered_again(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let mut events = discovery.events("web", "i1").unwrap();
+    let observer = fixture.observer().await;
+    let before = stat(&observer, &node(&fixture, "i1")).await.czxid;
+    observer.delete(&node(&fixture, "i1"), None).await.unwrap();
+    loop {
+        let event = within_deadline("an event", events.next()).await.unwrap();
+        if let docent::NodeEvent::Restored = event {
+            break;
+        }
+    }
+    assert_ne!(stat(&observer, &node(&fixture, "i1")).await.czxid, before);
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    drop(discovery.register(web("i1", 1)));
+    finds(&discovery, &["i1:1"]).await;
+    drop(discovery.update(web("i1", 2)));
+    finds(&discovery, &["i1:2"]).await;
+    drop(discovery.unregister("web", "i1"));
+    finds(&discovery, &[]).await;
+    drop(discovery.register(web("i2", 1)));
+    drop(discovery.close());
+    finds(&discovery, &[]).await;
+    a.close().await.unwrap();
+}
+
+on_both_servers! {
+    an_instance_is_registered_updated_and_unregistered
+    instances_of_several_services_are_found_by_another_client
+    a_disabled_instance_is_disabled_for_every_reader
+    a_sequential_instance_has_one_node_until_it_is_unregistered
+    permanent_instances_survive_the_close_and_static_ones_do_not
+    the_instance_of_another_client_is_left_until_it_is_gone
+    an_instance_that_another_client_deletes_is_registered_again
+    a_dropped_call_registers_all_the_same
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_refused_before_anything_is_sent() {
+    let fixture = Fixture::embedded().await;
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    let before = fixture.tap.len();
+    for (name, id) in
+        [("web", ""), ("web", "a/b"), ("web", ".."), ("", "i"), ("/web", "i"), ("web/", "i")]
+    {
+        let instance: ServiceInstance = ServiceInstance::new(name, id);
+        let refused = within_deadline("an error", discovery.register(instance)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidPath, "{name:?} {id:?}");
+    }
+    for base in ["", "web", "/web/", "//"] {
+        let refused = ServiceDiscovery::new(&a, base).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidPath, "{base:?}");
+    }
+    assert_eq!(discovery.service_cache("").unwrap_err().kind(), ErrorKind::InvalidPath);
+    let unknown = within_deadline("an error", discovery.update(web("i1", 1))).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::BadArguments);
+    assert_eq!(requests(&fixture, "A", before), []);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let other = web("i1", 1).with_service_type(ServiceType::Static);
+    let refused = within_deadline("an error", discovery.register(other)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::BadArguments);
+    // A service may be anywhere below the base path, and the base path may be the root.
+    let root = ServiceDiscovery::new(&a, "/").unwrap();
+    done("deep", root.register(ServiceInstance::new("team/web", "1"))).await;
+    assert_eq!(root.query_for_ids("team/web").await.unwrap(), ["1"]);
+    let ids = [0, 1].map(|_| root.new_instance("web").unwrap().id().to_owned());
+    assert!(ids[0] != ids[1] && ids[0].len() == 36);
+    a.close().await.unwrap();
+}
+
+/// An instance that cannot be registered for now is tried again when it is registered again.
+#[tokio::test]
+async fn a_refused_registration_is_tried_again() {
+    let fixture = Fixture::embedded().await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    let parent = format!("{}/web", fixture.path);
+    let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
+    a.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
+    let discovery = discovery(&fixture, &a);
+    let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
+    a.delete(&parent, None).await.unwrap();
+    done("the registration", discovery.register(web("i1", 1))).await;
+    finds(&discovery, &["i1:1"]).await;
+    a.close().await.unwrap();
+}

@@ -1,0 +1,180 @@
+//! Registrations over broken connections, lost replies and lost sessions.
+
+use docent::{Config, CreateMode, NodeEvent, OpCode};
+use docent_testing::fault::Fault;
+
+use super::*;
+
+/// C32: in Curator, each reconnect deletes and creates every instance (CURATOR-320).
+async fn a_reconnect_in_the_same_session_leaves_the_instances(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    for id in ["i1", "i2"] {
+        done("the registration", discovery.register(web(id, 80))).await;
+    }
+    let (one, two) = (node(&fixture, "i1"), node(&fixture, "i2"));
+    let stats = [stat(&a, &one).await, stat(&a, &two).await];
+    let before = fixture.tap.len();
+    tap.cut();
+    eventually("a look at each instance", async || {
+        let sent = requests(&fixture, "A", before);
+        (sent.iter().filter(|op| **op == OpCode::Exists).count() == 2).then_some(())
+    })
+    .await;
+    let writes = [OpCode::Create2, OpCode::SetData, OpCode::Delete, OpCode::Multi];
+    let sent = requests(&fixture, "A", before);
+    assert!(!sent.iter().any(|op| writes.contains(op)), "{sent:?}");
+    assert_eq!([stat(&a, &one).await, stat(&a, &two).await], stats);
+    a.close().await.unwrap();
+}
+
+/// C39: in Curator, the address that was registered first. `TestServiceDiscovery.testCrashedServer`,
+/// testCrashedInstance.
+async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    done("the other form", discovery.register(web("i1", 3))).await;
+    done("the registration", discovery.register(web("i2", 1))).await;
+    done("the update", discovery.update(web("i2", 4))).await;
+    let before = stat(&observer, &node(&fixture, "i1")).await.czxid;
+    tap.kill_session(support::DEADLINE).await.unwrap();
+    for (id, port) in [("i1", 3), ("i2", 4)] {
+        eventually("a new node", async || {
+            let node = observer.get_data(&node(&fixture, id)).await.ok()?;
+            let port = format!("\"port\":{port},");
+            (node.stat.czxid > before && String::from_utf8_lossy(&node.data).contains(&port))
+                .then_some(())
+        })
+        .await;
+    }
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+/// C30: in Curator, an instance that vanishes between create and delete stops the registration of all others.
+async fn each_instance_is_registered_again_whatever_becomes_of_the_others(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = discovery(&fixture, &a);
+    for id in ["i1", "i2", "i3"] {
+        done("the registration", discovery.register(web(id, 80))).await;
+    }
+    tap.refuse().await.unwrap();
+    tap.cut();
+    for id in ["i1", "i2", "i3"] {
+        observer.delete(&node(&fixture, id), None).await.unwrap();
+    }
+    // Another client takes the first id, and another path takes the place of the second.
+    observer.create(&node(&fixture, "i1"), b"theirs", CreateMode::Ephemeral).await.unwrap();
+    observer.create(&node(&fixture, "i2"), b"theirs", CreateMode::Persistent).await.unwrap();
+    tap.accept().await.unwrap();
+    eventually("the third", async || observer.exists(&node(&fixture, "i3")).await.unwrap()).await;
+    for id in ["i1", "i2"] {
+        assert_eq!(data(&observer, &node(&fixture, id)).await, "theirs");
+        observer.delete(&node(&fixture, id), None).await.unwrap();
+    }
+    finds(&discovery, &["i1:80", "i2:80", "i3:80"]).await;
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+/// In Curator, one registration gives the node three lives (C32).
+async fn a_lost_reply_to_a_registration_leaves_one_node(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    fixture.create_path(&a).await;
+    a.create(&format!("{}/web", fixture.path), b"", CreateMode::Persistent).await.unwrap();
+    let discovery = discovery(&fixture, &a);
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    let registered = discovery.register(web("i1", 1));
+    let mut events = discovery.events("web", "i1").unwrap();
+    done("the registration", registered).await;
+    let parent = stat(&observer, &format!("{}/web", fixture.path)).await;
+    assert_eq!((parent.cversion, parent.num_children), (1, 1), "created once");
+    done("the end", discovery.unregister("web", "i1")).await;
+    while let Some(event) = within_deadline("an event", events.next()).await {
+        assert!(!matches!(event, NodeEvent::Lost | NodeEvent::Conflict { .. }), "{event:?}");
+    }
+    let sequential =
+        web("s-", 1).with_service_type(docent_discovery::ServiceType::DynamicSequential);
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
+    done("the registration", discovery.register(sequential)).await;
+    fixture.children(&format!("{}/web", fixture.path), 1).await;
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
+    done("the update", discovery.update(web("i1", 2))).await;
+    finds(&discovery, &["i1:2"]).await;
+    fixture.tap.inject(Fault::drop_reply(OpCode::SetData).of("A"));
+    done("the update", discovery.update(web("i1", 3))).await;
+    finds(&discovery, &["i1:3"]).await;
+    fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
+    // The reply says so if the delete is repeated in the background (CURATOR-617).
+    let _ = within_deadline("the end", discovery.unregister("web", "i1")).await;
+    eventually("no node", async || {
+        observer.exists(&node(&fixture, "i1")).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+/// The first delete was applied, and another client has taken the id, before its reply is known to be lost.
+async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixture) {
+    let ((a, ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    done("ours", ours.register(web("i1", 1))).await;
+    within_deadline("theirs", theirs.register(web("i1", 2))).await.unwrap_err();
+    let mut events = theirs.events("web", "i1").unwrap();
+    ta.refuse().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Delete).of("A"));
+    let ended = ours.unregister("web", "i1");
+    let created = loop {
+        match within_deadline("an event", events.next()).await.unwrap() {
+            NodeEvent::Created { czxid, .. } => break czxid,
+            NodeEvent::Conflict { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    ta.accept().await.unwrap();
+    done("the end", ended).await;
+    assert_eq!(Some(stat(&b, &node(&fixture, "i1")).await.czxid), created);
+    finds(&ours, &["i1:2"]).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// `TestServiceDiscovery.testNoServerOnStart`.
+async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
+    let tap = fixture.tap.client("A").await.unwrap();
+    tap.refuse().await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap();
+    let a = config.with_session_timeout(ms(6000)).with_connection_timeout(ms(5000)).start();
+    let discovery = discovery(&fixture, &a);
+    let registered = discovery.register(web("i1", 1));
+    drop(discovery.register(web("i2", 1)));
+    done("the end", discovery.unregister("web", "i2")).await;
+    tap.accept().await.unwrap();
+    done("the registration", registered).await;
+    finds(&discovery, &["i1:1"]).await;
+    a.close().await.unwrap();
+}
+
+on_both_servers! {
+    a_reconnect_in_the_same_session_leaves_the_instances
+    after_a_new_session_the_last_form_is_registered
+    each_instance_is_registered_again_whatever_becomes_of_the_others
+    a_lost_reply_to_a_registration_leaves_one_node
+    a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated
+    a_repeated_delete_spares_the_instance_that_took_the_place
+    an_instance_waits_for_the_first_connection
+}

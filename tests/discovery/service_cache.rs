@@ -1,0 +1,220 @@
+//! The instances of a service in memory.
+
+use docent::{CreateMode, ErrorKind, OpCode};
+use docent_discovery::{ServiceCache, ServiceCacheEvent, ServiceCacheEvents};
+
+use super::*;
+
+/// An event in short.
+async fn next(events: &mut ServiceCacheEvents) -> String {
+    let event = within_deadline("an event", events.next()).await.expect("the cache is open");
+    let name = |one: &ServiceInstance| names([one]).remove(0);
+    match event {
+        ServiceCacheEvent::Added { instance } => format!("added {}", name(&instance)),
+        ServiceCacheEvent::Changed { old, new } => {
+            format!("changed {} was {}", name(&new), name(&old))
+        }
+        ServiceCacheEvent::Removed { instance } => format!("removed {}", name(&instance)),
+        ServiceCacheEvent::Initialized { len } => format!("initialized {len}"),
+        ServiceCacheEvent::Stale => "stale".to_owned(),
+        ServiceCacheEvent::Resynced { len } => format!("resynced {len}"),
+        ServiceCacheEvent::Unreadable { path, error } => {
+            format!("unreadable {} {:?}", path.rsplit('/').next().unwrap(), error.kind())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn expect(events: &mut ServiceCacheEvents, wanted: &[&str]) {
+    for wanted in wanted {
+        assert_eq!(next(events).await, *wanted);
+    }
+}
+
+fn listed(cache: &ServiceCache) -> Vec<String> {
+    names(cache.instances().iter().map(|instance| &**instance))
+}
+
+async fn initialized(cache: &ServiceCache) {
+    within_deadline("the load", cache.initialized()).await.unwrap();
+}
+
+/// `TestServiceCache.testInitialLoad`, testCache, testUpdate.
+async fn a_cache_follows_the_instances_of_its_service(fixture: Fixture) {
+    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    let before = fixture.tap.len();
+    let cache = theirs.service_cache("web").unwrap();
+    let mut events = cache.events();
+    initialized(&cache).await;
+    assert_eq!(requests(&fixture, "B", before), [OpCode::AddWatch, OpCode::GetData]);
+    assert!(a.exists(&fixture.path).await.unwrap().is_none(), "no node is created for a reader");
+    expect(&mut events, &["initialized 0"]).await;
+    done("the registration", ours.register(web("i1", 80))).await;
+    expect(&mut events, &["added i1:80"]).await;
+    // The list is never behind an event that was seen.
+    assert_eq!(listed(&cache), ["i1:80"]);
+    done("the update", ours.update(web("i1", 81))).await;
+    expect(&mut events, &["changed i1:81 was i1:80"]).await;
+    assert_eq!(listed(&cache), ["i1:81"]);
+    let mut late = cache.events();
+    done("the registration", ours.register(web("i2", 80))).await;
+    expect(&mut events, &["added i2:80"]).await;
+    done("the end", ours.unregister("web", "i1")).await;
+    expect(&mut events, &["removed i1:81"]).await;
+    expect(&mut late, &["added i2:80", "removed i1:81"]).await;
+    assert_eq!(listed(&cache), ["i2:80"]);
+    done("the registration", ours.register(ServiceInstance::new("mail", "i1"))).await;
+    within_deadline("the close", cache.close()).await;
+    assert!(events.next().await.is_none());
+    assert_eq!(listed(&cache), [""; 0]);
+    assert_eq!(cache.initialized().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(support::pending_and_watches(&b), (0, 0));
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// C1: Curator's cache keeps the old address for ever, while its query returns the new one.
+async fn an_instance_that_is_registered_anew_in_an_outage_has_its_new_address(fixture: Fixture) {
+    let ((a, _ta), (b, tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    done("the registration", ours.register(web("i1", 8080))).await;
+    done("the update", ours.update(web("i1", 8081))).await;
+    let cache = theirs.service_cache("web").unwrap();
+    initialized(&cache).await;
+    let mut events = cache.events();
+    tb.refuse().await.unwrap();
+    tb.cut();
+    expect(&mut events, &["stale"]).await;
+    done("the end", ours.unregister("web", "i1")).await;
+    done("the registration", ours.register(web("i1", 9090))).await;
+    done("the update", ours.update(web("i1", 9091))).await;
+    assert_eq!(listed(&cache), ["i1:8081"]);
+    assert!(cache.is_stale());
+    tb.accept().await.unwrap();
+    expect(&mut events, &["removed i1:8081", "added i1:9091", "resynced 1"]).await;
+    assert_eq!(listed(&cache), ["i1:9091"]);
+    assert!(!cache.is_stale());
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// C10: in Curator, a node below that of an instance is an instance.
+async fn nodes_below_an_instance_are_no_instances(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    let cache = discovery.service_cache("web").unwrap();
+    let mut events = cache.events();
+    initialized(&cache).await;
+    expect(&mut events, &["initialized 0"]).await;
+    let kind = docent_discovery::ServiceType::Static;
+    done("the registration", discovery.register(web("i1", 80).with_service_type(kind))).await;
+    expect(&mut events, &["added i1:80"]).await;
+    let json = data(&a, &node(&fixture, "i1")).await.replace("i1", "below");
+    let below = format!("{}/below", node(&fixture, "i1"));
+    a.create(&below, json.as_bytes(), CreateMode::Persistent).await.unwrap();
+    a.delete(&below, None).await.unwrap();
+    done("the registration", discovery.register(web("i2", 80))).await;
+    expect(&mut events, &["added i2:80"]).await;
+    assert_eq!(listed(&cache), ["i1:80", "i2:80"]);
+    done("the close", discovery.close()).await;
+    a.close().await.unwrap();
+}
+
+async fn unreadable_data_is_reported_and_the_last_instance_stays(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let cache = discovery.service_cache("web").unwrap();
+    initialized(&cache).await;
+    let mut events = cache.events();
+    let (one, bad) = (node(&fixture, "i1"), node(&fixture, "bad"));
+    a.create(&bad, b"notjson", CreateMode::Ephemeral).await.unwrap();
+    expect(&mut events, &["unreadable bad BadReply"]).await;
+    a.set_data(&one, b"notjson", None).await.unwrap();
+    expect(&mut events, &["unreadable i1 BadReply"]).await;
+    assert_eq!(listed(&cache), ["i1:1"]);
+    let failed: Vec<_> = cache.failures().into_iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(failed, [bad.clone(), one.clone()]);
+    let json = data(&a, &bad).await.replace("notjson", r#"{"name":"web","id":"bad","port":2}"#);
+    a.set_data(&bad, json.as_bytes(), None).await.unwrap();
+    expect(&mut events, &["added bad:2"]).await;
+    a.set_data(&one, json.replace("bad", "i1").as_bytes(), None).await.unwrap();
+    expect(&mut events, &["changed i1:2 was i1:1"]).await;
+    assert!(cache.failures().is_empty());
+    a.delete(&bad, None).await.unwrap();
+    expect(&mut events, &["removed bad:2"]).await;
+    a.close().await.unwrap();
+}
+
+on_both_servers! {
+    a_cache_follows_the_instances_of_its_service
+    an_instance_that_is_registered_anew_in_an_outage_has_its_new_address
+    nodes_below_an_instance_are_no_instances
+    unreadable_data_is_reported_and_the_last_instance_stays
+}
+
+/// A reader that is too slow for the events sees the differences.
+#[tokio::test]
+async fn a_slow_reader_of_a_service_misses_no_difference() {
+    const COUNT: usize = 1500;
+    let fixture = Fixture::embedded().await;
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    for id in ["gone", "moved", "same"] {
+        done("the registration", discovery.register(web(id, 1))).await;
+    }
+    let cache = discovery.service_cache("web").unwrap();
+    initialized(&cache).await;
+    let mut events = cache.events();
+    done("the end", discovery.unregister("web", "gone")).await;
+    done("the update", discovery.update(web("moved", 2))).await;
+    let json = data(&a, &node(&fixture, "same")).await;
+    let mut created = Vec::new();
+    for number in 0..COUNT {
+        let id = format!("n{number:04}");
+        let (path, json) = (node(&fixture, &id), json.replace("same", &id));
+        created.push(a.create(&path, json.as_bytes(), CreateMode::Ephemeral));
+    }
+    for create in created {
+        create.await.unwrap();
+    }
+    eventually("all instances", async || (cache.instances().len() == COUNT + 2).then_some(()))
+        .await;
+    assert_eq!(next(&mut events).await, "removed gone:1");
+    let mut seen = Vec::new();
+    while seen.len() < COUNT + 1 {
+        seen.push(next(&mut events).await);
+    }
+    seen.sort_unstable();
+    assert_eq!((&*seen[0], &*seen[COUNT - 1]), ("added n0000:1", "added n1499:1"));
+    assert_eq!(seen[COUNT], "changed moved:2 was moved:1");
+    a.close().await.unwrap();
+}
+
+/// `TestServiceCache.testViaProvider`; fifty caches leave nothing behind (C7, C8).
+#[tokio::test]
+async fn dropped_caches_of_services_leave_no_watch() {
+    let fixture = Fixture::embedded().await;
+    let (a, _tap) = fixture.client("A").await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let watches = async |wanted: (usize, usize)| {
+        eventually(&format!("{wanted:?}"), async || {
+            (support::pending_and_watches(&a) == wanted).then_some(())
+        })
+        .await;
+    };
+    watches((0, 1)).await;
+    for _ in 0..25 {
+        let cache = discovery.service_cache("web").unwrap();
+        initialized(&cache).await;
+        let events = cache.events();
+        let provider = discovery.service_provider("web").unwrap();
+        within_deadline("the load", provider.initialized()).await.unwrap();
+        drop((cache, provider));
+        watches((0, 1)).await;
+        drop(events);
+    }
+    a.close().await.unwrap();
+}

@@ -1,0 +1,146 @@
+//! Picks of one instance for a call.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use docent::{Clock, Config};
+use docent_discovery::{
+    DownInstancePolicy, ProviderOptions, RandomStrategy, ServiceProvider, StickyStrategy,
+};
+
+use super::*;
+
+async fn initialized(provider: &ServiceProvider) {
+    within_deadline("the load", provider.initialized()).await.unwrap();
+}
+
+fn picks(provider: &ServiceProvider, count: usize) -> String {
+    let pick = |_| provider.instance().map_or_else(|| "-".to_owned(), |one| one.id().to_owned());
+    (0..count).map(pick).collect()
+}
+
+/// Waits until the provider has these instances, `id:port`.
+async fn provides(provider: &ServiceProvider, wanted: &[&str]) {
+    eventually(&format!("{wanted:?}"), async || {
+        let instances = provider.instances();
+        (names(instances.iter().map(|one| &**one)) == wanted).then_some(())
+    })
+    .await;
+}
+
+/// `TestServiceProvider.testBasic`, testDisabledInstance.
+async fn a_provider_uses_the_enabled_instances_in_turn(fixture: Fixture) {
+    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    for (id, port) in [("a", 1), ("b", 2), ("c", 3)] {
+        done("the registration", ours.register(web(id, port))).await;
+    }
+    let provider = theirs.service_provider("web").unwrap();
+    initialized(&provider).await;
+    let before = fixture.tap.len();
+    assert_eq!(picks(&provider, 7), "abcabca");
+    let secure = ProviderOptions::default()
+        .with_filter(|one| one.port() != Some(1))
+        .with_filter(|one| one.port() != Some(3));
+    let filtered = theirs.service_provider_with("web", secure).unwrap();
+    initialized(&filtered).await;
+    assert_eq!(picks(&filtered, 3), "bbb");
+    done("disabled", ours.set_enabled("web", "b", false)).await;
+    provides(&provider, &["a:1", "c:3"]).await;
+    provides(&filtered, &[]).await;
+    assert_eq!(picks(&filtered, 1), "-");
+    assert_eq!(provider.cache().instances().len(), 3);
+    // A pick sends nothing.
+    let sent = requests(&fixture, "B", before);
+    let reads = sent.iter().filter(|op| **op == OpCode::GetData).count();
+    assert!(reads <= 6, "{sent:?}");
+    done("enabled", ours.set_enabled("web", "b", true)).await;
+    provides(&filtered, &["b:2"]).await;
+    within_deadline("the close", provider.close()).await;
+    assert_eq!(picks(&provider, 1), "-");
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// `TestStrategies.testSticky`: the same instance until it is gone or has moved.
+async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture) {
+    let ((a, ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
+    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
+    for id in ["a", "b", "c"] {
+        done("the registration", ours.register(web(id, 1))).await;
+    }
+    let options =
+        ProviderOptions::default().with_strategy(StickyStrategy::new(RandomStrategy::new(&b)));
+    let provider = theirs.service_provider_with("web", options).unwrap();
+    initialized(&provider).await;
+    let pick = picks(&provider, 1);
+    assert_eq!(picks(&provider, 9), pick.repeat(9));
+    // The same fields in another session are the same instance.
+    let before = stat(&b, &node(&fixture, &pick)).await.czxid;
+    ta.kill_session(support::DEADLINE).await.unwrap();
+    for id in ["a", "b", "c"] {
+        eventually("a new node", async || {
+            let stat = b.exists(&node(&fixture, id)).await.unwrap()?;
+            (stat.czxid > before).then_some(())
+        })
+        .await;
+    }
+    provides(&provider, &["a:1", "b:1", "c:1"]).await;
+    done("the end", ours.unregister("web", &pick)).await;
+    eventually("another one", async || {
+        let other = picks(&provider, 1);
+        (other != pick && picks(&provider, 5) == other.repeat(5)).then_some(())
+    })
+    .await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+on_both_servers! {
+    a_provider_uses_the_enabled_instances_in_turn
+    a_sticky_provider_keeps_its_instance_over_a_reconnect
+}
+
+/// `TestServiceProvider.testDownInstance` of a later Curator. The clock of the client is moved by hand.
+#[tokio::test]
+async fn a_failing_instance_is_left_out_for_a_while() {
+    let fixture = Fixture::embedded().await;
+    let tap = fixture.tap.client("A").await.unwrap();
+    let ahead = Arc::<AtomicU64>::default();
+    let (system, offset) = (Clock::system(), Arc::clone(&ahead));
+    let clock = Clock::from_fn(move || system.now() + ms(offset.load(Ordering::Acquire)));
+    let config = Config::new(&tap.connect_string()).unwrap();
+    let config = config.with_session_timeout(ms(40_000)).with_clock(clock);
+    let a = config.connect().await.unwrap();
+    let discovery = discovery(&fixture, &a);
+    for id in ["a", "b"] {
+        done("the registration", discovery.register(web(id, 1))).await;
+    }
+    let options = ProviderOptions::default()
+        .with_down_instance_policy(DownInstancePolicy::new(ms(10_000), 2));
+    let provider = discovery.service_provider_with("web", options).unwrap();
+    initialized(&provider).await;
+    let failing = provider.instance().unwrap();
+    assert_eq!(failing.id(), "a");
+    provider.note_error(&failing);
+    assert_eq!(provider.instances().len(), 2);
+    provider.note_error(&failing);
+    assert_eq!(picks(&provider, 3), "bbb");
+    ahead.store(5_000, Ordering::Release);
+    assert_eq!(picks(&provider, 3), "bbb");
+    // Registered anew with another address: another instance.
+    done("the update", discovery.update(web("a", 2))).await;
+    provides(&provider, &["a:2", "b:1"]).await;
+    done("the update", discovery.update(web("a", 1))).await;
+    provides(&provider, &["b:1"]).await;
+    ahead.store(10_001, Ordering::Release);
+    assert_eq!(provider.instances().len(), 2);
+    // One that another query has returned is the same.
+    let found = discovery.query_for_instance("web", "b").await.unwrap().unwrap();
+    provider.note_error(&found);
+    provider.note_error(&found);
+    assert_eq!(picks(&provider, 3), "aaa");
+    a.close().await.unwrap();
+}
