@@ -220,7 +220,7 @@ async fn a_throttled_clean_up_is_repeated() {
     wait_for_delete_after(&fixture, &client, 9).await;
 }
 
-/// The majority has not answered the write before the search, so creates before it may not be settled (ZOOKEEPER-1675).
+/// The majority has not seen the write before the search, so creates before it may not be settled (ZOOKEEPER-1675).
 #[tokio::test]
 async fn a_search_behind_a_throttled_write_is_repeated() {
     let server = TestingServer::start().await.unwrap();

@@ -143,7 +143,7 @@ impl Tap {
     /// Ends the delays in progress: each frame that is held back by a delay, and is in the trace already, is sent now.
     /// Pending faults stay.
     pub fn end_delays(&self) {
-        let _ = self.shared.delays.send_replace(());
+        self.shared.delays.send_replace(());
     }
 
     /// Adds a comment line to the trace.
