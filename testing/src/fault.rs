@@ -79,13 +79,15 @@ impl Fault {
         Self::new(Action::DropReply, Some(op))
     }
 
-    /// Delays the reply to the next `op`, and everything behind it on that connection.
+    /// Delays the reply to the next `op`, and everything behind it on that connection, for this time or until
+    /// [`Tap::end_delays`](crate::tap::Tap::end_delays).
     #[must_use]
     pub const fn delay_reply(op: OpCode, delay: Duration) -> Self {
         Self::new(Action::DelayReply(delay), Some(op))
     }
 
-    /// Delays the next `op` request, and everything behind it on that connection.
+    /// Delays the next `op` request, and everything behind it on that connection, for this time or until
+    /// [`Tap::end_delays`](crate::tap::Tap::end_delays).
     #[must_use]
     pub const fn delay_request(op: OpCode, delay: Duration) -> Self {
         Self::new(Action::DelayRequest(delay), Some(op))

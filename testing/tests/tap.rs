@@ -10,7 +10,7 @@ use docent_protocol::{ErrorCode, EventType, OpCode, operation, request::ReadRequ
 use docent_testing::{
     TestingServer,
     fault::Fault,
-    tap::{CompareOptions, Direction, Tap, What, compare},
+    tap::{CompareOptions, Direction, Record, Tap, What, compare},
 };
 use support::{DEADLINE, Raw, create, real_server, unique};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
@@ -154,6 +154,31 @@ async fn a_delayed_reply_comes_late_and_a_lost_one_never() {
         raw.send(&exists("/")).await;
         let second = raw.send(&exists("/")).await;
         assert_eq!(raw.answer().await.unwrap().header.xid, second);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_delays_in_progress_can_be_ended() {
+    on_every_server("the_delays_in_progress_can_be_ended", async |tap| {
+        let mut raw = Raw::connect(&tap.connect_string()).await;
+        let longer = DEADLINE * 10;
+        for (fault, is_held) in [
+            (Fault::delay_reply(OpCode::Exists, longer), Record::is_reply as fn(&Record, _) -> _),
+            (Fault::delay_request(OpCode::Exists, longer), Record::is_request),
+        ] {
+            // Of no delay in progress, nothing is left.
+            tap.end_delays();
+            tap.inject(fault);
+            let mut records = tap.subscribe();
+            let xid = raw.send(&exists("/")).await;
+            records.until(DEADLINE, |record| is_held(record, OpCode::Exists)).await.unwrap();
+            let silence = timeout(Duration::from_millis(20), raw.answer()).await;
+            assert!(silence.is_err());
+            tap.end_delays();
+            let answer = timeout(DEADLINE, raw.reply_to(xid)).await.unwrap();
+            assert_eq!(answer.unwrap().header.err, ErrorCode::Ok);
+        }
     })
     .await;
 }

@@ -4,11 +4,11 @@ use docent::{
     Acl, CacheEvent, CacheOptions, Client, Config, CreateMode, CuratorCache, ErrorKind, OpCode,
     Perms, acl,
 };
-use docent_testing::fault::Fault;
+use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
-    Fixture, count, expect, expect_all, list, ms, next, requests, short,
-    support::{eventually, pending_and_watches, within_deadline},
+    Fixture, count, expect, expect_all, list, next, requests, short,
+    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -179,10 +179,17 @@ async fn a_node_that_may_not_be_read_is_reported_and_read_later(fixture: Fixture
 async fn a_reply_after_the_close_is_not_stored(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
-    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A").nth(2));
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A").nth(2));
     let cache = CuratorCache::start(&a, &path).unwrap();
     eventually("the root", async || (cache.len() == 1).then_some(())).await;
-    within_deadline("the close", cache.close()).await;
+    eventually("the delayed reply", async || {
+        let trace = fixture.tap.trace().of("A");
+        (trace.iter().filter(|r| r.is_reply(OpCode::GetData)).count() >= 2).then_some(())
+    })
+    .await;
+    let closing = cache.close();
+    fixture.tap.end_delays();
+    within_deadline("the close", closing).await;
     // The reply to removeWatches is behind the delayed one.
     assert_eq!(pending_and_watches(&a), (0, 0));
     assert_eq!(list(&cache, &path), [""; 0]);
@@ -211,14 +218,17 @@ async fn changes_that_were_read_already_cause_no_read() {
     let (a, _tap) = fixture.client("A").await;
     let before = fixture.tap.len();
     // The write comes after the watch and before the read.
-    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(500)).of("A"));
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     let options = CacheOptions::single_node();
     let (_cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    eventually("the watch", async || {
-        (count(&fixture, "A", before, OpCode::AddWatch) == 1).then_some(())
-    })
-    .await;
+    let arrives = async |wanted: fn(&Record) -> bool| {
+        let mut records = fixture.tap.subscribe_from(before);
+        records.until(DEADLINE, |r| &*r.client == "A" && wanted(r)).await.unwrap();
+    };
+    arrives(|r| r.is_request(OpCode::GetData)).await;
+    arrives(|r| r.is_reply(OpCode::AddWatch)).await;
     observer.set_data(&path, b"two", None).await.unwrap();
+    fixture.tap.end_delays();
     expect_all(&mut events, &path, &["created  1 two"], "initialized 1").await;
     a.sync("/").await.unwrap();
     let wanted = [OpCode::AddWatch, OpCode::GetData, OpCode::Sync];
@@ -234,10 +244,13 @@ async fn throttled_reads_are_repeated() {
     let cache = CuratorCache::start(&a, &path).unwrap();
     initialized(&cache).await;
     let (mut events, before) = (cache.events(), fixture.tap.len());
-    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(500)).of("A"));
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     observer.set_data(&path, b"two", None).await.unwrap();
+    let reads = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
+    fixture.tap.subscribe_from(before).until(DEADLINE, reads).await.unwrap();
     // The delayed read, and the next one.
     fixture.embedded.as_ref().unwrap().throttle(2);
+    fixture.tap.end_delays();
     expect(&mut events, &path, &["changed  1 two was 0 "]).await;
     assert_eq!(requests(&fixture, "A", before), [OpCode::GetData; 3]);
 }

@@ -80,16 +80,16 @@ impl Scenario {
         .await;
     }
 
-    /// Holds the next read back for the time of a change.
+    /// Holds the next read back until the delays are ended.
     fn hold_back_the_next_read(&self) -> u64 {
-        self.tap.inject(Fault::delay_reply(OpCode::GetData, ms(900)));
+        self.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE));
         self.tap.len()
     }
 
     async fn is_reading(&self, since: u64) {
         eventually("the read", async || {
             let trace = self.tap.trace().since(since);
-            trace.iter().any(|r| r.is_request(OpCode::GetData)).then_some(())
+            trace.iter().any(|r| r.is_reply(OpCode::GetData)).then_some(())
         })
         .await;
     }
@@ -326,6 +326,7 @@ async fn d21_contention_and_promotion() {
     let set = async |to: i64, since| {
         scenario.is_reading(since).await;
         elsewhere.set_data(&path, &number(to), None).await.unwrap();
+        scenario.tap.end_delays();
     };
     let counter = DistributedAtomicLong::with_options(&a, &path, options(4)).unwrap();
     let since = scenario.hold_back_the_next_read();
@@ -345,6 +346,7 @@ async fn d21_contention_and_promotion() {
     let deleting = async {
         scenario.is_reading(since).await;
         elsewhere.delete(&path, None).await.unwrap();
+        scenario.tap.end_delays();
     };
     let (result, ()) = tokio::join!(counter.increment(), deleting);
     assert_eq!(changed(result), (0, 1));
@@ -353,6 +355,7 @@ async fn d21_contention_and_promotion() {
     let creating = async {
         scenario.is_reading(since).await;
         elsewhere.create(&path, &number(10), CreateMode::Persistent).await.unwrap();
+        scenario.tap.end_delays();
     };
     let (result, ()) = tokio::join!(counter.increment(), creating);
     assert_eq!(changed(result), (10, 11));

@@ -132,12 +132,16 @@ async fn a_lost_create_reply_makes_one_node(fixture: Fixture) {
 async fn a_close_while_listing_creates_nothing(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
-    fixture.tap.inject(Fault::delay_reply(OpCode::GetChildren2, ms(300)).of("A"));
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetChildren2, DEADLINE).of("A"));
     let before = fixture.tap.len();
     let latch = latch(&fixture, &a, "a");
-    let is_listing = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetChildren2);
-    fixture.tap.wait_for(DEADLINE, is_listing).await.unwrap();
-    within_deadline("the close", latch.close()).await.unwrap();
+    let is_listed = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetChildren2);
+    fixture.tap.wait_for(DEADLINE, is_listed).await.unwrap();
+    let closing = latch.close();
+    let deletes = |r: &Record| &*r.client == "A" && r.is_request(OpCode::Delete);
+    fixture.tap.wait_for(DEADLINE, deletes).await.unwrap();
+    fixture.tap.end_delays();
+    within_deadline("the close", closing).await.unwrap();
     // Answered behind everything that the latch may have sent.
     a.sync("/").await.unwrap();
     use OpCode::{Create2, Delete, GetChildren2, Sync};
@@ -149,12 +153,14 @@ async fn a_close_while_listing_creates_nothing(fixture: Fixture) {
 async fn a_close_while_creating_deletes_the_node(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
-    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, ms(300)).of("A"));
+    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
     let before = fixture.tap.len();
     let latch = latch(&fixture, &a, "a");
-    let is_create = |r: &Record| &*r.client == "A" && r.is_request(OpCode::Create2);
-    fixture.tap.wait_for(DEADLINE, is_create).await.unwrap();
-    within_deadline("the close", latch.close()).await.unwrap();
+    let is_created = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Create2);
+    fixture.tap.wait_for(DEADLINE, is_created).await.unwrap();
+    let closing = latch.close();
+    fixture.tap.end_delays();
+    within_deadline("the close", closing).await.unwrap();
     assert_eq!(requests(&fixture, "A", before), [OpCode::Create2, OpCode::Delete]);
     fixture.children(&fixture.path, 0).await;
 }

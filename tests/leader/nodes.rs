@@ -271,13 +271,15 @@ async fn a_close_before_the_conflict_is_known_deletes_nothing(fixture: Fixture) 
     let (a, _tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;
     observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, ms(300)).of("A"));
+    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
     let before = fixture.tap.len();
     let node = keep(&a, &path, CreateMode::Ephemeral);
-    let is_create = |r: &Record| r.is_request(OpCode::Create2);
+    let is_refused = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Create2);
     let mut records = fixture.tap.subscribe_from(before);
-    records.until(DEADLINE, is_create).await.unwrap();
-    within_deadline("the close", node.close()).await.unwrap();
+    records.until(DEADLINE, is_refused).await.unwrap();
+    let closing = node.close();
+    fixture.tap.end_delays();
+    within_deadline("the close", closing).await.unwrap();
     assert_eq!(requests(&fixture, "A", before), [OpCode::Create2]);
     assert!(observer.exists(&path).await.unwrap().is_some());
 }

@@ -12,14 +12,15 @@ use docent::{
     Client, ErrorKind, LeaderSelector, Leadership, OpCode, Perms, Term, acl,
     recipes::locks::InterProcessMutex,
 };
+use docent_testing::tap::Record;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Fixture, options, requests,
     support::{
-        eventually,
+        DEADLINE, eventually,
         given_up_session::{give_up_session, short_session, without_expiry},
-        within_deadline,
+        pending_and_watches, within_deadline,
     },
 };
 
@@ -31,6 +32,7 @@ on_both_servers! {
     a_dropped_run_leaves_the_election
     a_refused_create_ends_the_run_without_a_loop
     a_term_that_watches_is_dropped_when_its_node_is_deleted
+    an_idle_leader_and_its_waiter_send_nothing
 }
 
 fn selector(fixture: &Fixture, client: &Client, id: &str) -> LeaderSelector {
@@ -197,6 +199,33 @@ async fn a_term_that_watches_is_dropped_when_its_node_is_deleted(fixture: Fixtur
     within_deadline("the token", token.cancelled()).await;
     let term = within_deadline("the end", running).await.unwrap().unwrap();
     assert_eq!(term, Term::Lost);
+}
+
+async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let (first, end, running) = one_term(&selector(&fixture, &a, "a"));
+    within_deadline("the first term", first).await.unwrap();
+    let (second, end_second, running_second) = one_term(&selector(&fixture, &b, "b"));
+    eventually("B watches", async || (pending_and_watches(&b) == (0, 1)).then_some(())).await;
+    eventually("A is idle", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
+    let before = fixture.tap.len();
+    // Of each two pings: two thirds of the session timeout.
+    for label in ["A", "B"] {
+        let mut records = fixture.tap.subscribe_from(before);
+        for _ in 0..2 {
+            let ping = |r: &Record| &*r.client == label && r.is_request(OpCode::Ping);
+            records.until(DEADLINE, ping).await.unwrap();
+        }
+    }
+    for label in ["A", "B"] {
+        assert_eq!(requests(&fixture, label, before), [], "{label}");
+    }
+    end.send(1).unwrap();
+    within_deadline("the end", running).await.unwrap().unwrap();
+    within_deadline("the second term", second).await.unwrap();
+    end_second.send(2).unwrap();
+    within_deadline("the end", running_second).await.unwrap().unwrap();
 }
 
 /// L26, N2: in Curator, a waiter can win on the node of its dead session.

@@ -361,11 +361,12 @@ async fn r16_a_predecessor_goes_between_listing_and_watch() {
     let first = scenario.latch(&a, "idA");
     leads(&first).await;
     // Held back until the node is deleted.
-    scenario.tap.inject(Fault::delay_reply(OpCode::GetChildren2, ms(1000)).of("B"));
+    scenario.tap.inject(Fault::delay_reply(OpCode::GetChildren2, DEADLINE).of("B"));
     let second = scenario.latch(&b, "idB");
-    let is_listing = |r: &Record| &*r.client == "B" && r.is_request(OpCode::GetChildren2);
-    scenario.tap.wait_for(DEADLINE, is_listing).await.unwrap();
+    let is_listed = |r: &Record| &*r.client == "B" && r.is_reply(OpCode::GetChildren2);
+    scenario.tap.wait_for(DEADLINE, is_listed).await.unwrap();
     first.close().await.unwrap();
+    scenario.tap.end_delays();
     leads(&second).await;
     a.close().await.unwrap();
     b.close().await.unwrap();
@@ -377,11 +378,13 @@ async fn r19_a_latch_closes_while_creating() {
     let scenario = Scenario::start("R19-latch-closed-while-creating").await;
     let ([(a, _ta), (b, _tb)], [_first, second]) = scenario.two().await;
     let (c, _tc) = scenario.client("C").await;
-    scenario.tap.inject(Fault::delay_reply(OpCode::Create2, ms(300)).of("C"));
+    scenario.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("C"));
     let third = scenario.latch(&c, "idC");
-    let is_create = |r: &Record| &*r.client == "C" && r.is_request(OpCode::Create2);
-    scenario.tap.wait_for(DEADLINE, is_create).await.unwrap();
-    third.close().await.unwrap();
+    let is_created = |r: &Record| &*r.client == "C" && r.is_reply(OpCode::Create2);
+    scenario.tap.wait_for(DEADLINE, is_created).await.unwrap();
+    let closing = third.close();
+    scenario.tap.end_delays();
+    within_deadline("the close", closing).await.unwrap();
     a.close().await.unwrap();
     leads(&second).await;
     b.close().await.unwrap();

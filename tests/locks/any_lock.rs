@@ -8,11 +8,15 @@ use std::sync::{
 use docent::{
     Client,
     recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreMutex,
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
     },
 };
 
-use crate::{Fixture, ms, options, support::DEADLINE, support::within_deadline};
+use crate::{
+    Fixture, ms, options,
+    support::{DEADLINE, eventually, within_deadline},
+};
 
 on_both_servers! {
     a_guard_holds_the_lock_until_the_end_of_its_scope
@@ -130,4 +134,55 @@ async fn holder_and_waiter_survive_a_broken_connection(fixture: Fixture) {
         let guard = within_deadline(&kind, waiting).await.unwrap().unwrap();
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_lock_is_shown_with_its_path() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let path = &*fixture.path;
+    let multi = InterProcessMultiLock::new(&client, &[path, "/other"]).unwrap();
+    assert_eq!(format!("{multi:?}"), "InterProcessMultiLock { locks: 2, .. }");
+    for (shown, name) in [
+        (format!("{:?}", InterProcessMutex::new(&client, path)), "InterProcessMutex"),
+        (
+            format!("{:?}", InterProcessReadWriteLock::new(&client, path)),
+            "InterProcessReadWriteLock",
+        ),
+        (
+            format!("{:?}", InterProcessSemaphoreMutex::new(&client, path)),
+            "InterProcessSemaphoreMutex",
+        ),
+        (
+            format!("{:?}", InterProcessSemaphoreV2::new(&client, path, 2)),
+            "InterProcessSemaphoreV2",
+        ),
+    ] {
+        assert_eq!(shown, format!("Ok({name} {{ path: {path:?}, .. }})"));
+    }
+}
+
+#[tokio::test]
+async fn the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_waiter() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let lock = InterProcessSemaphoreMutex::with_options(&client, &fixture.path, options()).unwrap();
+    assert!(lock.participants().await.unwrap().is_empty());
+    let first = lock.acquire().await.unwrap();
+    assert_eq!(lock.participants().await.unwrap(), [first.lock_path()]);
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await }
+    });
+    let both = eventually("the waiter", async || {
+        lock.participants().await.ok().filter(|participants| participants.len() == 2)
+    })
+    .await;
+    assert_eq!(both[0], first.lock_path());
+    first.release().await.unwrap();
+    let second = within_deadline("acquire", waiting).await.unwrap().unwrap();
+    assert_eq!(lock.participants().await.unwrap(), [second.lock_path()]);
+    assert_eq!(both[1], second.lock_path());
+    second.release().await.unwrap();
+    assert!(lock.participants().await.unwrap().is_empty());
 }

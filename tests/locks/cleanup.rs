@@ -220,6 +220,32 @@ async fn a_throttled_clean_up_is_repeated() {
     wait_for_delete_after(&fixture, &client, 9).await;
 }
 
+/// The majority has not seen the write before the search, so creates before it may not be settled (ZOOKEEPER-1675).
+#[tokio::test]
+async fn a_search_behind_a_throttled_write_is_repeated() {
+    let server = TestingServer::start().await.unwrap();
+    let fixture = Fixture::on(server.connect_string(), None).await;
+    let (client, tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
+    mutex.acquire().await.unwrap().release().await.unwrap();
+    tap.refuse().await.unwrap();
+    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
+    let error = within_deadline("acquire", mutex.acquire()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    let before = fixture.tap.len();
+    // The write, and not the listing behind it.
+    server.throttle(1);
+    tap.accept().await.unwrap();
+    let mut records = fixture.tap.subscribe_from(before);
+    records.until(DEADLINE, |record| record.is_reply(OpCode::Delete)).await.unwrap();
+    fixture.children(&fixture.path, 0).await;
+    let trace = fixture.tap.trace().since(before);
+    let searched = [OpCode::Delete, OpCode::GetChildren2];
+    let sent = trace.iter().filter_map(|r| r.op().filter(|op| r.is_request(*op)));
+    let sent: Vec<_> = sent.filter(|op| searched.contains(op)).collect();
+    assert_eq!(sent, [&searched[..], &searched, &[OpCode::Delete]].concat());
+}
+
 /// Waits for a successful delete after `throttled` refusals.
 async fn wait_for_delete_after(fixture: &Fixture, client: &Client, throttled: usize) {
     let mut refusals = 0;

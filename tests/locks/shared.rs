@@ -119,10 +119,11 @@ async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fi
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let value = started(&fixture, &a, "old").await;
     let mut records = fixture.tap.subscribe();
-    fixture.tap.inject(Fault::delay_request(OpCode::Exists, ms(1000)).of("A"));
+    fixture.tap.inject(Fault::delay_request(OpCode::Exists, DEADLINE).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::Exists)).await.unwrap();
     b.create(&fixture.path, b"new", CreateMode::Persistent).await.unwrap();
+    fixture.tap.end_delays();
     wait_for(&value, "new").await;
     // The watch is set on the new node.
     b.set_data(&fixture.path, b"newer", None).await.unwrap();
@@ -155,10 +156,11 @@ async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fix
     let waiter = tokio::spawn(async move { semaphore.acquire().await });
     fixture.children(&format!("{}/leases", fixture.path), 1).await;
     let mut records = fixture.tap.subscribe();
-    fixture.tap.inject(Fault::delay_request(OpCode::Exists, ms(1000)).of("A").below(&path));
+    fixture.tap.inject(Fault::delay_request(OpCode::Exists, DEADLINE).of("A").below(&path));
     b.delete(&path, None).await.unwrap();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::Exists)).await.unwrap();
     b.create(&path, &1_i32.to_be_bytes(), CreateMode::Persistent).await.unwrap();
+    fixture.tap.end_delays();
     within_deadline("the lease", waiter).await.unwrap().unwrap().release().await.unwrap();
 }
 
@@ -187,12 +189,13 @@ async fn a_value_that_is_temporarily_unreadable_is_read_again(fixture: Fixture) 
     b.add_auth("digest", b"b:b").await.unwrap();
     let value = started(&fixture, &a, "old").await;
     let mut records = fixture.tap.subscribe();
-    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(1000)).of("A"));
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::GetData)).await.unwrap();
     b.create_with_stat(&fixture.path, b"new", CreateMode::Persistent, CREATOR_ALL_ACL)
         .await
         .unwrap();
+    fixture.tap.end_delays();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_reply(OpCode::GetData)).await.unwrap();
     b.set_acl(&fixture.path, OPEN_ACL_UNSAFE, None).await.unwrap();
     wait_for(&value, "new").await;
@@ -202,13 +205,14 @@ async fn a_value_deleted_between_its_create_and_its_read_is_created_again(fixtur
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     drop(started(&fixture, &b, "old").await);
     let mut records = fixture.tap.subscribe();
-    fixture.tap.inject(Fault::delay_request(OpCode::GetData, ms(1000)).of("A"));
+    fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     let options = options();
     let (value, ()) =
         tokio::join!(SharedValue::start_with(&a, &fixture.path, "seed", &options), async {
             let read = records.until(DEADLINE, |r| r.is_request(OpCode::GetData));
             read.await.unwrap();
             b.delete(&fixture.path, None).await.unwrap();
+            fixture.tap.end_delays();
         });
     assert_eq!(value.unwrap().value(), "seed");
 }

@@ -89,6 +89,21 @@ async fn the_timeout_of_a_multi_lock_covers_all_locks() {
     assert!(took >= ms(3000) && took < ms(3000) + TOLERANCE, "{took:?}");
 }
 
+/// By it, a multi lock counts its timeout.
+#[tokio::test(start_paused = true)]
+async fn every_lock_has_the_clock_of_its_client() {
+    let (_server, client) = server_and_client().await;
+    let mutex = Arc::new(InterProcessMutex::new(&client, "/a").unwrap());
+    let semaphore_mutex = InterProcessSemaphoreMutex::new(&client, "/b").unwrap();
+    let multi = InterProcessMultiLock::from_locks(vec![mutex.clone()]);
+    let locks: [&dyn InterProcessLock; 3] = [&*mutex, &semaphore_mutex, &multi];
+    for clock in locks.map(InterProcessLock::clock) {
+        let began = clock.now();
+        sleep(ms(60_000)).await;
+        assert!(clock.now() >= began + ms(60_000), "{clock:?}");
+    }
+}
+
 /// The rule of N5 for leases.
 #[tokio::test(start_paused = true)]
 async fn the_timeout_of_acquire_many_covers_all_leases() {

@@ -140,6 +140,12 @@ impl Tap {
         self.shared.state().registry.faults.clear();
     }
 
+    /// Ends the delays in progress: each frame that is held back by a delay, and is in the trace already, is sent now.
+    /// Pending faults stay.
+    pub fn end_delays(&self) {
+        self.shared.delays.send_replace(());
+    }
+
     /// Adds a comment line to the trace.
     pub fn note(&self, text: &str) {
         self.shared.note(text);

@@ -17,7 +17,7 @@ use tokio::{
     },
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, timeout},
 };
 
 use super::{
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Number of records so far.
     pub(crate) count: watch::Sender<u64>,
+    /// Notified when the delays in progress end.
+    pub(crate) delays: watch::Sender<()>,
     started: Instant,
 }
 
@@ -64,6 +66,7 @@ impl Shared {
                 connections: 0,
             }),
             count: watch::Sender::new(0),
+            delays: watch::Sender::new(()),
             started: Instant::now(),
         }
     }
@@ -273,6 +276,7 @@ async fn converse(shared: Arc<Shared>, port: Arc<Port>, client: TcpStream, born:
         direction,
         talk: &talk,
         settings: port.settings.subscribe(),
+        delays: shared.delays.subscribe(),
     };
     let (mut up, mut down) = (pipe(Direction::ToServer), pipe(Direction::ToClient));
     let mut upwards = std::pin::pin!(up.run(from_client, to_server));
@@ -316,6 +320,8 @@ struct Pipe<'a> {
     direction: Direction,
     talk: &'a Mutex<Conversation>,
     settings: watch::Receiver<Settings>,
+    /// Of [`Shared::delays`].
+    delays: watch::Receiver<()>,
 }
 
 impl Pipe<'_> {
@@ -329,6 +335,8 @@ impl Pipe<'_> {
                 // are kept, so records are in the order of this lock.
                 let mut state = self.shared.state();
                 let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+                // Before the records are visible: a delay can be ended as soon as its frame is in the trace.
+                self.delays.mark_unchanged();
                 if len == 0 {
                     talk.finish(self.direction, &mut steps);
                 } else {
@@ -343,7 +351,10 @@ impl Pipe<'_> {
                         None => {}
                         Some(end) => return end,
                     },
-                    Step::Wait(delay) => sleep(delay).await,
+                    Step::Wait(delay) => {
+                        // The sender is in `shared`: this is no error.
+                        let _ = timeout(delay, self.delays.changed()).await;
+                    }
                     Step::Cut => return End::Cut,
                     Step::Record(..) => {}
                 }

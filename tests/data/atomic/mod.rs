@@ -14,7 +14,7 @@ use docent_testing::fault::Fault;
 
 use crate::{
     polled,
-    support::{eventually, fixture::Fixture, within_deadline},
+    support::{DEADLINE, eventually, fixture::Fixture, within_deadline},
 };
 
 on_both_servers! {
@@ -147,9 +147,8 @@ async fn a_value_is_initialized_compared_and_forced(fixture: Fixture) {
 }
 
 /// Holds the next read of A back. Returns the time of the tap for [`overtake`].
-fn hold_back_the_next_read(fixture: &Fixture, millis: u64) -> u64 {
-    let delay = Duration::from_millis(millis);
-    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, delay).of("A"));
+fn hold_back_the_next_read(fixture: &Fixture) -> u64 {
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A"));
     fixture.tap.len()
 }
 
@@ -158,10 +157,11 @@ async fn overtake(fixture: &Fixture, since: u64, change: impl AsyncFnOnce(&Clien
     let observer = fixture.observer().await;
     eventually("the read", async || {
         let trace = fixture.tap.trace().since(since);
-        trace.iter().any(|r| &*r.client == "A" && r.is_request(OpCode::GetData)).then_some(())
+        trace.iter().any(|r| &*r.client == "A" && r.is_reply(OpCode::GetData)).then_some(())
     })
     .await;
     change(&observer).await;
+    fixture.tap.end_delays();
     observer.close().await.unwrap();
 }
 
@@ -170,7 +170,7 @@ async fn overtaken(
     fixture: &Fixture,
     counter: &DistributedAtomicLong,
 ) -> Result<AtomicValue<i64>, Error> {
-    let since = hold_back_the_next_read(fixture, 1500);
+    let since = hold_back_the_next_read(fixture);
     let path = fixture.path.clone();
     let overtaking = overtake(fixture, since, async |observer| write(observer, &path, 100).await);
     tokio::join!(counter.increment(), overtaking).0
@@ -273,7 +273,7 @@ async fn a_dropped_promotion_leaves_no_lock_node(fixture: Fixture) {
     let counter = DistributedAtomicLong::with_options(&a, &fixture.path, options).unwrap();
     counter.initialize(5).await.unwrap();
     for polls in 2..12 {
-        let since = hold_back_the_next_read(&fixture, 300);
+        let since = hold_back_the_next_read(&fixture);
         let path = fixture.path.clone();
         let change = async |observer: &Client| write(observer, &path, 100).await;
         let attempt = polled(polls, counter.increment());

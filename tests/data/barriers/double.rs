@@ -142,7 +142,7 @@ async fn a_member_alone_needs_no_other(fixture: Fixture) {
     a.close().await.unwrap();
 }
 
-/// C14: in Curator, it waits without a limit.
+/// C14: in Curator, it waits without a limit. `time.rs` checks how late it may be.
 async fn a_timed_enter_of_a_used_object_ends_in_time(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let [first, second] = two_inside(&fixture, &a).await;
@@ -152,8 +152,7 @@ async fn a_timed_enter_of_a_used_object_ends_in_time(fixture: Fixture) {
     let id = first.member_id().to_owned();
     let start = Instant::now();
     let entered = within_deadline("the enter", first.enter_timeout(ms(300))).await.unwrap();
-    let elapsed = start.elapsed();
-    assert!(!entered && (ms(300)..ms(5000)).contains(&elapsed), "{entered} after {elapsed:?}");
+    assert!(!entered && start.elapsed() >= ms(300));
     assert_ne!(first.member_id(), id, "each round has another node");
     fixture.children(&fixture.path, 0).await;
     a.close().await.unwrap();

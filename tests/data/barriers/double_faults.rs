@@ -90,13 +90,14 @@ async fn an_enter_survives_an_outage(fixture: Fixture) {
     b.close().await.unwrap();
 }
 
+/// `time.rs` checks how late it may be.
 async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let mut first = member(&a, &fixture.path, 2);
     cut_off(&a, &tap).await;
     let start = Instant::now();
-    assert!(!first.enter_timeout(ms(300)).await.unwrap());
-    assert!((ms(300)..ms(3000)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!(!within_deadline("the enter", first.enter_timeout(ms(300))).await.unwrap());
+    assert!(start.elapsed() >= ms(300));
     tap.accept().await.unwrap();
     // With its node: it is deleted in the background.
     let entering = tokio::spawn(async move { first.enter_timeout(ms(2000)).await });
@@ -108,14 +109,15 @@ async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
     a.close().await.unwrap();
 }
 
+/// `time.rs` checks how late it may be.
 async fn a_leave_without_a_connection_ends_in_time(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let mut first = member(&a, &fixture.path, 1);
     first.enter().await.unwrap();
     cut_off(&a, &tap).await;
     let start = Instant::now();
-    assert!(!first.leave_timeout(ms(300)).await.unwrap());
-    assert!((ms(300)..ms(3000)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!(!within_deadline("the leave", first.leave_timeout(ms(300))).await.unwrap());
+    assert!(start.elapsed() >= ms(300));
     tap.accept().await.unwrap();
     fixture.children(&fixture.path, 0).await;
     a.close().await.unwrap();

@@ -3,6 +3,7 @@
 
 pub(crate) mod double;
 mod double_faults;
+mod time;
 
 use std::time::{Duration, Instant};
 
@@ -204,15 +205,16 @@ async fn a_wait_survives_the_end_of_its_session(fixture: Fixture) {
     a.close().await.unwrap();
 }
 
+/// `time.rs` checks how late it may be.
 async fn a_wait_without_a_connection_ends_in_time(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let barrier = barrier(&a, &fixture.path);
     barrier.set_barrier().await.unwrap();
     cut_off(&a, &tap).await;
     let start = Instant::now();
-    assert!(!barrier.wait_on_barrier_timeout(ms(500)).await.unwrap());
-    let elapsed = start.elapsed();
-    assert!((ms(500)..ms(3000)).contains(&elapsed), "{elapsed:?}");
+    let waiting = barrier.wait_on_barrier_timeout(ms(500));
+    assert!(!within_deadline("the timeout", waiting).await.unwrap());
+    assert!(start.elapsed() >= ms(500));
     tap.accept().await.unwrap();
     a.close().await.unwrap();
 }

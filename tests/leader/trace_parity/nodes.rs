@@ -299,11 +299,13 @@ async fn r41_a_close_before_the_conflict_is_known() {
     o.create(&scenario.root, b"", CreateMode::Persistent).await.unwrap();
     let path = format!("{}/n", scenario.root);
     o.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-    scenario.tap.inject(Fault::delay_reply(OpCode::Create2, ms(300)).of("A"));
+    scenario.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
     let node = scenario.node(&a, "n", CreateMode::Ephemeral);
-    let is_create = |r: &Record| &*r.client == "A" && r.is_request(OpCode::Create2);
-    scenario.tap.wait_for(DEADLINE, is_create).await.unwrap();
-    node.close().await.unwrap();
+    let is_refused = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Create2);
+    scenario.tap.wait_for(DEADLINE, is_refused).await.unwrap();
+    let closing = node.close();
+    scenario.tap.end_delays();
+    within_deadline("the close", closing).await.unwrap();
     children(&scenario, &o, 1).await;
     a.close().await.unwrap();
     o.close().await.unwrap();

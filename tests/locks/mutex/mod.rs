@@ -428,12 +428,13 @@ async fn leaving_the_queue_is_no_error_when_the_own_node_is_deleted(fixture: Fix
     let guard = mutex(&fixture, &a).acquire().await.unwrap();
     let theirs = mutex(&fixture, &b);
     // After the last listing.
-    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(300)).of("B"));
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("B"));
     let waiting = tokio::spawn(async move { theirs.acquire_timeout(ms(0)).await });
-    let watching = |record: &Record| &*record.client == "B" && record.is_request(OpCode::GetData);
+    let watching = |record: &Record| &*record.client == "B" && record.is_reply(OpCode::GetData);
     fixture.tap.wait_for(DEADLINE, watching).await.unwrap();
     let own = mutex(&fixture, &a).participants().await.unwrap().remove(1);
     a.delete(&own, None).await.unwrap();
+    fixture.tap.end_delays();
     assert!(within_deadline("acquire", waiting).await.unwrap().unwrap().is_none());
     assert!(fixture.tap.trace().of("B").iter().any(|record| record.is_reply(OpCode::Delete)));
     guard.release().await.unwrap();

@@ -250,6 +250,8 @@ pub(crate) async fn scenario_38_a_create_is_lost_twice_before_a_waiter(scenario:
     a.release().await;
     lose_a_create_twice(&scenario, &scenario.root);
     a.acquire().await;
+    // The search in the background does not show the node of B.
+    scenario.wait_for_reply("A", 3, OpCode::GetChildren2).await;
     let reply = b.peer.ask(format!("acquire {} {}", b.handle, TIMEOUT.as_millis())).await;
     assert_eq!(reply.outcome, Outcome::TimedOut);
     assert!(a.peer.held(&a.handle).await);

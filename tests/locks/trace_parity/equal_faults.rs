@@ -3,13 +3,13 @@
 use std::{
     pin::pin,
     task::{Context, Waker},
-    time::Duration,
 };
 
 use docent::protocol::OpCode;
 use docent_testing::fault::Fault;
 
 use super::Scenario;
+use crate::support::DEADLINE;
 
 pub(crate) async fn scenario_05_the_reply_of_a_create_is_lost(scenario: Scenario) {
     let [a] = scenario.peers(["A"]).await;
@@ -83,11 +83,11 @@ pub(crate) async fn scenario_24_the_parent_vanishes_before_the_second_create(sce
     let [a] = scenario.peers(["A"]).await;
     let (o, _o) = scenario.client("O").await;
     // Delayed until the parent is deleted.
-    let delay = Duration::from_secs(2);
-    scenario.tap.inject(Fault::delay_request(OpCode::Create2, delay).of("A").nth(2));
+    scenario.tap.inject(Fault::delay_request(OpCode::Create2, DEADLINE).of("A").nth(2));
     let waiting = a.send_acquire();
-    scenario.wait_for(|record| record.is_reply(OpCode::CreateContainer)).await;
+    scenario.wait_for_nth(2, |record| record.is_request(OpCode::Create2)).await;
     o.delete(&scenario.root, None).await.unwrap();
+    scenario.tap.end_delays();
     waiting.reply().await.ok();
     a.release().await;
     scenario.close([a]).await;

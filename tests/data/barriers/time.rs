@@ -1,0 +1,105 @@
+//! Durations of timed waits. The tests use tokio's paused clock, which advances only when all tasks are idle: so they do
+//! not depend on the speed of the machine.
+
+use std::{io, sync::Arc, time::Duration};
+
+use docent::{
+    Client, Config,
+    session::{ByteStream, Clock, Connecting, Host, Transport},
+};
+use docent_testing::TestingServer;
+use tokio::time::Instant;
+
+use super::{
+    barrier,
+    double::{entering, leaving, member},
+    ms,
+};
+
+/// Connections to a server in this process, without sockets.
+#[derive(Debug)]
+struct InMemory(Arc<TestingServer>);
+
+impl Transport for InMemory {
+    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
+        let stream = self.0.connect().map(|stream| Box::new(stream) as Box<dyn ByteStream>);
+        Box::pin(async { stream.ok_or_else(|| io::ErrorKind::ConnectionRefused.into()) })
+    }
+}
+
+async fn server_and_client() -> (Arc<TestingServer>, Client) {
+    let server = Arc::new(TestingServer::start().await.unwrap());
+    let config = Config::new("embedded:2181").unwrap().with_session_timeout(ms(20_000));
+    let client =
+        config.with_clock(Clock::tokio()).with_transport(InMemory(Arc::clone(&server))).start();
+    client.wait_until_connected(ms(1000)).await.unwrap();
+    (server, client)
+}
+
+/// Tolerance for replies, and for timers, which are up to a millisecond late.
+const TOLERANCE: Duration = ms(50);
+
+/// The steps in progress at the timeout may take one second more, without a connection.
+const LAST_STEPS: Duration = ms(1000);
+
+#[tokio::test(start_paused = true)]
+async fn a_timed_wait_returns_at_its_timeout() {
+    let (server, client) = server_and_client().await;
+    let barrier = barrier(&client, "/barrier");
+    barrier.set_barrier().await.unwrap();
+    for (stops, late) in [(false, TOLERANCE), (true, LAST_STEPS + TOLERANCE)] {
+        if stops {
+            server.stop();
+        }
+        for wait in [0, 300, 10_000].map(ms) {
+            let began = Instant::now();
+            assert!(!barrier.wait_on_barrier_timeout(wait).await.unwrap());
+            let took = began.elapsed();
+            assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timed_enter_returns_at_its_timeout() {
+    let (server, client) = server_and_client().await;
+    let mut fresh = member(&client, "/fresh", 2);
+    let first = entering(member(&client, "/used", 2));
+    let second = entering(member(&client, "/used", 2));
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let (first, second) = (leaving(first), leaving(second));
+    let (mut used, _other) = (first.await.unwrap(), second.await.unwrap());
+    for (stops, late) in [(false, TOLERANCE), (true, LAST_STEPS + TOLERANCE)] {
+        if stops {
+            server.stop();
+        }
+        for wait in [0, 300, 10_000].map(ms) {
+            for member in [&mut fresh, &mut used] {
+                let began = Instant::now();
+                assert!(!member.enter_timeout(wait).await.unwrap());
+                let took = began.elapsed();
+                assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timed_leave_returns_at_its_timeout() {
+    for stops in [false, true] {
+        for wait in [0, 300, 10_000].map(ms) {
+            let (server, client) = server_and_client().await;
+            let [mut first, mut second] = [1, 1].map(|count| member(&client, "/barrier", count));
+            first.enter().await.unwrap();
+            second.enter().await.unwrap();
+            if stops {
+                server.stop();
+            }
+            let began = Instant::now();
+            assert!(!first.leave_timeout(wait).await.unwrap());
+            let took = began.elapsed();
+            let late = if stops { LAST_STEPS + TOLERANCE } else { TOLERANCE };
+            assert!(took >= wait && took < wait + late, "{took:?} of {wait:?}");
+        }
+    }
+}
