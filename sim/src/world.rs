@@ -452,6 +452,11 @@ impl Core {
         self.disturbed_until(pid).max(self.process(pid).state_changed_at)
     }
 
+    /// Whether servers may have refused requests lately.
+    pub(crate) fn refuses(&self, now: Nanos) -> bool {
+        self.throttled.iter().any(|at| (*at..at + 15 * SECOND).contains(&now))
+    }
+
     /// Notes that a fault concerns a process, or all, until this time.
     pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
         let noted = match pid {

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     acl_provider::acl_of, base_path::check_base_path, create::create, deadline::Deadline,
-    default_data::default_data, error, options::LockOptions, protection::join, select::select,
-    state_changes::StateChanges,
+    default_data::default_data, error, options::LockOptions, planted, protection::join,
+    select::select, state_changes::StateChanges,
 };
 
 /// A barrier that a number of members enter together, and leave together.
@@ -235,7 +235,7 @@ impl DistributedDoubleBarrier {
             let Some(member) = own else { continue };
             if let Some(ready) = &ready {
                 member.saw_ready = true;
-                if ready.mzxid > member.czxid {
+                if ready.mzxid > member.czxid || planted::is("old-ready-opens") {
                     return Ok(Look::Open);
                 }
             }
@@ -336,6 +336,10 @@ impl DistributedDoubleBarrier {
         deadline: &Deadline<'_>,
     ) -> Result<bool, Error> {
         let Some(member) = member else { return Ok(false) };
+        if planted::is("double-node-left") {
+            member.forget();
+            return Ok(false);
+        }
         let czxid = member.czxid;
         let given_up = async {
             member.delete().await?;
