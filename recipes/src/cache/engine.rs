@@ -327,7 +327,8 @@ impl Engine {
             let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));
             match known {
                 Some((old, listed)) if old.stat().czxid == stat.czxid => {
-                    let is_change = stat.mzxid > old.stat().mzxid;
+                    let is_change = stat.mzxid > old.stat().mzxid
+                        || planted::is("cache-goes-back") && stat.mzxid != old.stat().mzxid;
                     // Replies come in order, but an initial node may be newer than a lagging server.
                     // It may also come from a cache with other options.
                     let differs =
@@ -415,9 +416,7 @@ impl Engine {
 
     /// Deletes a node and its descendants, with their reads.
     fn delete(&mut self, path: &str) {
-        if !planted::is("cache-stale-reply") {
-            self.reads.cancel(path);
-        }
+        self.reads.cancel(path);
         let (first, end) = super::tree::descendants(path);
         self.unlistable.retain(|(unlistable, _)| {
             **unlistable != *path && !(*first <= **unlistable && **unlistable < *end)

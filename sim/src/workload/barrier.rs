@@ -85,7 +85,7 @@ async fn wait(
     let core = worker.world.core();
     // A server that lags may show an older state.
     let undisturbed_since = core.undisturbed_since(pid);
-    let is_quiet = undisturbed_since + BEHIND < from && !core.refuses(now);
+    let is_quiet = core.is_calm(pid, from, now);
     let shows_now = core.disturbed_until + BEHIND < from;
     let is_stopped = core.process(pid).stops != stops || core.process(pid).has_jumped();
     drop(core);

@@ -368,8 +368,7 @@ impl Cache {
                 // The watch of another cache of this path may still be on its way.
                 worker.sleep(BEHIND / MILLISECOND).await;
                 let core = world.core();
-                let is_quiet =
-                    core.undisturbed_since(pid) + BEHIND < began_at && !core.refuses(world.now());
+                let is_quiet = core.is_calm(pid, began_at, world.now());
                 let watched = session.map(|id| core.servers.ensemble.watched_paths(id));
                 drop(core);
                 // Without addWatch, the one-shot watches stay until they fire.

@@ -58,7 +58,7 @@ impl Call {
     /// Whether nothing has concerned the process or the servers.
     fn is_quiet(&self, worker: &Worker) -> bool {
         let core = worker.world.core();
-        core.undisturbed_since(worker.pid) + BEHIND < self.from && !core.refuses(worker.world.now())
+        core.is_calm(worker.pid, self.from, worker.world.now())
     }
 
     fn check_time(&self, worker: &Worker, wait_ms: Option<u64>, what: &str) {
@@ -191,7 +191,8 @@ fn judge_enter(
         }
         return;
     }
-    let Some(own) = own.filter(|own| own.end_at >= call.from) else { return };
+    // The name may still be that of the last round.
+    let Some(own) = own.filter(|own| own.at >= call.from) else { return };
     if entered == Some(Some(&false)) && is_quiet {
         if own.end_at > now {
             worker.violation(&format!("{member} has given up, but its node is there"));
@@ -236,11 +237,14 @@ fn judge_leave(
     let core = worker.world.core();
     let timeline = Timeline::new(&core.servers.truth, path);
     let is_there = core.servers.ensemble.node(member).is_some();
+    let states = core.servers.truth.states(member);
     drop(core);
     if matches!(left, Some(Some(_))) && is_there {
         worker.violation(&format!("{member} has left, but its node is there"));
     }
-    if left != Some(Some(&true)) {
+    // The others may have left without a member whose node is gone.
+    let had_node = states.iter().any(|state| state.node.is_some() && state.end_at > call.from);
+    if left != Some(Some(&true)) || !had_node {
         return;
     }
     let from = call.from - BEHIND;
