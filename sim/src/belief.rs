@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use excuse::{Lapse, naive_limit};
 
 use crate::{
+    atomics::Atomics,
     history::What,
     kept::Kept,
     leaders::Leaders,
@@ -125,6 +126,9 @@ pub(crate) struct Beliefs {
     pub(crate) nodes: Nodes,
     pub(crate) leaders: Leaders,
     pub(crate) kept: Kept,
+    pub(crate) atomics: Atomics,
+    /// The open caches of each process, by their roots.
+    pub(crate) cached: BTreeMap<(Pid, String), usize>,
 }
 
 impl Beliefs {

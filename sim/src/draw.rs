@@ -3,6 +3,7 @@
 mod data;
 mod leader;
 mod locks;
+mod recipes;
 mod sequences;
 
 use fastrand::Rng;
@@ -51,7 +52,8 @@ pub fn plan(seed: u64) -> Plan {
     };
     let has_data = data::add(&mut plan);
     let has_elections = leader::add(&mut plan);
-    sequences::add(&mut plan, !has_data && !has_elections);
+    let has_recipes = recipes::add(&mut plan);
+    sequences::add(&mut plan, !has_data && !has_elections && !has_recipes);
     plan
 }
 

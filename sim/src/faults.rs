@@ -260,6 +260,9 @@ impl FaultKind {
             | Self::Lag { for_ms, .. }
             | Self::Isolate { for_ms, .. }
             | Self::CutMembers { for_ms, .. }
+            | Self::PauseMember { for_ms, .. }
+            | Self::RestartAll { for_ms }
+            | Self::Suspend { for_ms, .. }
             | Self::IsolateFromClients { for_ms, .. } => for_ms,
             _ => 0,
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentTtlNode};
+use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentTtlNode, Stat};
 
 use crate::{
     belief::Beliefs,
@@ -120,8 +120,18 @@ pub(crate) struct Open {
     wrong_since: Option<Nanos>,
 }
 
-/// The nodes that an object has taken for its own, by their `czxid`; `None` if it does not say.
-type Known = Option<BTreeSet<i64>>;
+/// What an object has taken for its own; `None` if it does not say.
+type Known = Option<Own>;
+
+/// What an object has taken for its own.
+#[derive(Clone, Default)]
+struct Own {
+    /// The nodes, by their `czxid`.
+    nodes: BTreeSet<i64>,
+    /// The sessions of its client, all of whose nodes are its own: of a member of a group, which does not say which nodes
+    /// it has.
+    sessions: Option<BTreeSet<i64>>,
+}
 
 /// An object that was closed.
 struct Closed {
@@ -160,7 +170,7 @@ impl Kept {
         ids.iter().filter_map(|id| self.open.remove(id)).collect()
     }
 
-    fn known(&mut self, id: &str) -> Option<(Pid, &mut BTreeSet<i64>)> {
+    fn known(&mut self, id: &str) -> Option<(Pid, &mut Own)> {
         let (pid, known) = match self.open.get_mut(id) {
             Some(open) => (open.pid, &mut open.known),
             None => self.closed.get_mut(id).map(|closed| (closed.pid, &mut closed.known))?,
@@ -171,13 +181,17 @@ impl Kept {
     /// An object has created a node.
     fn note_created(&mut self, id: &str, czxid: i64) {
         if let Some((_, known)) = self.known(id) {
-            known.insert(czxid);
+            known.nodes.insert(czxid);
         }
     }
 
     /// The process of the object, if it never took this node for its own.
-    fn strayed(&mut self, id: &str, czxid: i64) -> Option<Pid> {
-        self.known(id).filter(|(_, known)| !known.contains(&czxid)).map(|(pid, _)| pid)
+    fn strayed(&mut self, id: &str, stat: &Stat) -> Option<Pid> {
+        let (pid, known) = self.known(id)?;
+        let of_session = known.sessions.as_ref();
+        let is_own = known.nodes.contains(&stat.czxid)
+            || of_session.is_some_and(|sessions| sessions.contains(&stat.ephemeral_owner));
+        (!is_own).then_some(pid)
     }
 
     /// The nodes on the servers that are children of this one, with their data.
@@ -258,7 +272,11 @@ impl World {
         // The names of sequential and protected nodes differ; the parent has only kept nodes below it.
         let parent = path.rsplit_once('/').map_or(path, |(parent, _)| parent);
         let using = self.use_path(pid, if is_renamed { parent } else { path });
-        let known = matches!(keeper, Keeper::Node(_)).then(BTreeSet::new);
+        let known = match keeper {
+            Keeper::Node(_) => Some(Own::default()),
+            Keeper::Member(_) => Some(Own { sessions: Some(BTreeSet::new()), ..Own::default() }),
+            Keeper::Ttl(_) => None,
+        };
         let open = Open {
             pid,
             worker,
@@ -287,7 +305,10 @@ impl World {
         for open in kept.open.values_mut().filter(|open| self.is_running(open.pid)) {
             open.is_written = open.keeper.is_written() == Some(true);
             if let Some(known) = &mut open.known {
-                known.extend(open.keeper.czxid());
+                known.nodes.extend(open.keeper.czxid());
+                if let Some(sessions) = &mut known.sessions {
+                    sessions.extend(open.client.session_token().map(|token| token.session_id()));
+                }
             }
         }
         if now < kept.next_look {
@@ -360,7 +381,7 @@ impl World {
                 kept.note_created(id, stat.czxid);
             }
             let mut writer = id.to_owned();
-            if let Some(pid) = kept.strayed(id, stat.czxid) {
+            if let Some(pid) = kept.strayed(id, stat) {
                 // It has no data of its own there: setData has no check of the owner.
                 writer.clear();
                 let created = kept.created.get(path).copied().unwrap_or_default();

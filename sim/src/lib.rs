@@ -1,6 +1,7 @@
 //! A simulator: full clients with the real driver and the real recipes, on the embedded ensemble, in one thread and in
 //! virtual time. A seed decides everything. docs/SIMULATION.md is the guide.
 
+mod atomics;
 pub mod batch;
 mod belief;
 mod calls;

@@ -354,6 +354,11 @@ impl Network {
         self.links.get(&(pid, member)).copied().unwrap_or_default()
     }
 
+    /// Whether a process has a trap that has not sprung.
+    pub(crate) fn has_trap(&self, pid: Pid) -> bool {
+        self.traps.iter().any(|(of, _)| *of == pid)
+    }
+
     /// Whether a trap springs at this delivery: the bytes that still arrive, and who notices the cut.
     fn sprung(&mut self, id: usize, direction: Direction) -> Option<(usize, Sides)> {
         let pid = self.connections[id].pid;

@@ -153,7 +153,12 @@ impl World {
                 let uses = nodes.used.values().filter(|(of, _)| *of == pid);
                 let mut parts = uses.flat_map(|(_, parts)| parts);
                 let is_below = |part: &Part| path.starts_with(&part.lock);
-                if parts.any(is_below) || beliefs.held_paths(pid).any(|held| held == path) {
+                // The nodes that caches hold belong to nobody.
+                let is_of_tree = path == "/tree" || path.starts_with("/tree/");
+                if is_of_tree
+                    || parts.any(is_below)
+                    || beliefs.held_paths(pid).any(|held| held == path)
+                {
                     continue;
                 }
                 let since = *nodes.unused.get(&path).unwrap_or(&now);

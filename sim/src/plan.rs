@@ -5,11 +5,16 @@
 
 mod faults;
 mod leader;
+mod recipes;
 
 use serde::{Deserialize, Serialize};
 
 pub use faults::{Direction, Fault, FaultKind, Flow, KillKind, Sides, Trap};
 pub use leader::{CloseKind, KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep};
+pub use recipes::{
+    AtomicOp, AtomicStep, BarrierOp, BarrierStep, CacheEnd, CacheKind, CacheStep, DoubleStep,
+    TreeOp, TreeStep,
+};
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +89,12 @@ impl Plan {
             out.push('\n');
         }
         out.trim_end().to_owned()
+    }
+
+    /// How long locks are held, all steps together, in milliseconds.
+    pub(crate) fn hold_ms(&self) -> u64 {
+        let steps = self.processes.iter().flat_map(|process| &process.workers).flatten();
+        steps.map(|step| if let Step::Lock(step) = step { step.hold_ms } else { 0 }).sum()
     }
 
     /// The number of steps of all workers.
@@ -214,6 +225,16 @@ pub enum Step {
     Lead(LeadStep),
     /// Keeps a node present.
     Keep(KeepStep),
+    /// Keeps a cache of the tree.
+    Cache(CacheStep),
+    /// Changes of the tree, sent at once.
+    Tree(Vec<TreeStep>),
+    /// An operation on an atomic number or value.
+    Atomic(AtomicStep),
+    /// An operation on a `DistributedBarrier`.
+    Barrier(BarrierStep),
+    /// Rounds of a `DistributedDoubleBarrier`.
+    Double(DoubleStep),
     /// Deletes the first node in the queue of an election, as an operator would.
     DeleteLeader {
         /// Its number.

@@ -38,7 +38,7 @@ impl Outcome {
     }
 }
 
-/// The longest time from the peace to the end of all work.
+/// The longest time from the peace to the end of all work, besides the holds of locks, which may follow each other.
 const PROGRESS_LIMIT: Nanos = 600 * SECOND;
 
 const LIVELOCK: &str = "livelock: tasks are polled without progress";
@@ -194,7 +194,8 @@ fn judge(world: &World, plan: &Plan) {
                 process.is_finished || process.state == crate::process::ProcessState::Dead
             })
     };
-    let end = world.run_until(plan.peace_at_ms * MILLISECOND + PROGRESS_LIMIT, is_over);
+    let limit = PROGRESS_LIMIT + plan.hold_ms() * MILLISECOND;
+    let end = world.run_until(plan.peace_at_ms * MILLISECOND + limit, is_over);
     match end {
         End::Reached if is_over(world) => {}
         End::Reached => {
@@ -250,4 +251,5 @@ fn judge(world: &World, plan: &Plan) {
     left.extend(dead.into_iter().map(|pid| format!("p{pid} has a task left after its clients")));
     left.into_iter().for_each(violation);
     world.check_calls();
+    world.check_atomics();
 }

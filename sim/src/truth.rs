@@ -49,6 +49,11 @@ impl Truth {
         changes.iter().map(|at| &self.changes[*at])
     }
 
+    /// All nodes that were ever changed.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.by_path.keys().map(String::as_str)
+    }
+
     /// The states of a node, beginning with its absence.
     pub(crate) fn states(&self, path: &str) -> Vec<State> {
         let open = (i64::MAX, Nanos::MAX);

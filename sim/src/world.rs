@@ -452,6 +452,18 @@ impl Core {
         self.disturbed_until(pid).max(self.process(pid).state_changed_at)
     }
 
+    /// Whether nothing has concerned a process for a while before `from`, and nothing does now: a connection may have been
+    /// dead for a session timeout before its client notices.
+    pub(crate) fn is_calm(&self, pid: Pid, from: Nanos, now: Nanos) -> bool {
+        let since = self.undisturbed_since(pid) + self.longest_timeout + SECOND;
+        since < from && !self.network.has_trap(pid) && !self.refuses(now)
+    }
+
+    /// Whether servers may have refused requests lately.
+    pub(crate) fn refuses(&self, now: Nanos) -> bool {
+        self.throttled.iter().any(|at| (*at..at + 15 * SECOND).contains(&now))
+    }
+
     /// Notes that a fault concerns a process, or all, until this time.
     pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
         let noted = match pid {

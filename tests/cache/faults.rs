@@ -7,7 +7,7 @@ use docent::{
 use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
-    Fixture, count, expect, expect_all, list, next, requests, short,
+    Fixture, count, expect, expect_all, list, ms, next, requests, short,
     support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 
@@ -18,6 +18,8 @@ on_both_servers! {
     a_start_without_a_connection_sets_one_watch
     the_reads_in_flight_are_limited
     a_limit_of_the_client_delays_the_load
+    a_node_is_reported_after_its_parent
+    the_first_load_includes_what_an_event_has_begun
     a_listing_over_the_packet_limit_is_reported_once
     a_node_that_may_not_be_read_is_reported_and_read_later
     a_reply_after_the_close_is_not_stored
@@ -193,6 +195,49 @@ async fn a_reply_after_the_close_is_not_stored(fixture: Fixture) {
     // The reply to removeWatches is behind the delayed one.
     assert_eq!(pending_and_watches(&a), (0, 0));
     assert_eq!(list(&cache, &path), [""; 0]);
+}
+
+/// The nodes `a`, `a/b`, `a/b/c` and `a/b/c/d`.
+async fn nested(fixture: &Fixture) -> (Client, String) {
+    let observer = fixture.observer().await;
+    fixture.create_path(&observer).await;
+    let path = fixture.path.clone();
+    for below in ["a", "a/b", "a/b/c", "a/b/c/d"] {
+        let child = format!("{path}/{below}");
+        observer.create(&child, b"", CreateMode::Persistent).await.unwrap();
+    }
+    (observer, path)
+}
+
+/// An event of a node whose parent has not been read.
+async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
+    let (observer, path) = nested(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A"));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let (_cache, mut events) =
+        CuratorCache::start_with_events(&a, &path, CacheOptions::default()).unwrap();
+    let is_read = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
+    records.until(DEADLINE, is_read).await.unwrap();
+    observer.set_data(&format!("{path}/a/b"), b"x", None).await.unwrap();
+    let wanted = ["created  0 ", "created /a 0 ", "created /a/b 1 x", "created /a/b/c 0 "];
+    expect(&mut events, &path, &wanted).await;
+    expect(&mut events, &path, &["created /a/b/c/d 0 ", "initialized 5"]).await;
+}
+
+/// An event of a node whose parent is being read: its descendants belong to the first load all the same.
+async fn the_first_load_includes_what_an_event_has_begun(fixture: Fixture) {
+    let (observer, path) = nested(&fixture).await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, ms(500)).of("A").nth(2));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let cache = CuratorCache::start(&a, &path).unwrap();
+    let is_read = |r: &Record| &*r.client == "A" && r.is_request(OpCode::GetData);
+    records.until(DEADLINE, is_read).await.unwrap();
+    records.until(DEADLINE, is_read).await.unwrap();
+    observer.set_data(&format!("{path}/a/b"), b"x", None).await.unwrap();
+    initialized(&cache).await;
+    assert_eq!(list(&cache, &path).len(), 5, "{:?}", list(&cache, &path));
 }
 
 /// C8: Curator leaves a client listener for each.

@@ -30,6 +30,7 @@ on_both_servers! {
     a_lost_create_of_a_sequential_node_makes_one_node
     the_last_wanted_data_is_the_last_written
     a_repeated_write_looks_at_the_node_first
+    a_repeated_delete_looks_at_the_node_first
     another_clients_node_is_neither_written_nor_deleted
     a_close_before_the_conflict_is_known_deletes_nothing
     a_missing_parent_is_reported_and_the_node_comes_after_a_reconnect
@@ -239,6 +240,24 @@ async fn a_repeated_write_looks_at_the_node_first(fixture: Fixture) {
     let error = within_deadline("the conflict", node.written()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NodeExists);
     within_deadline("the close", node.close()).await.unwrap();
+    assert!(observer.exists(&path).await.unwrap().is_some());
+}
+
+/// The node is deleted, and created by another client, while the delete of a close has no reply.
+async fn a_repeated_delete_looks_at_the_node_first(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    let node = keep(&a, &path, CreateMode::Persistent);
+    created(&node).await;
+    fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
+    tap.refuse().await.unwrap();
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let closing = node.close();
+    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::Delete)).await.unwrap();
+    observer.delete(&path, None).await.unwrap();
+    observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
+    tap.accept().await.unwrap();
+    within_deadline("the close", closing).await.unwrap();
     assert!(observer.exists(&path).await.unwrap().is_some());
 }
 

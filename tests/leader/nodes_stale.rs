@@ -53,3 +53,40 @@ async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
         a.close().await.unwrap();
     }
 }
+
+/// The follower shows the node that another client has replaced while a write had no reply.
+#[tokio::test]
+async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
+    let cluster = TestingCluster::start(3).await.unwrap();
+    let leader = cluster.leader().unwrap();
+    let follower = (0..3).find(|member| *member != leader).unwrap();
+    let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    fixture.create_path(&a).await;
+    let path = format!("{}/n", fixture.path);
+    let node = PersistentNode::start(&a, &path, CreateMode::Persistent, "v1").unwrap();
+    within_deadline("the node", node.created()).await.unwrap();
+    let is_look = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists);
+    fixture.tap.wait_for(DEADLINE, is_look).await.unwrap();
+    let mut events = node.events();
+    cluster.set_lag(follower, true);
+    fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
+    tap.refuse().await.unwrap();
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    node.set_data("v2");
+    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::SetData)).await.unwrap();
+    observer.delete(&path, None).await.unwrap();
+    observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
+    fixture.tap.set_upstream(&cluster.addr(follower).unwrap().to_string());
+    tap.accept().await.unwrap();
+    let looked = |r: &Record| r.is_request(OpCode::Sync) || r.is_request(OpCode::SetData);
+    records.until(DEADLINE, |r: &Record| &*r.client == "A" && looked(r)).await.unwrap();
+    cluster.set_lag(follower, false);
+    assert!(matches!(within_deadline("the loss", events.next()).await, Some(NodeEvent::Lost)));
+    let conflict = within_deadline("the conflict", events.next()).await;
+    assert!(matches!(conflict, Some(NodeEvent::Conflict { owner: 0 })), "{conflict:?}");
+    let other = observer.get_data(&path).await.unwrap();
+    assert_eq!((&*other.data, other.stat.version), (&b"other"[..], 0));
+    a.close().await.unwrap();
+}

@@ -10,6 +10,7 @@ use crate::{
     create,
     options::LockOptions,
     parents::{LastNode, create_parents},
+    planted,
 };
 
 /// The node of an atomic value.
@@ -61,6 +62,9 @@ impl Cell {
             };
             if let ErrorKind::BadVersion | ErrorKind::NoNode = error.kind() {
                 let Some(unknown) = lost.error else { return Ok(Write::LostRace) };
+                if planted::is("increment-repeated") {
+                    return Ok(Write::LostRace);
+                }
                 return self.settle(unknown, Some(seen), data).await;
             }
             lost.pause(error).await?;

@@ -16,6 +16,7 @@ use crate::{
     default_data::default_data,
     options::LockOptions,
     parents::{LastNode, create_parents},
+    planted,
 };
 
 /// A barrier: while its node exists, waiters wait.
@@ -196,8 +197,11 @@ impl DistributedBarrier {
                 return Ok(false);
             }
             let mut is_open = false;
-            let event =
-                async { is_open = watcher.changed().await.event_type == EventType::NodeDeleted };
+            let event = async {
+                let event = watcher.changed().await;
+                is_open = event.event_type == EventType::NodeDeleted
+                    || planted::is("barrier-opened-by-loss") && event.is_end();
+            };
             deadline.wait_for(event).await;
             if is_open {
                 return Ok(true);

@@ -10,12 +10,12 @@ use tracing::debug;
 
 use super::{
     member::{self, Member, READY, list, members},
-    persistently::{persistently, removed_on_drop},
+    persistently::{persistently, persistently_while, removed_on_drop},
 };
 use crate::{
     acl_provider::acl_of, base_path::check_base_path, create::create, deadline::Deadline,
-    default_data::default_data, error, options::LockOptions, protection::join, select::select,
-    state_changes::StateChanges,
+    default_data::default_data, error, options::LockOptions, planted, protection::join,
+    select::select, state_changes::StateChanges,
 };
 
 /// A barrier that a number of members enter together, and leave together.
@@ -235,7 +235,7 @@ impl DistributedDoubleBarrier {
             let Some(member) = own else { continue };
             if let Some(ready) = &ready {
                 member.saw_ready = true;
-                if ready.mzxid > member.czxid {
+                if ready.mzxid > member.czxid || planted::is("old-ready-opens") {
                     return Ok(Look::Open);
                 }
             }
@@ -248,8 +248,11 @@ impl DistributedDoubleBarrier {
             }
             if members.len() >= self.member_qty {
                 member.saw_ready = true;
-                self.open(ready, data).await?;
-                return Ok(Look::Open);
+                if self.open(ready, data, member).await? {
+                    return Ok(Look::Open);
+                }
+                // Its node ends with its session: it does not count any more.
+                continue;
             }
             if let Some(ready) = ready
                 && self.is_of_these_members(&ready, member, &members).await?
@@ -298,28 +301,37 @@ impl DistributedDoubleBarrier {
     }
 
     /// Creates `ready`, or writes the one of a former round, which wakes the members that wait. After either, `ready`
-    /// is newer than each of them.
-    async fn open(&self, mut left_behind: Option<Stat>, data: &[u8]) -> Result<(), Error> {
+    /// is newer than each of them. False if the session of this member ends before: written in another session, `ready`
+    /// would open the barrier for members that come after those that were counted.
+    async fn open(
+        &self,
+        mut left_behind: Option<Stat>,
+        data: &[u8],
+        own: &Member,
+    ) -> Result<bool, Error> {
         let path = &self.ready_path;
         let acl = acl_of(self.options.parents().acl_provider, path);
         loop {
             let (result, done) = match left_behind.take() {
                 Some(ready) => {
                     let write = || self.client.set_data(path, data, Some(ready.version));
-                    let written = persistently(&self.client, write).await.map(drop);
+                    let goes_on = || own.is_current();
+                    let written = persistently_while(&self.client, goes_on, write).await;
                     // Another member was faster.
-                    (written, ErrorKind::BadVersion)
+                    (written.map(|written| written.map(drop)), ErrorKind::BadVersion)
                 }
                 None => {
                     let mode = CreateMode::Persistent;
                     let write = || create(&self.client, path, data, mode, acl);
-                    let created = persistently(&self.client, write).await.map(drop);
-                    (created, ErrorKind::NodeExists)
+                    let goes_on = || own.is_current();
+                    let created = persistently_while(&self.client, goes_on, write).await;
+                    (created.map(|created| created.map(drop)), ErrorKind::NodeExists)
                 }
             };
+            let Some(result) = result else { return Ok(false) };
             match result {
-                Ok(()) => return Ok(()),
-                Err(error) if error.kind() == done => return Ok(()),
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == done => return Ok(true),
                 // Deleted since; the next attempt creates it.
                 Err(error)
                     if error.kind() == ErrorKind::NoNode && done == ErrorKind::BadVersion => {}
@@ -336,6 +348,10 @@ impl DistributedDoubleBarrier {
         deadline: &Deadline<'_>,
     ) -> Result<bool, Error> {
         let Some(member) = member else { return Ok(false) };
+        if planted::is("double-node-left") {
+            member.forget();
+            return Ok(false);
+        }
         let czxid = member.czxid;
         let given_up = async {
             member.delete().await?;

@@ -16,16 +16,32 @@ pub(super) async fn persistently<R, F: Future<Output = Result<R, Error>>>(
     client: &Client,
     mut request: impl FnMut() -> F,
 ) -> Result<R, Error> {
+    loop {
+        if let Some(result) = persistently_while(client, || true, &mut request).await {
+            return result;
+        }
+    }
+}
+
+/// As [`persistently`], as long as `goes_on` is true before each request; then `None`.
+pub(super) async fn persistently_while<R, F: Future<Output = Result<R, Error>>>(
+    client: &Client,
+    goes_on: impl Fn() -> bool,
+    mut request: impl FnMut() -> F,
+) -> Option<Result<R, Error>> {
     let mut count = 0;
     loop {
         let mut changes = StateChanges::subscribe(client);
+        if !goes_on() {
+            return None;
+        }
         match request().await {
             Err(error) if is_transient(&error) && client.ended().is_none() => {
                 debug!(%error, "no definite reply; retrying");
                 select(timer::sleep(client, pause(count)), changes.changed()).await;
                 count += 1;
             }
-            other => return other,
+            other => return Some(other),
         }
     }
 }

@@ -157,6 +157,17 @@ impl Reads {
         self.data.get(path).is_some_and(|job| job.round)
     }
 
+    /// Adds the reads of the descendants of a node to the round.
+    pub(super) fn join_round(&mut self, path: &str) {
+        let (first, end) = descendants(path);
+        let range = (Bound::Included(&*first), Bound::Excluded(&*end));
+        for jobs in [&mut self.data, &mut self.children] {
+            for (_, job) in jobs.range_mut::<str, _>(range) {
+                self.round_left += usize::from(!std::mem::replace(&mut job.round, true));
+            }
+        }
+    }
+
     /// Cancels the reads of a node and its descendants.
     pub(super) fn cancel(&mut self, path: &str) {
         let (first, end) = descendants(path);

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     persistent_retry::pause,
+    planted,
     select::{Either, select},
 };
 
@@ -282,6 +283,8 @@ impl Updater {
                 return Some(End::SetAgain);
             }
             match &mut on.watches {
+                Watches::Persistent(_)
+                    if event.is_resync() && planted::is("cache-resync-ignored") => {}
                 Watches::Persistent(_) if event.is_resync() => {
                     self.engine.set_stale();
                     self.engine.begin_round();
@@ -335,6 +338,9 @@ impl Updater {
     /// removeWatches either, and would close the connection.
     async fn remove(&self, watches: Watches) {
         if let Watches::Persistent(watcher) = watches {
+            if planted::is("cache-watch-left") {
+                return watcher.forget();
+            }
             let removed = watcher.remove();
             let limit = self.client.runtime().timer(self.client.config().connection_timeout());
             if let Either::Left(Err(error)) = select(removed, limit).await {

@@ -9,9 +9,9 @@
 //! | 2. create the node | create2 (15), createContainer (19) or createTTL (21); parents missing: exists (3) upward, createContainer downward, create again | `PersistentNode.createNode` |
 //! | 3. it exists: whose is it? | exists (3) with watch; of a former session of ours: multi (14) of delete and create | `processBackgroundCallback` |
 //! | 4. watch it | exists (3) with watch | `watchNode` |
-//! | 5. the data was set | setData (5); before each retry: exists (3) with watch | `setData` |
+//! | 5. the data was set | setData (5); before each retry: sync (9), exists (3) with watch | `setData` |
 //! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
-//! | 7. close | delete (2), before each retry: exists (3); checkWatches (17) if the watch is still there | `close` |
+//! | 7. close | delete (2); before each retry: a delete that is refused, exists (3); checkWatches (17) if the node stays | `close` |
 //!
 //! Differences from Curator (Ln: see `docs/CURATOR.md`): one create at a time, with a search for the GUID before each
 //! retry (L14); an error that no retry mends parks the task until something changes (L15, L17); the node of another
@@ -504,7 +504,15 @@ impl Keeper {
             if present.owner != 0 && Some(present.owner) != self.session() {
                 return Ok(false);
             }
-            let look = || self.client.exists_and_watch(&present.path);
+            // A server that lags shows a node that is gone.
+            let look = || {
+                let synced = self.client.sync(&present.path);
+                let look = self.client.exists_and_watch(&present.path);
+                async {
+                    synced.await?;
+                    look.await
+                }
+            };
             match self.client.retry_idempotent(policy, look).await? {
                 (Some(stat), new) if is_same(present, &stat) => *watcher = Some(new),
                 _ => return Ok(false),

@@ -1,5 +1,9 @@
 //! What the processes do: one client each, and workers that go through their steps.
 
+mod atomic;
+mod barrier;
+mod cache;
+mod double;
 mod kept;
 mod leader;
 mod lock;
@@ -7,6 +11,7 @@ mod objects;
 mod register;
 mod session;
 mod shared;
+mod tree;
 mod watch;
 
 use std::{
@@ -50,6 +55,8 @@ pub(crate) struct Stash {
     /// The watches that stay until the end.
     kept: Vec<watch::Watch>,
     shared: BTreeMap<u8, shared::Shared>,
+    /// The caches that stay until the end.
+    caches: Vec<cache::Cache>,
 }
 
 impl Worker {
@@ -101,6 +108,7 @@ impl Worker {
     async fn finish(&self) {
         watch::judge_kept(self).await;
         shared::judge(self).await;
+        cache::judge_kept(self).await;
         let stash = std::mem::take(&mut *self.stash());
         drop(stash);
     }
@@ -123,6 +131,11 @@ impl Worker {
                 Step::Visit(step) => session::visit(self, &step).await,
                 Step::Lead(step) => leader::run(self, &step).await,
                 Step::Keep(step) => kept::run(self, &step).await,
+                Step::Cache(step) => cache::run(self, &step).await,
+                Step::Tree(steps) => tree::run(self, &steps).await,
+                Step::Atomic(step) => atomic::run(self, &step).await,
+                Step::Barrier(step) => barrier::run(self, &step).await,
+                Step::Double(step) => double::run(self, &step).await,
                 Step::DeleteLeader { election } => leader::delete_leader(self, election).await,
                 Step::DeleteKept { node } => kept::delete(self, node).await,
                 Step::Revoke { lock } => lock::revoke(self, &lock).await,

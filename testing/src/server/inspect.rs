@@ -1,9 +1,12 @@
 //! What a test can see of an ensemble's data without a client.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use docent_protocol::{EventType, Stat};
 
 use super::{
+    connection::{Connection, State},
     ensemble::{Ensemble, Member},
     tree::{Change, Tree},
 };
@@ -52,6 +55,20 @@ impl Ensemble {
     pub fn ephemerals(&self, session_id: i64) -> Vec<String> {
         let tree = self.newest_tree();
         tree.into_iter().flat_map(|tree| tree.ephemerals(session_id)).map(str::to_owned).collect()
+    }
+
+    /// The paths on which the newest connection of a session has watches, in ascending order; none without a connection.
+    #[must_use]
+    pub fn watched_paths(&self, session_id: i64) -> Vec<String> {
+        let is_of_session = |connection: &Connection| matches!(connection.state, State::Open { session_id: of, .. } if of == session_id);
+        // A server may not have noticed the end of an older one.
+        let mut newest_first = self.connections.iter().rev();
+        let newest = newest_first.find(|(_, connection)| is_of_session(connection));
+        let member =
+            newest.and_then(|(id, connection)| Some((id, self.members.get(connection.member)?)));
+        let paths = member.into_iter().flat_map(|(id, member)| member.watches.paths_of(*id));
+        let paths: BTreeSet<&str> = paths.collect();
+        paths.into_iter().map(str::to_owned).collect()
     }
 
     /// Starts to record the changes that are applied, for [`take_changes`](Self::take_changes).

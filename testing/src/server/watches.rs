@@ -191,6 +191,13 @@ impl Watches {
         self.data.paths.iter().map(|(path, watchers)| (&**path, watchers.keys()))
     }
 
+    /// The watched paths of a connection.
+    pub(crate) fn paths_of(&self, watcher: Watcher) -> impl Iterator<Item = &str> {
+        let tables = [&self.data, &self.child].into_iter();
+        let sets = tables.filter_map(move |table| table.by_watcher.get(&watcher));
+        sets.flatten().map(String::as_str)
+    }
+
     fn add(&mut self, table: Table, path: &str, watcher: Watcher, mode: Modes) {
         let keeps = self.version.keeps_watch_modes();
         let table = self.table(table);

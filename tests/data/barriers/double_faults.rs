@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use docent::{Client, OpCode};
-use docent_testing::fault::Fault;
+use docent_testing::{fault::Fault, tap::Record};
 
 use super::{
     cut_off,
@@ -22,6 +22,7 @@ on_both_servers! {
     a_leave_without_a_connection_ends_in_time
     a_member_is_created_once_although_the_reply_is_lost
     a_member_whose_session_is_killed_enters_with_the_next_one
+    a_barrier_is_not_opened_in_another_session
     a_member_whose_session_is_killed_inside_can_leave_and_enter
     a_member_that_enters_again_is_not_waited_for
     a_member_that_lost_its_node_does_not_wait_for_the_next_round
@@ -157,6 +158,36 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     done("the first", first).await;
     done("the second", second).await;
     fixture.children(&fixture.path, 0).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// The session of the member that completes the number ends before it has created `ready`, and the other member leaves.
+async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
+    let (a, _tap_a) = fixture.client("A").await;
+    let (b, tap) = fixture.client("B").await;
+    let first = entering(member(&a, &fixture.path, 2));
+    fixture.children(&fixture.path, 1).await;
+    has_watch(&a).await;
+    fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("B").nth(2));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let second = entering(member(&b, &fixture.path, 2));
+    let is_create = |r: &Record| &*r.client == "B" && r.is_request(OpCode::Create2);
+    records.until(DEADLINE, is_create).await.unwrap();
+    tap.refuse().await.unwrap();
+    records.until(DEADLINE, is_create).await.unwrap();
+    tap.kill_session(DEADLINE).await.unwrap();
+    first.abort();
+    fixture.children(&fixture.path, 0).await;
+    tap.accept().await.unwrap();
+    let alone = fixture.children(&fixture.path, 1).await;
+    assert_ne!(alone, ["ready"]);
+    assert!(!second.is_finished());
+    let first = entering(member(&a, &fixture.path, 2));
+    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    let (first, second) = (leaving(first), leaving(second));
+    done("the first", first).await;
+    done("the second", second).await;
     a.close().await.unwrap();
     b.close().await.unwrap();
 }

@@ -1,8 +1,7 @@
 //! What a kept node does when it is closed.
 
 use std::{
-    future::poll_fn,
-    pin::pin,
+    future::Future,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -14,8 +13,9 @@ use super::{Keeper, Memory, Present, connected, is_same, owner::is_ephemeral_own
 use crate::{create::lacks_3_5_operations, error, persistent_retry::PersistentRetry};
 
 impl Keeper {
-    /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. Each
-    /// retry looks at the node first: the delete may have been applied, and another client may have created the node since.
+    /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. delete
+    /// has no check of the owner, so each retry looks at the node first: the first delete may have made room for the node of
+    /// another client.
     pub(super) async fn leave(
         &self,
         present: &Present,
@@ -30,33 +30,52 @@ impl Keeper {
             CancellationToken::new(),
         );
         let mut retry = RetryLoop::new(&self.client, &policy);
-        let mut is_retry = false;
+        let mut is_first = true;
         loop {
             if self.client.ended().is_some()
                 || (present.owner != 0 && Some(present.owner) != self.session())
             {
                 return Ok(());
             }
-            let mut version = None;
-            if std::mem::replace(&mut is_retry, true) {
-                match self.client.exists(&present.path).await {
-                    Ok(Some(stat)) if is_same(present, &stat) => version = Some(stat.version),
-                    Ok(_) => return Ok(()),
-                    Err(error) => {
-                        retry.pause(error).await?;
-                        continue;
-                    }
-                }
-            }
-            let mut delete = pin!(self.client.cleanup().delete(&present.path, version));
-            match poll_fn(|cx| delete.as_mut().poll(cx)).await {
+            let deleted = if std::mem::take(&mut is_first) {
+                self.client.cleanup().delete(&present.path, None).await
+            } else {
+                self.delete_again(present).await
+            };
+            match deleted {
+                Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
                 // Written since the look.
                 Err(error) if error.kind() == ErrorKind::BadVersion => {
                     retry.pause_after_any_error(error).await?;
                 }
-                Err(error) if error.kind() != ErrorKind::NoNode => retry.pause(error).await?,
+                Err(error) => retry.pause(error).await?,
                 // The event of our own delete has removed the watch.
-                _ => return Ok(()),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Deletes the node if it is still ours.
+    async fn delete_again(&self, present: &Present) -> Result<(), Error> {
+        let settling = self.refused_delete(&present.path);
+        let looked = self.client.exists(&present.path);
+        settling.await?;
+        match looked.await? {
+            Some(stat) if is_same(present, &stat) => {
+                self.client.cleanup().delete(&present.path, Some(stat.version)).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A delete that deletes nothing, because no node has this version. Its reply comes behind all earlier requests of this
+    /// session; see `protection::settled`. `NoNode` if there is no node.
+    fn refused_delete(&self, path: &str) -> impl Future<Output = Result<(), Error>> + use<> {
+        let refused = self.client.cleanup().delete(path, Some(i32::MAX));
+        async {
+            match refused.await {
+                Err(error) if error.kind() == ErrorKind::BadVersion => Ok(()),
+                result => result,
             }
         }
     }
@@ -99,11 +118,9 @@ impl Keeper {
         memory: &Memory,
     ) -> Result<(), Error> {
         let cleanup = self.client.cleanup();
-        // No node has this version. The refusal comes behind all creates of this session; see `protection::settled`.
-        let settling = cleanup.delete(path, Some(i32::MAX));
+        let settling = self.refused_delete(path);
         let looked = cleanup.get_children_with_stat(path);
         match settling.await {
-            Err(error) if error.kind() == ErrorKind::BadVersion => {}
             Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
             result => result?,
         }
