@@ -236,7 +236,8 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     }
 
     /// Writes the fields of an instance that is registered here. The call itself begins it; of several updates in quick
-    /// succession, possibly only the last is written.
+    /// succession, possibly only the last is written. If a third client deletes the node while the write is in flight, the
+    /// write can hit another client's instance of the same id: see [`PersistentNode::set_data`].
     ///
     /// # Errors
     ///

@@ -73,7 +73,8 @@ impl Registrar {
                 }
             }
             8 => self.tap.cut(),
-            9 => self.tap.kill_session(support::DEADLINE).await.unwrap(),
+            // Without a connection there is no session to kill.
+            9 => drop(self.tap.kill_session(support::DEADLINE).await),
             10 => {
                 let ops = [OpCode::Create2, OpCode::SetData, OpCode::Delete, OpCode::Exists];
                 let op = ops[random.below(ops.len())];
@@ -105,13 +106,13 @@ async fn scenario(seed: u64) {
     let discovery = discovery(&fixture, &reader);
     let cache: ServiceCache = discovery.service_cache("web").unwrap();
     for _ in 0..60 {
-        match random.below(20) {
-            0 => reader_tap.cut(),
-            1 => drop(reader.delete(&node(&fixture, IDS[random.below(IDS.len())]), None).await),
-            _ => {
-                let registrar = random.below(registrars.len());
-                registrars[registrar].step(&fixture, &mut random).await;
-            }
+        // No other client deletes an instance: a setData in flight could then hit the one that takes its place, as the
+        // documentation of `PersistentNode::set_data` says.
+        if random.below(20) == 0 {
+            reader_tap.cut();
+        } else {
+            let registrar = random.below(registrars.len());
+            registrars[registrar].step(&fixture, &mut random).await;
         }
     }
     fixture.tap.clear_faults();
@@ -124,7 +125,8 @@ async fn scenario(seed: u64) {
                 return wanted.is_empty().then_some(());
             };
             let owner = wanted.iter().find(|(one, _)| {
-                one.client.session().unwrap().session_id() == found.stat.ephemeral_owner
+                let session = one.client.session();
+                session.is_some_and(|one| one.session_id() == found.stat.ephemeral_owner)
             });
             let (_, (port, enabled)) = owner?;
             let text = String::from_utf8_lossy(&found.data);
