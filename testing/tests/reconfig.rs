@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "a part of it is used")]
 mod support;
 
 use docent_protocol::{
