@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "a part of it is used")]
 mod support;
 
 use std::time::Duration;
@@ -41,7 +40,7 @@ fn bench(servers: usize) -> (Bench, ConnectionId) {
     (bench, id)
 }
 
-/// Reads what is queued, piece by piece; the xids of the replies, and the longest piece.
+/// Reads the queued bytes, piece by piece; the xids of the replies, and the longest piece.
 fn read_all(bench: &mut Bench, id: ConnectionId) -> (Vec<i32>, usize) {
     let (mut xids, mut longest) = (Vec::new(), 0);
     while let Some(bytes) = bench.machine.poll_transmit(id) {

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "a part of it is used")]
 mod support;
 
 use docent_protocol::{
@@ -126,4 +125,16 @@ fn the_members_outlast_their_leader() {
         let id = connect(&mut bench, member);
         assert_eq!(read(&mut bench, id), text);
     }
+}
+
+/// A real 3.8.0 stops at this create, and cannot load its log.
+#[test]
+fn a_quota_of_the_whole_tree_ends_the_connection() {
+    let mut bench = Bench::new(Config::default());
+    let (id, ..) = bench.connect();
+    let path = "/zookeeper/quota/zookeeper_limits";
+    assert!(bench.call(id, OpCode::Create, &create(path, b"count=1,bytes=1", 0)).is_none());
+    assert!(bench.machine.is_closed(id));
+    let (other, ..) = bench.connect();
+    assert_eq!(bench.exists(other, path, false), ErrorCode::NoNode);
 }

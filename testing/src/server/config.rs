@@ -53,7 +53,8 @@ pub struct Config {
     pub read_only_mode_enabled: bool,
     /// `localSessionsEnabled`: whether a read-only server of 3.7 or later grants sessions. Default: true.
     pub local_sessions_enabled: bool,
-    /// The number of servers in the ensemble. 1: a stand-alone server.
+    /// The number of servers in the ensemble. 1: a stand-alone server, unless
+    /// [`standalone_enabled`](Self::standalone_enabled) is false.
     pub servers: usize,
     /// The seed of all values that are not an input: session ids, and the choices of faults.
     pub seed: u64,

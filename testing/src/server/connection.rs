@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Nothing told the client that its reply would never come.
+    /// The client would wait for that reply for ever.
     #[test]
     fn a_reply_that_cannot_be_sent_closes_the_connection() {
         let mut c = connection();
