@@ -3,7 +3,8 @@
 use std::{path::PathBuf, process::Stdio};
 
 use crate::support::{real::server, within_deadline};
-use docent::Client;
+use docent::{Client, OpCode};
+use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 use tokio::process::Command;
 
 fn example(name: &str) -> PathBuf {
@@ -163,6 +164,23 @@ async fn the_tutorial_needs_no_server() {
     for (name, expected) in TUTORIAL {
         assert_eq!(without_tokens(&output(name, None).await), *expected, "{name}");
     }
+}
+
+/// The chapter's promise: orders whose reply was lost are found to be counted.
+#[tokio::test]
+async fn count_once_counts_once_although_replies_are_lost() {
+    let server = TestingServer::start().await.unwrap();
+    let tap = Tap::start(&server.connect_string()).await.unwrap();
+    let example = tap.client("example").await.unwrap();
+    tap.seed(3);
+    tap.inject(Fault::drop_reply(OpCode::Multi).times(5).one_in(4));
+    tap.inject(Fault::drop_before(OpCode::Multi).times(5).one_in(4));
+    let text = output("count_once", Some(example.connect_string())).await;
+    let trace = tap.trace().text();
+    let lost = |mark: &str| trace.matches(mark).count();
+    assert_eq!((lost("[[inject DROP_REPLY]]"), lost("[[inject DROP_BEFORE]]")), (5, 5), "{trace}");
+    // Five are found to be counted by an attempt whose reply was lost.
+    assert_eq!(text, "60 deliveries of 20 orders: 15 new ones, count 20\n");
 }
 
 /// The stale token must be the smaller one.

@@ -99,12 +99,12 @@ async fn d17_an_enter_times_out() {
 async fn d18_a_cut_while_entering() {
     let mut scenario = Scenario::start("D18-double-barrier-cut-while-entering").await;
     let (a, ta) = scenario.client("A").await;
-    let first = entering_within(member(&a, &scenario.path(""), 2), 2000);
+    let first = entering_within(member(&a, &scenario.path(""), 2), 3000);
     has_watch(&a).await;
     ta.cut();
     let (mut member, entered) = within_deadline("the enter", first).await.unwrap();
     assert!(!entered);
-    assert!(!member.enter_timeout(ms(300)).await.unwrap());
+    assert!(!member.enter_timeout(ms(1500)).await.unwrap());
     a.close().await.unwrap();
     scenario.differs(
         "A -> exists(3) /d18/ready watch=true
@@ -147,7 +147,7 @@ async fn d19_a_member_too_many_and_a_foreign_child() {
     let late = done("C", entering(late)).await;
     let elsewhere = scenario.elsewhere().await;
     elsewhere.create(&scenario.path("/foreign"), b"x", CreateMode::Persistent).await.unwrap();
-    assert!(!low.leave_timeout(ms(700)).await.unwrap());
+    assert!(!low.leave_timeout(ms(1500)).await.unwrap());
     let mut left = elsewhere.get_children(&path).await.unwrap().to_vec();
     left.sort_unstable();
     let mut wanted = [high.member_id(), late.member_id(), "foreign", "ready"];
@@ -252,12 +252,12 @@ async fn d28_no_bypass() {
     let mut scenario = Scenario::start("D28-double-barrier-bypass").await;
     let (a, ta) = scenario.client("A").await;
     let elsewhere = scenario.elsewhere().await;
-    let first = entering_within(member(&a, &scenario.path(""), 2), 2000);
+    let first = entering_within(member(&a, &scenario.path(""), 2), 3000);
     has_watch(&a).await;
     ta.cut();
     let (mut member, entered) = within_deadline("the enter", first).await.unwrap();
     assert!(!entered, "alone");
-    assert!(!member.enter_timeout(ms(300)).await.unwrap());
+    assert!(!member.enter_timeout(ms(1500)).await.unwrap());
     let third = entering_within(member, 20_000);
     has_watch(&a).await;
     elsewhere.create(&scenario.path("/ready"), b"x", CreateMode::Persistent).await.unwrap();
@@ -336,7 +336,7 @@ async fn d37_an_outage_an_expiry_and_a_lost_create() {
     ta.accept().await.unwrap();
     a.wait_until_connected(DEADLINE).await.unwrap();
     scenario.tap.inject(Fault::drop_reply(OpCode::Create2).of("B"));
-    let first = entering_within(member(&b, &path, 2), 1000);
+    let first = entering_within(member(&b, &path, 2), 3000);
     assert!(!within_deadline("the enter", first).await.unwrap().1);
     assert!(!waiting.is_finished());
     elsewhere.delete_recursive(&path).await.unwrap();
