@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use docent::{Client, CreateMode, DistributedDoubleBarrier, ErrorKind, OpCode};
+use docent::{
+    AtomicOptions, Client, CreateMode, DistributedAtomicLong, DistributedDoubleBarrier, ErrorKind,
+    OpCode,
+};
 use tokio::task::JoinHandle;
 
 use super::{ms, requests};
