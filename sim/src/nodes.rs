@@ -153,7 +153,7 @@ impl World {
                 let uses = nodes.used.values().filter(|(of, _)| *of == pid);
                 let mut parts = uses.flat_map(|(_, parts)| parts);
                 let is_below = |part: &Part| path.starts_with(&part.lock);
-                // The nodes that caches hold belong to nobody.
+                // The nodes that caches hold are no lock nodes.
                 let is_of_tree = path == "/tree" || path.starts_with("/tree/");
                 if is_of_tree
                     || parts.any(is_below)

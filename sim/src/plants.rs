@@ -82,7 +82,6 @@ pub const PLANTS: &[Plant] = &[
     plant("resync-lost", 50, "a persistent watch that is set again has no resync"),
     plant("loss-not-applied", 50, "a lost connection counts as: not applied"),
     plant("cache-resync-ignored", 50, "a cache does not read its nodes again after a resync"),
-    plant("cache-goes-back", 2_000, "a cache takes an older state for a newer one"),
     plant("cache-initialized-early", 50, "a cache is initialized once its root is read"),
     plant("cache-reader-skips", 50, "a slow reader of a cache gets no snapshot"),
     plant("cache-watch-left", 50, "a closed cache does not remove its watch"),

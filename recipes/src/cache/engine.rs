@@ -327,8 +327,7 @@ impl Engine {
             let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));
             match known {
                 Some((old, listed)) if old.stat().czxid == stat.czxid => {
-                    let is_change = stat.mzxid > old.stat().mzxid
-                        || planted::is("cache-goes-back") && stat.mzxid != old.stat().mzxid;
+                    let is_change = stat.mzxid > old.stat().mzxid;
                     // Replies come in order, but an initial node may be newer than a lagging server.
                     // It may also come from a cache with other options.
                     let differs =
