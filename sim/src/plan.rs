@@ -91,10 +91,16 @@ impl Plan {
         out.trim_end().to_owned()
     }
 
-    /// How long locks are held, all steps together, in milliseconds.
+    /// How long locks are held and barriers are waited for at most, all steps together, in milliseconds.
     pub(crate) fn hold_ms(&self) -> u64 {
         let steps = self.processes.iter().flat_map(|process| &process.workers).flatten();
-        steps.map(|step| if let Step::Lock(step) = step { step.hold_ms } else { 0 }).sum()
+        let most = |step: &Step| match step {
+            Step::Lock(step) => step.hold_ms,
+            Step::Barrier(step) => step.cancel_ms,
+            Step::Double(step) => u64::from(step.rounds) * (2 * step.cancel_ms + step.hold_ms),
+            _ => 0,
+        };
+        steps.map(most).sum()
     }
 
     /// The number of steps of all workers.
