@@ -52,6 +52,7 @@ pub(super) struct Engine {
     reads: Reads,
     /// Whether a round is under way: its end makes the cache initialized, or fresh again.
     in_round: bool,
+    is_connected: bool,
     /// The nodes whose listing was too large, with the number of their children then.
     unlistable: Vec<(Arc<str>, i32)>,
     /// The paths of the events are not those of the changed nodes.
@@ -67,6 +68,7 @@ impl Engine {
             mode: Mode::Persistent,
             reads: Reads::default(),
             in_round: false,
+            is_connected: false,
             unlistable: Vec::new(),
             wrong_paths: false,
         }
@@ -121,6 +123,16 @@ impl Engine {
                 }
             });
         }
+    }
+
+    /// The connection was lost: changes may go unnoticed until the round after the next connection.
+    pub(super) fn disconnected(&mut self) {
+        self.is_connected = false;
+        self.set_stale();
+    }
+
+    pub(super) const fn connected(&mut self) {
+        self.is_connected = true;
     }
 
     /// The next read to send.
@@ -449,7 +461,8 @@ impl Engine {
 
     fn end_round(&mut self) {
         let is_complete = self.reads.is_round_complete() || planted::is("cache-initialized-early");
-        if !self.in_round || !is_complete {
+        // Replies that arrived before the connection was lost do not end a round: nothing reports changes since.
+        if !self.in_round || !is_complete || !self.is_connected {
             return;
         }
         self.in_round = false;
@@ -469,4 +482,34 @@ impl Engine {
 /// Whether a node may become readable without an event.
 fn is_refusal(error: &Error) -> bool {
     error.kind() != ErrorKind::ReplyTooLarge
+}
+
+#[cfg(test)]
+mod tests {
+    use docent_session::Outcome;
+
+    use super::{super::tree::Tree, *};
+
+    /// Seed 29122 of the simulator: a reply in hand when the connection is lost made the cache fresh.
+    #[test]
+    fn no_round_ends_without_a_connection() {
+        let shared = Arc::new(Shared::new(16, Tree::default()));
+        let mut engine = Engine::new("/root".into(), CacheOptions::default(), Arc::clone(&shared));
+        let missing = || Err(Error::new(ErrorKind::NoNode, Outcome::NotApplied));
+        engine.connected();
+        engine.begin_round();
+        let read = engine.next_read().unwrap();
+        engine.disconnected();
+        engine.on_data(&read, missing());
+        let is_fresh = || {
+            let state = shared.read();
+            (state.initialized, !state.stale)
+        };
+        assert_eq!(is_fresh(), (false, false));
+        engine.begin_round();
+        engine.connected();
+        let read = engine.next_read().unwrap();
+        engine.on_data(&read, missing());
+        assert_eq!(is_fresh(), (true, true));
+    }
 }

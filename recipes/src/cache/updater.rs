@@ -177,6 +177,7 @@ impl Updater {
                 Watches::Persistent(_) => Mode::Persistent,
                 Watches::OneShot(_) => Mode::OneShot,
             };
+            self.engine.connected();
             self.engine.begin_round();
             let mut following = Following {
                 watches,
@@ -300,9 +301,12 @@ impl Updater {
             let Some(state) = state else { return Some(End::Closed) };
             let was_connected = std::mem::replace(&mut on.is_connected, state.is_connected());
             if !on.is_connected {
-                self.engine.set_stale();
-            } else if !was_connected && self.engine.mode == Mode::OneShot {
-                self.engine.begin_short_round();
+                self.engine.disconnected();
+            } else {
+                self.engine.connected();
+                if !was_connected && self.engine.mode == Mode::OneShot {
+                    self.engine.begin_short_round();
+                }
             }
             if state == ConnectionState::Lost && self.engine.mode == Mode::OneShot {
                 return Some(End::SetAgain);
