@@ -59,7 +59,7 @@ fn every_name_that_replaces_one_of_another_client_is_public() {
     };
     // The second of three columns.
     let cells = guide.lines().filter_map(|line| {
-        let cells: Vec<_> = line.strip_prefix("| ")?.trim_end_matches(" |").split('|').collect();
+        let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split('|').collect();
         (cells.len() == 3).then(|| cells[1])
     });
     let names: BTreeSet<_> = cells
