@@ -354,8 +354,10 @@ impl Error {
     }
 
     /// Says that the chroot does not exist.
+    // Public for a machine without the client, which does not use it.
+    #[doc(hidden)]
     #[must_use]
-    pub(crate) fn with_missing_chroot(mut self, chroot: &str) -> Self {
+    pub fn with_missing_chroot(mut self, chroot: &str) -> Self {
         self.0.is_missing_chroot = true;
         self.with_detail(format_args!("the chroot {chroot} does not exist"))
     }

@@ -55,7 +55,7 @@ impl Scenario {
             min_session_timeout: Some(ms(1000)),
             ..Default::default()
         };
-        Self::start_on(title, config, Duration::from_secs(2)).await
+        Self::start_on(title, config, Duration::from_secs(6)).await
     }
 
     async fn start_on(title: &str, config: server::Config, session: Duration) -> Self {

@@ -27,7 +27,8 @@ pub(crate) async fn without_expiry() -> (Fixture, TestingServer) {
 pub(crate) async fn short_session(fixture: &Fixture, label: &str) -> (Client, TapClient) {
     let tap = fixture.tap.client(label).await.unwrap();
     let config = Config::new(&tap.connect_string()).unwrap();
-    let config = config.with_session_timeout(Duration::from_secs(2));
+    // Long enough that a busy machine does not lose the connection by itself.
+    let config = config.with_session_timeout(Duration::from_secs(6));
     (config.with_connection_timeout(DEADLINE).connect().await.unwrap(), tap)
 }
 

@@ -73,17 +73,17 @@ pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command 
     command
 }
 
-/// A program with the default action for SIGINT and SIGQUIT. Tests in the background of a script inherit these as
-/// ignored, and docent does not handle ignored signals.
+/// A program with the default action for SIGHUP, SIGINT and SIGQUIT. Tests under `nohup`, or in the background of a
+/// script, inherit these as ignored, and docent does not handle ignored signals.
 pub(crate) fn program(name: &str) -> Command {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    if mask & 0b110 == 0 {
+    if mask & 0b111 == 0 {
         return Command::new(name);
     }
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT,QUIT", name]);
+    command.args(["--default-signal=HUP,INT,QUIT", name]);
     command
 }
 

@@ -82,7 +82,7 @@ pub(crate) async fn scenario_19_a_node_of_another_session_in_a_namespace(mut sce
     for path in ["/ns", "/ns/par"] {
         operator.create(path, b"", CreateMode::Persistent).await.unwrap();
     }
-    let (a, tap) = scenario.client_with("A", Duration::from_secs(2)).await;
+    let (a, tap) = scenario.client_with("A", Duration::from_secs(6)).await;
     let options = options().with_namespace("ns");
     let mutex = InterProcessMutex::with_options(&a, "/par", options).unwrap();
     scenario.tap.inject(Fault::drop_reply(OpCode::Create2));
@@ -176,7 +176,7 @@ pub(crate) async fn scenario_20_a_multi_lock(scenario: Scenario) {
 /// N2: Curator adopts the old session's node. In this scenario that has no effect, because the session stays alive.
 pub(crate) async fn scenario_22_the_session_ends_while_waiting(scenario: Scenario) {
     let (a, _a) = scenario.client("A").await;
-    let (b, tap) = scenario.client_with("B", Duration::from_secs(2)).await;
+    let (b, tap) = scenario.client_with("B", Duration::from_secs(6)).await;
     let holder = scenario.mutex(&a).acquire().await.unwrap();
     let theirs = scenario.mutex(&b);
     let waiting = tokio::spawn(async move { theirs.acquire().await });
@@ -375,7 +375,7 @@ pub(crate) async fn scenario_50_a_timed_acquire_without_a_connection(scenario: S
 /// as well.
 pub(crate) async fn scenario_53_two_holders_after_an_expiry(scenario: Scenario) {
     let ((a, _a), (c, _c)) = (scenario.client("A").await, scenario.client("C").await);
-    let (b, tap) = scenario.client_with("B", Duration::from_secs(2)).await;
+    let (b, tap) = scenario.client_with("B", Duration::from_secs(6)).await;
     let holder = scenario.mutex(&a).acquire().await.unwrap();
     let acquire = |client| {
         let mutex = scenario.mutex(client);

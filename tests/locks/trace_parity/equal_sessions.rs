@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 /// The session timeout of tests that wait for its end.
-const SHORT_SESSION: Duration = Duration::from_secs(2);
+const SHORT_SESSION: Duration = Duration::from_secs(6);
 
 /// The client gives up its session between a lost create and the search for its node.
 pub(crate) async fn scenario_09_the_session_ends_during_a_create(scenario: Scenario) {
