@@ -57,6 +57,8 @@ Exit codes:
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
+    /// The code is an option's value.
+    is_chosen: bool,
     text: String,
 }
 
@@ -65,7 +67,12 @@ pub(crate) type CommandResult = Result<u8, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: u8, text: impl fmt::Display) -> Self {
-        Self { code, text: text.to_string() }
+        Self { code, is_chosen: false, text: text.to_string() }
+    }
+
+    /// With the exit code that an option asks for.
+    pub(crate) fn with_chosen_code(code: u8, text: impl fmt::Display) -> Self {
+        Self { is_chosen: true, ..Self::new(code, text) }
     }
 
     pub(crate) fn usage(text: impl fmt::Display) -> Self {
@@ -84,7 +91,8 @@ impl Failure {
 
     /// As a failure of a command that guards another one: its exit code cannot be taken for that of the other.
     pub(crate) fn of_a_guard(self) -> Self {
-        Self { code: if self.code == NO_NODE { SOFTWARE } else { self.code }, ..self }
+        let is_ambiguous = self.code == NO_NODE && !self.is_chosen;
+        Self { code: if is_ambiguous { SOFTWARE } else { self.code }, ..self }
     }
 
     /// Whether no message is printed, because the reader of the output has closed it.
@@ -179,7 +187,7 @@ impl From<docent::Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self { code: IO, text: String::new() };
+            return Self::new(IO, "");
         }
         Self::new(IO, format_args!("cannot write the output: {error}"))
     }

@@ -140,7 +140,7 @@ impl Lead {
                 () = stop_with_terminal() => return Ok(exit::SOFTWARE),
             };
             let Some(leadership) = leadership else {
-                return Err(Failure::new(self.conflict_exit_code, self.not_leading()));
+                return Err(Failure::with_chosen_code(self.conflict_exit_code, self.not_leading()));
             };
             let is_uncontended = is_first && was_free && start.elapsed() < UNCONTENDED;
             let run = self

@@ -144,7 +144,7 @@ impl Lock {
             }
         };
         let Some(guard) = guard else {
-            return Err(Failure::new(self.conflict_exit_code, self.not_acquired()));
+            return Err(Failure::with_chosen_code(self.conflict_exit_code, self.not_acquired()));
         };
         let subject = Subject::Lock;
         let run = self

@@ -80,7 +80,9 @@ impl Journal {
             let (token, name) = line.split_once(' ').unwrap();
             (token.parse().unwrap(), name.to_owned())
         };
-        text.lines().map(parse).collect()
+        // A line that crosses a page of the file can be read before its end is written.
+        let complete = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        complete.lines().map(parse).collect()
     }
 
     /// Waits for the first line of a process and returns its token.

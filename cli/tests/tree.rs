@@ -146,7 +146,7 @@ async fn missing_and_unreadable_nodes_are_errors_of_one_line() {
         run(&chroot, &of("/nope")).await.failed(1, "/nope: no such node");
         run(&chroot, &of("nope")).await.failed(64, "a path looks like /a/b");
         let missing = format!("{chroot}/no/such/chroot");
-        run(&missing, &of("/t")).await.failed(1, "no such node");
+        run(&missing, &of("/t")).await.failed(64, "/no/such/chroot does not exist");
         run("127.0.0.1:1", &[&of("/t")[..], &["--connect-timeout", "100ms"]].concat())
             .await
             .failed(69, "127.0.0.1:1");

@@ -12,11 +12,13 @@ use docent_protocol::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 /// Maximum size of a reply, in bytes; both replies are far smaller.
 const LIMIT: usize = 4096;
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Attaches to a session by its id and password and closes it, like Curator's `KillSession`. The server ends the
 /// session's previous connection. The session's ephemeral nodes are gone when this returns.
@@ -36,7 +38,31 @@ pub async fn kill_session(
     }
 }
 
+/// A client that reconnects between the two requests takes the session back: the server then ends this connection.
 async fn kill(server: &str, session_id: i64, passwd: &[u8]) -> io::Result<()> {
+    let mut close_was_sent = false;
+    loop {
+        match try_kill(server, session_id, passwd, &mut close_was_sent).await {
+            Err(error) if is_end_of_connection(&error) => sleep(PAUSE).await,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && close_was_sent => {
+                return Ok(());
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_end_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+async fn try_kill(
+    server: &str,
+    session_id: i64,
+    passwd: &[u8],
+    close_was_sent: &mut bool,
+) -> io::Result<()> {
     let mut stream = TcpStream::connect(server).await?;
     let mut out = Vec::new();
     let request = ConnectRequest {
@@ -56,6 +82,7 @@ async fn kill(server: &str, session_id: i64, passwd: &[u8]) -> io::Result<()> {
     }
     out.clear();
     frame::put_operation(&mut out, LIMIT, 1, &operation::CloseSession).map_err(invalid)?;
+    *close_was_sent = true;
     stream.write_all(&out).await?;
     read_frame(&mut stream).await?;
     Ok(())
@@ -73,4 +100,53 @@ async fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn accept(listener: &TcpListener, session_id: i64) -> TcpStream {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_frame(&mut stream).await.unwrap();
+        let response = ConnectResponse {
+            protocol_version: 0,
+            time_out: if session_id == 0 { 0 } else { 10_000 },
+            session_id,
+            passwd: Some(&[0; 16]),
+            read_only: Some(false),
+        };
+        let mut out = Vec::new();
+        frame::put_record(&mut out, LIMIT, &response).unwrap();
+        stream.write_all(&out).await.unwrap();
+        stream
+    }
+
+    async fn killed(sessions: &[i64]) -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let serve = async {
+            for session_id in sessions {
+                let mut stream = accept(&listener, *session_id).await;
+                if *session_id != 0 {
+                    // The close is read, and never answered.
+                    read_frame(&mut stream).await.unwrap();
+                }
+            }
+        };
+        tokio::join!(kill_session(&server, 5, &[0; 16], Duration::from_secs(60)), serve).0
+    }
+
+    #[tokio::test]
+    async fn a_session_that_its_client_takes_back_is_killed_again() {
+        killed(&[5, 5, 0]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_unknown_session_is_an_error() {
+        assert_eq!(killed(&[0]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }
