@@ -93,6 +93,7 @@ impl ServerArgs {
 
     /// As [`settings`](Self::settings), for a command that guards something: with the wrong servers, it would guard
     /// nothing.
+    #[cfg(unix)]
     pub(crate) fn settings_without_default(&self) -> Result<Settings, Failure> {
         self.settings_or(None)
     }
@@ -257,6 +258,7 @@ fn pem(path: &Path) -> Result<Vec<u8>, Failure> {
 pub(crate) struct Settings {
     pub(crate) config: Config,
     /// The connect string as given by the user.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "docent lock and docent lead use it"))]
     pub(crate) connect: String,
 }
 

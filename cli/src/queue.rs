@@ -132,6 +132,7 @@ impl Queue {
         self.entries.iter().filter(|entry| entry.is_holder)
     }
 
+    #[cfg(unix)]
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| !entry.is_holder)
     }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use crate::support::contention::contend;
 use crate::support::history::{History, Hold, Mode};
 use crate::support::peer::{Options, Outcome, Peer, Side};

@@ -10,6 +10,10 @@ use rustix::{
 
 /// The descendants of this process, except its watchdog and the [`Preexisting`] ones.
 #[derive(Debug)]
+#[cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(dead_code, reason = "only Linux knows the processes outside the group")
+)]
 pub(super) struct ProcessTree {
     /// The process group of the command, which leads it; `None` before the command is started.
     group: Option<Pid>,

@@ -238,7 +238,7 @@ fn receive_with_stdin(socket: &UnixStream) -> io::Result<(String, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let received =
-        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut with, RecvFlags::empty())?;
     let stdin = with.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
@@ -246,7 +246,11 @@ fn receive_with_stdin(socket: &UnixStream) -> io::Result<(String, OwnedFd)> {
     let text = bytes.get(..received.bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(text).into_owned();
     match stdin {
-        Some(stdin) => Ok((text, stdin)),
+        Some(stdin) => {
+            // Apple's systems have no MSG_CMSG_CLOEXEC. No other thread can start a program in between.
+            rustix::io::fcntl_setfd(&stdin, rustix::io::FdFlags::CLOEXEC)?;
+            Ok((text, stdin))
+        }
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

@@ -7,7 +7,7 @@ use crate::time::Instant;
 /// The time source of a client.
 ///
 /// The default clock includes the time during which the machine is suspended, where the platform has such a clock
-/// (`CLOCK_BOOTTIME` on Linux and Android), because a session expires during that time too. The wall clock is not used.
+/// (Linux, Android, macOS, iOS, Windows), because a session expires during that time too. The wall clock is not used.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Source);
 
@@ -69,16 +69,23 @@ impl Clock {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// A clock that goes on while the machine is suspended. `CLOCK_MONOTONIC` does so on Apple's systems only; the standard
+/// library's clock there does not.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn system() -> Instant {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    use rustix::time::{ClockId, clock_gettime};
+    #[cfg(target_vendor = "apple")]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    #[cfg(not(target_vendor = "apple"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// The standard library's clock; on some platforms it stands still while the machine is suspended.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+/// The standard library's clock. It goes on while a Windows machine is suspended; on other platforms it may stand still.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 fn system() -> Instant {
     static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
