@@ -67,6 +67,7 @@
 //! | `tls` | TLS connections by rustls |
 //! | `sasl` | SASL authentication by DIGEST-MD5 |
 //! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
+//! | `blocking` | [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
 //! | `testing` | an embedded server and a recording proxy, for tests of programs that use docent |
 //!
 //! # Layers
@@ -106,6 +107,9 @@
 [`recipes`]: https://docs.rs/docent-recipes"
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "blocking")]
+pub mod blocking;
 
 #[doc(no_inline)]
 pub use docent_protocol as protocol;
