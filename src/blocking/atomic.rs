@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::context::Context;
+use super::{Client, context::Context};
 use crate::{AtomicNumber, AtomicOptions, AtomicValue, Error};
 
 /// A number of 64 bits that processes count with.

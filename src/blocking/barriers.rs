@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::context::Context;
+use super::{Client, context::Context};
 use crate::{Error, LockOptions};
 
 /// A barrier that is passed when a node is deleted.

@@ -60,7 +60,7 @@ macro_rules! events {
     ($type:ident, $event:ty) => {
         /// Waits for each event. A call inside an async runtime is refused: its item is the error.
         impl Iterator for $type {
-            type Item = Result<$event, $crate::Error>;
+            type Item = Result<$event, Error>;
 
             fn next(&mut self) -> Option<Self::Item> {
                 if let Err(refused) = $crate::blocking::wait::check() {
@@ -79,7 +79,7 @@ macro_rules! events {
                 $crate::blocking::wait::wait_timeout(&clock, wait, self.following())
             }
 
-            fn failed(error: $crate::Error) -> Self::Item {
+            fn failed(error: Error) -> Self::Item {
                 Err(error)
             }
         }

@@ -1,7 +1,8 @@
 //! The macros behind the methods that have the name and the arguments of an async one.
 
 /// Methods that do what the async type's methods of these names do. `async fn`: one that waits, and refuses inside a
-/// runtime. `fn`: one that does not wait. `new fn`, `new async fn`: a constructor, whose first argument is the client.
+/// runtime. `fn`: one that does not wait. `new fn`, `new async fn`: a constructor, whose first argument is the client; it
+/// needs `Client` and `Error` in scope.
 macro_rules! forward {
     ($of:ident;) => {};
     ($of:ident; $(#[$meta:meta])* async fn $name:ident(&mut $self:ident $(, $arg:ident: $ty:ty)*) -> $out:ty; $($rest:tt)*) => {
@@ -56,7 +57,7 @@ macro_rules! forward {
         $(#[$meta])*
         #[doc = ""]
         #[doc = concat!(" Blocking [`", stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ").")]
-        pub fn $name($client: &$crate::blocking::Client $(, $arg: $ty)*) -> Result<Self, $crate::Error> {
+        pub fn $name($client: &Client $(, $arg: $ty)*) -> Result<Self, Error> {
             $crate::blocking::wait::check()?;
             let inner = $crate::blocking::wait::wait($crate::$of::$name($client.async_client() $(, $arg)*))?;
             Ok(Self { inner, context: $client.context.clone() })
@@ -67,7 +68,7 @@ macro_rules! forward {
         $(#[$meta])*
         #[doc = ""]
         #[doc = concat!(" As [`", stringify!($of), "::", stringify!($name), "`](crate::", stringify!($of), "::", stringify!($name), ").")]
-        pub fn $name($client: &$crate::blocking::Client $(, $arg: $ty)*) -> Result<Self, $crate::Error> {
+        pub fn $name($client: &Client $(, $arg: $ty)*) -> Result<Self, Error> {
             let inner = $crate::$of::$name($client.async_client() $(, $arg)*)?;
             Ok(Self { inner, context: $client.context.clone() })
         }

@@ -5,7 +5,7 @@ use std::{cell::Cell, ops::ControlFlow, pin::pin, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Transaction,
+    Client, Transaction,
     context::Context,
     events::events,
     wait::{check, wait, wait_until},

@@ -55,8 +55,8 @@
 //! Every type here is usable from any thread: a guard that one thread acquired may be released or dropped by another
 //! one. A drop never waits, except for the last one of a client (see [`Client`](Client#the-end)).
 //!
-//! Listeners, filters and retry policies are called on the client's thread. Blocking calls are refused there, since they
-//! would wait for themselves.
+//! Listeners and filters are called on the client's thread. Blocking calls are refused there, since they would wait for
+//! themselves.
 //!
 //! # Inside an async runtime
 //!

@@ -38,7 +38,7 @@ impl<T: Clone> Receiver<T> {
     /// Fails with `Closed` when there is no such value, and no later one.
     pub fn wait_for(&mut self, condition: impl FnMut(&T) -> bool) -> Result<T, Error> {
         check()?;
-        wait(self.inner.wait_for(condition)).map(|value| value.clone()).map_err(ended)
+        wait(self.find(condition))
     }
 
     /// As [`wait_for`](Self::wait_for), for at most `wait`; `None` if there is no such value by then.
@@ -48,8 +48,20 @@ impl<T: Clone> Receiver<T> {
         condition: impl FnMut(&T) -> bool,
     ) -> Result<Option<T>, Error> {
         check()?;
-        let found = self.context.wait_timeout(wait, self.inner.wait_for(condition));
-        found.map(|found| found.map(|value| value.clone()).map_err(ended)).transpose()
+        let context = self.context.clone();
+        context.wait_timeout(wait, self.find(condition)).transpose()
+    }
+
+    /// Unlike `watch::Receiver::wait_for`, it borrows no value while the condition runs: a condition that waits for the
+    /// client would hold the client up.
+    async fn find(&mut self, mut condition: impl FnMut(&T) -> bool) -> Result<T, Error> {
+        loop {
+            let value = self.get_and_update();
+            if condition(&value) {
+                return Ok(value);
+            }
+            self.inner.changed().await.map_err(ended)?;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Receiver, context::Context};
+use super::{Client, Receiver, context::Context};
 use crate::{Error, LockOptions, VersionedValue};
 
 /// A value that many processes read, write and subscribe to.

@@ -183,6 +183,9 @@ fn states_end_with_the_client(server: Server) {
     let client = server.client();
     let mut state = client.state();
     assert_eq!(state.wait_for(|state| state.is_some()).unwrap(), Some(ConnectionState::Connected));
+    // A condition may make calls.
+    let found = state.wait_for(|_| client.exists("/").unwrap().is_some());
+    assert_eq!(found.unwrap(), Some(ConnectionState::Connected));
     let waiting = thread::spawn({
         let mut state = state.clone();
         move || {

@@ -85,6 +85,7 @@ fn a_guard_is_released_and_dropped_on_other_threads(server: Server) {
         guard.release().unwrap();
     }
     // The client of a guard may be dropped before it.
+    assert!(other.acquire().unwrap().release_timeout(DEADLINE).unwrap());
     let guard = other.acquire().unwrap();
     drop((other, client));
     assert!(guard.is_held());

@@ -55,6 +55,13 @@ impl LockGuard {
         fn session_id(&self) -> i64;
     }
 
+    /// As [`release`](Self::release), but waits for at most `wait`; false if the lock node was not deleted by then. The
+    /// background then deletes it.
+    pub fn release_timeout(self, wait: Duration) -> Result<bool, Error> {
+        check()?;
+        Ok(self.context.wait_timeout(wait, self.inner.release()).transpose()?.is_some())
+    }
+
     /// Waits until the lock is lost. Another thread waits here, or with [`lost_timeout`](Self::lost_timeout), while one
     /// works: a guard is `Sync`.
     ///

@@ -1,5 +1,8 @@
 //! The mutexes: re-entrant or not, for readers and writers; and their revocation.
 
+use std::time::Duration;
+
+use super::LockGuard;
 use crate::{
     Error, LockOptions, Owner,
     blocking::{
@@ -11,16 +14,16 @@ use crate::{
     retry::RetryPolicy,
 };
 
-/// Methods that acquire a lock.
+/// Methods that acquire a lock. `Duration`, `Error`, `LockGuard` and, with `as`, `Owner` are in scope.
 macro_rules! acquires {
     ($of:ident) => {
         /// Waits for the lock.
         ///
         #[doc = concat!(" Blocking [`", stringify!($of), "::acquire`](crate::", stringify!($of), "::acquire).")]
-        pub fn acquire(&self) -> Result<$crate::blocking::locks::LockGuard, $crate::Error> {
+        pub fn acquire(&self) -> Result<LockGuard, Error> {
             $crate::blocking::wait::check()?;
             let guard = $crate::blocking::wait::wait(self.inner.acquire())?;
-            Ok($crate::blocking::locks::LockGuard::new(guard, self.context.clone()))
+            Ok(LockGuard::new(guard, self.context.clone()))
         }
 
         /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
@@ -28,11 +31,11 @@ macro_rules! acquires {
         #[doc = concat!(" Blocking [`", stringify!($of), "::acquire_timeout`](crate::", stringify!($of), "::acquire_timeout).")]
         pub fn acquire_timeout(
             &self,
-            wait: std::time::Duration,
-        ) -> Result<Option<$crate::blocking::locks::LockGuard>, $crate::Error> {
+            wait: Duration,
+        ) -> Result<Option<LockGuard>, Error> {
             $crate::blocking::wait::check()?;
             let guard = $crate::blocking::wait::wait(self.inner.acquire_timeout(wait))?;
-            Ok(guard.map(|guard| $crate::blocking::locks::LockGuard::new(guard, self.context.clone())))
+            Ok(guard.map(|guard| LockGuard::new(guard, self.context.clone())))
         }
     };
     (as $of:ident) => {
@@ -41,10 +44,10 @@ macro_rules! acquires {
         /// As [`acquire`](Self::acquire), but enters the lock again if `owner` holds it already.
         ///
         #[doc = concat!(" Blocking [`", stringify!($of), "::acquire_as`](crate::", stringify!($of), "::acquire_as).")]
-        pub fn acquire_as(&self, owner: &$crate::Owner) -> Result<$crate::blocking::locks::LockGuard, $crate::Error> {
+        pub fn acquire_as(&self, owner: &Owner) -> Result<LockGuard, Error> {
             $crate::blocking::wait::check()?;
             let guard = $crate::blocking::wait::wait(self.inner.acquire_as(owner))?;
-            Ok($crate::blocking::locks::LockGuard::new(guard, self.context.clone()))
+            Ok(LockGuard::new(guard, self.context.clone()))
         }
 
         /// As [`acquire_as`](Self::acquire_as), and returns `None` when it was not acquired within `wait`.
@@ -52,12 +55,12 @@ macro_rules! acquires {
         #[doc = concat!(" Blocking [`", stringify!($of), "::acquire_as_timeout`](crate::", stringify!($of), "::acquire_as_timeout).")]
         pub fn acquire_as_timeout(
             &self,
-            owner: &$crate::Owner,
-            wait: std::time::Duration,
-        ) -> Result<Option<$crate::blocking::locks::LockGuard>, $crate::Error> {
+            owner: &Owner,
+            wait: Duration,
+        ) -> Result<Option<LockGuard>, Error> {
             $crate::blocking::wait::check()?;
             let guard = $crate::blocking::wait::wait(self.inner.acquire_as_timeout(owner, wait))?;
-            Ok(guard.map(|guard| $crate::blocking::locks::LockGuard::new(guard, self.context.clone())))
+            Ok(guard.map(|guard| LockGuard::new(guard, self.context.clone())))
         }
     };
 }
