@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Client,
     context::Context,
-    events::events,
     wait::{check, wait},
 };
 use crate::{CacheEvent, CacheOptions, CachedNode, Error};

@@ -19,6 +19,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// The common part of a client, its recipes, guards and watchers. It is the last field of each of them: it is dropped
 /// after the requests of their destructors were queued.
 #[derive(Clone)]
+#[allow(unreachable_pub, reason = "a sealed trait of the recipes names it")]
 pub struct Context {
     clock: Clock,
     /// One for each client; more than one in a multi lock of several clients.
@@ -88,10 +89,6 @@ struct CloseOnLastDrop {
 }
 
 impl Drop for CloseOnLastDrop {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a limit for people, also when the client's clock stands still"
-    )]
     fn drop(&mut self) {
         if is_inside_runtime() {
             return;
@@ -105,6 +102,7 @@ impl Drop for CloseOnLastDrop {
                 }
             }
         };
+        // Not the client's clock, which may stand still.
         let deadline = Instant::now() + CLOSE_LIMIT;
         let mut remaining = || {
             let remaining = deadline.saturating_duration_since(Instant::now());

@@ -55,40 +55,6 @@ impl<E: Events> Iterator for TimeoutIter<'_, E> {
     }
 }
 
-/// Makes an iterator of a type whose `following` is a future of an `Option<Result<$event, Error>>`.
-macro_rules! events {
-    ($type:ident, $event:ty) => {
-        /// Waits for each event. A call inside an async runtime is refused: its item is the error.
-        impl Iterator for $type {
-            type Item = Result<$event, Error>;
-
-            fn next(&mut self) -> Option<Self::Item> {
-                if let Err(refused) = $crate::blocking::wait::check() {
-                    return Some(Err(refused));
-                }
-                $crate::blocking::wait::wait(self.following())
-            }
-        }
-
-        impl $crate::blocking::events::sealed::Sealed for $type {
-            fn next_within(&mut self, wait: std::time::Duration) -> Option<Option<Self::Item>> {
-                if let Err(refused) = $crate::blocking::wait::check() {
-                    return Some(Some(Err(refused)));
-                }
-                let clock = self.context.clock().clone();
-                $crate::blocking::wait::wait_timeout(&clock, wait, self.following())
-            }
-
-            fn failed(error: Error) -> Self::Item {
-                Err(error)
-            }
-        }
-
-        impl $crate::blocking::Events for $type {}
-    };
-}
-pub(super) use events;
-
 /// The states of a connection, in order: an iterator that waits, and ends when the client has ended. Created by
 /// [`Client::states`](super::Client::states).
 ///

@@ -1,4 +1,4 @@
-//! The macros behind the methods that have the name and the arguments of an async one.
+//! The macros behind the methods that have the name and the arguments of an async one, and behind iterators.
 
 /// Methods that do what the async type's methods of these names do. `async fn`: one that waits, and refuses inside a
 /// runtime. `fn`: one that does not wait. `new fn`, `new async fn`: a constructor, whose first argument is the client; it
@@ -84,5 +84,38 @@ macro_rules! debug_as_inner {
                 std::fmt::Debug::fmt(&self.inner, f)
             }
         })*
+    };
+}
+
+/// Makes an iterator of a type whose `following` is a future of an `Option<Result<$event, Error>>`. `Error` is in scope.
+macro_rules! events {
+    ($type:ident, $event:ty) => {
+        /// Waits for each event. A call inside an async runtime is refused: its item is the error.
+        impl Iterator for $type {
+            type Item = Result<$event, Error>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                if let Err(refused) = $crate::blocking::wait::check() {
+                    return Some(Err(refused));
+                }
+                $crate::blocking::wait::wait(self.following())
+            }
+        }
+
+        impl $crate::blocking::events::sealed::Sealed for $type {
+            fn next_within(&mut self, wait: std::time::Duration) -> Option<Option<Self::Item>> {
+                if let Err(refused) = $crate::blocking::wait::check() {
+                    return Some(Some(Err(refused)));
+                }
+                let clock = self.context.clock().clone();
+                $crate::blocking::wait::wait_timeout(&clock, wait, self.following())
+            }
+
+            fn failed(error: Error) -> Self::Item {
+                Err(error)
+            }
+        }
+
+        impl $crate::blocking::Events for $type {}
     };
 }

@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Client, Transaction,
     context::Context,
-    events::events,
     wait::{check, wait, wait_until},
 };
 use crate::{CloseMode, Error, Instant, LeaderOptions, Participant, Term};

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Client, context::Context, events::events, wait::check};
+use super::{Client, context::Context, wait::check};
 use crate::{CreateMode, Error, LockOptions, NodeEvent, NodeOptions};
 
 /// A node that is kept present.

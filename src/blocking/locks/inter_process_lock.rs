@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use super::{InterProcessMutex, InterProcessSemaphoreMutex, LockGuard, mutex::acquires};
 use crate::{
     Clock, Error, LockFuture, LockOptions, Owner,
-    blocking::{Client, context::Context},
+    blocking::{
+        Client,
+        context::Context,
+        wait::{check, wait},
+    },
 };
 
 /// A lock of any kind, for code that works with all of them, such as an [`InterProcessMultiLock`].
@@ -14,42 +18,69 @@ use crate::{
 /// own method of that name.
 ///
 /// As [`InterProcessLock`](crate::InterProcessLock).
-pub trait InterProcessLock: sealed::Sealed + Send + Sync {
+pub trait InterProcessLock: Sealed + Send + Sync {
     /// The clock of timed acquires.
-    fn clock(&self) -> Clock;
+    fn clock(&self) -> Clock {
+        self.async_lock().clock()
+    }
 
     /// Waits for the lock.
-    fn acquire(&self) -> Result<LockGuard, Error>;
+    fn acquire(&self) -> Result<LockGuard, Error> {
+        check()?;
+        wait(self.async_lock().acquire()).map(|guard| self.guard(guard))
+    }
 
     /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
-    fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error>;
+    fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
+        check()?;
+        let guard = self::wait(self.async_lock().acquire_timeout(wait))?;
+        Ok(guard.map(|guard| self.guard(guard)))
+    }
 
     /// As [`acquire`](Self::acquire), but enters the lock again if `owner` holds it already. A lock that is not
     /// re-entrant ignores `owner`.
-    fn acquire_as(&self, owner: &Owner) -> Result<LockGuard, Error>;
+    fn acquire_as(&self, owner: &Owner) -> Result<LockGuard, Error> {
+        check()?;
+        wait(self.async_lock().acquire_as(owner)).map(|guard| self.guard(guard))
+    }
 
     /// As [`acquire_as`](Self::acquire_as), and returns `None` when it was not acquired within `wait`.
-    fn acquire_as_timeout(&self, owner: &Owner, wait: Duration)
-    -> Result<Option<LockGuard>, Error>;
+    fn acquire_as_timeout(
+        &self,
+        owner: &Owner,
+        wait: Duration,
+    ) -> Result<Option<LockGuard>, Error> {
+        check()?;
+        let guard = self::wait(self.async_lock().acquire_as_timeout(owner, wait))?;
+        Ok(guard.map(|guard| self.guard(guard)))
+    }
 
     /// Whether the lock is held through this object, as far as this process can know.
-    fn is_acquired_in_this_process(&self) -> bool;
+    fn is_acquired_in_this_process(&self) -> bool {
+        self.async_lock().is_acquired_in_this_process()
+    }
 }
 
 mod sealed {
-    use crate::{InterProcessLock, blocking::context::Context};
+    use crate::{
+        InterProcessLock,
+        blocking::{context::Context, locks::LockGuard},
+    };
 
     /// The async lock of a lock.
     pub trait Sealed {
         fn async_lock(&self) -> &dyn InterProcessLock;
         fn context(&self) -> &Context;
+        fn guard(&self, inner: crate::LockGuard) -> LockGuard {
+            LockGuard::new(inner, self.context().clone())
+        }
     }
 }
 use sealed::Sealed;
 
 macro_rules! inter_process_lock {
-    ($type:ident, |$lock:ident, $owner:ident| $acquire_as:expr, |$wait:ident| $acquire_as_timeout:expr) => {
-        impl Sealed for $type {
+    ($($type:ident)*) => {
+        $(impl Sealed for $type {
             fn async_lock(&self) -> &dyn crate::InterProcessLock {
                 &self.inner
             }
@@ -59,46 +90,11 @@ macro_rules! inter_process_lock {
             }
         }
 
-        impl InterProcessLock for $type {
-            fn clock(&self) -> Clock {
-                crate::InterProcessLock::clock(&self.inner)
-            }
-
-            fn acquire(&self) -> Result<LockGuard, Error> {
-                self.acquire()
-            }
-
-            fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
-                self.acquire_timeout(wait)
-            }
-
-            fn acquire_as(&self, $owner: &Owner) -> Result<LockGuard, Error> {
-                let $lock = self;
-                $acquire_as
-            }
-
-            fn acquire_as_timeout(
-                &self,
-                $owner: &Owner,
-                $wait: Duration,
-            ) -> Result<Option<LockGuard>, Error> {
-                let $lock = self;
-                $acquire_as_timeout
-            }
-
-            fn is_acquired_in_this_process(&self) -> bool {
-                self.is_acquired_in_this_process()
-            }
-        }
+        impl InterProcessLock for $type {})*
     };
 }
 
-inter_process_lock!(InterProcessMutex, |lock, owner| lock.acquire_as(owner), |wait| lock
-    .acquire_as_timeout(owner, wait));
-inter_process_lock!(InterProcessMultiLock, |lock, owner| lock.acquire_as(owner), |wait| lock
-    .acquire_as_timeout(owner, wait));
-inter_process_lock!(InterProcessSemaphoreMutex, |lock, _owner| lock.acquire(), |wait| lock
-    .acquire_timeout(wait));
+inter_process_lock!(InterProcessMutex InterProcessMultiLock InterProcessSemaphoreMutex);
 
 /// Several locks, of any kinds, that are held together or not at all.
 ///
