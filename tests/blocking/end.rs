@@ -1,13 +1,22 @@
 //! The end: of sessions, threads and programs; of what outlives its client.
 
 use std::{
+    any::Any,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use docent::{
-    CreateMode, ErrorKind,
-    blocking::{Client, locks::InterProcessMutex},
+    AddWatchMode, CacheOptions, CreateMode, ErrorKind, LockOptions,
+    blocking::{
+        Client, EnsembleTracker,
+        barriers::DistributedDoubleBarrier,
+        cache::CuratorCache,
+        leader::LeaderLatch,
+        locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2},
+        nodes::{GroupMember, PersistentNode},
+        shared::SharedCount,
+    },
 };
 
 use crate::{
@@ -56,7 +65,7 @@ fn the_last_drop_closes_the_session(server: Server) {
     let path = server.path("ephemeral");
     let client = server.client();
     client.create(&path, b"", CreateMode::Ephemeral).unwrap();
-    let watcher = client.add_watch(&path, docent::AddWatchMode::Persistent).unwrap();
+    let watcher = client.add_watch(&path, AddWatchMode::Persistent).unwrap();
     drop(client);
     // The watcher keeps no session open.
     eventually_blocking("the end of the session", || {
@@ -67,6 +76,117 @@ fn the_last_drop_closes_the_session(server: Server) {
     client.create(&path, b"", CreateMode::Ephemeral).unwrap();
     drop(client);
     assert_eq!(observer.exists(&path).unwrap(), None, "the drop has waited");
+}
+
+/// Whatever is dropped last: its background ends, and with it the session, without the limit of the last drop.
+#[test]
+fn every_recipe_may_be_the_last_of_its_client() {
+    type Make = Box<dyn Fn(&Client) -> Box<dyn Any>>;
+    let server = Server::embedded();
+    let options = LockOptions::default;
+    let kinds: Vec<(&str, Make)> = vec![
+        ("client", Box::new(|client| Box::new(client.clone()))),
+        ("receiver", Box::new(|client| Box::new(client.state()))),
+        ("states", Box::new(|client| Box::new(client.states()))),
+        ("tracker", Box::new(|client| Box::new(EnsembleTracker::new(client)))),
+        (
+            "watcher",
+            Box::new(|client| Box::new(client.add_watch("/", AddWatchMode::Persistent).unwrap())),
+        ),
+        (
+            "guard",
+            Box::new(|client| {
+                Box::new(InterProcessMutex::new(client, "/mutex").unwrap().acquire().unwrap())
+            }),
+        ),
+        (
+            "guard with a watch",
+            Box::new(|client| {
+                let guard = InterProcessMutex::new(client, "/mutex").unwrap().acquire().unwrap();
+                assert!(!guard.cancellation_token().is_cancelled());
+                Box::new(guard)
+            }),
+        ),
+        (
+            "lock",
+            Box::new(|client| Box::new(InterProcessReadWriteLock::new(client, "/lock").unwrap())),
+        ),
+        ("count", Box::new(|client| Box::new(SharedCount::start(client, "/count", 1).unwrap()))),
+        (
+            "semaphore",
+            Box::new(|client| {
+                let count = SharedCount::start(client, "/count", 1).unwrap();
+                Box::new(
+                    InterProcessSemaphoreV2::with_count(client, "/semaphore", &count)
+                        .unwrap()
+                        .acquire()
+                        .unwrap(),
+                )
+            }),
+        ),
+        (
+            "latch",
+            Box::new(|client| {
+                let latch = LeaderLatch::start(client, "/election", "id").unwrap();
+                latch.leadership().unwrap();
+                Box::new(latch)
+            }),
+        ),
+        (
+            "leadership",
+            Box::new(|client| {
+                Box::new(
+                    LeaderLatch::start(client, "/election", "id").unwrap().leadership().unwrap(),
+                )
+            }),
+        ),
+        (
+            "node",
+            Box::new(|client| {
+                let node =
+                    PersistentNode::start(client, "/node", CreateMode::Ephemeral, "").unwrap();
+                node.created().unwrap();
+                Box::new(node)
+            }),
+        ),
+        (
+            "member",
+            Box::new(move |client| {
+                let member = GroupMember::join_with(client, "/group", "id", "", options()).unwrap();
+                member.joined().unwrap();
+                Box::new((member.view(), member))
+            }),
+        ),
+        (
+            "cache",
+            Box::new(|client| {
+                let (cache, events) =
+                    CuratorCache::start_with_events(client, "/", CacheOptions::default()).unwrap();
+                cache.initialized().unwrap();
+                Box::new((cache, events))
+            }),
+        ),
+        (
+            "barrier",
+            Box::new(|client| {
+                let mut barrier = DistributedDoubleBarrier::new(client, "/barrier", 1).unwrap();
+                barrier.enter().unwrap();
+                Box::new(barrier)
+            }),
+        ),
+    ];
+    for (kind, make) in kinds {
+        // The shortest of some: the machine may be busy.
+        let time = |_| {
+            let last = make(&server.client());
+            let before = Instant::now();
+            drop(last);
+            before.elapsed()
+        };
+        let shortest = (0..3).map(time).min().unwrap();
+        assert!(shortest < Duration::from_millis(900), "{kind}: {shortest:?}");
+        eventually_blocking(kind, || server.server().session_ids().is_empty().then_some(()));
+    }
 }
 
 /// The server does not reply: neither a drop nor a close waits longer than it may.
