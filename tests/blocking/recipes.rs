@@ -115,7 +115,7 @@ fn a_node_is_kept_present(server: Server) {
         other.exists(&path).unwrap().filter(|stat| stat.czxid > first.stat.czxid)
     });
     let created = |event: &Result<NodeEvent, _>| matches!(event, Ok(NodeEvent::Created { .. }));
-    assert!(events.by_ref().filter(created).nth(0).is_some());
+    assert!(events.by_ref().any(|event| created(&event)));
     node.close().unwrap();
     assert_eq!(other.exists(&path).unwrap(), None);
     assert_eq!(events.filter(|event| event.is_err()).count(), 0, "events end with the node");

@@ -83,7 +83,7 @@ fn without_futures(signature: &str, is_async: bool) -> (String, bool) {
         text = text.replacen("&self", "&mut self", 1);
     }
     let (arguments, output) =
-        text.rsplit_once(") -> ").unwrap_or((text.trim_end_matches(')'), "()"));
+        text.rsplit_once(") -> ").unwrap_or_else(|| (text.trim_end_matches(')'), "()"));
     let output = output.split(" where ").next().unwrap();
     let inner = |before: &str, after: &str| output.strip_prefix(before)?.strip_suffix(after);
     let result = |value: &str| format!("Result<{value}, Error>");
