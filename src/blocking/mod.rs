@@ -62,8 +62,8 @@
 //!
 //! A call that waits would block a thread of the runtime. In a task of tokio, in the body of `#[tokio::main]` and in
 //! `block_on`, such a call sends nothing and fails with [`ErrorKind::WouldBlock`](crate::ErrorKind::WouldBlock): use
-//! [`docent::Client`] there. `tokio::task::spawn_blocking` has threads on which it works. Other executors are not
-//! recognized.
+//! [`docent::Client`] there. `tokio::task::spawn_blocking` has threads on which it works. Other executors, and
+//! tasks in `tokio::task::unconstrained`, are not recognized: the call then blocks their thread until it is done.
 //!
 //! [`docent::Client`]: crate::Client
 

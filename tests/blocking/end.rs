@@ -7,7 +7,7 @@ use std::{
 };
 
 use docent::{
-    AddWatchMode, CacheOptions, CreateMode, ErrorKind, LockOptions,
+    AddWatchMode, CacheOptions, Config, CreateMode, ErrorKind, LockOptions,
     blocking::{
         Client, EnsembleTracker,
         barriers::DistributedDoubleBarrier,
@@ -187,6 +187,20 @@ fn every_recipe_may_be_the_last_of_its_client() {
         assert!(shortest < Duration::from_millis(900), "{kind}: {shortest:?}");
         eventually_blocking(kind, || server.server().session_ids().is_empty().then_some(()));
     }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = Config::new(&format!("127.0.0.1:{port}")).unwrap();
+    let config = config.with_connection_timeout(Duration::from_millis(100));
+    let error = Client::connect_with(config.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    assert!(error.to_string().contains("refused"), "{error}");
+    // A client that is started waits for its requests only.
+    let client = Client::start_with(config).unwrap();
+    assert_eq!(client.get_data("/").unwrap_err().kind(), ErrorKind::ConnectionLoss);
+    assert_eq!(Client::connect("host:port").unwrap_err().kind(), ErrorKind::InvalidConfig);
 }
 
 /// The server does not reply: neither a drop nor a close waits longer than it may.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use docent::{
-    CreateMode, ErrorKind, LockOptions, Owner,
+    AddWatchMode, CreateMode, ErrorKind, LockOptions, Owner,
     blocking::{
         Held,
         locks::{
@@ -211,5 +211,23 @@ fn a_holder_releases_on_request(server: Server) {
     let policy = RetryOneTime { sleep_between_retry: SHORT };
     Revoker::attempt_revoke(&server.client(), &policy, guard.lock_path()).unwrap();
     requests.recv_timeout(DEADLINE).unwrap();
+    guard.release().unwrap();
+}
+
+#[test]
+fn threads_that_wait_survive_a_broken_connection() {
+    let server = Server::embedded();
+    let client = server.client();
+    let holder = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
+    let guard = holder.acquire().unwrap();
+    let mut watcher = client.add_watch(&server.fixture.path, AddWatchMode::Persistent).unwrap();
+    let mutex = InterProcessMutex::new(&client, holder.path()).unwrap();
+    let waiting = thread::spawn(move || mutex.acquire());
+    eventually_blocking("the waiter", || (holder.participants().unwrap().len() == 2).then_some(()));
+    assert!(server.server().cut_connections() >= 2);
+    assert!(watcher.any(|event| event.unwrap().is_resync()));
+    guard.release().unwrap();
+    let guard = waiting.join().unwrap().unwrap();
+    assert!(guard.is_held());
     guard.release().unwrap();
 }
