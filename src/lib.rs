@@ -53,6 +53,7 @@
 //! | errors: what went wrong, was it applied, may it be retried | [`Error`], [`ErrorKind`] |
 //! | retries | [`retry`] |
 //! | follow the servers of the ensemble | [`EnsembleTracker`] |
+//! | a program without async | [`docent::blocking`](https://docs.rs/docent/latest/docent/blocking) (feature `blocking`) |
 //! | a server for tests | [`TestingServer`](https://docs.rs/docent-testing) (feature `testing`) |
 //!
 //! # What a lock guarantees
@@ -67,6 +68,7 @@
 //! | `tls` | TLS connections by rustls |
 //! | `sasl` | SASL authentication by DIGEST-MD5 |
 //! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
+//! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
 //! | `testing` | an embedded server and a recording proxy, for tests of programs that use docent |
 //!
 //! # Layers
@@ -106,6 +108,9 @@
 [`recipes`]: https://docs.rs/docent-recipes"
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "blocking")]
+pub mod blocking;
 
 #[doc(no_inline)]
 pub use docent_protocol as protocol;

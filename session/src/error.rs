@@ -157,6 +157,8 @@ pub enum ErrorKind {
     InvalidPath,
     /// The connect string or another setting is invalid; nothing was sent.
     InvalidConfig,
+    /// A blocking call was made inside an async runtime, whose thread it would block; nothing was sent.
+    WouldBlock,
 
     /// A recipe: the lock is no longer held. Its session has ended, or its node was deleted. [`Error::path`] is the
     /// path of the lock.
@@ -238,6 +240,7 @@ impl ErrorKind {
             Self::TooManyRequests => "too many pending requests",
             Self::InvalidPath => "invalid path",
             Self::InvalidConfig => "invalid configuration",
+            Self::WouldBlock => "a blocking call inside an async runtime",
             Self::LockLost => "the lock was lost",
             Self::SequenceExhausted => {
                 "the sequence counter is exhausted: delete the path when no client uses it"

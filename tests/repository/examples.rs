@@ -139,6 +139,12 @@ workers = many: 5 workers, rejected: Some(\"\\\"many\\\": invalid digit found in
 workers = 3: 3 workers, rejected: None
 ",
     ),
+    (
+        "blocking",
+        "changes: 6
+pages by AABBCC
+",
+    ),
     ("count_once", "60 deliveries of 20 orders: 20 new ones, count 20\n"),
     (
         "queue",

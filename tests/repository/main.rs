@@ -12,6 +12,7 @@
 mod support;
 
 mod api;
+mod blocking;
 mod cases;
 mod dependencies;
 mod examples;

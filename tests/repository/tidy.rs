@@ -127,6 +127,12 @@ fn streams_bring_their_trait_and_nothing_else() {
     assert_eq!(dependencies("docent", &["--features", "stream"]), dependencies("docent", &[]));
 }
 
+/// The runtime of its thread is tokio's, which is there already.
+#[test]
+fn blocking_brings_nothing() {
+    assert_eq!(dependencies("docent", &["--features", "blocking"]), dependencies("docent", &[]));
+}
+
 #[test]
 fn nom_is_used_in_one_file() {
     for (path, text) in all_sources() {

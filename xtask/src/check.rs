@@ -56,6 +56,22 @@ fn checks() -> Vec<(&'static str, Command)> {
                 "warnings",
             ]),
         ),
+        (
+            // The tests enable it for themselves, with the recipes.
+            "lints of docent with the feature blocking alone",
+            cargo_with(&[
+                "clippy",
+                "--package",
+                "docent",
+                "--lib",
+                "--no-default-features",
+                "--features",
+                "blocking",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+        ),
         ("documentation", documentation()),
     ];
     if root().join("fuzz/Cargo.toml").is_file() {
@@ -83,7 +99,7 @@ pub(crate) fn cargo_with(arguments: &[&str]) -> Command {
 
 fn documentation() -> Command {
     // Libraries only: the program `docent` would overwrite the pages of the library `docent`.
-    let features = "docent/tls,docent/sasl,docent/stream";
+    let features = "docent/blocking,docent/tls,docent/sasl,docent/stream";
     let mut command =
         cargo_with(&["doc", "--workspace", "--no-deps", "--lib", "--features", features]);
     command.env("RUSTDOCFLAGS", "-Dwarnings");

@@ -1,0 +1,264 @@
+//! The end: of sessions, threads and programs; of what outlives its client.
+
+use std::{
+    any::Any,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use docent::{
+    AddWatchMode, CacheOptions, Config, CreateMode, ErrorKind, LockOptions,
+    blocking::{
+        Client, EnsembleTracker,
+        barriers::DistributedDoubleBarrier,
+        cache::CuratorCache,
+        leader::LeaderLatch,
+        locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2},
+        nodes::{GroupMember, PersistentNode},
+        shared::SharedCount,
+    },
+};
+
+use crate::{
+    server::Server,
+    support::{DEADLINE, eventually_blocking},
+};
+
+blocking_on_both_servers! {
+    what_outlives_its_client_does_no_harm
+    the_last_drop_closes_the_session
+}
+
+fn what_outlives_its_client_does_no_harm(server: Server) {
+    let client = server.client();
+    let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
+    let (released, dropped) = (mutex.acquire().unwrap(), server.path("other"));
+    let dropped = InterProcessMutex::new(&client, &dropped).unwrap().acquire().unwrap();
+    let (_, mut watcher) = client.exists_and_watch(&server.fixture.path).unwrap();
+    let weak = client.downgrade();
+    assert!(weak.upgrade().is_some());
+    client.close().unwrap();
+    assert!(!released.is_held() && !dropped.is_held());
+    assert!(released.lost_timeout(DEADLINE).unwrap());
+    // Its node is deleted with the session; there is no connection to ask.
+    let _ = released.release();
+    drop(dropped);
+    assert!(watcher.changed().unwrap().is_end());
+    assert_eq!(mutex.acquire().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(client.close().unwrap_err().kind(), ErrorKind::Closed);
+    drop((client, mutex));
+    drop(watcher);
+    // The background has given up its deletes.
+    eventually_blocking("no client", || weak.upgrade().is_none().then_some(()));
+    let other = InterProcessMutex::new(&server.client(), &server.path("mutex")).unwrap();
+    other
+        .acquire_timeout(DEADLINE)
+        .unwrap()
+        .expect("the lock of the closed session")
+        .release()
+        .unwrap();
+}
+
+fn the_last_drop_closes_the_session(server: Server) {
+    let observer = server.client();
+    observer.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
+    let path = server.path("ephemeral");
+    let client = server.client();
+    client.create(&path, b"", CreateMode::Ephemeral).unwrap();
+    let watcher = client.add_watch(&path, AddWatchMode::Persistent).unwrap();
+    drop(client);
+    // The watcher keeps no session open.
+    eventually_blocking("the end of the session", || {
+        observer.exists(&path).unwrap().is_none().then_some(())
+    });
+    drop(watcher);
+    let client = server.client();
+    client.create(&path, b"", CreateMode::Ephemeral).unwrap();
+    drop(client);
+    assert_eq!(observer.exists(&path).unwrap(), None, "the drop has waited");
+}
+
+/// Whatever is dropped last: its background ends, and with it the session, without the limit of the last drop.
+#[test]
+fn every_recipe_may_be_the_last_of_its_client() {
+    type Make = Box<dyn Fn(&Client) -> Box<dyn Any>>;
+    let server = Server::embedded();
+    let options = LockOptions::default;
+    let kinds: Vec<(&str, Make)> = vec![
+        ("client", Box::new(|client| Box::new(client.clone()))),
+        ("receiver", Box::new(|client| Box::new(client.state()))),
+        ("states", Box::new(|client| Box::new(client.states()))),
+        ("tracker", Box::new(|client| Box::new(EnsembleTracker::new(client)))),
+        (
+            "watcher",
+            Box::new(|client| Box::new(client.add_watch("/", AddWatchMode::Persistent).unwrap())),
+        ),
+        (
+            "guard",
+            Box::new(|client| {
+                Box::new(InterProcessMutex::new(client, "/mutex").unwrap().acquire().unwrap())
+            }),
+        ),
+        (
+            "guard with a watch",
+            Box::new(|client| {
+                let guard = InterProcessMutex::new(client, "/mutex").unwrap().acquire().unwrap();
+                assert!(!guard.cancellation_token().is_cancelled());
+                Box::new(guard)
+            }),
+        ),
+        (
+            "lock",
+            Box::new(|client| Box::new(InterProcessReadWriteLock::new(client, "/lock").unwrap())),
+        ),
+        ("count", Box::new(|client| Box::new(SharedCount::start(client, "/count", 1).unwrap()))),
+        (
+            "semaphore",
+            Box::new(|client| {
+                let count = SharedCount::start(client, "/count", 1).unwrap();
+                Box::new(
+                    InterProcessSemaphoreV2::with_count(client, "/semaphore", &count)
+                        .unwrap()
+                        .acquire()
+                        .unwrap(),
+                )
+            }),
+        ),
+        (
+            "latch",
+            Box::new(|client| {
+                let latch = LeaderLatch::start(client, "/election", "id").unwrap();
+                latch.leadership().unwrap();
+                Box::new(latch)
+            }),
+        ),
+        (
+            "leadership",
+            Box::new(|client| {
+                Box::new(
+                    LeaderLatch::start(client, "/election", "id").unwrap().leadership().unwrap(),
+                )
+            }),
+        ),
+        (
+            "node",
+            Box::new(|client| {
+                let node =
+                    PersistentNode::start(client, "/node", CreateMode::Ephemeral, "").unwrap();
+                node.created().unwrap();
+                Box::new(node)
+            }),
+        ),
+        (
+            "member",
+            Box::new(move |client| {
+                let member = GroupMember::join_with(client, "/group", "id", "", options()).unwrap();
+                member.joined().unwrap();
+                Box::new((member.view(), member))
+            }),
+        ),
+        (
+            "cache",
+            Box::new(|client| {
+                let (cache, events) =
+                    CuratorCache::start_with_events(client, "/", CacheOptions::default()).unwrap();
+                cache.initialized().unwrap();
+                Box::new((cache, events))
+            }),
+        ),
+        (
+            "barrier",
+            Box::new(|client| {
+                let mut barrier = DistributedDoubleBarrier::new(client, "/barrier", 1).unwrap();
+                barrier.enter().unwrap();
+                Box::new(barrier)
+            }),
+        ),
+    ];
+    for (kind, make) in kinds {
+        // The shortest of some: the machine may be busy.
+        let time = |_| {
+            let last = make(&server.client());
+            let before = Instant::now();
+            drop(last);
+            before.elapsed()
+        };
+        let shortest = (0..3).map(time).min().unwrap();
+        assert!(shortest < Duration::from_millis(900), "{kind}: {shortest:?}");
+        eventually_blocking(kind, || server.server().session_ids().is_empty().then_some(()));
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = Config::new(&format!("127.0.0.1:{port}")).unwrap();
+    let config = config.with_connection_timeout(Duration::from_millis(100));
+    let error = Client::connect_with(config.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    assert!(error.to_string().contains("refused"), "{error}");
+    // A client that is started waits for its requests only.
+    let client = Client::start_with(config).unwrap();
+    assert_eq!(client.get_data("/").unwrap_err().kind(), ErrorKind::ConnectionLoss);
+    assert_eq!(Client::connect("host:port").unwrap_err().kind(), ErrorKind::InvalidConfig);
+}
+
+/// The server does not reply: neither a drop nor a close waits longer than it may.
+#[test]
+fn a_silent_server_delays_the_end_for_a_limited_time() {
+    let server = Server::embedded();
+    let config = server.config().with_connection_timeout(Duration::from_secs(2));
+    let client = Client::connect_with(config).unwrap();
+    server.server().stall();
+    let before = Instant::now();
+    assert!(!client.close_timeout(Duration::from_millis(50)).unwrap());
+    drop(client);
+    assert!(before.elapsed() < DEADLINE, "{:?}", before.elapsed());
+    server.server().resume();
+}
+
+fn peer(how: &str, connect: &str, path: &str) -> (Option<i32>, String) {
+    let program = xtask::example("blocking_peer").unwrap();
+    let mut child = Command::new(program)
+        .args([how, connect, path])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = eventually_blocking("the end of the program", || child.try_wait().unwrap());
+    let output = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+    (status.code(), output)
+}
+
+#[test]
+fn a_program_that_ends_by_itself_has_closed_its_session() {
+    let server = Server::embedded();
+    for (how, code) in [("return", 0), ("error", 1), ("panic", 101)] {
+        let (ended, output) = peer(how, &server.fixture.server, "/node");
+        assert_eq!((ended, &*output), (Some(code), "held true\n"), "{how}");
+        assert_eq!(server.server().session_ids(), [0_i64; 0], "{how}");
+    }
+}
+
+/// Its session ends by the timeout, as that of any program which is killed.
+#[test]
+fn a_program_that_keeps_its_client_to_the_end_ends_at_once() {
+    let server = Server::embedded();
+    for (number, how) in ["exit", "forget"].into_iter().enumerate() {
+        let (ended, output) = peer(how, &server.fixture.server, &format!("/node-{how}"));
+        assert_eq!((ended, &*output), (Some(0), "held true\n"), "{how}");
+        assert_eq!(server.server().session_ids().len(), number + 1, "{how}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_thread_of_a_client_ends_with_it() {
+    let server = Server::embedded();
+    let (ended, output) = peer("threads", &server.fixture.server, "/");
+    assert_eq!(
+        (ended, &*output),
+        (Some(0), "threads 0\nthreads 2\nthreads 1, held true\nthreads 0\n")
+    );
+}

@@ -1,0 +1,167 @@
+//! Calls inside and beside runtimes.
+
+use std::{future::Future, sync::mpsc, thread};
+
+use docent::{
+    Config, CreateMode, Error, ErrorKind, Outcome,
+    blocking::{
+        Client, Events,
+        locks::{InterProcessMutex, Revoker},
+    },
+    retry::RetryForever,
+};
+use tokio::runtime::{Builder, Handle};
+
+use crate::{
+    server::Server,
+    support::{DEADLINE, eventually_blocking},
+};
+
+blocking_on_both_servers! {
+    calls_inside_a_runtime_are_refused
+    calls_on_threads_for_blocking_work
+    a_guard_may_be_dropped_inside_a_runtime
+    a_listener_may_not_wait
+    a_client_runs_in_the_runtime_of_its_settings
+}
+
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let error = result.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::WouldBlock, Outcome::NotApplied));
+    assert!(error.to_string().contains("spawn_blocking"), "{error}");
+}
+
+/// Runs a future in each place where tokio polls one.
+fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F) {
+    let one = Builder::new_current_thread().enable_all().build().unwrap();
+    let many = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for runtime in [one, many] {
+        runtime.block_on(body());
+        runtime.block_on(runtime.spawn(body())).unwrap();
+        let local = tokio::task::LocalSet::new();
+        let task = body();
+        runtime.block_on(local.run_until(async { tokio::task::spawn_local(task).await.unwrap() }));
+        // A task that has used its time slice.
+        let task = body();
+        runtime.block_on(async {
+            for _ in 0..10 {
+                tokio::task::consume_budget().await;
+            }
+            task.await;
+        });
+    }
+}
+
+fn calls_inside_a_runtime_are_refused(server: Server) {
+    let client = server.client();
+    let path = server.path("refused");
+    client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
+    let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
+    in_each_runtime(|| {
+        let (client, path, mutex) = (client.clone(), path.clone(), mutex.clone());
+        let config = server.config();
+        async move {
+            assert_refused(client.create(&path, b"", CreateMode::Persistent));
+            assert_refused(client.get_data_and_watch("/"));
+            assert_refused(
+                client.transaction().create(&path, b"", CreateMode::Persistent).commit(),
+            );
+            assert_refused(client.retry(&RetryForever { retry_interval: DEADLINE }, || Ok(())));
+            assert_refused(client.wait(async { panic!("it is polled") }));
+            assert_refused(client.wait_until_exists_timeout(&path, DEADLINE));
+            assert_refused(client.state().changed());
+            assert_refused(client.states().next().unwrap());
+            assert_refused(client.states().next_timeout(DEADLINE).unwrap());
+            assert_refused(mutex.acquire());
+            assert_refused(mutex.acquire_timeout(DEADLINE));
+            assert_refused(client.close());
+            assert_refused(Client::connect_with(config));
+            // What does not wait is allowed.
+            assert!(client.session().is_some() && client.ended().is_none());
+        }
+    });
+    // Nothing was sent, and nothing is spoiled.
+    assert_eq!(client.exists(&path).unwrap(), None);
+    mutex.acquire().unwrap().release().unwrap();
+}
+
+fn calls_on_threads_for_blocking_work(server: Server) {
+    let client = server.client();
+    let call = |client: &Client| {
+        let client = client.clone();
+        move || client.exists("/").map(|stat| stat.is_some())
+    };
+    // With the handle of a runtime, but not polled by it.
+    let _entered = server.runtime.enter();
+    assert!(call(&client)().unwrap());
+    assert!(server.block_on(tokio::task::spawn_blocking(call(&client))).unwrap().unwrap());
+    let in_place = call(&client);
+    let task = server.runtime.spawn(async move { tokio::task::block_in_place(in_place) });
+    assert!(server.block_on(task).unwrap().unwrap());
+    let nested = call(&client);
+    let threads = server.runtime.spawn(async move { thread::spawn(nested) });
+    assert!(server.block_on(threads).unwrap().join().unwrap().unwrap());
+    // A whole program in it, with its own client.
+    let config = server.config();
+    let own = tokio::task::spawn_blocking(move || {
+        Client::connect_with(config)?
+            .run(|client| client.get_children("/").map(|names| names.len()))
+    });
+    assert!(server.block_on(own).unwrap().unwrap() > 0);
+}
+
+fn a_guard_may_be_dropped_inside_a_runtime(server: Server) {
+    let client = server.client();
+    let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
+    for releases in [true, false] {
+        let guard = mutex.acquire().unwrap();
+        server.block_on(async move {
+            if releases {
+                // Refused, and released in the background.
+                assert_refused(guard.release());
+            }
+        });
+        mutex.acquire_timeout(DEADLINE).unwrap().expect("the dropped lock").release().unwrap();
+    }
+    // The last drop of a client does not wait, and closes the session all the same.
+    let path = server.path("ephemeral");
+    let last = server.client();
+    last.create(&path, b"", CreateMode::Ephemeral).unwrap();
+    server.block_on(async move { drop(last) });
+    eventually_blocking("the end of the session", || {
+        client.exists(&path).unwrap().is_none().then_some(())
+    });
+    let last = server.client();
+    last.create(&path, b"", CreateMode::Ephemeral).unwrap();
+    server.block_on(async move { last.run(|client| assert_refused(client.exists("/"))) });
+    eventually_blocking("the end of the session", || {
+        client.exists(&path).unwrap().is_none().then_some(())
+    });
+}
+
+/// It is called on the client's thread, whose events a call would wait for.
+fn a_listener_may_not_wait(server: Server) {
+    let client = server.client();
+    let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
+    let (called, results) = mpsc::channel();
+    mutex.make_revocable({
+        let client = client.clone();
+        move || called.send(client.exists("/")).unwrap()
+    });
+    let guard = mutex.acquire().unwrap();
+    let policy = RetryForever { retry_interval: DEADLINE };
+    Revoker::attempt_revoke(&server.client(), &policy, guard.lock_path()).unwrap();
+    assert_refused(results.recv_timeout(DEADLINE).unwrap());
+    guard.release().unwrap();
+}
+
+fn a_client_runs_in_the_runtime_of_its_settings(server: Server) {
+    let handle: Handle = server.runtime.handle().clone();
+    let config = Config::new(&server.fixture.server).unwrap().with_runtime(handle);
+    let client = Client::start_with(config).unwrap();
+    client.wait_until_connected(DEADLINE).unwrap();
+    let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
+    mutex.acquire().unwrap().release().unwrap();
+    client.close().unwrap();
+}
