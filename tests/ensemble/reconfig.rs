@@ -324,6 +324,11 @@ async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     client.set_data(path, b"count=1;foo=3,bytes=9", None).await.unwrap();
     create("/q/g", b"ab").await.unwrap();
     assert_eq!(stats(&client, "/q").await.0, "count=2,bytes=11=;foo=3");
+    // The largest numbers wrap.
+    client.set_data(path, format!("count={0},bytes={0}", i64::MAX).as_bytes(), None).await.unwrap();
+    create("/q/wraps", b"ab").await.unwrap();
+    let wrapped = format!("count={},bytes={}", i64::MIN, i64::MIN + 1);
+    assert_eq!(stats(&client, "/q").await.0, wrapped);
     // The client refuses it.
     let limits = "/zookeeper/quota/q/zookeeper_limits";
     let error = client.set_data(limits, b"garbage", None).await.unwrap_err();
