@@ -52,6 +52,7 @@ pub mod dissect;
 mod error;
 mod error_code;
 pub mod frame;
+mod harmful;
 pub mod jute;
 pub mod multi;
 mod op;

@@ -1,16 +1,18 @@
 //! The operations a client may send, each with the type of its reply.
 //!
 //! None of them harms a server: TTLs are in range, `check` exists only inside a [`Multi`], and operations internal to
-//! servers are missing. [`request`](crate::request) has the records of all requests, and [`raw`](crate::raw) encodes
-//! them, for fuzzers.
+//! servers are missing. Where the path and the data decide, [`ApplicationOperation::harm`] does. [`request`](crate::request)
+//! has the records of all requests, and [`raw`](crate::raw) encodes them, for fuzzers.
 
 use alloc::vec::Vec;
 
 use bytes::BufMut;
 
+pub use crate::harmful::HarmfulWrite;
 use crate::{
     CreateMode, OpCode,
     acl::AclList,
+    harmful,
     jute::{Decode, Encode, Field},
     multi::{MultiOp, MultiReply, MultiRequest},
     reply::{
@@ -106,7 +108,26 @@ pub trait Operation: Encode {
 /// # impl Operation for Mine { type Reply<'r> = EmptyReply; fn op_code(&self) -> OpCode { OpCode::Ping } }
 /// impl ApplicationOperation for Mine {}
 /// ```
-pub trait ApplicationOperation: Operation + sealed::ApplicationOperation {}
+pub trait ApplicationOperation: Operation + sealed::ApplicationOperation {
+    /// Whether a write would stop a server: one of these nodes below `/zookeeper/quota`. The server has logged the write by
+    /// then, so it stops again at each start.
+    ///
+    /// * the create of `/zookeeper/quota/zookeeper_limits`
+    /// * a `zookeeper_limits`, or a `zookeeper_stats` that is written, whose data are not a list of `name=number`
+    ///
+    /// ```
+    /// use docent_protocol::operation::{ApplicationOperation, SetData};
+    /// use docent_protocol::request::SetDataRequest;
+    ///
+    /// let path = "/zookeeper/quota/app/zookeeper_stats".into();
+    /// let write = SetData(SetDataRequest { path, data: Some(b"many"), version: -1 });
+    /// assert!(write.harm().is_some());
+    /// ```
+    #[inline]
+    fn harm(&self) -> Option<HarmfulWrite> {
+        None
+    }
+}
 
 mod sealed {
     pub trait ApplicationOperation {}
@@ -122,9 +143,31 @@ macro_rules! application_operations {
 }
 
 application_operations! {
-    Create<'_> Create2<'_> Delete<'_> Exists<'_> GetData<'_> SetData<'_> GetAcl<'_> SetAcl<'_> GetChildren<'_>
-    GetChildren2<'_> Sync<'_> Reconfig<'_> CheckWatches<'_> GetEphemerals<'_> GetAllChildrenNumber<'_> WhoAmI
-    Multi MultiRead<'_>
+    Delete<'_> Exists<'_> GetData<'_> GetAcl<'_> SetAcl<'_> GetChildren<'_> GetChildren2<'_> Sync<'_> Reconfig<'_>
+    CheckWatches<'_> GetEphemerals<'_> GetAllChildrenNumber<'_> WhoAmI MultiRead<'_>
+}
+
+/// The same for the writes that may be harmful.
+macro_rules! application_writes {
+    ($($name:ty = |$write:ident| $harm:expr;)+) => {
+        $(
+            impl sealed::ApplicationOperation for $name {}
+            impl ApplicationOperation for $name {
+                #[inline]
+                fn harm(&self) -> Option<HarmfulWrite> {
+                    let $write = self;
+                    $harm
+                }
+            }
+        )+
+    };
+}
+
+application_writes! {
+    Create<'_> = |write| write.0.harm();
+    Create2<'_> = |write| write.0.harm();
+    SetData<'_> = |write| harmful::set_data(write.0.path.as_bytes(), write.0.data);
+    Multi = |multi| multi.harm;
 }
 
 /// The arguments of every create.
@@ -150,6 +193,15 @@ impl Encode for NewNode<'_> {
 }
 
 impl NewNode<'_> {
+    fn harm(&self) -> Option<HarmfulWrite> {
+        // A sequential node has another name than its path.
+        if self.mode.is_sequential() {
+            None
+        } else {
+            harmful::create(self.path.as_bytes(), self.data)
+        }
+    }
+
     /// Containers and TTL nodes have separate operations; the other modes use `default`.
     const fn op_code(&self, default: OpCode) -> OpCode {
         match self.mode {
@@ -392,6 +444,16 @@ impl<'a> Write<'a> {
     }
 }
 
+impl Write<'_> {
+    fn harm(&self) -> Option<HarmfulWrite> {
+        match &self.0 {
+            WriteRepr::Create(node) => node.harm(),
+            WriteRepr::SetData(write) => harmful::set_data(write.path.as_bytes(), write.data),
+            WriteRepr::Delete(_) | WriteRepr::Check(_) => None,
+        }
+    }
+}
+
 impl Encode for Write<'_> {
     fn encode(&self, out: &mut impl BufMut) {
         match &self.0 {
@@ -427,23 +489,31 @@ impl Encode for Write<'_> {
 pub struct Multi {
     /// The writes, each with its header, without the header that ends the sequence.
     writes: Vec<u8>,
+    /// The number of writes, and the first harmful one.
+    len: usize,
+    harm: Option<HarmfulWrite>,
 }
 
 impl Multi {
     /// Without writes, which servers accept.
     #[must_use]
     pub const fn new() -> Self {
-        Self { writes: Vec::new() }
+        Self { writes: Vec::new(), len: 0, harm: None }
     }
 
     /// Adds a write at the end.
     pub fn push(&mut self, write: &Write<'_>) {
         write.encode(&mut self.writes);
+        if self.harm.is_none() {
+            self.harm = write.harm().map(|harm| harm.at(self.len));
+        }
+        self.len += 1;
     }
 
     /// Removes all writes, and keeps the memory.
     pub fn clear(&mut self) {
         self.writes.clear();
+        (self.len, self.harm) = (0, None);
     }
 
     /// The size of the writes in bytes. The end of the sequence and the frame add 21 bytes.

@@ -1,16 +1,18 @@
 //! Encoding of arbitrary requests, for fuzzers, test servers and tools.
 //!
-//! **Never use it on a server that somebody needs.** This module can encode the three requests that harm a
+//! **Never use it on a server that somebody needs.** This module can encode the four requests that harm a
 //! server. createTTL with flags other than 5 and 6 and a negative TTL stops a 3.6 to 3.9 server, which then
 //! cannot start on its log. check outside a multi makes the next start of a server before 3.9 fail
-//! (ZOOKEEPER-2623). deleteContainer deletes any empty node of a 3.9 server, without an ACL check.
+//! (ZOOKEEPER-2623). deleteContainer deletes any empty node of a 3.9 server, without an ACL check. Some writes to nodes of
+//! quotas stop a server for good: [`ApplicationOperation::harm`](crate::operation::ApplicationOperation::harm).
 
 use crate::{
     FrameTooLarge, OpCode,
     frame::{self, FrameBuf},
+    harmful,
     jute::Encode,
     multi::MultiOp,
-    request::{CreateTtlRequest, Request},
+    request::{CreateRequest, CreateTtlRequest, Request},
 };
 
 /// Appends the frame of any request.
@@ -42,7 +44,7 @@ pub fn put_request_parts(
     frame::put_with_header(out, limit, xid, op, body)
 }
 
-/// Whether the request is one of the three that harm a server, alone or inside a multi.
+/// Whether the request is one of the four that harm a server, alone or inside a multi.
 ///
 /// True if it harms any version; many versions reject it.
 #[must_use]
@@ -50,16 +52,34 @@ pub fn is_harmful(request: &Request<'_>) -> bool {
     match request {
         Request::Check(_) | Request::DeleteContainer(_) => true,
         Request::CreateTtl(create) => is_harmful_create(create),
-        Request::Multi(ops) | Request::MultiRead(ops) => ops
-            .iter()
-            .any(|op| matches!(op, MultiOp::CreateTtl(create) if is_harmful_create(&create))),
+        Request::Create(create) | Request::Create2(create) | Request::CreateContainer(create) => {
+            is_harmful_quota(create)
+        }
+        Request::SetData(write) => harmful::set_data(write.path.as_bytes(), write.data).is_some(),
+        Request::Multi(ops) | Request::MultiRead(ops) => ops.iter().any(|op| match op {
+            MultiOp::CreateTtl(create) => is_harmful_create(&create),
+            MultiOp::Create(create)
+            | MultiOp::Create2(create)
+            | MultiOp::CreateContainer(create) => is_harmful_quota(&create),
+            MultiOp::SetData(write) => {
+                harmful::set_data(write.path.as_bytes(), write.data).is_some()
+            }
+            _ => false,
+        }),
         _ => false,
     }
 }
 
-/// The flags are not of a mode with a TTL, so no server checks the TTL, and the TTL is negative.
-const fn is_harmful_create(create: &CreateTtlRequest<'_>) -> bool {
+/// The flags do not matter: a sequential node has another name.
+fn is_harmful_quota(create: &CreateRequest<'_>) -> bool {
+    harmful::create(create.path.as_bytes(), create.data).is_some()
+}
+
+/// The flags are not of a mode with a TTL, so no server checks the TTL, and the TTL is negative. Or it is a node of a
+/// quota.
+fn is_harmful_create(create: &CreateTtlRequest<'_>) -> bool {
     !matches!(create.flags, 5 | 6) && create.ttl < 0
+        || harmful::create(create.path.as_bytes(), create.data).is_some()
 }
 
 /// A request body of raw bytes.
@@ -78,7 +98,7 @@ mod tests {
     use crate::{
         List,
         multi::MultiRequest,
-        request::{CheckVersionRequest, DeleteRequest, PathRequest},
+        request::{CheckVersionRequest, DeleteRequest, PathRequest, SetDataRequest},
     };
 
     fn create_ttl(flags: i32, ttl: i64) -> CreateTtlRequest<'static> {
@@ -89,6 +109,15 @@ mod tests {
     fn requests_that_harm_a_server_are_recognized() {
         let check = CheckVersionRequest { path: "/a".into(), version: -1 };
         let path = PathRequest { path: "/a".into() };
+        let limits = CreateRequest {
+            path: "/zookeeper/quota/zookeeper_limits".into(),
+            data: Some(b"count=1"),
+            acl: List::NULL,
+            flags: 0,
+        };
+        let stats = "/zookeeper/quota/a/zookeeper_stats".into();
+        let stats = SetDataRequest { path: stats, data: Some(b"many"), version: -1 };
+        let numbers = SetDataRequest { data: Some(b"count=1,bytes=2"), ..stats };
         for (request, expected) in [
             (Request::Check(check), true),
             (Request::DeleteContainer(path), true),
@@ -98,6 +127,12 @@ mod tests {
             (Request::CreateTtl(create_ttl(6, -1)), false),
             (Request::Multi(MultiRequest::new(&[MultiOp::CreateTtl(create_ttl(4, -1))])), true),
             (Request::Multi(MultiRequest::new(&[MultiOp::CreateTtl(create_ttl(5, 1))])), false),
+            (Request::Create2(limits), true),
+            (Request::SetData(stats), true),
+            (Request::SetData(numbers), false),
+            (Request::Multi(MultiRequest::new(&[MultiOp::Create(limits)])), true),
+            (Request::Multi(MultiRequest::new(&[MultiOp::SetData(stats)])), true),
+            (Request::Multi(MultiRequest::new(&[MultiOp::SetData(numbers)])), false),
             // A check inside a multi is harmless.
             (Request::Multi(MultiRequest::new(&[MultiOp::Check(check)])), false),
             (Request::Delete(DeleteRequest { path: "/a".into(), version: -1 }), false),

@@ -51,6 +51,7 @@
 //! | order of ACL entries in 3.4 | `auth` after all others | not preserved |
 //! | four-letter words | all that the version knows; no latency, files or JVM; each client's port is 0 | as configured: only `srvr` by default |
 //! | sessions that only a read-only server knows | live as long as the server is read-only | expire |
+//! | a multiRead of more than 256 MiB | ends the connection | a reply up to 2 GiB, if the memory is there |
 //! | number of connections and of requests in flight | unlimited; of a client that does not read, no request is handled once 8 MiB wait for it | limited |
 //!
 //! ## Ensembles

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use docent_protocol::{
     OpCode, Text,
+    multi::{MultiOp, MultiRequest},
     raw::{RawBody, put_request_parts},
     request::ReadRequest,
 };
@@ -103,4 +104,18 @@ fn more_requests_than_may_wait_are_handled_in_their_order() {
     bench.machine.heal_all(bench.now + Duration::from_millis(1));
     assert_eq!(read_all(&mut bench, id).0, (1..=3000).collect::<Vec<_>>());
     assert!(bench.machine.wants_input(id));
+}
+
+/// One request for 500 MB.
+#[test]
+fn a_reply_that_takes_too_much_memory_closes_the_connection() {
+    let (mut bench, id) = bench(1);
+    let read = || MultiOp::GetData(ReadRequest { path: Text::new("/big"), watch: false });
+    let ops: Vec<_> = std::iter::repeat_with(read).take(1000).collect();
+    bench.send(id, 2, OpCode::MultiRead, &MultiRequest::new(&ops[..10]));
+    assert_eq!(read_all(&mut bench, id).0, [2]);
+    bench.send(id, 3, OpCode::MultiRead, &MultiRequest::new(&ops));
+    let queued = bench.machine.poll_transmit(id).map_or(0, |bytes| bytes.len());
+    assert_eq!(queued, 0);
+    assert!(bench.machine.is_closed(id));
 }

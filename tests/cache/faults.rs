@@ -299,3 +299,47 @@ async fn throttled_reads_are_repeated() {
     expect(&mut events, &path, &["changed  1 two was 0 "]).await;
     assert_eq!(requests(&fixture, "A", before), [OpCode::GetData; 3]);
 }
+
+/// A change that was reported before the connection was lost is read before the cache is fresh again.
+#[tokio::test]
+async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
+    let fixture = crate::of_version(docent_testing::server::Version::V3_4).await;
+    let observer = fixture.observer().await;
+    fixture.create_path(&observer).await;
+    let (a, _tap) = fixture.client("A").await;
+    let root = fixture.path.clone();
+    let child = format!("{root}/child");
+    observer.create(&child, b"1", CreateMode::Persistent).await.unwrap();
+    let (cache, mut events) =
+        CuratorCache::start_with_events(&a, &root, CacheOptions::default()).unwrap();
+    expect(&mut events, &root, &["created  0 ", "created /child 0 1", "initialized 2"]).await;
+    fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A").below(&child));
+    observer.set_data(&child, b"2", None).await.unwrap();
+    let wanted = ["stale", "changed /child 1 2 was 0 1", "resynced 2"];
+    expect(&mut events, &root, &wanted).await;
+    drop(cache);
+}
+
+/// In virtual time. A chain of nodes has one read in flight, which is refused each time.
+#[tokio::test(start_paused = true)]
+async fn reads_are_repeated_with_growing_pauses() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let server = std::sync::Arc::new(server);
+    let client = crate::model::client(&server).await;
+    let mut path = String::new();
+    for _ in 0..40 {
+        path += "/n";
+        client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    }
+    let cache = CuratorCache::start(&client, "/n").unwrap();
+    while cache.len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(cache.len() < 40);
+    server.throttle(7);
+    let start = tokio::time::Instant::now();
+    initialized(&cache).await;
+    assert_eq!(cache.len(), 40);
+    // 100 ms, doubled each time up to 5 s.
+    assert!(start.elapsed() >= ms(10_000), "{:?}", start.elapsed());
+}

@@ -18,6 +18,7 @@ mod gzip;
 
 mod curator_cache;
 mod faults;
+mod initial;
 mod model;
 mod peer;
 mod trace_parity;

@@ -12,6 +12,7 @@
 mod support;
 
 mod conformance;
+mod harmful;
 mod reconnect;
 mod sasl;
 mod tls;

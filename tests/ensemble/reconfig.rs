@@ -4,10 +4,17 @@ use crate::{
     ensemble::Ensemble,
     support::{eventually, real::RealEnsemble, within_deadline},
 };
+use docent::protocol::{
+    connect::ConnectRequest, frame, operation::SetData, request::SetDataRequest,
+};
 use docent::{
     AddWatchMode, Client, CreateMode, Error, ErrorKind, EventType, Node, Outcome, Reconfig, Stat,
 };
 use docent_testing::{TestingCluster, server};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use xtask::Settings;
 
 /// `super:test`.
@@ -241,6 +248,28 @@ async fn stats(client: &Client, of: &str) -> (String, Stat) {
     (text(&node), node.stat)
 }
 
+/// Writes a node without the checks of a client.
+async fn write_unchecked(server: &str, path: &str, data: &[u8]) {
+    let mut stream = TcpStream::connect(server).await.unwrap();
+    let handshake = ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        time_out: 10_000,
+        session_id: 0,
+        passwd: Some(&[0; 16]),
+        read_only: Some(false),
+    };
+    let write = SetData(SetDataRequest { path: path.into(), data: Some(data), version: -1 });
+    let mut out = Vec::new();
+    frame::put_record(&mut out, 1 << 20, &handshake).unwrap();
+    frame::put_operation(&mut out, 1 << 20, 1, &write).unwrap();
+    stream.write_all(&out).await.unwrap();
+    for _ in ["the session", "the reply"] {
+        let len = usize::try_from(stream.read_i32().await.unwrap()).unwrap();
+        stream.read_exact(&mut vec![0; len]).await.unwrap();
+    }
+}
+
 async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     let client = ensemble.client_of(0).await;
     let create = async |path: &str, data: &[u8]| {
@@ -295,7 +324,16 @@ async fn quotas_are_counted_and_enforced(ensemble: Ensemble) {
     client.set_data(path, b"count=1;foo=3,bytes=9", None).await.unwrap();
     create("/q/g", b"ab").await.unwrap();
     assert_eq!(stats(&client, "/q").await.0, "count=2,bytes=11=;foo=3");
-    client.set_data("/zookeeper/quota/q/zookeeper_limits", b"garbage", None).await.unwrap();
+    // The largest numbers wrap.
+    client.set_data(path, format!("count={0},bytes={0}", i64::MAX).as_bytes(), None).await.unwrap();
+    create("/q/wraps", b"ab").await.unwrap();
+    let wrapped = format!("count={},bytes={}", i64::MIN, i64::MIN + 1);
+    assert_eq!(stats(&client, "/q").await.0, wrapped);
+    // The client refuses it.
+    let limits = "/zookeeper/quota/q/zookeeper_limits";
+    let error = client.set_data(limits, b"garbage", None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadArguments);
+    write_unchecked(&ensemble.connect_to(0), limits, b"garbage").await;
     let error = create("/q/h", b"").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::MarshallingError);
 }

@@ -7,7 +7,8 @@ use crate::{
     support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 use docent::{
-    Client, Config, ConnectionState, EnsembleConfig, EnsembleTracker, ErrorKind, Host, OpCode,
+    Acl, Client, Config, ConnectionState, EnsembleConfig, EnsembleTracker, ErrorKind, Host, OpCode,
+    Perms,
 };
 use docent_testing::{
     TestingCluster, TestingServer,
@@ -235,6 +236,44 @@ async fn a_throttled_read_is_repeated() {
     let client = connect(&server.connect_string()).await;
     server.throttle(3);
     let tracker = EnsembleTracker::new(&client);
+    configured(&tracker, 1).await;
+}
+
+/// A client whose queue is full refuses the read itself.
+#[tokio::test]
+async fn a_read_that_a_full_queue_refuses_is_repeated() {
+    let server = TestingServer::start_with(cluster_config(1)).await.unwrap();
+    let config = Config::new(&server.connect_string()).unwrap().with_max_requests(1).unwrap();
+    let client = config.with_connection_timeout(DEADLINE).connect().await.unwrap();
+    server.stall();
+    let first = client.exists("/");
+    let tracker = EnsembleTracker::new(&client);
+    eventually("a refusal", async || (client.metrics().refused > 0).then_some(())).await;
+    server.resume();
+    first.await.unwrap();
+    configured(&tracker, 1).await;
+}
+
+/// A read that the ACL refuses leaves no watch, and nothing reports that the ACL was changed.
+#[tokio::test]
+async fn a_configuration_that_was_hidden_is_read_later() {
+    let cluster = cluster(3).await;
+    let client = connect(&cluster.addr(0).unwrap().to_string()).await;
+    let admin = admin(&cluster, 1).await;
+    let node = "/zookeeper/config";
+    let hidden = [Acl::new(Perms::WRITE, "world", "anyone")];
+    admin.set_acl(node, &hidden, None).await.unwrap();
+    client.sync("/").await.unwrap();
+    let tap = Tap::start(&cluster.addr(0).unwrap().to_string()).await.unwrap();
+    let a = tap.client("A").await.unwrap();
+    let other = connect(&a.connect_string()).await;
+    let tracker = kept_at(&other, &a);
+    eventually("a refusal", async || {
+        tap.trace().iter().any(|record| record.is_reply(OpCode::GetData)).then_some(())
+    })
+    .await;
+    assert!(tracker.config().borrow().is_none());
+    admin.set_acl(node, docent::acl::OPEN_ACL_UNSAFE, None).await.unwrap();
     configured(&tracker, 1).await;
 }
 

@@ -46,9 +46,11 @@ pub(super) async fn persistently_while<R, F: Future<Output = Result<R, Error>>>(
     }
 }
 
-/// Whether an error may disappear without an operator.
+/// Whether an error may disappear without an operator: a full queue of the client itself, and a member without a majority,
+/// included.
 pub(super) fn is_transient(error: &Error) -> bool {
-    error.is_retryable() || error.kind() == ErrorKind::NotReadOnly
+    error.is_retryable()
+        || matches!(error.kind(), ErrorKind::TooManyRequests | ErrorKind::NotReadOnly)
 }
 
 /// Removes the watch from the server when its watcher is dropped, where the servers have that request.

@@ -20,8 +20,8 @@ use crate::error;
 /// A node and its descendants in memory, kept up to date by a watch.
 ///
 /// Reads of the cache send nothing and never wait. They may return a state that the server has left already, but none
-/// that never was, and for each node never an older one than before. While the connection is lost the nodes stay
-/// readable, and [`is_stale`](Self::is_stale) is true.
+/// that never was, and for each node never an older one than before, unless the ensemble was restored from a backup. While
+/// the connection is lost the nodes stay readable, and [`is_stale`](Self::is_stale) is true.
 ///
 /// The node need not exist; it is not created. A cache of `/` includes the server's own nodes below `/zookeeper`.
 ///
@@ -111,7 +111,9 @@ impl CuratorCache {
         let root: Arc<str> = path.into();
         let mut tree = Tree::default();
         for node in std::mem::take(&mut options.initial) {
-            tree.insert(node, NOT_LISTED);
+            if options.depth(&root, node.path()).is_some() {
+                tree.insert(node, NOT_LISTED);
+            }
         }
         let shared = Arc::new(Shared::new(options.max_events, tree));
         let events = CacheEvents::new(shared.subscribe(), Arc::clone(&shared), 0);

@@ -6,6 +6,7 @@
 //! | reply to getData | a new node, or one with another `pzxid` than its last listing: getChildren2 (12) | `putStorage`, `checkChildrenChanged` |
 //! | reply to getData of a node whose parent is not known | nothing: the parent's listing will show the node | – |
 //! | reply to getChildren2 | getData of each unknown child; known ones that are missing are deleted | `processChildren` |
+//! | reply to getData with an older state than the cache has | sync (9); after a pause getData again, and then it counts | – |
 //! | `NoNode` | the node and its descendants are deleted | `removeStorage` |
 //! | `NodeCreated`, `NodeDataChanged` | getData, unless the zxid of the event shows that it is known | `process` |
 //! | `NodeDeleted` | the node and its descendants are deleted | `process` |
@@ -57,6 +58,19 @@ pub(super) struct Engine {
     unlistable: Vec<(Arc<str>, i32)>,
     /// The paths of the events are not those of the changed nodes.
     wrong_paths: bool,
+    /// The session has seen all that was committed before the cache was: no read can be older than a node of the cache,
+    /// unless the ensemble is another one.
+    is_synced: bool,
+}
+
+/// What follows a node that was read.
+enum Stored {
+    /// Its children are to be listed.
+    List,
+    /// Nothing.
+    Done,
+    /// The cache has a newer state of the node: the server lags, or the ensemble is another one.
+    Older,
 }
 
 impl Engine {
@@ -71,6 +85,7 @@ impl Engine {
             is_connected: false,
             unlistable: Vec::new(),
             wrong_paths: false,
+            is_synced: false,
         }
     }
 
@@ -78,6 +93,12 @@ impl Engine {
     /// (ClickHouse #115475). Only one-shot watches help then.
     pub(super) const fn has_wrong_paths(&self) -> bool {
         self.wrong_paths
+    }
+
+    /// A watch was set, maybe in another session. A new session knows less than the one before: its server may lag, and
+    /// read-only servers are behind without notice.
+    pub(super) const fn new_watch(&mut self, mode: Mode) {
+        (self.mode, self.is_synced) = (mode, false);
     }
 
     /// Reads all known nodes: a new watch was set, or the watch has missed events.
@@ -108,6 +129,8 @@ impl Engine {
     /// connection, which ends this round.
     pub(super) fn begin_short_round(&mut self) {
         self.in_round = true;
+        // The reads of earlier events have failed with the connection: the cache has not caught up without them.
+        self.reads.join_all();
         let root = Arc::clone(&self.root);
         self.reads.add(Kind::Data, &root, Cause { round: true, ..Cause::default() });
         self.reads.resume();
@@ -145,6 +168,11 @@ impl Engine {
         self.reads.is_waiting()
     }
 
+    /// The number of reads that were put off so far.
+    pub(super) const fn put_off(&self) -> u64 {
+        self.reads.put_off_count()
+    }
+
     /// Queues the reads that have failed because of the connection, or of an overload.
     pub(super) fn resume(&mut self) {
         self.reads.resume();
@@ -169,24 +197,7 @@ impl Engine {
 
     /// The number of levels between the root and a path; `None` if the cache does not hold the path.
     fn depth(&self, path: &str) -> Option<usize> {
-        if path == &*self.root {
-            return Some(0);
-        }
-        let below = path.strip_prefix(self.root.trim_end_matches('/'))?;
-        let depth = below.starts_with('/').then(|| below.matches('/').count())?;
-        if depth > self.options.max_depth {
-            return None;
-        }
-        if let Some(filter) = &self.options.filter {
-            // Each ancestor below the root has to pass, too.
-            let start = path.len() - below.len();
-            let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > start);
-            let mut prefixes = ends.chain([path.len()]).filter_map(|end| path.get(..end));
-            if !prefixes.all(|prefix| filter(prefix)) {
-                return None;
-            }
-        }
-        Some(depth)
+        self.options.depth(&self.root, path)
     }
 
     /// An event of a watch, which is not a resync and not an end.
@@ -235,9 +246,17 @@ impl Engine {
             Ok(node) => {
                 let (path, stat) = (&read.path, node.stat);
                 self.wrong_paths |= job.suspect && !self.is_changed(path, &stat);
-                let has_list = self.store(path, node);
-                if has_list {
-                    self.list(path, Cause { round: job.round, ..Cause::default() });
+                match self.store(path, node) {
+                    Stored::List => {
+                        self.list(path, Cause { round: job.round, ..Cause::default() });
+                    }
+                    Stored::Older => {
+                        debug!(%path, "the server has an older state of a node; reading it again");
+                        let root = Arc::clone(&self.root);
+                        self.reads.add(Kind::Sync, &root, Cause::default());
+                        return self.reads.put_off(read, job);
+                    }
+                    Stored::Done => {}
                 }
                 if job.again.is_some_and(|zxid| zxid > stat.mzxid) {
                     self.reads.add(Kind::Data, path, Cause::default());
@@ -312,6 +331,13 @@ impl Engine {
         self.end_round();
     }
 
+    /// The reply to sync. After a failure, the next older read sends another one.
+    pub(super) fn on_sync(&mut self, read: &Read, reply: Result<(), Error>) {
+        if self.reads.finish(read).is_some() {
+            self.is_synced |= reply.is_ok();
+        }
+    }
+
     fn is_changed(&self, path: &str, stat: &Stat) -> bool {
         let state = self.shared.read();
         let known = state.tree.get(path).map(|slot| *slot.node.stat());
@@ -325,12 +351,15 @@ impl Engine {
         path == &*self.root || self.shared.read().tree.get(parent).is_some()
     }
 
-    /// Stores a node as it was read; returns whether its children have to be listed.
-    fn store(&mut self, path: &Arc<str>, node: Node) -> bool {
+    /// Stores a node as it was read, unless the cache has a newer state.
+    fn store(&mut self, path: &Arc<str>, node: Node) -> Stored {
         let stat = node.stat;
         if !self.has_parent(path) {
             // An event came before the parent was read. Its listing follows that read, and shows this node.
-            return false;
+            return Stored::Done;
+        }
+        if !self.is_synced && self.is_older(path, &stat) {
+            return Stored::Older;
         }
         let new = CachedNode::new(path, stat, Some(node.data));
         let stored = if self.options.keeps_data { new.clone() } else { new.without_data() };
@@ -339,12 +368,11 @@ impl Engine {
             let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));
             match known {
                 Some((old, listed)) if old.stat().czxid == stat.czxid => {
-                    let is_change = stat.mzxid > old.stat().mzxid;
-                    // Replies come in order, but an initial node may be newer than a lagging server.
-                    // It may also come from a cache with other options.
+                    let is_change = stat.mzxid != old.stat().mzxid;
+                    // An initial node may come from a cache with other options.
                     let differs =
                         stat != *old.stat() || stored.data().is_some() != old.data().is_some();
-                    if is_change || (stat.mzxid == old.stat().mzxid && differs) {
+                    if is_change || differs {
                         state.tree.insert(stored, listed);
                     }
                     if is_change {
@@ -352,7 +380,6 @@ impl Engine {
                     }
                     listed
                 }
-                Some((old, listed)) if old.stat().czxid > stat.czxid => listed,
                 _ => {
                     state.emit_deleted(path);
                     state.tree.insert(stored, NOT_LISTED);
@@ -371,7 +398,15 @@ impl Engine {
                 state.failed.insert(Arc::clone(path), error.with_path(path));
             });
         }
-        listed != stat.pzxid && !too_large
+        if listed != stat.pzxid && !too_large { Stored::List } else { Stored::Done }
+    }
+
+    /// Whether the cache has a newer state of a node than the one that was read. Replies come in order, but a node may be
+    /// an initial one, or one of an earlier session.
+    fn is_older(&self, path: &str, stat: &Stat) -> bool {
+        let state = self.shared.read();
+        let known = state.tree.get(path).map(|slot| *slot.node.stat());
+        known.is_some_and(|known| (known.czxid, known.mzxid) > (stat.czxid, stat.mzxid))
     }
 
     /// Lists the children of a known node, unless they are deeper than the cache.

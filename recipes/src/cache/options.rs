@@ -4,6 +4,9 @@ use std::{fmt, sync::Arc};
 
 use super::node::CachedNode;
 
+/// The largest buffer of events. Its memory is allocated at the start.
+const MAX_EVENTS: usize = 1 << 20;
+
 pub(super) type Filter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Options of a [`CuratorCache`](super::CuratorCache): which nodes it holds, and how many requests and events it keeps
@@ -84,7 +87,11 @@ impl CacheOptions {
     }
 
     /// Starts with the nodes of an earlier cache of the same path, such as its
-    /// [`snapshot`](super::CuratorCache::snapshot). Only differences become events.
+    /// [`snapshot`](super::CuratorCache::snapshot). Only differences become events. Nodes that this cache does not hold are
+    /// left out: other paths, deeper ones, those that its filter rejects.
+    ///
+    /// An older server may serve this cache. Where its nodes are older than these, the cache sends a sync (9) and reads them
+    /// again; if they are older still, the ensemble is another one, or was restored from a backup, and they count.
     ///
     /// Source: a `CuratorCacheStorage` that two caches use one after the other.
     #[must_use]
@@ -101,11 +108,38 @@ impl CacheOptions {
     }
 
     /// Sets the number of events that a reader may be behind before it receives a
-    /// [`Lagged`](super::CacheEvent::Lagged) instead, at least 1. Default 1,024. Curator sets no limit (C4).
+    /// [`Lagged`](super::CacheEvent::Lagged) instead, from 1 to 1,048,576. Default 1,024. The memory for that number is
+    /// allocated at the start, about 100 bytes for each. Curator sets no limit (C4).
     #[must_use]
     pub const fn with_max_events(mut self, events: usize) -> Self {
-        self.max_events = if events == 0 { 1 } else { events };
+        self.max_events = match events {
+            0 => 1,
+            MAX_EVENTS.. => MAX_EVENTS,
+            _ => events,
+        };
         self
+    }
+
+    /// The number of levels between the root and a path; `None` if a cache with these options does not hold the path.
+    pub(super) fn depth(&self, root: &str, path: &str) -> Option<usize> {
+        if path == root {
+            return Some(0);
+        }
+        let below = path.strip_prefix(root.trim_end_matches('/'))?;
+        let depth = below.starts_with('/').then(|| below.matches('/').count())?;
+        if depth > self.max_depth {
+            return None;
+        }
+        if let Some(filter) = &self.filter {
+            // Each ancestor below the root has to pass, too.
+            let start = path.len() - below.len();
+            let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > start);
+            let mut prefixes = ends.chain([path.len()]).filter_map(|end| path.get(..end));
+            if !prefixes.all(|prefix| filter(prefix)) {
+                return None;
+            }
+        }
+        Some(depth)
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Children,
     /// exists (3), of a missing root without a persistent watch.
     Exists,
+    /// sync (9), of the root.
+    Sync,
 }
 
 /// A read to be sent.
@@ -55,12 +57,14 @@ pub(super) struct Reads {
     data: BTreeMap<Arc<str>, Job>,
     children: BTreeMap<Arc<str>, Job>,
     exists: BTreeMap<Arc<str>, Job>,
+    sync: BTreeMap<Arc<str>, Job>,
     queue: VecDeque<(Kind, Arc<str>)>,
     /// Reads that failed and are sent again later.
     waiting: Vec<(Kind, Arc<str>)>,
     /// The number of jobs that the round is waiting for.
     round_left: usize,
     next_ticket: u64,
+    put_off_count: u64,
 }
 
 impl Reads {
@@ -69,6 +73,7 @@ impl Reads {
             Kind::Data => &mut self.data,
             Kind::Children => &mut self.children,
             Kind::Exists => &mut self.exists,
+            Kind::Sync => &mut self.sync,
         }
     }
 
@@ -133,6 +138,11 @@ impl Reads {
         self.jobs(read.kind)
             .insert(Arc::clone(&read.path), Job { ticket: None, again: None, ..job });
         self.waiting.push((read.kind, Arc::clone(&read.path)));
+        self.put_off_count += 1;
+    }
+
+    pub(super) const fn put_off_count(&self) -> u64 {
+        self.put_off_count
     }
 
     /// Queues the reads that were put off. All of them are part of a round that has begun.
@@ -168,6 +178,15 @@ impl Reads {
         }
     }
 
+    /// Adds all reads to the round.
+    pub(super) fn join_all(&mut self) {
+        for jobs in [&mut self.data, &mut self.children, &mut self.exists] {
+            for job in jobs.values_mut() {
+                self.round_left += usize::from(!std::mem::replace(&mut job.round, true));
+            }
+        }
+    }
+
     /// Cancels the reads of a node and its descendants.
     pub(super) fn cancel(&mut self, path: &str) {
         let (first, end) = descendants(path);
@@ -186,7 +205,8 @@ impl Reads {
 
     /// Cancels all reads; returns the paths whose data was to be read.
     pub(super) fn cancel_all(&mut self) -> Vec<Arc<str>> {
-        let all = Self { next_ticket: self.next_ticket, ..Self::default() };
+        let (next_ticket, put_off_count) = (self.next_ticket, self.put_off_count);
+        let all = Self { next_ticket, put_off_count, ..Self::default() };
         std::mem::replace(self, all).data.into_keys().collect()
     }
 }

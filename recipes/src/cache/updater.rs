@@ -75,6 +75,7 @@ enum Reply {
     Children(Response<(Children, Stat)>),
     ChildrenAndWatch(WatchResponse<(Children, Stat)>),
     ExistsAndWatch(WatchResponse<Option<Stat>>),
+    Sync(Response<()>),
 }
 
 /// The result of a read, and its one-shot watch.
@@ -82,6 +83,7 @@ enum Answer {
     Data(Result<Node, Error>),
     Children(Result<(Children, Stat), Error>),
     Exists(Result<Option<Stat>, Error>),
+    Sync(Result<(), Error>),
 }
 
 impl Reply {
@@ -109,6 +111,7 @@ impl Reply {
                 let (reply, watcher) = split(reply);
                 (Answer::Exists(reply), watcher)
             }),
+            Self::Sync(reply) => Pin::new(reply).poll(cx).map(|reply| (Answer::Sync(reply), None)),
         }
     }
 }
@@ -120,7 +123,7 @@ enum End {
     SetAgain,
 }
 
-/// A delay that grows each time it is used.
+/// A delay that grows each time it is used, until its count is set back.
 #[derive(Default)]
 struct Delay {
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -137,7 +140,7 @@ impl Delay {
         pause: impl Fn(u32) -> Duration,
     ) -> bool {
         if !needed {
-            *self = Self::default();
+            self.timer = None;
             return false;
         }
         let count = self.count;
@@ -173,10 +176,10 @@ impl Updater {
                 Either::Right(Some(watches)) => watches,
                 Either::Left(()) | Either::Right(None) => break,
             };
-            self.engine.mode = match watches {
+            self.engine.new_watch(match watches {
                 Watches::Persistent(_) => Mode::Persistent,
                 Watches::OneShot(_) => Mode::OneShot,
-            };
+            });
             self.engine.connected();
             self.engine.begin_round();
             let mut following = Following {
@@ -243,6 +246,9 @@ impl Updater {
                     self.engine.resume();
                 }
                 let refused = self.engine.has_refused();
+                if !refused {
+                    on.refused = Delay::default();
+                }
                 if on.refused.poll(cx, &self.client, refused, refused_pause) {
                     self.engine.retry_refused();
                 }
@@ -259,10 +265,16 @@ impl Updater {
             if let (Watches::OneShot(watches), Some(watcher)) = (&mut on.watches, watcher) {
                 watches.add(read.kind, &read.path, watcher);
             }
+            let put_off = self.engine.put_off();
             match answer {
                 Answer::Data(reply) => self.engine.on_data(&read, reply),
                 Answer::Children(reply) => self.engine.on_children(&read, reply),
                 Answer::Exists(reply) => self.engine.on_exists(&read, reply),
+                Answer::Sync(reply) => self.engine.on_sync(&read, reply),
+            }
+            if read.kind != Kind::Sync && self.engine.put_off() == put_off {
+                // The pauses grow while nothing is read.
+                on.retry.count = 0;
             }
             if self.engine.has_wrong_paths() {
                 debug!(path = %self.root, "events have the path of the watch; using one-shot watches");
@@ -332,6 +344,7 @@ impl Updater {
                 (Kind::Children, true) => {
                     Reply::ChildrenAndWatch(client.get_children_with_stat_and_watch(path))
                 }
+                (Kind::Sync, _) => Reply::Sync(client.sync(path)),
                 (Kind::Exists, _) => Reply::ExistsAndWatch(client.exists_and_watch(path)),
             };
             on.in_flight.push_back((read, reply));

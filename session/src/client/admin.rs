@@ -181,7 +181,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Every error that the server returns; `RequestTooLarge`.
+    /// Every error that the server returns; `RequestTooLarge`; `BadArguments` for a write that would stop the server, which
+    /// is not sent: [`harm`](ApplicationOperation::harm).
     ///
     /// # Cancel safety
     ///

@@ -154,6 +154,8 @@ impl Client {
     /// * `NoNode`: the parent does not exist.
     /// * `NoChildrenForEphemerals`: the parent is ephemeral.
     /// * `Unimplemented`: a container on a server before 3.5.1, or a TTL node on a server that has TTLs disabled.
+    /// * `BadArguments`: a node of a quota that would stop the server. Nothing is sent: see
+    ///   [`harm`](ApplicationOperation::harm).
     /// * `ConnectionLoss` with [`Outcome::Unknown`](crate::Outcome::Unknown): the connection broke after the request
     ///   was sent. **The node may or may not have been created.** A retry can leave two sequential nodes. Recipes put a
     ///   unique prefix in the name and search for it, as Curator's `withProtection` does.
@@ -274,8 +276,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NoNode`, `NoAuth`, `BadVersion`. `ConnectionLoss` with [`Outcome::Unknown`](crate::Outcome::Unknown) when the
-    /// data may have been written.
+    /// `NoNode`, `NoAuth`, `BadVersion`. `BadArguments` for the data of a quota that are not numbers, which would stop the
+    /// server; nothing is sent then ([`harm`](ApplicationOperation::harm)). `ConnectionLoss` with
+    /// [`Outcome::Unknown`](crate::Outcome::Unknown) when the data may have been written.
     ///
     /// # Cancel safety
     ///

@@ -37,7 +37,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// configuration counts if its version is higher than that of every one before it, so a server that lags behind changes
 /// nothing. A configuration without an address for clients changes nothing either: neither that of a stand-alone server,
 /// which is empty, nor that of an ensemble whose servers have their client ports in `zoo.cfg` only. A text that is no
-/// configuration, and a read that fails, are logged at WARN; the next connection or the next change is another chance.
+/// configuration is logged at WARN; the next change is another chance. A read that fails is logged at WARN, too. It is
+/// repeated, with growing pauses up to a minute, where the cause may pass: an overloaded server, a full queue of the client,
+/// the ACL of the node. Otherwise the next connection is another chance.
 ///
 /// The addresses are those that the servers know. Behind a proxy, a tunnel or a translation of addresses a client does not
 /// reach them: [`with_hosts`](Self::with_hosts) replaces them.
@@ -251,7 +253,10 @@ impl Task {
             return debug!(%error, "the configuration of the ensemble was not read");
         }
         warn!(%error, "the configuration of the ensemble was not read; the servers stay");
-        if let Some(client) = self.client.upgrade().filter(|_| error.is_retryable()) {
+        // A failed read leaves no watch: nothing else reports the next change on this connection.
+        let passes = error.is_retryable()
+            || matches!(error.kind(), ErrorKind::TooManyRequests | ErrorKind::NoAuth);
+        if let Some(client) = self.client.upgrade().filter(|_| passes) {
             self.pause = (self.pause * 2).clamp(MIN_PAUSE, MAX_PAUSE);
             self.timer = Some(Box::pin(timer(&**client.runtime(), self.pause)));
         }

@@ -176,7 +176,8 @@ impl<'a> Transaction<'a> {
     /// # Errors
     ///
     /// The error of the first operation that failed, with its index ([`Error::index`], from 0), operation and path;
-    /// nothing was applied then. An invalid path is such an error, `InvalidPath`; nothing was sent then. An error
+    /// nothing was applied then. An invalid path is such an error, `InvalidPath`, and so is a write that would stop the
+    /// server, `BadArguments` (as of [`Client::create`] and [`Client::set_data`]); nothing was sent then. An error
     /// without an index concerns the whole transaction: `MarshallingError` (the server does not know an operation),
     /// `NotReadOnly`, `RequestTooLarge`; or `ConnectionLoss` with [`Outcome::Unknown`]: either all operations or none
     /// may have been applied.
@@ -228,11 +229,20 @@ impl Future for TransactionResponse {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        Pin::new(&mut this.response).poll(cx).map(|body| this.finish(&body?))
+        let reply = Pin::new(&mut this.response).poll(cx);
+        reply.map(|body| this.finish(&body.map_err(|error| this.named(error))?))
     }
 }
 
 impl TransactionResponse {
+    /// Names the operation of an error that was found before anything was sent.
+    fn named(&self, error: Error) -> Error {
+        match error.index().and_then(|index| self.steps.get(index)) {
+            Some((op, path)) => error.with_operation(*op, path),
+            None => error,
+        }
+    }
+
     fn finish(&self, body: &Body) -> Result<Vec<TransactionResult>, Error> {
         let reply: MultiReply<'_> = MultiReply::decode(&mut Reader::new(&body.bytes))
             .map_err(|error| bad_reply(OpCode::Multi, error).caused_by(error))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use docent_protocol::{
     FrameTooLarge, WatcherType,
-    operation::{ApplicationOperation, Operation, RemoveWatches},
+    operation::{ApplicationOperation, HarmfulWrite, Operation, RemoveWatches},
     request::WatchesRequest,
     xid,
 };
@@ -22,7 +22,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Queues a request. Its place among the others is given here and now.
     ///
     /// `now` is only asked for while there is no connection, or with a request timeout. A refusal (closed,
-    /// too large, too many) comes as a completion too.
+    /// too large, too many, [harmful](ApplicationOperation::harm)) comes as a completion too.
     #[inline]
     pub fn submit<O: ApplicationOperation>(
         &mut self,
@@ -31,6 +31,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         watch: Option<Registration<W>>,
         now: impl FnOnce() -> Instant,
     ) {
+        if let Some(harm) = operation.harm() {
+            self.refuse(Some(token), harmful(harm));
+            return;
+        }
         match watch {
             None => {
                 self.enqueue(operation, Some(token), Effect::None, now);
@@ -50,6 +54,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         token: T,
         now: impl FnOnce() -> Instant,
     ) {
+        if let Some(harm) = operation.harm() {
+            self.refuse(Some(token), harmful(harm));
+            return;
+        }
         self.enqueue(operation, Some(token), Effect::Reserved, now);
     }
 
@@ -258,4 +266,10 @@ fn too_large(FrameTooLarge { len, limit }: FrameTooLarge) -> Error {
         ErrorKind::RequestTooLarge,
         format_args!("{len} bytes, and the limit (jute.maxbuffer) is {limit}"),
     )
+}
+
+#[cold]
+fn harmful(harm: HarmfulWrite) -> Error {
+    let error = Error::refused(ErrorKind::BadArguments, harm);
+    harm.index.into_iter().fold(error, Error::with_index)
 }

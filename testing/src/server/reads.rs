@@ -16,7 +16,7 @@ use docent_protocol::{
 
 use super::{
     acl::{self, Ident},
-    connection::Connection,
+    connection::{Connection, OUTPUT_LIMIT},
     ensemble::Ensemble,
     java, prep,
     requests::Context,
@@ -200,6 +200,11 @@ impl Ensemble {
                     return Err(ErrorCode::MarshallingError);
                 }
                 let results = multi_read(ops, tree, &ids);
+                // Reads of one large node, many times: the reply would take more memory than there is.
+                if results.iter().map(ReadResult::size).sum::<usize>() > OUTPUT_LIMIT {
+                    connection.close();
+                    return Ok(());
+                }
                 // Where a real server fails, the partial body comes with the error.
                 let whole = results.len() == count;
                 let err = if whole { ErrorCode::Ok } else { ErrorCode::MarshallingError };
@@ -290,6 +295,15 @@ enum ReadResult<'t> {
 }
 
 impl ReadResult<'_> {
+    /// The bytes of the names or of the data.
+    fn size(&self) -> usize {
+        match self {
+            Self::Data(node, _) => node.data.as_ref().map_or(0, |data| data.len()),
+            Self::Children(names) => names.iter().map(|name| name.as_bytes().len()).sum(),
+            Self::Error(_) => 0,
+        }
+    }
+
     fn to_wire(&self) -> MultiResult<'_> {
         match self {
             Self::Data(node, stat) => {

@@ -8,7 +8,8 @@ mod time;
 use std::time::{Duration, Instant};
 
 use docent::{
-    Client, ConnectionState, DistributedBarrier, LockOptions, OpCode, retry::RetryNTimes,
+    Client, Config, ConnectionState, DistributedBarrier, DistributedDoubleBarrier, LockOptions,
+    OpCode, retry::RetryNTimes,
 };
 use docent_testing::{fault::Fault, tap::TapClient};
 use tokio::task::JoinHandle;
@@ -31,6 +32,7 @@ on_both_servers! {
     a_wait_without_a_connection_ends_in_time
     a_lost_reply_to_a_set_or_remove_is_no_error
     a_wait_is_dropped_at_every_poll
+    a_full_queue_delays_a_wait_and_an_enter
 }
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -246,4 +248,31 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
         eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
     }
     a.close().await.unwrap();
+}
+
+/// The client itself refuses each request for a while. A wait is not over, and a barrier not open.
+async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
+    let tap = fixture.tap.client("A").await.unwrap();
+    let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(1).unwrap();
+    let client = config.with_session_timeout(ms(20_000)).connect().await.unwrap();
+    let barrier = barrier(&client, &fixture.path);
+    barrier.set_barrier().await.unwrap();
+    let mut member =
+        DistributedDoubleBarrier::new(&client, &format!("{}-double", fixture.path), 1).unwrap();
+
+    tap.stall();
+    let first = client.exists("/");
+    let refused = client.metrics().refused;
+    let waiter = tokio::spawn(async move { barrier.wait_on_barrier().await });
+    let entering = tokio::spawn(async move { member.enter().await.map(|()| member) });
+    eventually("two refusals", async || (client.metrics().refused >= refused + 2).then_some(()))
+        .await;
+    tap.resume();
+    first.await.unwrap();
+    let mut member = within_deadline("the enter", entering).await.unwrap().unwrap();
+    within_deadline("the leave", member.leave()).await.unwrap();
+    assert!(!waiter.is_finished());
+    let observer = fixture.observer().await;
+    observer.delete(&fixture.path, None).await.unwrap();
+    within_deadline("the wait", waiter).await.unwrap().unwrap();
 }

@@ -83,7 +83,8 @@ impl Tree {
             [("count", "countHardLimit", count), ("bytes", "byteHardLimit", bytes)]
         {
             let limit = limits.get(limit);
-            if change != 0 && limit > -1 && stats.get(name) + change > limit {
+            // A sum that is too large wraps, as in a real server.
+            if change != 0 && limit > -1 && stats.get(name).wrapping_add(change) > limit {
                 return Err(ErrorCode::QuotaExceeded);
             }
         }
@@ -117,7 +118,7 @@ impl Track {
     }
 
     fn add(&mut self, name: &str, number: i64) {
-        let sum = self.get(name).saturating_add(number);
+        let sum = self.get(name).wrapping_add(number);
         self.0.insert(name.to_owned(), sum);
     }
 }

@@ -1,0 +1,129 @@
+//! Caches that begin with nodes of an earlier one: of a wider cache, and of a server that is ahead.
+
+use docent::{CacheEvent, CacheOptions, CachedNode, Client, CreateMode, CuratorCache, OpCode};
+use docent_testing::{TestingCluster, server};
+
+use crate::{
+    Fixture, count, list,
+    support::{eventually, within_deadline},
+};
+
+async fn create(client: &Client, paths: &[&str], data: &[u8]) {
+    for path in paths {
+        client.create(path, data, CreateMode::Persistent).await.unwrap();
+    }
+}
+
+async fn initialized(cache: &CuratorCache) {
+    within_deadline("the load", cache.initialized()).await.unwrap();
+}
+
+async fn snapshot(client: &Client, path: &str) -> Vec<CachedNode> {
+    let cache = CuratorCache::start(client, path).unwrap();
+    initialized(&cache).await;
+    cache.snapshot()
+}
+
+/// Nodes that the cache does not hold would stay as they are for ever: it follows none of their events.
+#[tokio::test]
+async fn initial_nodes_that_the_cache_does_not_hold_are_left_out() {
+    let fixture = Fixture::embedded().await;
+    let client = fixture.observer().await;
+    let paths =
+        ["/all", "/all/root", "/all/root/a", "/all/root/a/deep", "/all/root/b.tmp", "/all/x"];
+    create(&client, &paths, b"1").await;
+    let nodes = snapshot(&client, "/all").await;
+    let options = CacheOptions::direct_children().with_filter(|path| !path.ends_with(".tmp"));
+    let options = options.with_initial_nodes(nodes);
+    let (cache, mut events) =
+        CuratorCache::start_with_events(&client, "/all/root", options).unwrap();
+    assert_eq!(list(&cache, "/all/root"), [" 0 1", "/a 0 1"]);
+    initialized(&cache).await;
+    assert_eq!(list(&cache, "/all/root"), [" 0 1", "/a 0 1"]);
+    let first = within_deadline("an event", events.next()).await;
+    assert!(matches!(first, Some(CacheEvent::Initialized { len: 2 })), "{first:?}");
+}
+
+/// An ensemble that was restored from a backup is behind the nodes that an earlier cache has seen.
+#[tokio::test]
+async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
+    let before = Fixture::embedded().await;
+    let client = before.observer().await;
+    create(&client, &["/r", "/r/same", "/r/gone", "/r/gone/below"], b"old").await;
+    for _ in 0..50 {
+        client.set_data("/r/same", b"written", None).await.unwrap();
+    }
+    client.delete_recursive("/r/gone").await.unwrap();
+    create(&client, &["/r/gone", "/r/later"], b"new").await;
+    let nodes = snapshot(&client, "/r").await;
+
+    let restored = Fixture::embedded().await;
+    let (client, _tap) = restored.client("A").await;
+    create(&client, &["/r", "/r/same", "/r/gone", "/r/gone/below"], b"old").await;
+    let since = restored.tap.len();
+    let options = CacheOptions::default().with_initial_nodes(nodes);
+    let cache = CuratorCache::start_with(&client, "/r", options).unwrap();
+    initialized(&cache).await;
+    let wanted = [" 0 old", "/gone 0 old", "/gone/below 0 old", "/same 0 old"];
+    assert_eq!(list(&cache, "/r"), wanted);
+    // Not in a loop until the server is ahead, which it never is.
+    let reads = count(&restored, "A", since, OpCode::GetData)
+        + count(&restored, "A", since, OpCode::GetChildren2)
+        + count(&restored, "A", since, OpCode::Sync);
+    assert!(reads < 30, "{reads}");
+    client.set_data("/r/same", b"2", None).await.unwrap();
+    eventually("the change", async || {
+        cache.get("/r/same").filter(|node| node.stat().version == 1).map(drop)
+    })
+    .await;
+}
+
+/// A server that lags does not bring the past back, and is not asked in a loop.
+#[tokio::test]
+async fn a_server_behind_the_initial_nodes_is_waited_for() {
+    let config = server::Config { servers: 3, ..server::Config::default() };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let leader = cluster.leader().unwrap();
+    let lagging = (leader + 1) % 3;
+    let fixture = Fixture::on(cluster.addr(lagging).unwrap().to_string(), None).await;
+    let writer = Client::connect(&cluster.addr(leader).unwrap().to_string()).await.unwrap();
+    create(&writer, &["/r", "/r/a", "/r/b"], b"old").await;
+    let (client, _tap) = fixture.client("A").await;
+    client.sync("/r").await.unwrap();
+    cluster.set_lag(lagging, true);
+    writer.set_data("/r/a", b"new", None).await.unwrap();
+    writer.delete("/r/b", None).await.unwrap();
+    create(&writer, &["/r/b"], b"new").await;
+    let nodes = snapshot(&writer, "/r").await;
+
+    let since = fixture.tap.len();
+    let options = CacheOptions::default().with_initial_nodes(nodes);
+    let (cache, mut events) = CuratorCache::start_with_events(&client, "/r", options).unwrap();
+    eventually("the sync", async || (count(&fixture, "A", since, OpCode::Sync) > 0).then_some(()))
+        .await;
+    let wanted = [" 0 old", "/a 1 new", "/b 0 new"];
+    assert_eq!(
+        (list(&cache, "/r"), cache.is_initialized()),
+        (wanted.map(str::to_owned).into(), false)
+    );
+    cluster.set_lag(lagging, false);
+    initialized(&cache).await;
+    assert_eq!(list(&cache, "/r"), wanted);
+    let first = within_deadline("an event", events.next()).await;
+    assert!(matches!(first, Some(CacheEvent::Initialized { len: 3 })), "{first:?}");
+    let reads = count(&fixture, "A", since, OpCode::GetData);
+    assert!(reads < 30, "{reads}");
+}
+
+/// tokio's channel panics at a capacity that is too large.
+#[tokio::test]
+async fn the_largest_number_of_events_is_no_panic() {
+    let fixture = Fixture::embedded().await;
+    let client = fixture.observer().await;
+    for events in [0, usize::MAX / 2, usize::MAX] {
+        let options = CacheOptions::single_node().with_max_events(events);
+        let cache = CuratorCache::start_with(&client, "/", options).unwrap();
+        initialized(&cache).await;
+        within_deadline("the close", cache.close()).await;
+    }
+}
