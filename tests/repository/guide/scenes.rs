@@ -136,7 +136,7 @@ async fn sequential_lock() -> Diagram {
             client.get_children("/lock").await?;
             nodes.push(node);
             match nodes.iter().rev().nth(1) {
-                Some(before) => client.exists_and_watch(before).await.map(|(_, it)| Some(it)),
+                Some(before) => client.get_data_and_watch(before).await.map(|(_, it)| Some(it)),
                 None => Ok(None),
             }
         };
