@@ -166,8 +166,10 @@ async fn first_lock() -> Diagram {
     let a = stage.client("A").await;
     let mutex = InterProcessMutex::with_options(&a, "/locks/printer", options()).unwrap();
     let guard = stage.step("A", "acquire(), the first ever", mutex.acquire()).await;
+    stage.diagram.pause("A works");
     stage.step("A", "release()", guard.release()).await;
     let guard = stage.step("A", "acquire() again: two round trips", mutex.acquire()).await;
+    stage.diagram.pause("A works");
     stage.step("A", "release()", guard.release()).await;
     stage.diagram
 }
@@ -229,6 +231,7 @@ async fn protected_create() -> Diagram {
     let mutex = mutex(&a);
     let note = "A acquires; the connection breaks after the server has made the node";
     let _guard = stage.step("A", note, mutex.acquire()).await;
+    stage.diagram.pause("A works");
     let children = stage.before(a.get_children("/lock")).await.unwrap();
     assert_eq!(children.len(), 1, "one node, not two");
     stage.diagram
@@ -240,6 +243,7 @@ async fn guaranteed_delete() -> Diagram {
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let mutex = mutex(&a);
     let guard = stage.step("A", "A acquires", mutex.acquire()).await;
+    stage.diagram.pause("A works");
     stage.tap.inject(Fault::drop_before(OpCode::Delete));
     let note = "A releases; the connection breaks before the server has read the delete";
     stage.step("A", note, guard.release()).await;
