@@ -1,14 +1,12 @@
 //! A lock with one holder and five waiters: who holds it, and which node each of the others watches.
-//!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
-
-use std::{collections::BTreeMap, time::Duration};
 
 use docent::recipes::locks::standard_lock_internals_driver::{
     PredicateResults, gets_the_lock, sorted_contenders,
 };
 use docent::{Client, Error, InterProcessMutex};
 use docent_testing::TestingServer;
+use std::{collections::BTreeMap, time::Duration};
 
 const PATH: &str = "/examples/five-waiters";
 
@@ -42,19 +40,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let embedded = TestingServer::start().await?;
     let connect = std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let mutex = InterProcessMutex::new(&Client::connect(&connect).await?, PATH)?;
-    let (mut names, mut clients, mut acquires) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let (mut names, mut clients) = (BTreeMap::new(), BTreeMap::new());
+    let mut acquires = BTreeMap::new();
     for name in 'A'..='F' {
-        clients.push(Client::connect(&connect).await?);
-        let mutex_of_client = InterProcessMutex::new(&clients[clients.len() - 1], PATH)?;
-        acquires.push(tokio::spawn(async move { mutex_of_client.acquire().await }));
+        let client = Client::connect(&connect).await?;
+        let lock = InterProcessMutex::new(&client, PATH)?;
+        acquires.insert(name, tokio::spawn(async move { lock.acquire().await }));
+        clients.insert(name, client);
         names.extend(queue(&mutex, clients.len()).await?.pop().map(|node| (node, name)));
     }
     show("six contenders", &queue(&mutex, 6).await?, &names);
-    acquires[3].abort();
+    acquires.remove(&'D').ok_or("D is here")?.abort();
     show("D gives up", &queue(&mutex, 5).await?, &names);
-    clients[1].close().await?;
+    clients.remove(&'B').ok_or("B is here")?.close().await?;
     show("B's session ends", &queue(&mutex, 4).await?, &names);
-    drop(acquires.swap_remove(0).await??);
+    acquires.remove(&'A').ok_or("A is here")?.await??.release().await?;
     show("A releases", &queue(&mutex, 3).await?, &names);
     Ok(())
 }

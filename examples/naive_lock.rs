@@ -1,5 +1,4 @@
 //! The naive lock: one node. It is correct and unfair, and each release wakes every waiter.
-//!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -56,5 +55,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }));
     }
     let holds = clients.join_all().await.into_iter().sum::<Result<u32, Error>>()?;
-    Ok(println!("{holds} holds, one at a time"))
+    println!("{holds} holds, one at a time");
+    Ok(())
 }
