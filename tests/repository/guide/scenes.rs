@@ -493,15 +493,13 @@ async fn cache_changes() -> Diagram {
         until(&mut events, |event| matches!(event, CacheEvent::Changed { .. })).await
     };
     stage.step("B", "B writes a node: A receives an event, and reads", write).await;
-    let create = async {
-        b.create("/app/z", b"Z", CreateMode::Persistent).await?;
-        until(
-            &mut events,
-            |event| matches!(event, CacheEvent::Created { node } if node.path() == "/app/z"),
-        )
-        .await
-    };
-    stage.step("B", "B creates a node: A reads it, and lists its children", create).await;
+    b.create("/app/z", b"Z", CreateMode::Persistent).await.unwrap();
+    // The cache reports the node before it has listed the children.
+    let note = "B creates a node: A reads it, and lists its children";
+    let listed = |record: &Record| &*record.client == "A" && record.is_reply(OpCode::GetChildren2);
+    stage.until("B", note, listed).await;
+    let is_z = |event: &CacheEvent| matches!(event, CacheEvent::Created { node } if node.path() == "/app/z");
+    until(&mut events, is_z).await.unwrap();
     let delete = async {
         b.delete("/app/y", None).await?;
         until(&mut events, |event| matches!(event, CacheEvent::Deleted { .. })).await
