@@ -29,9 +29,12 @@ async fn woken(server: &str, waiters: usize, naive: bool) -> Result<usize, Box<d
     Ok(watchers.iter_mut().filter_map(Watcher::try_changed).count())
 }
 
-const HEAD: &str = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 560 190' width='560' \
-font-family='sans-serif' font-size='11'><rect width='100%' height='100%' fill='#fff'/>
-<text x='10' y='16'>woken per release: naive (red), sequential (blue)</text>\n";
+const HEAD: &str = "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 360 190' width='540' \
+font-family='sans-serif' font-size='12'>
+<style>rect{fill:#fff}.naive{fill:#b3261e}.sequential{fill:#14527a}@media (prefers-color-scheme:dark){
+text{fill:#e6e9ee}rect{fill:#1c2026}.naive{fill:#ff8a80}.sequential{fill:#6cb8ec}}</style>
+<rect width='100%' height='100%'/>
+<text x='8' y='16'>woken per release: naive (red), sequential (blue)</text>\n";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -46,10 +49,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let naive = woken(&server.connect_string(), waiters, true).await?;
         let sequential = woken(&server.connect_string(), waiters, false).await?;
         println!("| {waiters} | {naive} | {sequential} |");
-        writeln!(svg, "<text x='10' y='{}'>{waiters} waiters</text>", 50 + row * 50)?;
-        for (count, color, y) in [(naive, "b3261e", 30), (sequential, "14527a", 48)] {
-            let (y, width) = (y + row * 50, 2 + count * 400 / 1000);
-            writeln!(svg, "<rect x='90' y='{y}' width='{width}' height='14' fill='#{color}'/>")?;
+        writeln!(svg, "<text x='8' y='{}'>{waiters} waiters</text>", 50 + row * 50)?;
+        for (count, class, y) in [(naive, "naive", 30), (sequential, "sequential", 48)] {
+            let (y, width) = (y + row * 50, 2 + count * 200 / 1000);
+            writeln!(svg, "<rect x='90' y='{y}' width='{width}' height='14' class='{class}'/>")?;
             writeln!(svg, "<text x='{}' y='{}'>{count}</text>", 96 + width, y + 11)?;
         }
     }

@@ -56,6 +56,8 @@
 //! | a program without async | [`docent::blocking`](https://docs.rs/docent/latest/docent/blocking) (feature `blocking`) |
 //! | a server for tests | [`TestingServer`](https://docs.rs/docent-testing) (feature `testing`) |
 //!
+//! Programs for everyday tasks, explained: [`cookbook`].
+//!
 //! # What a lock guarantees
 //!
 //! A holder can lose its lock before it can notice the loss: read [`LockGuard`] before relying on a lock.
@@ -105,12 +107,16 @@
 [`SharedCount`]: https://docs.rs/docent-recipes
 [`SharedValue`]: https://docs.rs/docent-recipes
 [`create_protected`]: https://docs.rs/docent-recipes
+[`cookbook`]: https://docs.rs/docent/latest/docent/cookbook
 [`recipes`]: https://docs.rs/docent-recipes"
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
+
+#[cfg(feature = "recipes")]
+pub mod cookbook;
 
 #[doc(no_inline)]
 pub use docent_protocol as protocol;

@@ -46,7 +46,7 @@ impl Authority {
 /// A server that speaks TLS, and its certificate authority.
 struct Fixture {
     _server: RealServer,
-    _files: TemporaryDirectory,
+    files: TemporaryDirectory,
     authority: Authority,
     connect: String,
 }
@@ -84,7 +84,7 @@ impl Fixture {
         let server = RealServer::start_with(Settings { config, ..Settings::default() });
         async move {
             let connect = format!("127.0.0.1:{port}");
-            Some(Self { _server: server.await?, _files: files, authority, connect })
+            Some(Self { _server: server.await?, files, authority, connect })
         }
     }
 
@@ -190,6 +190,32 @@ async fn a_client_certificate_is_an_identity() {
     let client = fixture.connect(tls).await.unwrap();
     let ids = client.who_am_i().await.unwrap();
     assert!(ids.iter().any(|id| id.auth_scheme == "x509" && id.user == "CN=alice"), "{ids:?}");
+}
+
+/// The page of the cookbook, as a user runs it.
+#[tokio::test]
+async fn the_example_speaks_tls_with_a_client_certificate() {
+    let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
+    let alice = fixture.authority.identify("alice", &[]);
+    let file = |name: &str, text: &str| {
+        let path = fixture.files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let mut example = tokio::process::Command::new(xtask::example("tls").unwrap());
+    example
+        .env("DOCENT_CONNECT", &fixture.connect)
+        .env("DOCENT_TLS_CA", file("roots.pem", &fixture.authority.pem))
+        .env("DOCENT_TLS_CERT", file("alice.pem", &alice.certificate))
+        .env("DOCENT_TLS_KEY", file("alice.key", &alice.key));
+    let output = within_deadline("the example", example.kill_on_drop(true).output()).await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        text,
+        "the server knows this client as CN=alice\na node for this client alone: true\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ mod protected;
 mod read_write;
 mod refused;
 mod runtimes;
+mod self_wait;
 mod semaphore;
 mod sessions;
 mod shared;

@@ -145,6 +145,44 @@ workers = 3: 3 workers, rejected: None
 pages by AABBCC
 ",
     ),
+    ("naive_lock", "15 holds, one at a time\n"),
+    (
+        "sequential_lock",
+        "the first holds the lock; it deletes its node
+the second holds the lock; its number is greater: true
+",
+    ),
+    (
+        "five_waiters",
+        "six contenders: A holds B>A C>B D>C E>D F>E
+D gives up: A holds B>A C>B E>C F>E
+B's session ends: A holds C>A E>C F>E
+A releases: C holds E>C F>E
+",
+    ),
+    (
+        "stop_when_lost",
+        "round 1: the lock was lost, the job was dropped
+round 2: done, and still held: true
+",
+    ),
+    (
+        "conditional_write",
+        "before it opens: false
+three at once: true true true
+after it has closed: false
+3 receipts, 2 pieces left
+",
+    ),
+    ("limited_jobs", "12 jobs done, at most three at once: true\n"),
+    (
+        "end_well",
+        "serving
+asked to stop
+failed: true
+the lock is free at once: true
+",
+    ),
     ("count_once", "60 deliveries of 20 orders: 20 new ones, count 20\n"),
     (
         "queue",
@@ -152,6 +190,46 @@ pages by AABBCC
 Alice continues: false
 Bob has processed 13
 results: 20
+",
+    ),
+];
+
+/// As [`TUTORIAL`]; their connections are broken, so they bring the server along.
+const WITH_FAULTS: &[(&str, &str)] = &[
+    (
+        "follow_node",
+        "one (at first)
+two (after a change)
+three (after a reconnect)
+three (in a new session)
+",
+    ),
+    (
+        "retry_call",
+        "read, at the third attempt: one
+two: applied, without a reply
+not applied yet
+three: applied, with a reply
+",
+    ),
+    (
+        "error_kinds",
+        "create: done
+create again: NodeExists, an answer: read the tree, and decide
+set with an old version: BadVersion, an answer: read the tree, and decide
+a path without a slash: InvalidPath, a mistake in the program or its settings: report it
+a lost request: ConnectionLoss, perhaps applied: read before a repeat
+a lost reply: ConnectionLoss, perhaps applied: read before a repeat
+delete: done
+after close: Closed, a mistake in the program or its settings: report it
+",
+    ),
+    (
+        "cut_connection",
+        "lock nodes after a lost reply: 1
+the outcome of a plain call is unknown: true
+held after an outage: true
+held after the end of the session: false
 ",
     ),
 ];
@@ -167,7 +245,7 @@ async fn the_tutorial_says_what_happens_and_leaves_nothing() {
 
 #[tokio::test]
 async fn the_tutorial_needs_no_server() {
-    for (name, expected) in TUTORIAL {
+    for (name, expected) in TUTORIAL.iter().chain(WITH_FAULTS) {
         assert_eq!(without_tokens(&output(name, None).await), *expected, "{name}");
     }
 }

@@ -29,6 +29,14 @@ use crate::Error;
 /// The [`fencing_token`](Self::fencing_token) protects the *effects* of a holder: send it to the resource with every
 /// write, and let the resource reject tokens smaller than the greatest it has seen.
 ///
+/// # Blocking code under a lock
+///
+/// The client is a task of its runtime: it sends pings and notices losses only while it is polled. On a
+/// `current_thread` runtime, code that blocks (a computation, `std::fs`, `std::thread::sleep`) stops the client too.
+/// If it blocks for longer than the session timeout, the session expires and the lock is lost. On every runtime it stops
+/// the branch of a `select!` that waits for [`lost`](Self::lost). Run such code in tokio's `spawn_blocking`, and let it
+/// call [`is_held`](Self::is_held) between its parts: that needs no runtime.
+///
 /// # Several locks at once
 ///
 /// The guard of an [`InterProcessMultiLock`](super::InterProcessMultiLock) is held while all of its locks are held.

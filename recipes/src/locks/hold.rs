@@ -16,6 +16,7 @@ use tracing::trace;
 
 use super::{
     node_watch::{self, NodeIdentity, NodeState},
+    self_wait::{HeldBy, Task},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
 use crate::{Error, error, guaranteed_delete, planted, select::select};
@@ -59,6 +60,7 @@ pub(crate) struct Hold {
     /// Set if a change of the connection ends the hold.
     connection: OnceLock<Connection>,
     on_end: OnEnd,
+    held_by: HeldBy,
 }
 
 /// The state of a connection; what was current when a hold began is marked as seen.
@@ -79,6 +81,7 @@ impl Hold {
             is_watched: AtomicBool::new(false),
             connection: OnceLock::new(),
             on_end,
+            held_by: HeldBy::default(),
         }
     }
 
@@ -86,6 +89,18 @@ impl Hold {
     /// greater than those of contenders that already wait.
     pub(crate) fn continuing(self, write: Option<Arc<Self>>) -> Self {
         Self { continues: write, ..self }
+    }
+
+    /// Notes the task that acquired it, until its end.
+    pub(super) fn set_acquired_by(&self, task: Option<Task>) {
+        if let Some(task) = task {
+            self.held_by.begin(task, self.path());
+        }
+    }
+
+    /// Drops the note on the task.
+    pub(super) fn forget_task(&self) {
+        self.held_by.end();
     }
 
     /// Counts another guard; returns false if the last guard has been removed.
@@ -132,6 +147,7 @@ impl Hold {
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
     pub(crate) fn end(&self) {
         self.state.release();
+        self.held_by.end();
         (self.on_end)(self);
     }
 

@@ -14,13 +14,15 @@ use super::{
     hold::{Acquired, Hold},
     lock_internals::{LOCK_NAME, LockInternals},
     owners::Owners,
+    self_wait::Task,
 };
 use crate::{Error, deadline::Deadline, error, timer};
 
 /// A mutex that any number of processes, docent or Curator, share by its path. First come, first served.
 ///
 /// Each [`acquire`](Self::acquire) is a separate contender: a task that holds the lock and acquires it again waits
-/// for itself. To re-enter the lock, acquire it with an [`Owner`], which takes the place of Curator's thread.
+/// for itself, and logs a warning after 5 s. To re-enter the lock, acquire it with an [`Owner`], which takes the place
+/// of Curator's thread.
 ///
 /// Clones are the same lock object. One client serves any number of locks.
 ///
@@ -308,8 +310,9 @@ impl InterProcessMutex {
         let write = WriteHold::default();
         let driver = (self.driver_factory)(owner, &write);
         let acquired = self.internals.attempt_lock(&*driver, wait).await?;
+        let task = Task::current().await;
         let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(acquired.map(|acquired| self.hold(owner, acquired, write)))
+        Ok(acquired.map(|acquired| self.hold(owner, acquired, write, task)))
     }
 
     fn hold(
@@ -317,6 +320,7 @@ impl InterProcessMutex {
         owner: Option<&Owner>,
         acquired: Acquired,
         write: Option<Arc<Hold>>,
+        task: Option<Task>,
     ) -> LockGuard {
         let (owners, id) = (Arc::downgrade(&self.owners), owner.map(Owner::id));
         let on_end = Box::new(move |hold: &Hold| {
@@ -326,6 +330,7 @@ impl InterProcessMutex {
         });
         let hold = Hold::new(self.internals.releaser(), acquired, on_end).continuing(write);
         let hold = Arc::new(hold);
+        hold.set_acquired_by(task);
         self.owners.add(owner, &hold);
         LockGuard::new(hold)
     }

@@ -40,6 +40,7 @@ use tracing::{debug, trace};
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
     hold::{Acquired, Hold, Releaser},
+    self_wait::{self, Task},
     standard_lock_internals_driver::sequence_of,
 };
 use crate::{
@@ -131,6 +132,8 @@ impl Semaphore {
                 }
             }
         };
+        // The caller does not know of the mutex: a branch of the same task that waits for it waits for this attempt.
+        lock.holds().iter().for_each(|hold| hold.forget_task());
         let result = self.attempt_under_lock(&lock, deadline).await;
         // The mutex is released whatever the result.
         match (result, deadline.bound_by_end(lock.release()).await) {
@@ -169,7 +172,8 @@ impl Semaphore {
         let waited = self.wait_for_lease(lock, &ours, &mut watch, deadline).await;
         let result = match waited {
             Ok(Some(claim)) => {
-                let lease = ours.keep().map(|created| self.lease(created, claim));
+                let task = Task::current().await;
+                let lease = ours.keep().map(|created| self.lease(created, claim, task));
                 return Ok(lease.map_or(Attempt::TimedOut, Attempt::Acquired));
             }
             Ok(None) => Ok(Attempt::TimedOut),
@@ -242,8 +246,16 @@ impl Semaphore {
                 }
             };
             let woken = select(watch.changed(), select(state.changed(), counted));
+            // Only if each of them is the task's own: otherwise another holder may return one.
+            let mut others = children.iter().filter(|name| *name != ours.name());
+            let own = Task::current().await.and_then(|task| {
+                let held = |name| task.first_held(std::iter::once(join(&self.leases_path, name)));
+                let first = others.next().and_then(held)?;
+                others.all(|name| held(name).is_some()).then_some(first)
+            });
             // After the deadline they are counted once more.
-            deadline.wait_for(select(woken, lock.ended())).await;
+            let wait = deadline.wait_for(select(woken, lock.ended()));
+            self_wait::warn_while(&self.client, ours.path(), own, wait).await;
         }
     }
 
@@ -256,7 +268,12 @@ impl Semaphore {
         holds.iter().any(|hold| hold.is_held())
     }
 
-    fn lease(&self, created: protection::Created, claim: SessionClaim) -> LockGuard {
+    fn lease(
+        &self,
+        created: protection::Created,
+        claim: SessionClaim,
+        task: Option<Task>,
+    ) -> LockGuard {
         let releaser = Releaser {
             client: self.client.clone(),
             policy: Arc::clone(&self.options.retry_policy),
@@ -265,6 +282,7 @@ impl Semaphore {
         };
         let acquired = Acquired { node: created.into(), claim, state: Arc::default() };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
+        hold.set_acquired_by(task);
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(&hold));

@@ -59,6 +59,7 @@ use super::{
     lock_internals_driver::LockInternalsDriver,
     node_watch::NodeState,
     revocation::{self, Revocation},
+    self_wait::{self, Task},
     standard_lock_internals_driver::{PredicateError, PredicateResults},
     watcher_removal::{Purpose, WatcherRemovalManager},
 };
@@ -291,6 +292,11 @@ impl LockInternals {
                 Ok(PredicateResults::GetsTheLock) => {}
                 Ok(PredicateResults::PathToWatch(ahead)) => {
                     let ahead = join(&self.base_path, ahead);
+                    let own = Task::current().await.and_then(|task| {
+                        let names = contenders.iter().map(|contender| contender.name);
+                        let before = names.take_while(|name| *name != ours.name());
+                        task.first_held(before.map(|name| join(&self.base_path, name)))
+                    });
                     let mut state = StateChanges::subscribe(&self.client);
                     trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match deadline.bound(self.watch(&ahead)).await {
@@ -312,7 +318,9 @@ impl LockInternals {
                     // The session may have changed between the listing and the subscription.
                     ours.claim()?;
                     // After the deadline the queue is listed once more.
-                    deadline.wait_for(select(watch.changed(), state.changed())).await;
+                    let woken = select(watch.changed(), state.changed());
+                    let wait = deadline.wait_for(woken);
+                    self_wait::warn_while(&self.client, ours.path(), own, wait).await;
                     trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {

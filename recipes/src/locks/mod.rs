@@ -18,6 +18,7 @@ pub(crate) mod node_watch;
 mod owner;
 mod owners;
 mod revocation;
+mod self_wait;
 pub mod standard_lock_internals_driver;
 mod watcher_removal;
 

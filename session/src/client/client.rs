@@ -121,6 +121,12 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// watches again. When the session is lost (a server reports its expiry, or there was no connection for the session
 /// timeout), the client creates a new session, as Curator does. [`states`](Self::states) reports both.
 ///
+/// # Blocking code
+///
+/// The client is a task of the runtime in which it was connected. A `current_thread` runtime polls it only while no other
+/// task runs: code that blocks for longer than the session timeout (a computation, `std::fs`) stops its pings, and the
+/// session expires. Run such code in tokio's `spawn_blocking`, or the client in a multi-threaded runtime.
+///
 /// Source: `org.apache.zookeeper.ZooKeeper`.
 #[derive(Clone)]
 pub struct Client {

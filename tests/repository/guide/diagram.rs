@@ -1,33 +1,72 @@
-//! A recording as a sequence diagram: Mermaid for editors, SVG for readers.
+//! A recording as a sequence diagram: its rows, and their form in Mermaid's language for editors.
 
 use std::fmt::Write as _;
 
 use docent_protocol::dissect::Direction;
 use docent_testing::tap::{Printer, Record, TextOptions, What};
 
+use super::steps::{Begun, Frames, Traced};
+
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Row {
-    /// What the program did or saw.
+pub(super) enum Row {
+    /// The action of a client.
     Note(String),
-    /// A frame: its client, its direction, and its text.
-    Frame { client: String, to_server: bool, event: bool, text: String },
+    /// Time passes.
+    Pause(String),
+    /// A client holds the lock from here on, or no longer.
+    Holds {
+        client: String,
+        held: bool,
+    },
+    Frame(Frame),
+}
+
+/// A message between a client and the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) client: String,
+    pub(super) kind: Kind,
+    /// The tap dropped it and cut the connection.
+    pub(super) lost: bool,
+    /// The step of `LockInternals` that sent it, or that an event wakes.
+    pub(super) step: Option<u64>,
+    pub(super) text: String,
+    pub(super) remark: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Request,
+    Reply,
+    Event,
 }
 
 /// A diagram of some clients and a server.
 #[derive(Debug)]
 pub(crate) struct Diagram {
     pub(crate) name: &'static str,
-    title: &'static str,
-    clients: Vec<String>,
-    rows: Vec<Row>,
+    pub(super) title: &'static str,
+    pub(super) clients: Vec<String>,
+    pub(super) rows: Vec<Row>,
     printer: Printer,
+    frames: Frames,
+    /// Remarks on the events of a client, each for the next event whose text contains the words.
+    remarks: Vec<(String, String, String)>,
 }
 
 impl Diagram {
     pub(crate) fn new(name: &'static str, title: &'static str) -> Self {
         let printer = Printer::new(TextOptions::default());
-        Self { name, title, clients: Vec::new(), rows: Vec::new(), printer }
+        Self {
+            name,
+            title,
+            clients: Vec::new(),
+            rows: Vec::new(),
+            printer,
+            frames: Frames::default(),
+            remarks: Vec::new(),
+        }
     }
 
     pub(crate) fn client(&mut self, label: &str) {
@@ -38,10 +77,33 @@ impl Diagram {
         self.rows.push(Row::Note(text.to_owned()));
     }
 
+    pub(crate) fn pause(&mut self, text: &str) {
+        self.rows.push(Row::Pause(text.to_owned()));
+    }
+
+    /// Marks a client as the holder of a lock that is not one of `LockInternals`.
+    pub(crate) fn holds(&mut self, client: &str, held: bool) {
+        self.rows.push(Row::Holds { client: client.to_owned(), held });
+    }
+
+    /// Explains the next event of a client whose text contains these words.
+    pub(crate) fn remark(&mut self, client: &str, event: &str, remark: &str) {
+        self.remarks.push((client.to_owned(), event.to_owned(), remark.to_owned()));
+    }
+
     /// Rows for these frames, as far as they have an order of their own. Those of `first` come first, then the
     /// others' in the order of their names: what two connections do at the same time may come in any. So may a
     /// request and the reply of the one before it: each reply stands behind its request.
-    pub(crate) fn frames<'a>(&mut self, first: &str, records: impl Iterator<Item = &'a Record>) {
+    ///
+    /// # Panics
+    ///
+    /// If the steps of the frames are not those that `traced` says the locks have taken meanwhile.
+    pub(crate) fn frames<'a>(
+        &mut self,
+        first: &str,
+        records: impl Iterator<Item = &'a Record>,
+        traced: &[Traced],
+    ) {
         let mut records: Vec<_> = records.collect();
         records.sort_by_key(|record| (&*record.client != first, record.client.clone()));
         let mut ordered: Vec<&Record> = Vec::new();
@@ -55,19 +117,45 @@ impl Diagram {
             };
             ordered.insert(at.map_or(ordered.len(), |at| at + 1), record);
         }
+        let begun = self.frames.learn(ordered.iter().copied(), traced);
+        let start = self.rows.len();
         for record in ordered {
             let Some(direction) = record.direction() else { continue };
             let Some(line) = self.printer.line(record) else { continue };
-            let to_server = direction == Direction::ToServer;
-            let event = matches!(record.what, What::Event { .. });
-            let text = words(&line);
-            self.rows.push(Row::Frame {
-                client: record.client.to_string(),
-                to_server,
-                event,
-                text,
+            let kind = match (direction, &record.what) {
+                (Direction::ToServer, _) => Kind::Request,
+                (_, What::Event { .. }) => Kind::Event,
+                _ => Kind::Reply,
+            };
+            let client = record.client.to_string();
+            if self.frames.ends_hold(record) {
+                self.rows.push(Row::Holds { client: client.clone(), held: false });
+            }
+            let (text, step) = (words(&line), self.frames.step(record));
+            assert_eq!(text.matches('[').count(), text.matches(']').count(), "{text}: {line}");
+            let remark = self.remarks.iter().position(|(of, event, _)| {
+                kind == Kind::Event && *of == client && text.contains(event)
             });
+            let remark = remark.map(|at| self.remarks.remove(at).2);
+            let lost = record.injected.is_some_and(|fault| {
+                fault.contains("dropped") || (kind == Kind::Request && fault == "DROP_BEFORE")
+            });
+            self.rows.push(Row::Frame(Frame { client, kind, lost, step, text, remark }));
             self.drop_repeated();
+        }
+        for Begun { client, lock } in begun {
+            let listing = format!("getChildren2 {lock}");
+            let is_of = |row: &Row, kind: Kind, text: &str| {
+                matches!(row, Row::Frame(frame)
+                    if frame.client == client && frame.kind == kind && frame.text.starts_with(text))
+            };
+            let rows = &self.rows[start..];
+            let asked = rows.iter().rposition(|row| is_of(row, Kind::Request, &listing));
+            let asked = asked.expect("the listing that decided");
+            let reply =
+                rows[asked..].iter().position(|row| is_of(row, Kind::Reply, "getChildren2"));
+            let at = start + asked + reply.expect("its reply") + 1;
+            self.rows.insert(at, Row::Holds { client, held: true });
         }
     }
 
@@ -81,6 +169,49 @@ impl Diagram {
         }
     }
 
+    /// Inserts a pause before the last request of a client, which it sent when that time had passed.
+    pub(crate) fn pause_before_last_request(&mut self, of: &str, text: &str) {
+        self.pause_before(of, "", text);
+    }
+
+    /// Inserts a pause before a client's last delete below a path.
+    pub(crate) fn pause_before_delete_of(&mut self, of: &str, path: &str, text: &str) {
+        self.pause_before(of, &format!("delete {path}/"), text);
+    }
+
+    fn pause_before(&mut self, of: &str, request: &str, text: &str) {
+        let is_request = |row: &Row| {
+            matches!(row, Row::Frame(frame) if frame.client == of
+                && frame.kind == Kind::Request
+                && frame.text.starts_with(request))
+        };
+        let at = self.rows.iter().rposition(is_request).unwrap();
+        self.rows.insert(at, Row::Pause(text.to_owned()));
+    }
+
+    /// Inserts a pause before the first frame of a client behind the last note.
+    pub(crate) fn pause_before_first_frame(&mut self, of: &str, text: &str) {
+        let note = self.rows.iter().rposition(|row| matches!(row, Row::Note(_))).unwrap();
+        let is_frame = |row: &Row| matches!(row, Row::Frame(frame) if frame.client == of);
+        let at = note + self.rows[note..].iter().position(is_frame).unwrap();
+        self.rows.insert(at, Row::Pause(text.to_owned()));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Removes the rows from a row on, except for the holds.
+    pub(crate) fn hide_frames_from(&mut self, start: usize) {
+        let hidden = self.rows.split_off(start);
+        self.rows.extend(hidden.into_iter().filter(|row| matches!(row, Row::Holds { .. })));
+    }
+
+    /// Whether every remark has found its event.
+    pub(crate) fn is_explained(&self) -> bool {
+        self.remarks.is_empty()
+    }
+
     pub(crate) fn mermaid(&self) -> String {
         let mut out = String::from("sequenceDiagram\n");
         for client in &self.clients {
@@ -89,109 +220,37 @@ impl Diagram {
         out.push_str("    participant Z as ZooKeeper\n");
         let last = self.clients.last().map_or("Z", String::as_str);
         let first = self.clients.first().map_or("Z", String::as_str);
+        let all = if first == last { format!("{first},Z") } else { format!("{first},{last}") };
+        // A semicolon ends a row.
+        let plain = |text: &str| text.replace(';', ",");
         for row in &self.rows {
             let _ = match row {
-                Row::Note(text) if first == last => {
-                    writeln!(out, "    Note over {first},Z: {text}")
+                Row::Note(text) => writeln!(out, "    Note over {all}: {}", plain(text)),
+                Row::Pause(text) => writeln!(out, "    Note over {all}: ... {} ...", plain(text)),
+                Row::Holds { client, held: true } => writeln!(out, "    activate {client}"),
+                Row::Holds { client, .. } => writeln!(out, "    deactivate {client}"),
+                Row::Frame(Frame { client, kind, lost, step, text, remark }) => {
+                    let step = step.map(|step| format!("({step}) ")).unwrap_or_default();
+                    let _ = match (kind, lost) {
+                        (Kind::Request, false) => writeln!(out, "    {client}->>Z: {step}{text}"),
+                        (Kind::Request, true) => writeln!(out, "    {client}-xZ: {step}{text}"),
+                        (Kind::Reply, false) => writeln!(out, "    Z-->>{client}: {text}"),
+                        (_, true) => writeln!(out, "    Z--x{client}: {text}"),
+                        (Kind::Event, false) => writeln!(out, "    Z-){client}: {step}{text}"),
+                    };
+                    match remark {
+                        Some(remark) => writeln!(out, "    Note over {client}: {}", plain(remark)),
+                        None => Ok(()),
+                    }
                 }
-                Row::Note(text) => writeln!(out, "    Note over {first},{last}: {text}"),
-                Row::Frame { client, to_server: true, text, .. } => {
-                    writeln!(out, "    {client}->>Z: {text}")
-                }
-                Row::Frame { client, event: true, text, .. } => {
-                    writeln!(out, "    Z-){client}: {text}")
-                }
-                Row::Frame { client, text, .. } => writeln!(out, "    Z-->>{client}: {text}"),
             };
         }
         out
     }
-
-    pub(crate) fn svg(&self) -> String {
-        let columns = self.clients.len() + 1;
-        let longest = self.rows.iter().map(|row| row.text().chars().count()).max().unwrap_or(0);
-        // About 6.3 units a letter at this size; an arrow of the last client is the shortest one.
-        let span = (longest * 63 / 10 + 40).max(260);
-        let (side, step) = (60, 120);
-        let x = |column: usize| {
-            if column + 1 == columns {
-                side + (columns - 2) * step + span
-            } else {
-                side + column * step
-            }
-        };
-        let (width, height) = (x(columns - 1) + side + 20, 70 + self.rows.len() * 24 + 20);
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-             role=\"img\" font-family=\"ui-monospace, Menlo, Consolas, monospace\" font-size=\"10.5\">\n\
-             <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-            escape(self.title)
-        );
-        let names = self.clients.iter().map(String::as_str).chain(["ZooKeeper"]);
-        for (column, name) in names.enumerate() {
-            let x = x(column);
-            let _ = writeln!(
-                out,
-                "<text x=\"{x}\" y=\"24\" text-anchor=\"middle\" font-size=\"13\" font-weight=\"bold\">{}</text>\
-                 <line x1=\"{x}\" y1=\"34\" x2=\"{x}\" y2=\"{}\" stroke=\"#bbb\"/>",
-                escape(name),
-                height - 14
-            );
-        }
-        for (number, row) in self.rows.iter().enumerate() {
-            let y = 62 + number * 24;
-            match row {
-                Row::Note(text) => {
-                    let _ = writeln!(
-                        out,
-                        "<rect x=\"8\" y=\"{}\" width=\"{}\" height=\"18\" fill=\"#fff6d6\" stroke=\"#e6cf7a\"/>\
-                         <text x=\"14\" y=\"{}\">{}</text>",
-                        y - 13,
-                        width - 16,
-                        y,
-                        escape(text)
-                    );
-                }
-                Row::Frame { client, to_server, event, text } => {
-                    let column = self.clients.iter().position(|name| name == client).unwrap_or(0);
-                    let (client, server) = (x(column), x(columns - 1));
-                    let (from, to, head) =
-                        if *to_server { (client, server, -7) } else { (server, client, 7) };
-                    let (color, dash) = match (to_server, event) {
-                        (true, _) => ("#14527a", ""),
-                        (false, true) => ("#b3261e", ""),
-                        (false, false) => ("#557", " stroke-dasharray=\"4 3\""),
-                    };
-                    // The text stands where only the last client's lifeline crosses it.
-                    let at = x(columns - 2).max(client) + 10;
-                    let _ = writeln!(
-                        out,
-                        "<line x1=\"{from}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\" stroke=\"{color}\"{dash}/>\
-                         <path d=\"M{to} {y} l{head} -3 v6 z\" fill=\"{color}\"/>\
-                         <text x=\"{at}\" y=\"{}\" fill=\"{color}\">{}</text>",
-                        y - 6,
-                        escape(text)
-                    );
-                }
-            }
-        }
-        out.push_str("</svg>\n");
-        out
-    }
-}
-
-impl Row {
-    fn text(&self) -> &str {
-        match self {
-            Self::Note(text) | Self::Frame { text, .. } => text,
-        }
-    }
 }
 
 /// What a trace says, in words.
-const SAID: [(&str, &str); 9] = [
-    (" v=-1", ""),
-    (" type=3", ""),
+const SAID: [(&str, &str); 10] = [
     ("[[inject DROP_REPLY]]", ""),
     ("[[inject DELAY_BEFORE]]", ""),
     ("[[reply dropped + connection cut]]", "- lost: the connection breaks"),
@@ -199,6 +258,10 @@ const SAID: [(&str, &str); 9] = [
     ("multi OK [error", "multi [error"),
     ("error NONODE", "no such node"),
     ("error RUNTIMEINCONSISTENCY", "not done"),
+    // As in Mermaid's rows, which a semicolon ends.
+    (";", ","),
+    ("mode=0", "persistent"),
+    ("mode=1", "persistent, recursive"),
 ];
 
 /// A line of the trace without what every line of its kind has.
@@ -216,33 +279,44 @@ fn words(line: &str) -> String {
             }
             _ => (text, None),
         };
-    let mut kept = Vec::new();
+    let mut kept: Vec<String> = Vec::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let word = match word {
-            "acl=31:world:anyone" | "watch=false" | "+stat" | "v=-1" | "flags=0" => continue,
+        // What ends a list or an item of it stays, also if the word before it does not.
+        let bare = word.trim_end_matches([']', ',']);
+        let end = &word[bare.len()..];
+        let word = match bare {
+            "acl=31:world:anyone"
+            | "watch=false"
+            | "+stat"
+            | "v=-1"
+            | "type=3"
+            | "flags=0"
+            | "flags=4" => "",
             "flags=1" => "ephemeral",
             "flags=3" => "ephemeral sequential",
-            "flags=4" => "container",
             "watch=true" => "and watch",
             "NONODE" => "no such node",
             "NODEEXISTS" => "exists already",
+            "EVENT" => "event",
             "sid=0" => "new session",
             "sid=prev" => "same session",
-            _ if word.starts_with("data=") || word.starts_with("stat=") => continue,
-            _ if word.starts_with("timeout=") => continue,
-            _ => word,
+            _ if bare.ends_with("=[") => "",
+            _ if ["data=", "stat=", "timeout=", "zxid="].iter().any(|it| bare.starts_with(it)) => {
+                ""
+            }
+            _ => bare,
         };
         // `create2(15)`: the number is the protocol's business.
-        match word.split_once('(') {
-            Some((name, rest)) if rest.trim_end_matches(')').parse::<i32>().is_ok() => {
-                kept.push(name);
-            }
-            _ => kept.push(word.strip_prefix("path=").unwrap_or(word)),
+        let word = match word.split_once('(') {
+            Some((name, rest)) if rest.trim_end_matches(')').parse::<i32>().is_ok() => name,
+            _ => word.strip_prefix("path=").unwrap_or(word),
+        };
+        let end = if bare.ends_with("=[") { end.strip_prefix(']').unwrap_or(end) } else { end };
+        match kept.last_mut() {
+            Some(last) if word.is_empty() && !last.ends_with(',') => last.push_str(end),
+            _ if word.is_empty() => {}
+            _ => kept.push(format!("{word}{end}")),
         }
     }
-    kept.into_iter().chain(list.as_deref()).collect::<Vec<_>>().join(" ")
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    kept.into_iter().chain(list).collect::<Vec<_>>().join(" ")
 }

@@ -2,8 +2,11 @@
 //! today. With `DOCENT_BLESS` set (`cargo xtask guide` does), they are written anew.
 
 mod diagram;
+mod drawing;
+mod lock_scenes;
 mod scenes;
 mod stage;
+mod steps;
 
 use std::{
     collections::BTreeSet,
@@ -61,6 +64,7 @@ async fn diagrams_are_what_a_run_makes_and_each_is_shown() {
     'scenes: while let Some(mut diagram) = scenes::play(number).await {
         let shown = format!("](diagrams/{}.svg)", diagram.name);
         assert!(text.contains(&shown), "{} is in no chapter", diagram.name);
+        assert!(diagram.is_explained(), "{}: an event of a remark did not come", diagram.name);
         for _ in 0..TRIES {
             let file = guide().join("diagrams").join(diagram.name);
             let kept = is_kept(&file.with_extension("mmd"), &diagram.mermaid());
@@ -96,29 +100,83 @@ async fn the_herd_is_as_counted() {
     assert!(is_kept(&svg, &picture), "herd.svg: `cargo xtask guide` writes it anew");
 }
 
-/// The Rust code of the pages that are made of examples is in the examples, line by line.
-#[test]
-fn snippets_are_parts_of_the_examples() {
-    for (page, example) in [
-        ("configuration.md", "configuration"),
-        ("counting-once.md", "count_once"),
-        ("queue.md", "queue"),
-    ] {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let source = fs::read_to_string(root.join(format!("examples/{example}.rs"))).unwrap();
-        let lines = |text: &str| -> Vec<String> {
-            let lines = text.lines().map(|line| line.trim().to_owned());
-            lines.filter(|line| !line.is_empty()).collect()
-        };
-        let source = lines(&source);
-        let text = fs::read_to_string(guide().join(page)).unwrap();
-        let snippets: Vec<_> = text.split("```rust,ignore\n").skip(1).collect();
-        assert!(!snippets.is_empty(), "{page}");
-        for snippet in snippets {
-            let snippet = lines(snippet.split("```").next().unwrap());
-            let is_there = source.windows(snippet.len()).any(|part| part == snippet);
-            assert!(is_there, "{page}: not in the example {example}:\n{}", snippet.join("\n"));
+/// Lines of code without their indentation.
+fn lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| line.trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+fn rust_files(directory: &Path, found: &mut Vec<Vec<String>>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(lines(&fs::read_to_string(path).unwrap()));
         }
+    }
+}
+
+/// The Rust code of the pages is in the examples or in the recipes, line by line. `// …` stands for lines that are left
+/// out, of the same file or of another one.
+#[test]
+fn snippets_are_parts_of_tested_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = Vec::new();
+    for directory in ["examples", "recipes/src"] {
+        rust_files(&root.join(directory), &mut sources);
+    }
+    let mut compared = 0;
+    for (page, text) in chapters() {
+        for snippet in text.split("```rust,ignore\n").skip(1) {
+            let snippet = snippet.split("```").next().unwrap();
+            if snippet.contains("{{#include") {
+                continue;
+            }
+            for part in snippet.split("// …\n") {
+                let part = lines(part);
+                let is_there = sources
+                    .iter()
+                    .any(|source| source.windows(part.len().max(1)).any(|window| window == part));
+                assert!(is_there, "{page}: in no example and no recipe:\n{}", part.join("\n"));
+                compared += 1;
+            }
+        }
+        assert!(!text.contains("```rust\n"), "{page}: `rust,ignore`, which this test compares");
+    }
+    assert!(compared > 25, "{compared}");
+}
+
+/// The files that pages include exist, and each example is on a page.
+#[test]
+fn each_example_is_on_a_page() {
+    let mut included = BTreeSet::new();
+    for (page, text) in chapters() {
+        for file in text.split("{{#include ").skip(1).filter_map(|rest| rest.split("}}").next()) {
+            assert!(guide().join(file).is_file(), "{page} includes {file}, which is not there");
+            included.extend(Path::new(file).file_stem().map(|it| it.to_str().unwrap().to_owned()));
+        }
+    }
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    for entry in fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(path.is_dir() || included.contains(name), "the example {name} is on no page");
+    }
+}
+
+/// The page on errors has a row for each kind.
+#[test]
+fn each_kind_of_error_has_advice() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("src/cookbook/error_kinds.md")).unwrap();
+    let api = fs::read_to_string(root.join("docs/api/docent-session.txt")).unwrap();
+    let kinds =
+        api.lines().filter_map(|line| line.strip_prefix("variant docent_session::ErrorKind::"));
+    let kinds: Vec<_> = kinds.collect();
+    assert!(kinds.len() > 30, "{kinds:?}");
+    for kind in kinds {
+        assert!(page.contains(&format!("`{kind}`")), "{kind}");
     }
 }
 

@@ -16,6 +16,7 @@ use docent_testing::{
 
 use super::{
     diagram::Diagram,
+    lock_scenes::{five_waiters, revocation},
     stage::{Stage, options},
 };
 
@@ -41,6 +42,8 @@ pub(crate) async fn play(number: usize) -> Option<Diagram> {
         16 => cache_load().await,
         17 => cache_changes().await,
         18 => cache_resync().await,
+        19 => five_waiters().await,
+        20 => revocation().await,
         _ => return None,
     })
 }
@@ -59,6 +62,7 @@ async fn session() -> Diagram {
     stage.step("A", "A writes again: B receives no event", a.set_data("/here", b"2", None)).await;
     stage.step("B", "B looks, and leaves another watch", b.exists_and_watch("/here")).await;
     let session = a.session().unwrap().session_id();
+    stage.diagram.pause("A is silent for its whole session timeout");
     stage.vanish("A");
     assert!(stage.server.expire_session(session));
     let note =
@@ -90,6 +94,7 @@ async fn naive_lock() -> Diagram {
     let c = stage.client("C").await;
     let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
     stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
+    stage.diagram.holds("A", true);
     let mut waiting = Vec::new();
     for (name, client) in [("B", &b), ("C", &c)] {
         let wait = async {
@@ -100,11 +105,14 @@ async fn naive_lock() -> Diagram {
         let note = format!("{name} fails, and waits for the node to go");
         waiting.push(stage.step(name, &note, wait).await.1);
     }
+    stage.diagram.pause("A works; B and C wait");
+    stage.diagram.holds("A", false);
     stage.step("A", "A deletes it: everybody is woken", a.delete("/lock", None)).await;
     for watcher in &mut waiting {
         watcher.changed().await;
     }
     stage.step("B", "B is the faster one", create(&b)).await;
+    stage.diagram.holds("B", true);
     let again = async {
         create(&c).await.expect_err("B has it");
         c.exists_and_watch("/lock").await
@@ -128,7 +136,7 @@ async fn sequential_lock() -> Diagram {
             client.get_children("/lock").await?;
             nodes.push(node);
             match nodes.iter().rev().nth(1) {
-                Some(before) => client.exists_and_watch(before).await.map(|(_, it)| Some(it)),
+                Some(before) => client.get_data_and_watch(before).await.map(|(_, it)| Some(it)),
                 None => Ok(None),
             }
         };
@@ -138,10 +146,16 @@ async fn sequential_lock() -> Diagram {
             _ => "C waits for B's node alone",
         };
         watchers.extend(stage.step(name, note, enter).await);
+        if *name == "A" {
+            stage.diagram.holds("A", true);
+        }
     }
+    stage.diagram.pause("A works; B and C wait");
+    stage.diagram.holds("A", false);
     stage.step("A", "A leaves: only B is woken", clients[0].1.delete(&nodes[0], None)).await;
     watchers[0].changed().await;
     stage.step("B", "B looks, and holds it", clients[1].1.get_children("/lock")).await;
+    stage.diagram.holds("B", true);
     assert_eq!(watchers[1].try_changed(), None);
     stage.diagram
 }
@@ -152,13 +166,15 @@ async fn first_lock() -> Diagram {
     let a = stage.client("A").await;
     let mutex = InterProcessMutex::with_options(&a, "/locks/printer", options()).unwrap();
     let guard = stage.step("A", "acquire(), the first ever", mutex.acquire()).await;
+    stage.diagram.pause("A works");
     stage.step("A", "release()", guard.release()).await;
     let guard = stage.step("A", "acquire() again: two round trips", mutex.acquire()).await;
+    stage.diagram.pause("A works");
     stage.step("A", "release()", guard.release()).await;
     stage.diagram
 }
 
-fn mutex(client: &docent::Client) -> InterProcessMutex {
+pub(super) fn mutex(client: &docent::Client) -> InterProcessMutex {
     InterProcessMutex::with_options(client, "/lock", options()).unwrap()
 }
 
@@ -175,12 +191,14 @@ async fn contended_lock() -> Diagram {
             &*record.client == "B" && record.is_reply(OpCode::GetData)
         })
         .await;
+    stage.diagram.pause("A works; B waits, and sends nothing but pings");
     let hand_over = async {
         guard.release().await?;
         waits.await.unwrap()
     };
     let guard =
         stage.step("A", "A releases: B is woken, looks, and holds the lock", hand_over).await;
+    stage.diagram.pause("B works");
     stage.step("B", "B releases", guard.release()).await;
     stage.diagram
 }
@@ -192,10 +210,16 @@ async fn timed_out_lock() -> Diagram {
     let b = stage.client("B").await;
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let (first, second) = (mutex(&a), mutex(&b));
-    let _guard = stage.step("A", "A acquires", first.acquire()).await;
+    let guard = stage.step("A", "A acquires", first.acquire()).await;
     let wait = second.acquire_timeout(std::time::Duration::from_secs(1));
     let none = stage.step("B", "B waits for a second and no longer", wait).await;
     assert!(none.is_none());
+    stage.diagram.pause_before_last_request("B", "one second");
+    stage.diagram.pause("A works");
+    let remark =
+        "(B no longer waits. A watch stays on the server until it fires; B drops the event.)";
+    stage.diagram.remark("B", "NodeDeleted", remark);
+    stage.step("A", "A releases", guard.release()).await;
     stage.diagram
 }
 
@@ -207,6 +231,7 @@ async fn protected_create() -> Diagram {
     let mutex = mutex(&a);
     let note = "A acquires; the connection breaks after the server has made the node";
     let _guard = stage.step("A", note, mutex.acquire()).await;
+    stage.diagram.pause("A works");
     let children = stage.before(a.get_children("/lock")).await.unwrap();
     assert_eq!(children.len(), 1, "one node, not two");
     stage.diagram
@@ -218,6 +243,7 @@ async fn guaranteed_delete() -> Diagram {
     stage.before(a.create("/lock", b"", CreateMode::Container)).await.unwrap();
     let mutex = mutex(&a);
     let guard = stage.step("A", "A acquires", mutex.acquire()).await;
+    stage.diagram.pause("A works");
     stage.tap.inject(Fault::drop_before(OpCode::Delete));
     let note = "A releases; the connection breaks before the server has read the delete";
     stage.step("A", note, guard.release()).await;
@@ -247,7 +273,9 @@ async fn fencing() -> Diagram {
     let tokens =
         stage.before(async { (old.fencing_token().await, new.fencing_token().await) }).await;
     assert!(tokens.0.unwrap() < tokens.1.unwrap());
+    stage.diagram.pause("A does not notice");
     stage.step("B", "B writes, on condition that its own node is there", write(&new, b"70")).await;
+    stage.diagram.pause("A continues, and still believes");
     let refused = async {
         let error = write(&old, b"80").await.expect_err("its node is gone");
         assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
@@ -279,6 +307,7 @@ async fn read_write() -> Diagram {
             |record| &*record.client == "C" && record.is_reply(OpCode::GetData),
         )
         .await;
+    stage.diagram.pause("A and B read; C waits");
     stage.step("A", "A releases: no waiter is woken", one.release()).await;
     let hand_over = async {
         two.release().await?;
@@ -301,6 +330,8 @@ async fn semaphore() -> Diagram {
     let (first, second) = (semaphore(&a), semaphore(&b));
     let lease = stage.step("A", "A takes the lease", first.acquire()).await;
     let waits = tokio::spawn(async move { second.acquire().await });
+    let remark = "(A has its lease. checkWatches has removed the watch from A's table, not from the server; A drops the event.)";
+    stage.diagram.remark("A", "NodeChildrenChanged", remark);
     stage
         .until("B", "B holds the inner mutex while it waits for a lease", |record| {
             &*record.client == "B"
@@ -308,6 +339,7 @@ async fn semaphore() -> Diagram {
                 && matches!(&record.what, What::Reply { fields, .. } if has_leases(fields))
         })
         .await;
+    stage.diagram.pause("A uses its lease; B waits");
     let hand_over = async {
         lease.release().await?;
         waits.await.unwrap()
@@ -339,6 +371,7 @@ async fn multi() -> Diagram {
     let none =
         stage.step("A", "A gets the first, not the second, and gives the first back", wait).await;
     assert!(none.is_none());
+    stage.diagram.pause_before_delete_of("A", "/two", "one second");
     stage.diagram
 }
 
@@ -347,7 +380,7 @@ fn latch(client: &docent::Client, id: &str) -> LeaderLatch {
 }
 
 /// Whether a client has the reply to a watching read: it then leads, or waits.
-fn has_read(label: &'static str) -> impl FnMut(&Record) -> bool {
+pub(super) fn has_read(label: &'static str) -> impl FnMut(&Record) -> bool {
     move |record| &*record.client == label && record.is_reply(OpCode::GetData)
 }
 
@@ -369,6 +402,10 @@ async fn election() -> Diagram {
         first.close().await?;
         second.leadership().await
     };
+    stage.diagram.pause("A leads; B and C wait");
+    let remark =
+        "(A has left. Its watch on its own node fires at its own delete; A drops the event.)";
+    stage.diagram.remark("A", "NodeDeleted", remark);
     let note = "A leaves: only B is woken, looks, and leads";
     let leadership = stage.step("A", note, hand_over).await;
     assert!(leadership.is_held() && third.current_leadership().is_none());
@@ -384,6 +421,7 @@ async fn deposed_leader() -> Diagram {
     let leadership = stage.step("A", "A leads", first.leadership()).await;
     let second = latch(&b, "b");
     stage.until("B", "B waits", has_read("B")).await;
+    stage.diagram.pause("A leads; B waits");
     // Otherwise B's listing may or may not contain A's second node.
     let delay = std::time::Duration::from_secs(1);
     stage.tap.inject(Fault::delay_request(OpCode::Create2, delay).of("A"));
@@ -408,6 +446,7 @@ async fn reconnected_leader() -> Diagram {
         latch.leadership().await
     };
     let second = again.await.unwrap();
+    stage.diagram.pause("A leads");
     let note = "the connection breaks: the leadership ends at once. With the next connection, A looks, and leads again";
     stage.step("A", note, async { Ok::<_, docent::Error>(()) }).await;
     assert_eq!(first.path(), second.path());
@@ -454,15 +493,13 @@ async fn cache_changes() -> Diagram {
         until(&mut events, |event| matches!(event, CacheEvent::Changed { .. })).await
     };
     stage.step("B", "B writes a node: A receives an event, and reads", write).await;
-    let create = async {
-        b.create("/app/z", b"Z", CreateMode::Persistent).await?;
-        until(
-            &mut events,
-            |event| matches!(event, CacheEvent::Created { node } if node.path() == "/app/z"),
-        )
-        .await
-    };
-    stage.step("B", "B creates a node: A reads it, and lists its children", create).await;
+    b.create("/app/z", b"Z", CreateMode::Persistent).await.unwrap();
+    // The cache reports the node before it has listed the children.
+    let note = "B creates a node: A reads it, and lists its children";
+    let listed = |record: &Record| &*record.client == "A" && record.is_reply(OpCode::GetChildren2);
+    stage.until("B", note, listed).await;
+    let is_z = |event: &CacheEvent| matches!(event, CacheEvent::Created { node } if node.path() == "/app/z");
+    until(&mut events, is_z).await.unwrap();
     let delete = async {
         b.delete("/app/y", None).await?;
         until(&mut events, |event| matches!(event, CacheEvent::Deleted { .. })).await
@@ -492,9 +529,11 @@ async fn cache_resync() -> Diagram {
     stage.port("A").accept().await.unwrap();
     let is_resynced = |event: &CacheEvent| matches!(event, CacheEvent::Resynced { .. });
     until(&mut events, is_resynced).await.unwrap();
+    stage.diagram.pause("A's connection breaks; A sees nothing");
     let note = "A is cut off, and B replaces a node meanwhile. With the next connection the watch is set again; it \
         reports nothing that was missed, so A reads every node";
     stage.step("B", note, async { Ok::<_, docent::Error>(()) }).await;
+    stage.diagram.pause_before_first_frame("A", "A reconnects");
     assert_eq!(cache.get("/app/x").unwrap().data().map(|data| &**data), Some(&b"another"[..]));
     stage.diagram
 }

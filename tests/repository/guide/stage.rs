@@ -12,7 +12,7 @@ use docent_testing::{
     tap::{Record, Tap, TapClient, What},
 };
 
-use super::diagram::Diagram;
+use super::{diagram::Diagram, steps};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -27,6 +27,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn new(name: &'static str, title: &'static str) -> Self {
+        drop(steps::take_traced());
         let server = TestingServer::start().await.unwrap();
         let tap = server.tap().await.unwrap();
         Self { server, tap, clients: Vec::new(), diagram: Diagram::new(name, title), next: 0 }
@@ -67,6 +68,7 @@ impl Stage {
         let value = done.await;
         self.settle().await;
         self.next = self.tap.len();
+        drop(steps::take_traced());
         value
     }
 
@@ -93,6 +95,25 @@ impl Stage {
         self.show(who, note).await;
     }
 
+    /// Done before the scene, and not shown; but the diagram knows its locks and their holders.
+    pub(crate) async fn unseen<T, E: Debug>(
+        &mut self,
+        who: &str,
+        done: impl Future<Output = Result<T, E>>,
+    ) -> T {
+        let start = self.diagram.len();
+        let value = self.step(who, "not shown", done).await;
+        self.diagram.hide_frames_from(start);
+        value
+    }
+
+    /// As [`until`](Self::until), and not shown.
+    pub(crate) async fn unseen_until(&mut self, who: &str, wanted: impl FnMut(&Record) -> bool) {
+        let start = self.diagram.len();
+        self.until(who, "not shown", wanted).await;
+        self.diagram.hide_frames_from(start);
+    }
+
     async fn show(&mut self, who: &str, note: &str) {
         self.settle().await;
         self.diagram.note(note);
@@ -107,7 +128,7 @@ impl Stage {
             What::Reply { xid, .. } => !barriers.contains(&(record.connection, xid)),
             _ => true,
         });
-        self.diagram.frames(who, shown.iter());
+        self.diagram.frames(who, shown.iter(), &steps::take_traced());
     }
 
     /// Waits until all events of the server have arrived: they come before the reply to a request sent behind
