@@ -28,7 +28,7 @@ use super::{
     Notifier, Runtime, Timer,
     reply_slot::Wakeups,
     shared::{Machine, Shared},
-    transport::{ByteStream, Transport},
+    transport::{ByteStream, Transport, tls_remedy},
 };
 use crate::{
     ConnectionState, Error, ErrorKind, Host, Outcome,
@@ -157,15 +157,21 @@ impl Driver {
                             let now = self.shared.clock.now();
                             self.locked(|machine| machine.handle_connected(now));
                             self.stream = Some(stream);
-                            self.pump().await
+                            let failure = self.pump().await;
+                            self.explain(failure)
                         }
-                        Ok(Err(error)) => Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
-                            .with_source(error),
+                        Ok(Err(error)) => broken(error),
                         Err(stopped) => stopped,
                     };
                     debug!(%host, %failure, "disconnected");
                     let now = self.shared.clock.now();
-                    self.locked(|machine| machine.handle_disconnected(now, &host, &failure));
+                    let has_tls_mismatch = self.locked(|machine| {
+                        machine.handle_disconnected(now, &host, &failure);
+                        machine.has_tls_mismatch()
+                    });
+                    if has_tls_mismatch {
+                        self.shared.tls_mismatch.notify_waiters();
+                    }
                 }
                 Connect::At(_) => self.pause().await,
                 Connect::Ended => return,
@@ -173,6 +179,17 @@ impl Driver {
                 Connect::No => return,
             }
         }
+    }
+
+    /// Asks about TLS if a server has closed a connection without TLS and no server has granted a session yet.
+    fn explain(&mut self, failure: Error) -> Error {
+        if failure.detail() == Some(CLOSED_BY_SERVER)
+            && self.transport.is_plain_text()
+            && self.locked(|machine| machine.metrics().sessions == 0)
+        {
+            return lost(format_args!("{CLOSED_BY_SERVER}; does the port require TLS?"));
+        }
+        failure
     }
 
     /// Waits for `future` while it handles the deadlines of the machine.
@@ -239,7 +256,7 @@ impl Driver {
             // than silence.
             let reserved = self.reserve_input();
             let came = match pin!(stream.read_buf(&mut self.input)).poll(cx) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
+                Poll::Ready(Ok(0)) => return Poll::Ready(lost(CLOSED_BY_SERVER)),
                 Poll::Ready(Ok(count)) => {
                     if count == reserved {
                         self.read_size = (self.read_size * 4).min(READ_SIZE);
@@ -526,8 +543,18 @@ async fn probe(
 /// The time limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The detail of an error when the server has closed the connection.
+const CLOSED_BY_SERVER: &str = "the server closed the connection";
+
 fn broken(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_source(error)
+    let failure = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+    match tls_remedy(&error) {
+        None => failure.with_source(error),
+        Some(remedy) => {
+            let failure = failure.with_detail(format_args!("TLS: {error}: {remedy}"));
+            failure.caused_by(error).with_tls_mismatch()
+        }
+    }
 }
 
 fn lost(why: impl fmt::Display) -> Error {

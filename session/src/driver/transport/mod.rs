@@ -29,6 +29,22 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Connects to a server. The future is dropped when it takes longer than `within`, which is passed so that an
     /// implementation can divide the time among several addresses.
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a>;
+
+    /// Whether connections are made without TLS. If so, the error of a server that closes the connection without a
+    /// reply asks whether the port requires TLS. Default: false.
+    fn is_plain_text(&self) -> bool {
+        false
+    }
+}
+
+/// The remedy, if the connection failed because client and server do not agree on TLS.
+#[cfg(feature = "tls")]
+pub(super) use tls::remedy as tls_remedy;
+
+/// The remedy, if the connection failed because client and server do not agree on TLS.
+#[cfg(not(feature = "tls"))]
+pub(super) const fn tls_remedy(_: &io::Error) -> Option<&'static str> {
+    None
 }
 
 /// Plain TCP with `TCP_NODELAY`.
@@ -62,5 +78,9 @@ impl Transport for Tcp {
             }
             Err(last)
         })
+    }
+
+    fn is_plain_text(&self) -> bool {
+        true
     }
 }

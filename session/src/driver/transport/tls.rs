@@ -191,10 +191,66 @@ impl Transport for Tls {
             };
             let stream = Tcp.connect(host, within).await?;
             // The driver drops this future when the whole attempt takes too long.
-            let stream = self.connector.connect(name, stream).await?;
+            let stream = self.connector.connect(name, stream).await.map_err(explain)?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
+}
+
+/// A server without TLS closes the connection when it reads the first message of TLS.
+fn explain(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
+            error.kind(),
+            "the server closed the connection during the TLS handshake; is it a port without TLS?",
+        ),
+        _ => error,
+    }
+}
+
+/// The remedy for a connection that failed because client and server do not agree on TLS.
+pub(in crate::driver) fn remedy(error: &io::Error) -> Option<&'static str> {
+    use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
+
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(Certificate::UnknownIssuer) => {
+            "the server's certificate is signed by none of the trusted roots"
+        }
+        Error::InvalidCertificate(
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
+        ) => "set the name that the server's certificate is for",
+        Error::InvalidCertificate(
+            Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. },
+        ) => "renew the server's certificate, or set the clock",
+        // The error of webpki has no variant of its own here.
+        Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server uses a CA's certificate; give it one with basicConstraints CA:FALSE"
+        }
+        Error::InvalidCertificate(_) => "the server's certificate is not accepted",
+        Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::NoCertificate
+            | Alert::HandshakeFailure
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError,
+        ) => "the server requires a client certificate that it trusts",
+        Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity)
+        | Error::PeerIncompatible(_) => {
+            "client and server have no version or cipher suite of TLS in common"
+        }
+        Error::InvalidMessage(_) => "the port does not speak TLS",
+        _ => return None,
+    })
 }
 
 impl fmt::Debug for Tls {
