@@ -257,10 +257,14 @@ fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
             )),
         };
     };
-    let mut options = TlsOptions::new().with_roots(&file::read(ca)?);
+    // A long command reads renewed files again. The first read reports a missing one as such.
+    file::read(ca)?;
+    let mut options = TlsOptions::new().with_roots_file(ca);
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => {
-            options = options.with_client_certificate(&file::read(cert)?, &file::read(key)?);
+            file::read(cert)?;
+            file::read(key)?;
+            options = options.with_client_certificate_files(cert, key);
         }
         (None, None) => {}
         _ => return Err(Failure::usage("--tls-cert and --tls-key must be given together")),

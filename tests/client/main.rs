@@ -15,3 +15,5 @@ mod conformance;
 mod reconnect;
 mod sasl;
 mod tls;
+mod tls_renewal;
+mod tracing;

@@ -12,19 +12,19 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use xtask::{Settings, TemporaryDirectory};
 
 /// The certificates of a test.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
+pub(crate) struct Authority {
+    pub(crate) issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
 }
 
 /// A certificate and its key, both in PEM.
-struct Identity {
-    certificate: String,
-    key: String,
+pub(crate) struct Identity {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -33,7 +33,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
+    pub(crate) fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -205,7 +205,7 @@ async fn plain_text_to_a_tls_port_is_a_lost_connection() {
 }
 
 /// An embedded server with a certificate of this authority for 127.0.0.1.
-async fn embedded(
+pub(crate) async fn embedded(
     authority: &Authority,
     tls: impl FnOnce(&Identity) -> server::Tls,
 ) -> TestingServer {
@@ -214,20 +214,20 @@ async fn embedded(
     TestingServer::start_with(server::Config { tls, ..server::Config::default() }).await.unwrap()
 }
 
-fn certificate_of(identity: &Identity) -> server::Tls {
+pub(crate) fn certificate_of(identity: &Identity) -> server::Tls {
     server::Tls::new(identity.certificate.as_bytes(), identity.key.as_bytes()).unwrap()
 }
 
-fn trust(authority: &Authority) -> TlsOptions {
+pub(crate) fn trust(authority: &Authority) -> TlsOptions {
     TlsOptions::new().with_roots(authority.pem.as_bytes())
 }
 
 /// With a connection timeout that no test waits for: errors of configuration are reported before.
-fn patient(connect: &str) -> Config {
+pub(crate) fn patient(connect: &str) -> Config {
     Config::new(connect).unwrap().with_connection_timeout(Duration::from_secs(3600))
 }
 
-async fn mismatch(config: Config) -> String {
+pub(crate) async fn mismatch(config: Config) -> String {
     let error = within_deadline("an error", config.connect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
     assert!(error.is_tls_mismatch() && error.is_retryable(), "{error}");

@@ -118,6 +118,8 @@ pub(crate) fn run(
         flushed: true,
         read_size: SMALL_READ_SIZE,
         alarm_at: None,
+        #[cfg(feature = "metrics")]
+        recorder: super::metrics::Recorder::default(),
     };
     let span = tracing::debug_span!("docent");
     async move { driver.run().await }.instrument(span)
@@ -141,6 +143,8 @@ struct Driver {
     /// The instant `alarm` is set to. It may be earlier than needed, because deadlines move with every request, and
     /// setting the alarm costs more than an early wake-up.
     alarm_at: Option<Instant>,
+    #[cfg(feature = "metrics")]
+    recorder: super::metrics::Recorder,
 }
 
 impl Driver {
@@ -342,6 +346,8 @@ impl Driver {
     fn turn(&mut self, cx: &Context<'_>) -> Turn {
         let now = self.shared.clock.now();
         let drained = !self.is_writing();
+        #[cfg(feature = "metrics")]
+        let mut metrics = None;
         let turn = {
             let mut guard = self.shared.lock();
             let locked = &mut *guard;
@@ -356,6 +362,10 @@ impl Driver {
                 self.written = 0;
             }
             self.outputs.collect(machine);
+            #[cfg(feature = "metrics")]
+            if self.recorder.is_due(now) {
+                metrics = Some(machine.metrics());
+            }
             let stop = if machine.is_ended() {
                 Some(Error::new(ErrorKind::Closed, Outcome::Unknown))
             } else {
@@ -374,6 +384,10 @@ impl Driver {
             Turn { alarm, connects_at, stop }
         };
         self.outputs.dispatch(&self.shared);
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = metrics {
+            self.recorder.record(metrics);
+        }
         for host in self.outputs.probes.drain(..) {
             // In its own task: it delays nothing else, and ends within a second.
             let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
@@ -442,6 +456,11 @@ impl Drop for Driver {
             self.end_with(stream);
         }
         self.locked(|machine| machine.abandon());
+        #[cfg(feature = "metrics")]
+        {
+            let metrics = self.locked(|machine| machine.metrics());
+            self.recorder.end(metrics);
+        }
         mem::take(&mut self.outputs).dispatch(&self.shared);
     }
 }
