@@ -11,12 +11,15 @@ use std::{
 };
 
 use docent::{
-    Client, Connecting, Host, Tcp, TcpOptions, TlsOptions, Transport,
-    session::rustls::{
-        self, DigitallySignedStruct, SignatureScheme,
-        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        crypto::ring,
-        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+    Client, Connecting, Host, Tcp, TcpOptions, Transport,
+    session::{
+        TlsOptions,
+        rustls::{
+            self, DigitallySignedStruct, SignatureScheme,
+            client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+            crypto::ring,
+            pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+        },
     },
 };
 use docent_testing::{TestingServer, server};
