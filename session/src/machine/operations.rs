@@ -155,7 +155,9 @@ mod tests {
         let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
         let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
         // All on one connection, then on another one.
-        (0..9).for_each(|_| lease.record_reply(OpCode::Create2, 0, &lost));
+        for _ in 0..9 {
+            lease.record_reply(OpCode::Create2, 0, &lost);
+        }
         assert!(!lease.lacks(OpCode::Create2));
         lease.record_reply(OpCode::Create2, 1, &lost);
         assert!(lease.lacks(OpCode::Create2));
