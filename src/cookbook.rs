@@ -12,6 +12,7 @@
 //! | jobs of which only some run at once | [`limited_jobs`] | [`InterProcessSemaphoreV2`](crate::InterProcessSemaphoreV2) |
 //! | tests that cut the connection | [`cut_connection`] | [`docent-testing`](https://docs.rs/docent-testing) |
 //! | TLS and client certificates | [`tls`] | `TlsOptions` |
+//! | a program without async | `blocking` (feature `blocking`) | [`docent::blocking`](https://docs.rs/docent/latest/docent/blocking) |
 //! | ending a program well | [`end_well`] | [`Client::run`](crate::Client::run) |
 
 /// A worker that stops when its lock is lost.
@@ -83,6 +84,16 @@ pub mod tls {
     #![doc = include_str!("cookbook/tls.md")]
     #![doc = "```no_run"]
     #![doc = include_str!("../examples/tls.rs")]
+    #![doc = "```"]
+}
+
+/// A program without async.
+#[cfg(feature = "blocking")]
+pub mod blocking {
+    #![doc = ""]
+    #![doc = include_str!("cookbook/blocking.md")]
+    #![doc = "```no_run"]
+    #![doc = include_str!("../examples/blocking.rs")]
     #![doc = "```"]
 }
 

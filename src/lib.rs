@@ -71,6 +71,7 @@
 //! | `sasl` | SASL authentication by DIGEST-MD5 |
 //! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
 //! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
+//! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
 //! | `testing` | an embedded server and a recording proxy, for tests of programs that use docent |
 //!
 //! # Layers
@@ -169,9 +170,9 @@ pub use docent_session::{
     Config, ConnectString, Connecting, ConnectionState, Credential, EnsembleConfig, EnsembleServer,
     EnsembleTracker, Error, ErrorKind, Host, Instant, InvalidConnectString, InvalidEnsembleConfig,
     Latency, LocalAddress, Metrics, MultiReadResponse, Node, OnDrop, Outcome, ReadResult, Reconfig,
-    Response, Runtime, SessionClaim, SessionLease, SessionToken, States, Task, Tcp, Timer,
-    Transaction, TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse,
-    WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
+    Response, Runtime, SessionClaim, SessionLease, SessionToken, States, Task, Tcp, TcpOptions,
+    Timer, Transaction, TransactionResponse, TransactionResult, Transport, WatchKind,
+    WatchResponse, WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
 };
 #[cfg(feature = "tls")]
 #[doc(inline)]

@@ -1,10 +1,6 @@
 //! Connection settings, from options, environment variables and the configuration file, in this order.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
 use docent::{
@@ -16,6 +12,7 @@ use serde::Deserialize;
 use crate::{
     duration,
     exit::{self, Failure},
+    file,
 };
 
 const DEFAULT_CONNECT: &str = "127.0.0.1:2181";
@@ -48,6 +45,9 @@ pub(crate) struct ServerArgs {
     /// Credentials as SCHEME:CREDENTIALS, such as digest:USER:PASSWORD; safer in the variable or the file
     #[arg(long, value_name = "AUTH", env = "DOCENT_AUTH", hide_env_values = true)]
     auth: Vec<String>,
+    /// File with USER:PASSWORD for SASL DIGEST-MD5
+    #[arg(long, value_name = "FILE", env = "DOCENT_SASL", hide_env_values = true)]
+    sasl: Option<PathBuf>,
     /// Connect with TLS and trust the certificates in this PEM file
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_CA", hide_env_values = true)]
     tls_ca: Option<PathBuf>,
@@ -73,6 +73,7 @@ struct File {
     session_timeout: Option<String>,
     connect_timeout: Option<String>,
     auth: Vec<String>,
+    sasl: Option<String>,
     tls: Tls,
 }
 
@@ -137,6 +138,9 @@ impl ServerArgs {
             })?;
             config = config.with_auth(scheme, credentials.as_bytes());
         }
+        if let Some((user, password)) = self.sasl(file.sasl.as_deref())? {
+            config = config.with_sasl(&user, &password)?;
+        }
         let tls = tls(&Tls {
             ca: self.tls_ca.clone().or(file.tls.ca),
             cert: self.tls_cert.clone().or(file.tls.cert),
@@ -149,16 +153,35 @@ impl ServerArgs {
         Ok(Settings { config, connect })
     }
 
+    /// The user and password for SASL.
+    fn sasl(&self, from_file: Option<&str>) -> Result<Option<(String, String)>, Failure> {
+        if let Some(path) = &self.sasl {
+            let users = file::read_users(path)?;
+            return match <[_; 1]>::try_from(users) {
+                Ok([user]) => Ok(Some(user)),
+                Err(_) => Err(Failure::usage(format_args!(
+                    "{}: --sasl (or DOCENT_SASL) must have one USER:PASSWORD",
+                    path.display()
+                ))),
+            };
+        }
+        let Some(text) = from_file else { return Ok(None) };
+        let invalid = || Failure::new(exit::CONFIG, "configuration: sasl is not USER:PASSWORD");
+        file::user(text).map(Some).ok_or_else(invalid)
+    }
+
     /// Connects.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         self.settings()?.connect().await
     }
 
-    /// Whether the connection is authenticated: by credentials, or by a certificate.
+    /// Whether the connection is authenticated: by credentials, by SASL, or by a certificate.
     pub(crate) fn is_authenticated(&self) -> Result<bool, Failure> {
         let file = self.file()?;
         Ok(!self.auth.is_empty()
             || !file.auth.is_empty()
+            || self.sasl.is_some()
+            || file.sasl.is_some()
             || self.tls_cert.is_some()
             || file.tls.cert.is_some())
     }
@@ -171,6 +194,7 @@ impl ServerArgs {
         let settings = [
             (self.connect.as_ref().is_some_and(is_blank), "--connect", "CONNECT"),
             (self.auth.iter().any(is_blank), "--auth", "AUTH"),
+            (is_empty(&self.sasl), "--sasl", "SASL"),
             (is_empty(&self.tls_ca), "--tls-ca", "TLS_CA"),
             (is_empty(&self.tls_cert), "--tls-cert", "TLS_CERT"),
             (is_empty(&self.tls_key), "--tls-key", "TLS_KEY"),
@@ -234,10 +258,14 @@ fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
             )),
         };
     };
-    let mut options = TlsOptions::new().with_roots(&pem(ca)?);
+    // A long command reads renewed files again. The first read reports a missing one as such.
+    file::read(ca)?;
+    let mut options = TlsOptions::new().with_roots_file(ca);
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => {
-            options = options.with_client_certificate(&pem(cert)?, &pem(key)?);
+            file::read(cert)?;
+            file::read(key)?;
+            options = options.with_client_certificate_files(cert, key);
         }
         (None, None) => {}
         _ => return Err(Failure::usage("--tls-cert and --tls-key must be given together")),
@@ -246,12 +274,6 @@ fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
         options = options.with_server_name(name);
     }
     Ok(Some(options.build()?))
-}
-
-fn pem(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| {
-        Failure::new(exit::IO, format_args!("cannot read {}: {error}", path.display()))
-    })
 }
 
 /// Validated connection settings.

@@ -152,11 +152,26 @@ const fn code(kind: ErrorKind) -> u8 {
     }
 }
 
+const SASL_ADVICE: &str = "; check --sasl (or DOCENT_SASL): a file with USER:PASSWORD";
+
 const CHROOT_ADVICE: &str = "check --connect (or DOCENT_CONNECT), or create it with `docent create -p` and the servers without a chroot";
 
 /// Suggests what the user can do about an error.
-const fn advice(kind: ErrorKind) -> &'static str {
-    match kind {
+fn advice(error: &docent::Error) -> &'static str {
+    let detail = error.detail().unwrap_or_default();
+    let is_about_sasl = detail.contains("SASL");
+    match error.kind() {
+        _ if error.is_tls_mismatch() && detail.contains("without TLS") => {
+            "; connect with --tls-ca FILE (or DOCENT_TLS_CA)"
+        }
+        _ if error.is_tls_mismatch() => {
+            "; check --tls-ca, --tls-server-name, --tls-cert (or DOCENT_TLS_CA, ...)"
+        }
+        ErrorKind::ConnectionLoss if detail.contains("TLS?") => {
+            "; check the port (--connect, DOCENT_CONNECT), and whether it requires --tls-ca"
+        }
+        ErrorKind::SessionClosedRequireSaslAuth => SASL_ADVICE,
+        ErrorKind::AuthFailed | ErrorKind::ConnectionLoss if is_about_sasl => SASL_ADVICE,
         ErrorKind::NoAuth => "; authenticate with --auth digest:USER:PASSWORD (or DOCENT_AUTH)",
         ErrorKind::AuthFailed => "; check --auth (or DOCENT_AUTH): SCHEME:CREDENTIALS",
         ErrorKind::InvalidPath => "; a path looks like /a/b",
@@ -175,11 +190,10 @@ const fn advice(kind: ErrorKind) -> &'static str {
 
 impl From<docent::Error> for Failure {
     fn from(error: docent::Error) -> Self {
-        let kind = error.kind();
         if error.is_missing_chroot() {
             return Self::usage(format_args!("{error}; {CHROOT_ADVICE}"));
         }
-        Self::new(code(kind), format_args!("{error}{}", advice(kind)))
+        Self::new(code(error.kind()), format_args!("{error}{}", advice(&error)))
     }
 }
 

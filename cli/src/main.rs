@@ -11,6 +11,7 @@ mod data;
 mod decode;
 mod duration;
 mod exit;
+mod file;
 #[cfg(unix)]
 mod lead;
 #[cfg(unix)]

@@ -25,7 +25,7 @@ async fn every_option_in_cli_md_exists() {
     let mut known = options("--path --test");
     for command in [
         "lock", "lead", "locks", "revoke", "get", "set", "create", "delete", "tree", "watch",
-        "multi", "decode",
+        "multi", "decode", "serve",
     ] {
         known.extend(options(&run("", &[command, "--help"]).await.ok()));
     }

@@ -67,6 +67,82 @@ fn serve_prints_its_address_and_follows_its_options() {
     assert_eq!(four_letter_word(&server.address(), "isro"), "ro");
 }
 
+/// Each command replies with one line, so that a script knows when it is done.
+#[test]
+fn members_of_an_ensemble_are_stopped_cut_and_made_to_lag_by_commands() {
+    let mut servers = Running::start(&["serve", "--listen", "127.0.0.1:0", "--servers", "3"]);
+    let addresses = servers.address();
+    let addresses: Vec<_> = addresses.split(',').collect();
+    assert_eq!(addresses.len(), 3);
+    let mut send = |command: &str| {
+        servers.child.stdin.as_mut().unwrap().write_all(format!("{command}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        servers.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    };
+    for (command, reply) in [
+        ("status", "1 leader, 2 follower, 3 follower"),
+        ("stop 1", "1 stopped, 2 leader, 3 follower"),
+        ("lag 3", "1 stopped, 2 leader, 3 follower (lags)"),
+        ("start 1", "1 follower, 2 leader, 3 follower (lags)"),
+        ("catch-up 3", "1 follower, 2 leader, 3 follower"),
+        ("pause 3", "1 follower, 2 leader, 3 follower (paused)"),
+        ("resume 3", "1 follower, 2 leader, 3 follower"),
+        ("sessions", "sessions:"),
+        ("disconnect 2", "1 follower, 2 leader, 3 follower"),
+    ] {
+        assert_eq!(send(command), reply, "{command}");
+    }
+    assert!(send("cut 1").starts_with("1 follower (cut from 2 and 3), 2 leader (cut from 1), 3 "));
+    assert!(send("cut 2 3").contains("2 leader (cut from 1 and 3)"));
+    assert!(!send("heal").contains("cut"));
+    assert!(send("stop 2").contains("2 stopped"));
+    let refused = TcpStream::connect(addresses[1]);
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(four_letter_word(addresses[2], "ruok"), "imok");
+    servers.child.stdin.as_mut().unwrap().write_all(b"quit\n").unwrap();
+    assert_eq!(servers.child.wait().unwrap().code(), Some(0));
+}
+
+/// As a service manager and `docent serve < /dev/null &` start it.
+#[test]
+fn a_closed_standard_input_does_not_end_the_server() {
+    let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);
+    let addr = server.address();
+    server.child.stdin.as_mut().unwrap().write_all(b"stop 1\nstatus\nstart 1\n").unwrap();
+    drop(server.child.stdin.take());
+    assert_eq!(
+        [server.line(), server.line(), server.line()],
+        ["1 stopped", "1 stopped", "1 standalone"]
+    );
+    assert_eq!(four_letter_word(&addr, "ruok"), "imok");
+    assert!(server.child.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn commands_that_cannot_be_executed_are_one_line_of_errors() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_docent"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let commands = ["stop 2", "stop 0", "start 1", "cut 1 1", "expire x", "expire 0x1", "lag", "x"];
+    let mut input = server.stdin.take().unwrap();
+    for command in commands {
+        writeln!(input, "{command}").unwrap();
+    }
+    writeln!(input, "quit").unwrap();
+    let output = server.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let errors: Vec<_> = errors.lines().skip(1).collect();
+    assert_eq!(errors.len(), commands.len(), "{errors:?}");
+    for (command, error) in commands.iter().zip(errors) {
+        assert!(error.starts_with(&format!("{command}: ")), "{error}");
+    }
+}
+
 #[test]
 fn tap_prints_frames_and_executes_commands() {
     let mut server = Running::start(&["serve", "--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! `docent lock` in a terminal, which script(1) provides.
+//! `docent lock` and `docent serve` in a terminal, which script(1) provides.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -222,4 +222,21 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     })
     .await;
     until_children(&client(&server).await, &path, 0).await;
+}
+
+/// Its prompt reads the terminal, which stops a process in the background (SIGTTIN).
+#[tokio::test]
+async fn serve_continues_in_the_background_and_has_a_prompt_in_the_foreground() {
+    let Some(mut terminal) = Terminal::run("", "bash --norc --noediting -i") else { return };
+    terminal.press("$DOCENT serve --listen 127.0.0.1:0 &\n").await;
+    terminal.wait_for("docent> ").await;
+    terminal.press("sleep 1; jobs -r | sed s/Running/running/\n").await;
+    terminal.wait_for("running").await;
+    terminal.press("fg; echo en''ded\n").await;
+    terminal.press("status\n").await;
+    terminal.wait_for("1 standalone").await;
+    terminal.press("quit\n").await;
+    terminal.wait_for("ended").await;
+    terminal.press("exit 7\n").await;
+    assert_eq!(terminal.exit_code().await, Some(7));
 }

@@ -14,7 +14,7 @@ use docent_protocol::{Acl, CreateMode, OpCode, Stat};
 use docent_session::{Client, ConnectionState, Error, ErrorKind, SessionLease};
 use tracing::debug;
 
-use crate::timer;
+use crate::{missing_operations, timer};
 
 /// The reply to a create.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) async fn create(
     let result = client.create_with_stat(path, data, mode, acl).await;
     // Without a session at the call, the request was sent in the first session.
     if let (Some(session), Some(op)) = (session.or_else(|| client.session()), op) {
-        session.record_reply(op, before.unwrap_or_default(), &result);
+        missing_operations::record_reply(&session, op, before.unwrap_or_default(), &result);
     }
     match result {
         Ok((path, stat)) => Ok(CreateReply {

@@ -53,12 +53,13 @@ struct Inner {
     index: Option<usize>,
     detail: Option<Box<str>>,
     is_missing_chroot: bool,
+    is_tls_mismatch: bool,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl PartialEq for Inner {
     fn eq(&self, other: &Self) -> bool {
-        let Self { kind, outcome, op, path, index, detail, is_missing_chroot: _, source: _ } = self;
+        let Self { kind, outcome, op, path, index, detail, .. } = self;
         (kind, outcome, op, path, index, detail)
             == (&other.kind, &other.outcome, &other.op, &other.path, &other.index, &other.detail)
     }
@@ -304,6 +305,15 @@ impl Error {
         self.0.is_missing_chroot
     }
 
+    /// Whether the connection failed because client and server do not agree on TLS: a certificate is not accepted, or
+    /// only one side speaks TLS. The next attempt fails too, until a certificate or a setting has changed.
+    ///
+    /// [`Config::connect`](crate::Config::connect) returns such an error at once.
+    #[must_use]
+    pub fn is_tls_mismatch(&self) -> bool {
+        self.0.is_tls_mismatch
+    }
+
     /// Whether the same call may succeed later. True for the errors that Curator's retry loop retries, and for
     /// `ThrottledOp`: with it, an overloaded server reports that it has not applied the operation.
     ///
@@ -337,6 +347,7 @@ impl Error {
             index: None,
             detail: None,
             is_missing_chroot: false,
+            is_tls_mismatch: false,
             source: None,
         }))
     }
@@ -365,6 +376,12 @@ impl Error {
         self.with_detail(format_args!("the chroot {chroot} does not exist"))
     }
 
+    /// Says that client and server do not agree on TLS.
+    pub(crate) fn with_tls_mismatch(mut self) -> Self {
+        self.0.is_tls_mismatch = true;
+        self
+    }
+
     /// Adds the error of another crate as the source, and its text to the message.
     #[must_use]
     pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
@@ -380,10 +397,11 @@ impl Error {
         self
     }
 
-    /// Adds the source of an earlier failure, if it has one.
+    /// Adds the source of an earlier failure, if it has one, and whether it is about TLS.
     #[must_use]
     pub(crate) fn with_source_of(mut self, earlier: Option<&Self>) -> Self {
         self.0.source = earlier.and_then(|earlier| earlier.0.source.clone());
+        self.0.is_tls_mismatch = earlier.is_some_and(Self::is_tls_mismatch);
         self
     }
 

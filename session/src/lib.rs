@@ -30,9 +30,18 @@
 //! | `tls` | connections by rustls |
 //! | `sasl` | authentication by DIGEST-MD5 |
 //! | `stream` | [`Watcher`] and [`States`] as streams of `futures-core` |
+//! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
 //!
 //! Without features, the crate is the machine: three third-party crates, no IO, no clock. The example `embed` is a
 //! client on a blocking socket in sixty lines.
+//!
+//! # Logs and traces
+//!
+//! The client reports to the crate `tracing`: states of the connection and new sessions at INFO, the loss of a session at
+//! WARN, attempts to connect at DEBUG. Each request is a span `request` at TRACE, with the target `docent::request` and
+//! the fields `op`, `path` and `xid`, from the call until its caller takes the reply. The span has one event: `reply`,
+//! `failed` with the field `error`, or `dropped by the caller`. A subscriber sees them with a filter such as
+//! `docent::request=trace`; without a subscriber for TRACE, a request pays for one comparison.
 #![cfg_attr(
     not(feature = "tokio"),
     doc = "
@@ -82,6 +91,8 @@ pub use time::Instant;
 
 #[cfg(feature = "tls")]
 pub use driver::{Tls, TlsOptions};
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
 #[cfg(feature = "tokio")]
 pub use {
     client::{
@@ -90,5 +101,8 @@ pub use {
         ReadResult, Reconfig, Response, States, Transaction, TransactionResponse,
         TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
     },
-    driver::{ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, Timer, Transport},
+    driver::{
+        ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions, Timer,
+        Transport,
+    },
 };

@@ -120,7 +120,8 @@
 //! | groups and weights of servers | refused | a hierarchical quorum |
 //! | creation of `/zookeeper/quota/zookeeper_limits`; statistics that are no numbers | ends the connection; stay as they are | stops the server |
 //!
-//! TLS, observers that connect and the admin server are not supported. The feature `sasl` adds SASL with DIGEST-MD5, for the users of [`server::Config`].
+//! Observers that connect and the admin server are not supported. The feature `sasl` adds SASL with DIGEST-MD5, for the
+//! users of [`server::Config`]; the feature `tls` adds TLS, with the certificates of [`server::Config`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

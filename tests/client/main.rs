@@ -16,3 +16,5 @@ mod harmful;
 mod reconnect;
 mod sasl;
 mod tls;
+mod tls_renewal;
+mod tracing;

@@ -1,4 +1,4 @@
-//! TLS and mutual TLS, with a real server.
+//! TLS and mutual TLS, with a real server and with the embedded one.
 
 use std::{fs, net::TcpListener, path::PathBuf, time::Duration};
 
@@ -7,23 +7,24 @@ use docent::{
     Client, Config, CreateMode, ErrorKind,
     session::{Error, Tls, TlsOptions},
 };
+use docent_testing::{TestingCluster, TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use xtask::{Settings, TemporaryDirectory};
 
 /// The certificates of a test.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
+pub(crate) struct Authority {
+    pub(crate) issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
 }
 
 /// A certificate and its key, both in PEM.
-struct Identity {
-    certificate: String,
-    key: String,
+pub(crate) struct Identity {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -32,7 +33,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
+    pub(crate) fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -225,6 +226,205 @@ async fn plain_text_to_a_tls_port_is_a_lost_connection() {
         Config::new(&fixture.connect).unwrap().with_connection_timeout(Duration::from_secs(1));
     let error = within_deadline("a client", config.connect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    let text = error.to_string();
+    assert!(text.contains("does the port require TLS?") || error.is_tls_mismatch(), "{text}");
+}
+
+/// An embedded server with a certificate of this authority for 127.0.0.1.
+pub(crate) async fn embedded(
+    authority: &Authority,
+    tls: impl FnOnce(&Identity) -> server::Tls,
+) -> TestingServer {
+    let identity = authority.identify("server", &["127.0.0.1"]);
+    let tls = Some(tls(&identity));
+    TestingServer::start_with(server::Config { tls, ..server::Config::default() }).await.unwrap()
+}
+
+pub(crate) fn certificate_of(identity: &Identity) -> server::Tls {
+    server::Tls::new(identity.certificate.as_bytes(), identity.key.as_bytes()).unwrap()
+}
+
+pub(crate) fn trust(authority: &Authority) -> TlsOptions {
+    TlsOptions::new().with_roots(authority.pem.as_bytes())
+}
+
+/// With a connection timeout that no test waits for: errors of configuration are reported before.
+pub(crate) fn patient(connect: &str) -> Config {
+    Config::new(connect).unwrap().with_connection_timeout(Duration::from_secs(3600))
+}
+
+pub(crate) async fn mismatch(config: Config) -> String {
+    let error = within_deadline("an error", config.connect()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    assert!(error.is_tls_mismatch() && error.is_retryable(), "{error}");
+    let source = std::error::Error::source(&error);
+    assert!(source.is_none_or(|source| source.is::<std::io::Error>()), "{source:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn the_embedded_server_speaks_tls() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, certificate_of).await;
+    let config = patient(&server.connect_string());
+    let client = config.with_transport(trust(&authority).build().unwrap()).connect().await.unwrap();
+    // More than one TLS record each way, and more than the buffers of a socket.
+    let large = vec![7; 900_000];
+    client.create("/large", &large, CreateMode::Ephemeral).await.unwrap();
+    let reads = (0..8).map(|_| client.get_data("/large")).collect::<Vec<_>>();
+    for read in reads {
+        assert_eq!(within_deadline("the data", read).await.unwrap().data, large);
+    }
+    server.stop();
+    server.restart().await.unwrap();
+    within_deadline("the same session", client.wait_until_connected(Duration::from_secs(20)))
+        .await
+        .unwrap();
+    assert!(client.exists("/large").await.unwrap().is_some());
+    client.close().await.unwrap();
+    assert!(server.session_ids().is_empty());
+}
+
+#[tokio::test]
+async fn a_stalled_server_continues_no_handshake() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, certificate_of).await;
+    server.stall();
+    let tls = trust(&authority).build().unwrap();
+    let config = Config::new(&server.connect_string()).unwrap();
+    let config = config.with_transport(tls).with_connection_timeout(Duration::from_millis(100));
+    let error = within_deadline("a timeout", config.clone().connect()).await.unwrap_err();
+    assert!(!error.is_tls_mismatch(), "{error}");
+    server.resume();
+    config.with_connection_timeout(Duration::from_secs(20)).connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_embedded_server_requires_a_client_certificate_if_it_has_roots_for_them() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, |identity| {
+        let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
+        server::Tls::with_client_roots(chain, key, authority.pem.as_bytes()).unwrap()
+    })
+    .await;
+    let config = || patient(&server.connect_string());
+    let with = |owner: &Authority| {
+        let alice = owner.identify("alice", &[]);
+        trust(&authority)
+            .with_client_certificate(alice.certificate.as_bytes(), alice.key.as_bytes())
+            .build()
+            .unwrap()
+    };
+    config().with_transport(with(&authority)).connect().await.unwrap();
+    let text = mismatch(config().with_transport(trust(&authority).build().unwrap())).await;
+    assert!(text.contains("the server requires a client certificate"), "{text}");
+    let stranger = with(&Authority::named("a stranger"));
+    let text = mismatch(config().with_transport(stranger)).await;
+    assert!(text.contains("the server requires a client certificate that it trusts"), "{text}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_accepted_is_reported_at_once() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, certificate_of).await;
+    let config = patient(&server.connect_string());
+    let stranger = trust(&Authority::named("a stranger")).build().unwrap();
+    let text = mismatch(config.clone().with_transport(stranger)).await;
+    assert!(
+        text.contains("UnknownIssuer: the server's certificate is signed by none of"),
+        "{text}"
+    );
+    let other_name = trust(&authority).with_server_name("zk.example").build().unwrap();
+    let text = mismatch(config.with_transport(other_name)).await;
+    assert!(text.contains("not valid for name") && text.contains("set the name"), "{text}");
+}
+
+/// As `openssl req -x509` makes them by default.
+#[tokio::test]
+async fn a_ca_certificate_as_that_of_a_server_is_named() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = params.self_signed(&key).unwrap().pem();
+    let tls = server::Tls::new(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
+    let config = server::Config { tls: Some(tls), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let tls = TlsOptions::new().with_roots(pem.as_bytes()).build().unwrap();
+    let text = mismatch(patient(&server.connect_string()).with_transport(tls)).await;
+    assert!(text.contains("the server uses a CA's certificate"), "{text}");
+}
+
+/// One server of the list has a valid certificate, or is only not there yet.
+#[tokio::test]
+async fn one_bad_certificate_does_not_fail_a_client_with_other_servers() {
+    let authority = Authority::named("tests of docent");
+    let good = embedded(&authority, certificate_of).await;
+    let bad = embedded(&Authority::named("a stranger"), certificate_of).await;
+    let servers = format!("{},{}", bad.connect_string(), good.connect_string());
+    let config = || patient(&servers).with_transport(trust(&authority).build().unwrap());
+    for seed in 0..4 {
+        config().with_seed(seed).connect().await.unwrap();
+    }
+    good.stop();
+    let waiting = tokio::spawn(config().connect());
+    let tried = config().start();
+    crate::support::eventually("attempts", async || (tried.metrics().attempts > 3).then_some(()))
+        .await;
+    assert!(!waiting.is_finished());
+    good.restart().await.unwrap();
+    within_deadline("a client", waiting).await.unwrap().unwrap();
+}
+
+/// A client that is already connected is not failed: a certificate may be renewed.
+#[tokio::test]
+async fn a_certificate_that_is_replaced_ends_neither_sessions_nor_attempts() {
+    let authority = Authority::named("tests of docent");
+    let identity = authority.identify("server", &["127.0.0.1"]);
+    let tls = certificate_of(&identity);
+    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let config = patient(&server.connect_string());
+    let client = config.with_transport(trust(&authority).build().unwrap()).connect().await.unwrap();
+    let session = client.session().unwrap().session_id();
+    let stranger = Authority::named("a stranger").identify("server", &["127.0.0.1"]);
+    tls.replace(&certificate_of(&stranger));
+    client.get_data("/").await.unwrap();
+    server.cut_connections();
+    crate::support::eventually("failed attempts", async || {
+        (client.metrics().attempts > 3).then_some(())
+    })
+    .await;
+    tls.replace(&certificate_of(&authority.identify("server", &["127.0.0.1"])));
+    client.wait_until_connected(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(client.session().unwrap().session_id(), session);
+}
+
+#[tokio::test]
+async fn a_port_with_or_without_tls_is_named() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, certificate_of).await;
+    let text = mismatch(patient(&server.connect_string())).await;
+    assert!(text.contains("the server speaks TLS, and this client connects without TLS"), "{text}");
+
+    let plain = TestingServer::start().await.unwrap();
+    let config = Config::new(&plain.connect_string()).unwrap();
+    let config = config.with_connection_timeout(Duration::from_millis(500));
+    let tls = trust(&authority).build().unwrap();
+    let error = config.with_transport(tls).connect().await.unwrap_err().to_string();
+    assert!(error.contains("is it a port without TLS?"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cluster_speaks_tls_on_every_member() {
+    let authority = Authority::named("tests of docent");
+    let tls = Some(certificate_of(&authority.identify("server", &["127.0.0.1"])));
+    let config = server::Config { servers: 3, tls, ..server::Config::default() };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    for member in 0..3 {
+        let config = patient(&cluster.addr(member).unwrap().to_string());
+        let tls = trust(&authority).build().unwrap();
+        config.with_transport(tls).connect().await.unwrap();
+    }
 }
 
 #[test]

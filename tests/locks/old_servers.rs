@@ -2,8 +2,9 @@
 //! older ClickHouse Keepers, which close it without a reply (ClickHouse issue 55595).
 
 use std::{
+    fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -13,6 +14,7 @@ use docent::{
     Client, CreateMode,
     protocol::OpCode,
     recipes::{
+        cache::CuratorCache,
         locks::{
             InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
             InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions, Owner, Revoker,
@@ -30,6 +32,11 @@ use docent_testing::{
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
+};
+use tracing::{
+    Dispatch, Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
 };
 
 use crate::{
@@ -317,4 +324,63 @@ async fn a_create_waits_for_the_end_of_the_connection_that_refused_create2() {
         assert_eq!(lost.load(Ordering::Relaxed), 0, "a request was lost with the connection");
         client.close().await.unwrap();
     }
+}
+
+/// Collects the operations and sessions of the log's lines about what the servers lack.
+#[derive(Clone, Default)]
+struct Lacking(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Lacking {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().ends_with("missing_operations")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        assert_eq!(*event.metadata().level(), Level::INFO);
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if matches!(field.name(), "op" | "session") {
+            self.0 += &format!("{value:?} ");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_missing_operation_is_logged_once_in_a_session() {
+    let lacking = Lacking::default();
+    // While there is only one subscriber, tracing asks the thread that comes to a callsite first.
+    let _second = Dispatch::new(lacking.clone());
+    let _guard = tracing::subscriber::set_default(lacking.clone());
+    let fixture = fixture().await;
+    let (client, _tap) = fixture.client("A").await;
+    let line = |op: &str| format!("{:#x} {op} ", client.session().unwrap().session_id());
+    for path in ["/a", "/b/c", "/a"] {
+        let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
+        mutex.acquire().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(*lacking.0.lock().unwrap(), [line("create2")]);
+    for _ in 0..2 {
+        let cache = CuratorCache::start(&client, "/a").unwrap();
+        within_deadline("the cache", cache.initialized()).await.unwrap();
+        cache.close().await;
+    }
+    assert_eq!(*lacking.0.lock().unwrap(), [line("create2"), line("addWatch")]);
 }

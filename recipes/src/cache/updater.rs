@@ -33,6 +33,7 @@ use super::{
     reads::{Kind, Read},
 };
 use crate::{
+    missing_operations,
     persistent_retry::pause,
     planted,
     select::{Either, select},
@@ -214,7 +215,7 @@ impl Updater {
             let losses = lease.as_ref().map_or(0, |lease| lease.losses(OpCode::AddWatch));
             let answer = self.client.add_watch(&self.root, mode).await;
             if let Some(lease) = lease {
-                lease.record_reply(OpCode::AddWatch, losses, &answer);
+                missing_operations::record_reply(&lease, OpCode::AddWatch, losses, &answer);
             }
             match answer {
                 Ok(watcher) => {
@@ -280,7 +281,8 @@ impl Updater {
                 debug!(path = %self.root, "events have the path of the watch; using one-shot watches");
                 if let Some(lease) = self.client.session() {
                     let unsupported = Error::new(ErrorKind::Unimplemented, Outcome::NotApplied);
-                    lease.record_reply::<()>(OpCode::AddWatch, 0, &Err(unsupported));
+                    let refused: Result<(), _> = Err(unsupported);
+                    missing_operations::record_reply(&lease, OpCode::AddWatch, 0, &refused);
                 }
                 return Poll::Ready(End::SetAgain);
             }

@@ -42,10 +42,18 @@ impl Client {
     ///
     /// Source: `CuratorFramework.blockUntilConnected`.
     pub async fn wait_until_connected(&self, within: Duration) -> Result<(), Error> {
+        self.wait_for_session(within, false).await
+    }
+
+    /// Waits for a session. With `fails_early`, a [mismatch of TLS](Error::is_tls_mismatch) with every server ends the
+    /// wait.
+    async fn wait_for_session(&self, within: Duration, fails_early: bool) -> Result<(), Error> {
         let mut state = self.handle.shared.state();
         let shared = &self.handle.shared;
         let connected = async {
             loop {
+                let mut mismatch = pin!(shared.tls_mismatch.notified());
+                mismatch.as_mut().enable();
                 let connected =
                     state.borrow_and_update().is_some_and(ConnectionState::is_connected);
                 if let Some(error) =
@@ -56,8 +64,16 @@ impl Client {
                 if connected {
                     return Ok(());
                 }
+                if fails_early && shared.with(|machine| machine.has_tls_mismatch()) {
+                    return Err(self.no_session(""));
+                }
                 // An error means that the client has ended; the next iteration returns its reason.
-                let _ = state.changed().await;
+                let mut changed = pin!(state.changed());
+                poll_fn(|cx| match changed.as_mut().poll(cx) {
+                    Poll::Ready(_) => Poll::Ready(()),
+                    Poll::Pending => mismatch.as_mut().poll(cx),
+                })
+                .await;
             }
         };
         let (mut connected, mut time) =
@@ -68,20 +84,22 @@ impl Client {
         });
         match connected.await {
             Some(result) => result,
-            None => {
-                let last_failure = shared.with(|machine| machine.last_failure().cloned());
-                let text = last_failure.as_ref().and_then(Error::detail);
-                let error = Error::refused(
-                    ErrorKind::ConnectionLoss,
-                    format_args!(
-                        "no session with {} within {within:?}; last: {}",
-                        self.handle.config.connect_string(),
-                        text.unwrap_or("no attempt has ended")
-                    ),
-                );
-                Err(error.with_source_of(last_failure.as_ref()))
-            }
+            None => Err(self.no_session(&format!(" within {within:?}"))),
         }
+    }
+
+    fn no_session(&self, within: &str) -> Error {
+        let last_failure = self.handle.shared.with(|machine| machine.last_failure().cloned());
+        let text = last_failure.as_ref().and_then(Error::detail);
+        let error = Error::refused(
+            ErrorKind::ConnectionLoss,
+            format_args!(
+                "no session with {}{within}; last: {}",
+                self.handle.config.connect_string(),
+                text.unwrap_or("no attempt has ended")
+            ),
+        );
+        error.with_source_of(last_failure.as_ref())
     }
 }
 
@@ -95,7 +113,7 @@ impl Config {
     ///
     /// * `ConnectionLoss`: no server accepted the session within the
     ///   [connection timeout](Self::with_connection_timeout), 15 s by default; the text contains the failure of the last
-    ///   attempt.
+    ///   attempt. At once, if client and server [do not agree on TLS](Error::is_tls_mismatch), for every server.
     /// * `AuthFailed`: a server refused credentials; the text names them.
     ///
     /// # Cancel safety
@@ -108,7 +126,7 @@ impl Config {
     pub async fn connect(self) -> Result<Client, Error> {
         let within = self.connection_timeout();
         let client = self.start();
-        client.wait_until_connected(within).await?;
+        client.wait_for_session(within, true).await?;
         Ok(client)
     }
 

@@ -59,12 +59,16 @@ enum State {
 }
 
 impl<R> Response<R> {
-    pub(crate) const fn waiting(
-        answer: PendingReply,
+    #[inline]
+    pub(crate) fn waiting(
+        mut answer: PendingReply,
         poll: PollFn<R>,
         op: OpCode,
         chroot: Chroot,
     ) -> Self {
+        if tracing::level_enabled!(tracing::Level::TRACE) {
+            answer.trace(op);
+        }
         Self { state: State::Waiting(answer), poll, context: CallContext { op, chroot } }
     }
 

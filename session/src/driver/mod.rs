@@ -2,6 +2,8 @@
 //! with the clients.
 
 mod clock;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod notifier;
 mod reply_slot;
 mod runtime;
@@ -16,7 +18,7 @@ pub use self::transport::{Tls, TlsOptions};
 pub use self::{
     clock::Clock,
     runtime::{LocalAddress, Runtime, Task, Timer},
-    transport::{ByteStream, Connecting, Tcp, Transport},
+    transport::{ByteStream, Connecting, Tcp, TcpOptions, Transport},
 };
 pub(crate) use self::{
     notifier::Notifier,

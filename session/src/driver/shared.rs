@@ -7,7 +7,7 @@ use std::{
 };
 
 use docent_protocol::operation::ApplicationOperation;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use super::{
     Clock, Notifier,
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(super) clock: Clock,
     /// The number of events that a watcher buffers.
     pub(super) max_watch_events: usize,
+    /// Notified when the attempts with all servers have failed because of TLS.
+    pub(crate) tls_mismatch: Notify,
     /// Locked while a state is published and while a listener is added, so that each listener receives each state once.
     states: Mutex<States>,
 }
@@ -123,6 +125,7 @@ impl Shared {
             }),
             clock,
             max_watch_events,
+            tls_mismatch: Notify::new(),
             states: Mutex::new(States::new()),
         }
     }

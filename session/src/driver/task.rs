@@ -28,7 +28,7 @@ use super::{
     Notifier, Runtime, Timer,
     reply_slot::Wakeups,
     shared::{Machine, Shared},
-    transport::{ByteStream, Transport},
+    transport::{ByteStream, Transport, tls_remedy},
 };
 use crate::{
     ConnectionState, Error, ErrorKind, Host, Outcome,
@@ -118,6 +118,8 @@ pub(crate) fn run(
         flushed: true,
         read_size: SMALL_READ_SIZE,
         alarm_at: None,
+        #[cfg(feature = "metrics")]
+        recorder: super::metrics::Recorder::default(),
     };
     let span = tracing::debug_span!("docent");
     async move { driver.run().await }.instrument(span)
@@ -141,6 +143,8 @@ struct Driver {
     /// The instant `alarm` is set to. It may be earlier than needed, because deadlines move with every request, and
     /// setting the alarm costs more than an early wake-up.
     alarm_at: Option<Instant>,
+    #[cfg(feature = "metrics")]
+    recorder: super::metrics::Recorder,
 }
 
 impl Driver {
@@ -157,15 +161,21 @@ impl Driver {
                             let now = self.shared.clock.now();
                             self.locked(|machine| machine.handle_connected(now));
                             self.stream = Some(stream);
-                            self.pump().await
+                            let failure = self.pump().await;
+                            self.explain(failure)
                         }
-                        Ok(Err(error)) => Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
-                            .with_source(error),
+                        Ok(Err(error)) => broken(error),
                         Err(stopped) => stopped,
                     };
                     debug!(%host, %failure, "disconnected");
                     let now = self.shared.clock.now();
-                    self.locked(|machine| machine.handle_disconnected(now, &host, &failure));
+                    let has_tls_mismatch = self.locked(|machine| {
+                        machine.handle_disconnected(now, &host, &failure);
+                        machine.has_tls_mismatch()
+                    });
+                    if has_tls_mismatch {
+                        self.shared.tls_mismatch.notify_waiters();
+                    }
                 }
                 Connect::At(_) => self.pause().await,
                 Connect::Ended => return,
@@ -173,6 +183,17 @@ impl Driver {
                 Connect::No => return,
             }
         }
+    }
+
+    /// Asks about TLS if a server has closed a connection without TLS and no server has granted a session yet.
+    fn explain(&mut self, failure: Error) -> Error {
+        if failure.detail() == Some(CLOSED_BY_SERVER)
+            && self.transport.is_plain_text()
+            && self.locked(|machine| machine.metrics().sessions == 0)
+        {
+            return lost(format_args!("{CLOSED_BY_SERVER}; does the port require TLS?"));
+        }
+        failure
     }
 
     /// Waits for `future` while it handles the deadlines of the machine.
@@ -239,7 +260,7 @@ impl Driver {
             // than silence.
             let reserved = self.reserve_input();
             let came = match pin!(stream.read_buf(&mut self.input)).poll(cx) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(lost("the server closed the connection")),
+                Poll::Ready(Ok(0)) => return Poll::Ready(lost(CLOSED_BY_SERVER)),
                 Poll::Ready(Ok(count)) => {
                     if count == reserved {
                         self.read_size = (self.read_size * 4).min(READ_SIZE);
@@ -325,6 +346,8 @@ impl Driver {
     fn turn(&mut self, cx: &Context<'_>) -> Turn {
         let now = self.shared.clock.now();
         let drained = !self.is_writing();
+        #[cfg(feature = "metrics")]
+        let mut metrics = None;
         let turn = {
             let mut guard = self.shared.lock();
             let locked = &mut *guard;
@@ -339,6 +362,10 @@ impl Driver {
                 self.written = 0;
             }
             self.outputs.collect(machine);
+            #[cfg(feature = "metrics")]
+            if self.recorder.is_due(now) {
+                metrics = Some(machine.metrics());
+            }
             let stop = if machine.is_ended() {
                 Some(Error::new(ErrorKind::Closed, Outcome::Unknown))
             } else {
@@ -357,6 +384,10 @@ impl Driver {
             Turn { alarm, connects_at, stop }
         };
         self.outputs.dispatch(&self.shared);
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = metrics {
+            self.recorder.record(metrics);
+        }
         for host in self.outputs.probes.drain(..) {
             // In its own task: it delays nothing else, and ends within a second.
             let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
@@ -425,6 +456,11 @@ impl Drop for Driver {
             self.end_with(stream);
         }
         self.locked(|machine| machine.abandon());
+        #[cfg(feature = "metrics")]
+        {
+            let metrics = self.locked(|machine| machine.metrics());
+            self.recorder.end(metrics);
+        }
         mem::take(&mut self.outputs).dispatch(&self.shared);
     }
 }
@@ -526,8 +562,18 @@ async fn probe(
 /// The time limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The detail of an error when the server has closed the connection.
+const CLOSED_BY_SERVER: &str = "the server closed the connection";
+
 fn broken(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_source(error)
+    let failure = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+    match tls_remedy(&error) {
+        None => failure.with_source(error),
+        Some(remedy) => {
+            let failure = failure.with_detail(format_args!("TLS: {error}: {remedy}"));
+            failure.caused_by(error).with_tls_mismatch()
+        }
+    }
 }
 
 fn lost(why: impl fmt::Display) -> Error {

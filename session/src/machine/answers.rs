@@ -12,6 +12,11 @@ pub trait Answers<T> {
     /// events that came before the reply are not polled yet, and are to be delivered before it.
     fn put(&mut self, token: T, result: Result<Reply<'_>, Error>, after_events: bool);
 
+    /// The request of this token was queued with this xid, or refused: 0. Called before any reply is put.
+    fn note_queued(&mut self, token: &T, xid: i32) {
+        let _ = (token, xid);
+    }
+
     /// Whether a caller still waits for the reply. A queue drops tokens without one.
     fn is_wanted(&self, token: &T) -> bool {
         let _ = token;

@@ -88,6 +88,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let detail = why.detail().unwrap_or("the connection was lost");
         let by_server = self.connection.failure().is_none();
         self.hosts.note_silent(host, by_server && self.connection.is_handshaking());
+        self.hosts.note_tls_mismatch(host, why.is_tls_mismatch());
         let handshake = if by_server { self.unanswered() } else { String::new() };
         self.last_failure = Some(
             Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
@@ -209,6 +210,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.lose(local.lease);
         }
         self.hosts.forget_silent();
+        if let Some(host) = self.connection.host() {
+            self.hosts.note_tls_mismatch(host, false);
+        }
         self.metrics.connections += 1;
         self.connection.set_read_only(now, read_only);
         self.identify(now, sent_at, granted, response);
@@ -303,6 +307,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     #[must_use]
     pub fn ahead_of_servers(&self) -> Option<i64> {
         Some(self.last_zxid).filter(|&zxid| zxid > 0 && self.hosts.are_all_silent())
+    }
+
+    /// Whether the last attempt with every server failed because client and server do not agree on TLS. Further attempts
+    /// fail too, until a certificate or a setting has changed.
+    #[must_use]
+    pub fn has_tls_mismatch(&self) -> bool {
+        !self.is_connected() && self.hosts.are_all_mismatched()
     }
 
     /// When the session counts as lost, unless a connection to a server of the quorum is made. This counts from the

@@ -20,6 +20,8 @@ pub(crate) struct Hosts {
     list: Vec<Host>,
     /// Those that closed the last handshake without replying, since a handshake last succeeded.
     silent: Vec<Host>,
+    /// Those with which the last attempt failed because of TLS.
+    mismatched: Vec<Host>,
     next: usize,
     /// The number of servers tried since the last pause.
     tried: usize,
@@ -36,7 +38,17 @@ impl Hosts {
         let mut list = hosts.to_vec();
         shuffle(&mut list, &mut rng);
         let not_before = Instant::ZERO;
-        Self { list, silent: Vec::new(), next: 0, tried: 0, rounds: 0, backoff, rng, not_before }
+        Self {
+            list,
+            silent: Vec::new(),
+            mismatched: Vec::new(),
+            next: 0,
+            tried: 0,
+            rounds: 0,
+            backoff,
+            rng,
+            not_before,
+        }
     }
 
     pub(crate) fn list(&self) -> &[Host] {
@@ -53,6 +65,19 @@ impl Hosts {
         if silent {
             self.silent.push(host.clone());
         }
+    }
+
+    /// Records whether the last attempt with the server failed because of TLS.
+    pub(crate) fn note_tls_mismatch(&mut self, host: &Host, mismatched: bool) {
+        self.mismatched.retain(|other| other != host);
+        if mismatched {
+            self.mismatched.push(host.clone());
+        }
+    }
+
+    /// Whether the last attempt with every server failed because of TLS.
+    pub(crate) fn are_all_mismatched(&self) -> bool {
+        self.list.iter().all(|host| self.mismatched.contains(host))
     }
 
     /// A handshake has succeeded, or the next one is for another session.

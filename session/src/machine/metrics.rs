@@ -3,6 +3,33 @@
 use std::time::Duration;
 
 /// Counters of a client since its start, and its current state. A snapshot; cheap enough to take every second.
+///
+/// # The crate `metrics`
+///
+/// With the feature `metrics`, each client records these values with the crate `metrics`, whose recorder the program
+/// chooses, once a second while there is traffic, and with each ping. The values of several clients add up. There are no
+/// labels.
+///
+/// | field | name | kind |
+/// |---|---|---|
+/// | `requests` | `docent_requests_total` | counter |
+/// | `replies` | `docent_replies_total` | counter |
+/// | `error_replies` | `docent_error_replies_total` | counter |
+/// | `refused` | `docent_refused_requests_total` | counter |
+/// | `timed_out` | `docent_timed_out_requests_total` | counter |
+/// | `events` | `docent_watch_events_total` | counter |
+/// | `pings` | `docent_pings_total` | counter |
+/// | `attempts` | `docent_connection_attempts_total` | counter |
+/// | `connections` | `docent_connections_total` | counter |
+/// | `sessions` | `docent_sessions_total` | counter |
+/// | `bytes_sent` | `docent_sent_bytes_total` | counter |
+/// | `bytes_received` | `docent_received_bytes_total` | counter |
+/// | `pending` | `docent_pending_requests` | gauge |
+/// | `in_flight` | `docent_requests_in_flight` | gauge |
+/// | `pending_bytes` | `docent_pending_bytes` | gauge |
+/// | `outgoing_bytes` | `docent_outgoing_bytes` | gauge |
+/// | `watches` | `docent_watches` | gauge |
+/// | `latency` | `docent_request_latency_seconds` | histogram, of the middles of the buckets of [`Latency`] |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {

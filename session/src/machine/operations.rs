@@ -60,25 +60,25 @@ impl SessionLease {
     /// operation. So do two requests that broke the connection while none was ever answered, if the second one was sent
     /// after the loss of the first one was known: `losses` is the value from before the request. One broken connection
     /// proves nothing, however many requests were on it: connections break for other reasons.
-    pub fn record_reply<R>(&self, op: OpCode, losses: u8, reply: &Result<R, Error>) {
-        let Some(Finding(finding)) = self.operations().finding(op) else { return };
-        let Err(error) = reply else { return finding.store(KNOWN, Ordering::Relaxed) };
+    ///
+    /// Returns whether this reply has shown that the servers do not support the operation, and none before.
+    pub fn record_reply<R>(&self, op: OpCode, losses: u8, reply: &Result<R, Error>) -> bool {
+        let Some(Finding(finding)) = self.operations().finding(op) else { return false };
+        let set = |value| finding.swap(value, Ordering::Relaxed) != value && value == LACKING;
+        let Err(error) = reply else { return set(KNOWN) };
         match (error.kind(), error.outcome()) {
-            (ErrorKind::NoNode | ErrorKind::NodeExists | ErrorKind::NoAuth, _) => {
-                finding.store(KNOWN, Ordering::Relaxed);
-            }
-            (ErrorKind::Unimplemented, _) => finding.store(LACKING, Ordering::Relaxed),
+            (ErrorKind::NoNode | ErrorKind::NodeExists | ErrorKind::NoAuth, _) => set(KNOWN),
+            (ErrorKind::Unimplemented, _) => set(LACKING),
             // The optimised watch manager of ZooKeeper.
-            (ErrorKind::MarshallingError, _) if op == OpCode::AddWatch => {
-                finding.store(LACKING, Ordering::Relaxed);
-            }
+            (ErrorKind::MarshallingError, _) if op == OpCode::AddWatch => set(LACKING),
             (ErrorKind::ConnectionLoss, Outcome::Unknown) if losses < LACKING => {
                 let (now, relaxed) = (losses + 1, Ordering::Relaxed);
                 // A different number means that another request of the same connection was faster, or that the finding
                 // is final.
-                let _ = finding.compare_exchange(losses, now, relaxed, relaxed);
+                let counted = finding.compare_exchange(losses, now, relaxed, relaxed);
+                counted.is_ok() && now == LACKING
             }
-            _ => {}
+            _ => false,
         }
     }
 }
@@ -96,6 +96,26 @@ mod tests {
         }
         assert!(!lease.lacks(OpCode::CreateContainer) && !lease.lacks(OpCode::GetData));
         lease.lacks(OpCode::Create2)
+    }
+
+    /// So that it is logged once.
+    #[test]
+    fn only_the_first_reply_that_shows_it_is_a_new_finding() {
+        let unsupported: Result<(), _> =
+            Err(Error::new(ErrorKind::Unimplemented, Outcome::NotApplied));
+        let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
+        for op in [OpCode::Create2, OpCode::CreateContainer, OpCode::AddWatch] {
+            let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+            assert!(lease.record_reply(op, 0, &unsupported), "{op}");
+            assert!(!lease.record_reply(op, 0, &unsupported), "{op}");
+            let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+            let found = [0, 0, 1, 1].map(|losses| lease.record_reply(op, losses, &lost));
+            assert_eq!(found, [false, false, true, false], "{op}");
+            let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+            assert!(!lease.record_reply(op, 0, &Ok(())), "{op}");
+        }
+        let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+        assert!(!lease.record_reply(OpCode::GetData, 0, &unsupported));
     }
 
     const LOST: Result<(), (ErrorKind, Outcome)> =
@@ -135,7 +155,9 @@ mod tests {
         let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
         let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
         // All on one connection, then on another one.
-        (0..9).for_each(|_| lease.record_reply(OpCode::Create2, 0, &lost));
+        for _ in 0..9 {
+            lease.record_reply(OpCode::Create2, 0, &lost);
+        }
         assert!(!lease.lacks(OpCode::Create2));
         lease.record_reply(OpCode::Create2, 1, &lost);
         assert!(lease.lacks(OpCode::Create2));

@@ -20,6 +20,9 @@ use crate::{Error, ErrorKind, Outcome, planted, time::Instant};
 /// The size of a [`ReplyHeader`], in bytes.
 const HEADER_SIZE: usize = 16;
 
+/// The first bytes of an alert of TLS: its content type, and the major version.
+const TLS_ALERT: [u8; 2] = [21, 3];
+
 /// Frames of at least this size, in bytes, are not moved into shared buffers.
 const LONG: usize = 1024;
 
@@ -161,6 +164,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         };
         if self.connection.is_handshaking() {
             let front = input.get(..input.len().min(16)).unwrap_or_default();
+            if front.starts_with(&TLS_ALERT) {
+                self.connection.give_up_for_tls(
+                    "no ZooKeeper handshake: the server speaks TLS, and this client connects without TLS",
+                );
+                return false;
+            }
             self.connection.give_up(format_args!(
                 "no ZooKeeper handshake: it begins with \"{}\"",
                 front.escape_ascii()

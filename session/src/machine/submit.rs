@@ -128,6 +128,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     #[cold]
     fn refuse(&mut self, token: Option<T>, error: Error) -> bool {
         self.metrics.refused += 1;
+        if let Some(token) = &token {
+            self.answers.note_queued(token, 0);
+        }
         self.complete(token, Err(error));
         false
     }
@@ -155,6 +158,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         effect: Effect<W>,
     ) {
         self.metrics.requests += 1;
+        if let Some(token) = &token {
+            self.answers.note_queued(token, xid);
+        }
         self.requests.push(xid, size, token, effect);
     }
 

@@ -20,6 +20,8 @@ mod conveniences;
 mod ended_runtime;
 mod flow_control;
 mod large_trees;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod migration;
 mod other_runtime;
 #[cfg(feature = "sasl")]

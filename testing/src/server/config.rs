@@ -44,6 +44,10 @@ pub struct Config {
     /// has not is refused, even a ping, and its connection is closed. 3.4 does not have this setting.
     #[cfg(feature = "sasl")]
     pub sasl_required: bool,
+    /// The certificates for TLS, as on `secureClientPort`; `None`: without TLS. Only sockets use it: the in-memory
+    /// connections of [`TestingServer::connect`](super::TestingServer::connect) have no TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<super::Tls>,
     /// `znode.container.checkIntervalMs`: the interval between searches for empty containers and expired TTL nodes.
     /// Default: 60 s, as in ZooKeeper.
     pub container_check_interval: Duration,
@@ -82,6 +86,8 @@ impl Default for Config {
             sasl_users: std::collections::BTreeMap::new(),
             #[cfg(feature = "sasl")]
             sasl_required: false,
+            #[cfg(feature = "tls")]
+            tls: None,
             container_check_interval: Duration::from_secs(60),
             read_only: false,
             read_only_mode_enabled: true,

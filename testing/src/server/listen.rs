@@ -15,11 +15,14 @@ use std::{
 use bytes::{Buf as _, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Notify, watch},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
+
+#[cfg(feature = "tls")]
+use tokio::net::TcpStream;
 
 use super::{Config, ConnectionId, Ensemble};
 
@@ -41,6 +44,8 @@ pub(crate) struct Shell {
     alarm: Notify,
     /// Whether each member is stalled; a stalled member reads and writes nothing.
     pub(crate) stalled: Vec<watch::Sender<bool>>,
+    #[cfg(feature = "tls")]
+    tls: Option<super::Tls>,
 }
 
 #[derive(Debug)]
@@ -57,12 +62,16 @@ impl Shell {
         let wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         config.epoch_ms.get_or_insert(wall_ms);
         let stalled = (0..config.servers.max(1)).map(|_| watch::Sender::new(false)).collect();
+        #[cfg(feature = "tls")]
+        let tls = config.tls.clone();
         let inner = Inner { machine: Ensemble::new(config), wakes: BTreeMap::new(), armed: None };
         Arc::new(Self {
             inner: Mutex::new(inner),
             started: Instant::now(),
             alarm: Notify::new(),
             stalled,
+            #[cfg(feature = "tls")]
+            tls,
         })
     }
 
@@ -145,10 +154,16 @@ pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListen
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                if let Ok((stream, peer)) = accepted
-                    && let Some(id) = shell.accept(member, peer.ip())
-                {
-                    connections.spawn(serve_tcp(Arc::clone(&shell), member, id, stream));
+                let Ok((stream, peer)) = accepted else { continue };
+                // This is an optimisation; its failure does not matter.
+                let _ = stream.set_nodelay(true);
+                #[cfg(feature = "tls")]
+                if let Some(tls) = shell.tls.clone() {
+                    connections.spawn(serve_tls(Arc::clone(&shell), member, peer.ip(), tls, stream));
+                    continue;
+                }
+                if let Some(id) = shell.accept(member, peer.ip()) {
+                    connections.spawn(serve(Arc::clone(&shell), member, id, stream));
                 }
             }
             _ = connections.join_next(), if !connections.is_empty() => {}
@@ -161,9 +176,39 @@ pub(crate) async fn bind(addr: Option<SocketAddr>) -> io::Result<TcpListener> {
     TcpListener::bind(addr.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into())).await
 }
 
-async fn serve_tcp(shell: Arc<Shell>, member: usize, id: ConnectionId, stream: TcpStream) {
-    let _ = stream.set_nodelay(true);
-    serve(shell, member, id, stream).await;
+/// Serves a connection with TLS. The machine knows it once the handshake is complete.
+#[cfg(feature = "tls")]
+async fn serve_tls(
+    shell: Arc<Shell>,
+    member: usize,
+    peer: IpAddr,
+    tls: super::Tls,
+    stream: TcpStream,
+) {
+    let Some(mut stalled) = shell.stalled.get(member).map(watch::Sender::subscribe) else { return };
+    // The process of a stalled member does not continue a handshake either.
+    if stalled.wait_for(|stalled| !*stalled).await.is_err() {
+        return;
+    }
+    // A failed handshake ends the connection; rustls has sent its alert.
+    if let Ok(stream) = tls.accept(stream).await
+        && let Some(id) = shell.accept(member, peer)
+    {
+        serve(shell, member, id, stream).await;
+    }
+}
+
+/// Writes a part of the output and returns its length, or flushes the stream if there is none. A TCP stream has nothing
+/// to flush; a TLS stream buffers the end of a write.
+async fn push(writer: &mut (impl AsyncWrite + Unpin), output: &[u8]) -> io::Result<usize> {
+    if output.is_empty() {
+        writer.flush().await?;
+        return Ok(0);
+    }
+    match writer.write(output).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        len => Ok(len),
+    }
 }
 
 /// Reports the end of a connection to the machine, even if the connection's task is dropped.
@@ -188,7 +233,7 @@ async fn serve(
     let Some(mut stalled) = shell.stalled.get(member).map(watch::Sender::subscribe) else { return };
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (mut input, mut output) = (vec![0; SMALL_BUFFER], BytesMut::new());
-    let mut is_large = false;
+    let (mut is_large, mut flushed) = (false, true);
     loop {
         // Of a client that does not read, the machine keeps the rest.
         let (closed, wants_input) = shell.with_own(Some(id), |machine, _| {
@@ -198,7 +243,7 @@ async fn serve(
             (machine.is_closed(id), machine.wants_input(id))
         });
         is_large |= output.len() > BUFFER;
-        if closed && output.is_empty() {
+        if closed && output.is_empty() && flushed {
             let _ = writer.shutdown().await;
             return;
         }
@@ -210,14 +255,15 @@ async fn serve(
             changed = stalled.changed() => if changed.is_err() {
                 return;
             },
-            written = writer.write(&output), if passes && !output.is_empty() => match written {
-                Ok(len) if len > 0 => {
+            written = push(&mut writer, &output), if passes && !(output.is_empty() && flushed) => match written {
+                Ok(len) => {
                     output.advance(len);
+                    flushed = len == 0;
                     if output.is_empty() && std::mem::take(&mut is_large) {
                         output = BytesMut::new();
                     }
                 }
-                _ => return,
+                Err(_) => return,
             },
             read = reader.read(&mut input), if reads => match read {
                 Ok(len) if len > 0 => {

@@ -25,11 +25,15 @@ mod session_passwd;
 mod sessions;
 mod testing_cluster;
 mod testing_server;
+#[cfg(feature = "tls")]
+mod tls;
 mod tree;
 mod version;
 mod watches;
 mod writes;
 
+#[cfg(feature = "tls")]
+pub use self::tls::Tls;
 pub use self::{
     config::Config,
     ensemble::{ConnectionId, Ensemble, Role},

@@ -49,13 +49,31 @@ impl TestingCluster {
     ///
     /// If no port can be bound.
     pub async fn start_with(config: Config) -> io::Result<Self> {
+        Self::listen_on(None, config).await
+    }
+
+    /// Like [`start_with`](Self::start_with), on the given address: the first member has its port, the others have the
+    /// ports behind it. With port 0, all have free ports.
+    ///
+    /// # Errors
+    ///
+    /// If an address cannot be bound. The text names it.
+    pub async fn listen(addr: SocketAddr, config: Config) -> io::Result<Self> {
+        Self::listen_on(Some(addr), config).await
+    }
+
+    async fn listen_on(first: Option<SocketAddr>, config: Config) -> io::Result<Self> {
         let servers = config.servers.max(1);
         let shell = Shell::new(config);
         let mut tasks = JoinSet::new();
         tasks.spawn(alarm(Arc::clone(&shell)));
         let (mut addrs, mut listeners) = (Vec::new(), Vec::new());
         for member in 0..servers {
-            let listener = bind(None).await?;
+            let addr = first.map(|first| member_addr(first, member)).transpose()?;
+            let listener = bind(addr).await.map_err(|error| match addr {
+                Some(addr) => io::Error::new(error.kind(), format!("{addr}: {error}")),
+                None => error,
+            })?;
             let addr = listener.local_addr()?;
             let host = addr.ip().to_string();
             shell.with(|machine, _| machine.set_client_address(member, &host, addr.port()));
@@ -173,6 +191,16 @@ impl TestingCluster {
     fn listeners(&self) -> MutexGuard<'_, Vec<Option<AbortHandle>>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The address of a member, for that of the first one.
+fn member_addr(first: SocketAddr, member: usize) -> io::Result<SocketAddr> {
+    let port = match first.port() {
+        0 => Some(0),
+        port => u16::try_from(member).ok().and_then(|member| port.checked_add(member)),
+    };
+    let too_many = || io::Error::new(io::ErrorKind::InvalidInput, "too few ports behind the first");
+    Ok(SocketAddr::new(first.ip(), port.ok_or_else(too_many)?))
 }
 
 /// Binds an address that this process has just released, and retries while it is in use: an aborted listener closes

@@ -11,12 +11,16 @@
 use std::{
     fmt, mem,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
 use bytes::{Buf as _, Bytes};
-use docent_protocol::{Decode, DecodeError, jute::Reader};
+use docent_protocol::{Decode, DecodeError, OpCode, jute::Reader};
+use tracing::{Span, trace, trace_span};
 
 use crate::{
     Error, ErrorKind, Outcome,
@@ -34,6 +38,8 @@ const KEPT_SLOTS: usize = 1024;
 pub(crate) struct ReplySlot {
     /// The caller's path, without the chroot.
     path: String,
+    /// The xid of the request; 0 if it was refused. Undefined for requests that have none.
+    xid: AtomicI32,
     state: Mutex<SlotState>,
 }
 
@@ -44,6 +50,8 @@ struct SlotState {
     waker: Option<Waker>,
     reply: StoredReply,
     error: Option<Error>,
+    /// The span of the request, if requests are traced.
+    span: Option<Box<Span>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +123,17 @@ pub(crate) struct Token(Arc<ReplySlot>);
 #[derive(Debug)]
 pub(crate) struct PendingReply {
     slot: Arc<ReplySlot>,
-    taken: bool,
+    stage: CallerStage,
+}
+
+/// One check of a poll finds all that is unusual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallerStage {
+    Waiting,
+    /// As `Waiting`, and the slot has the span of the request.
+    Traced,
+    /// The reply was taken.
+    Taken,
 }
 
 /// Used slots, for reuse in the order of their return.
@@ -132,7 +150,7 @@ impl SlotPool {
     #[inline(always)] // 985 instructions a getData; 1,006 without `take`, `reuse`.
     pub(crate) fn take(&mut self, path: &str) -> (Token, PendingReply) {
         let slot = self.reuse(path).unwrap_or_else(|| new_slot(path));
-        (Token(Arc::clone(&slot)), PendingReply { slot, taken: false })
+        (Token(Arc::clone(&slot)), PendingReply { slot, stage: CallerStage::Waiting })
     }
 
     /// The oldest slot. If its caller still holds it, it is left to the caller, and a new one is created.
@@ -142,7 +160,7 @@ impl SlotPool {
             self.refill();
         }
         let mut slot = self.next.pop()?;
-        let ReplySlot { path: old, state } = Arc::get_mut(&mut slot)?;
+        let ReplySlot { path: old, xid: _, state } = Arc::get_mut(&mut slot)?;
         old.clear();
         old.push_str(path);
         let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -189,8 +207,9 @@ fn new_slot(path: &str) -> Arc<ReplySlot> {
         waker: None,
         reply: StoredReply::default(),
         error: None,
+        span: None,
     };
-    Arc::new(ReplySlot { path: path.to_owned(), state: Mutex::new(state) })
+    Arc::new(ReplySlot { path: path.to_owned(), xid: AtomicI32::new(0), state: Mutex::new(state) })
 }
 
 /// Records up to this size, in bytes, are copied into their slot. A Stat has 68.
@@ -235,6 +254,11 @@ impl Answers<Token> for ReplySlots {
             }
         }
         self.pool.put_back(slot);
+    }
+
+    #[inline]
+    fn note_queued(&mut self, Token(slot): &Token, xid: i32) {
+        slot.xid.store(xid, Ordering::Relaxed);
     }
 
     fn is_wanted(&self, Token(slot): &Token) -> bool {
@@ -297,7 +321,50 @@ impl Wakeups {
     }
 }
 
+/// The target of the spans and events of requests.
+const TRACE_TARGET: &str = "docent::request";
+
 impl PendingReply {
+    /// Opens a span at level TRACE, which ends when the caller takes the reply.
+    #[cold]
+    pub(crate) fn trace(&mut self, op: OpCode) {
+        if matches!(op, OpCode::Unknown(_)) {
+            // A wait for capacity is no request.
+            return;
+        }
+        let has_xid = !matches!(op, OpCode::Auth | OpCode::CloseSession);
+        let path = &*self.slot.path;
+        let xid = Some(self.slot.xid.load(Ordering::Relaxed)).filter(|xid| has_xid && *xid != 0);
+        let span = trace_span!(target: TRACE_TARGET, "request", %op, path, xid);
+        if !span.is_disabled() {
+            self.slot.lock().span = Some(Box::new(span));
+            self.stage = CallerStage::Traced;
+        }
+    }
+
+    /// Whether the reply was taken. If it is there and the request is traced, its span ends.
+    #[cold]
+    fn is_taken(&mut self) -> bool {
+        if self.stage == CallerStage::Taken {
+            return true;
+        }
+        let mut slot = self.slot.lock();
+        if slot.stage == Stage::Ready {
+            self.stage = CallerStage::Waiting;
+            let (span, error) = (slot.span.take(), slot.error.clone());
+            drop(slot);
+            // A subscriber is not called under the lock.
+            match (span, error) {
+                (None, _) => {}
+                (Some(span), None) => trace!(target: TRACE_TARGET, parent: &*span, "reply"),
+                (Some(span), Some(error)) => {
+                    trace!(target: TRACE_TARGET, parent: &*span, %error, "failed");
+                }
+            }
+        }
+        false
+    }
+
     /// The path of the request, as the caller gave it.
     pub(crate) fn path(&self) -> &str {
         &self.slot.path
@@ -312,7 +379,7 @@ impl PendingReply {
         name: impl Fn(Error, &str) -> Error,
         read: impl FnOnce(&mut StoredReply) -> Result<R, Error>,
     ) -> Poll<Result<R, Error>> {
-        if self.taken {
+        if self.stage != CallerStage::Waiting && self.is_taken() {
             return Poll::Ready(Err(already_taken()));
         }
         let mut slot = self.slot.lock();
@@ -320,7 +387,7 @@ impl PendingReply {
             slot.register(cx);
             return Poll::Pending;
         }
-        self.taken = true;
+        self.stage = CallerStage::Taken;
         if slot.error.is_some() {
             return self.failed(slot, name);
         }
@@ -348,15 +415,19 @@ impl PendingReply {
         let mut slot = self.slot.lock();
         slot.stage = Stage::Abandoned;
         let contents = (slot.waker.take(), slot.reply.memory.take(), slot.error.take());
+        let span = slot.span.take();
         drop(slot);
         drop(contents);
+        if let Some(span) = span {
+            trace!(target: TRACE_TARGET, parent: &*span, "dropped by the caller");
+        }
     }
 }
 
 impl Drop for PendingReply {
     #[inline]
     fn drop(&mut self) {
-        if !self.taken {
+        if self.stage != CallerStage::Taken {
             self.abandon();
         }
     }

@@ -2,16 +2,14 @@
 
 use std::{fmt, future::Future, io, pin::Pin, time::Duration};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, lookup_host},
-    time::timeout,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Host;
 
+mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+pub use tcp::{Tcp, TcpOptions};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsOptions};
 
@@ -25,42 +23,103 @@ pub type Connecting<'a> =
     Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
 
 /// Creates connections. [`Tcp`] is the default; tests connect to a server in the same process.
+///
+/// # Example
+///
+/// Connections through a SOCKS5 proxy (RFC 1928), which resolves the names of the servers. For TLS through the proxy:
+/// [`TlsOptions::with_transport`](crate::TlsOptions::with_transport).
+///
+/// ```
+/// use std::{io, time::Duration};
+///
+/// use docent_session::{ByteStream, Config, Connecting, Host, Transport};
+/// use tokio::{
+///     io::{AsyncReadExt as _, AsyncWriteExt as _},
+///     net::TcpStream,
+/// };
+///
+/// #[derive(Debug)]
+/// struct Socks5 {
+///     proxy: String,
+/// }
+///
+/// impl Transport for Socks5 {
+///     fn connect<'a>(&'a self, host: &'a Host, _within: Duration) -> Connecting<'a> {
+///         Box::pin(async move {
+///             let mut stream = TcpStream::connect(&self.proxy).await?;
+///             stream.set_nodelay(true)?;
+///             // Version 5, one method: no authentication.
+///             stream.write_all(&[5, 1, 0]).await?;
+///             let mut method = [0; 2];
+///             stream.read_exact(&mut method).await?;
+///             // Connect (1) to a name (3).
+///             let length = u8::try_from(host.name.len()).map_err(io::Error::other)?;
+///             let mut request = vec![5, 1, 0, 3, length];
+///             request.extend_from_slice(host.name.as_bytes());
+///             request.extend_from_slice(&host.port.to_be_bytes());
+///             stream.write_all(&request).await?;
+///             let mut reply = [0; 4];
+///             stream.read_exact(&mut reply).await?;
+///             let [5, 0, _, address_type] = reply else {
+///                 return Err(io::Error::other(format!("refused by the proxy: {reply:?}")));
+///             };
+///             let length = match address_type {
+///                 1 => 4,
+///                 4 => 16,
+///                 _ => usize::from(stream.read_u8().await?),
+///             };
+///             stream.read_exact(&mut vec![0; length + 2]).await?;
+///             Ok(Box::new(stream) as Box<dyn ByteStream>)
+///         })
+///     }
+/// }
+///
+/// # async fn proxy(listener: tokio::net::TcpListener) -> io::Result<()> {
+/// #     let (mut client, _) = listener.accept().await?;
+/// #     client.read_exact(&mut [0; 3]).await?;
+/// #     client.write_all(&[5, 0]).await?;
+/// #     let mut head = [0; 5];
+/// #     client.read_exact(&mut head).await?;
+/// #     let mut name = vec![0; usize::from(head[4])];
+/// #     client.read_exact(&mut name).await?;
+/// #     let port = client.read_u16().await?;
+/// #     let name = String::from_utf8(name).map_err(io::Error::other)?;
+/// #     let mut server = TcpStream::connect((name, port)).await?;
+/// #     client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+/// #     tokio::io::copy_bidirectional(&mut client, &mut server).await?;
+/// #     Ok(())
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let address = listener.local_addr()?.to_string();
+/// # tokio::spawn(proxy(listener));
+/// # let server = docent_testing::TestingServer::start().await?;
+/// # let connect_string = server.connect_string();
+/// let proxy = Socks5 { proxy: address };
+/// let client = Config::new(&connect_string)?.with_transport(proxy).connect().await?;
+/// assert!(client.exists("/zookeeper").await?.is_some());
+/// # Ok(())
+/// # }
+/// ```
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Connects to a server. The future is dropped when it takes longer than `within`, which is passed so that an
     /// implementation can divide the time among several addresses.
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a>;
+
+    /// Whether connections are made without TLS. If so, the error of a server that closes the connection without a
+    /// reply asks whether the port requires TLS. Default: false.
+    fn is_plain_text(&self) -> bool {
+        false
+    }
 }
 
-/// Plain TCP with `TCP_NODELAY`.
-///
-/// Names are resolved for every attempt, because servers move (ZOOKEEPER-1506). All addresses of a name are tried, each
-/// for its share of the time. The first one is chosen at random: an address that accepts connections but serves no
-/// clients must not hide the others in every attempt.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tcp;
+/// The remedy, if the connection failed because client and server do not agree on TLS.
+#[cfg(feature = "tls")]
+pub(super) use tls::remedy as tls_remedy;
 
-impl Transport for Tcp {
-    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
-        Box::pin(async move {
-            let mut addresses: Vec<_> =
-                lookup_host((host.name.as_str(), host.port)).await?.collect();
-            let count = u64::try_from(addresses.len()).unwrap_or(1).max(1);
-            let first = getrandom::u64().unwrap_or_default() % count;
-            addresses.rotate_left(usize::try_from(first).unwrap_or(0));
-            let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            for address in addresses {
-                match timeout(share, TcpStream::connect(address)).await {
-                    Ok(Ok(stream)) => {
-                        // This is an optimisation; its failure does not matter.
-                        let _ = stream.set_nodelay(true);
-                        return Ok(Box::new(stream) as Box<dyn ByteStream>);
-                    }
-                    Ok(Err(error)) => last = error,
-                    Err(_) => last = io::ErrorKind::TimedOut.into(),
-                }
-            }
-            Err(last)
-        })
-    }
+/// The remedy, if the connection failed because client and server do not agree on TLS.
+#[cfg(not(feature = "tls"))]
+pub(super) const fn tls_remedy(_: &io::Error) -> Option<&'static str> {
+    None
 }

@@ -5,7 +5,12 @@
 //!
 //! Source: `X509Util`, `ClientX509Util`.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio_rustls::{
     TlsConnector,
@@ -15,9 +20,13 @@ use tokio_rustls::{
             WebPkiServerVerifier,
             danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         },
-        pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+        pki_types::{
+            CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+            pem::PemObject,
+        },
     },
 };
+use tracing::{info, warn};
 
 use super::{ByteStream, Connecting, Tcp, Transport};
 use crate::{Error, ErrorKind, Host};
@@ -39,11 +48,65 @@ use crate::{Error, ErrorKind, Host};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Certificates that are renewed
+///
+/// The methods with `file` in their names take paths. Each attempt to connect reads the files again: after a change, new
+/// connections use the new contents, and existing connections are kept. While a file is missing or invalid, the last
+/// valid contents are used, with a warning in the log. Replace a certificate and its key before the old one expires.
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use docent_session::{Config, TlsOptions};
+///
+/// let tls = TlsOptions::new()
+///     .with_roots_file("/etc/zookeeper/ca.pem")
+///     .with_client_certificate_files("/etc/app/client.pem", "/etc/app/client.key")
+///     .with_crl_file("/etc/zookeeper/revoked.pem")
+///     .build()?;
+/// let config = Config::new("zk1:2281,zk2:2281")?.with_transport(tls);
+/// # drop(config);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct TlsOptions {
-    roots: Vec<u8>,
-    client: Option<(Vec<u8>, Vec<u8>)>,
+    roots: Vec<Pem>,
+    client: Option<(Pem, Pem)>,
+    crls: Vec<Pem>,
     name: NameRule,
+    verifier: Option<Arc<dyn ServerCertVerifier>>,
+    transport: Option<Arc<dyn Transport>>,
+}
+
+/// A PEM text, or the file that contains it.
+#[derive(Clone)]
+enum Pem {
+    Text(Vec<u8>),
+    File(PathBuf),
+}
+
+impl Pem {
+    fn read(&self) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::File(path) => fs::read(path).map_err(|error| {
+                refused(format_args!("cannot read {}: {error}", path.display())).caused_by(error)
+            }),
+        }
+    }
+
+    fn read_all(all: &[Self]) -> Result<Vec<Vec<u8>>, Error> {
+        all.iter().map(Self::read).collect()
+    }
+}
+
+/// The PEM texts at one moment.
+#[derive(PartialEq, Eq)]
+struct Texts {
+    roots: Vec<Vec<u8>>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+    crls: Vec<Vec<u8>>,
 }
 
 /// The name that the certificate of a server must be valid for.
@@ -68,8 +131,14 @@ impl TlsOptions {
     /// Trusts the certificates in this PEM text, and those signed by them.
     #[must_use]
     pub fn with_roots(mut self, pem: &[u8]) -> Self {
-        self.roots.extend_from_slice(pem);
-        self.roots.push(b'\n');
+        self.roots.push(Pem::Text(pem.to_vec()));
+        self
+    }
+
+    /// As [`with_roots`](Self::with_roots), for a file, which is read for each connection.
+    #[must_use]
+    pub fn with_roots_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.roots.push(Pem::File(path.as_ref().to_owned()));
         self
     }
 
@@ -77,7 +146,35 @@ impl TlsOptions {
     /// provider `x509`, a server authenticates the connection by the subject of the certificate, `x509:CN=name,O=…`.
     #[must_use]
     pub fn with_client_certificate(mut self, chain_pem: &[u8], key_pem: &[u8]) -> Self {
-        self.client = Some((chain_pem.to_vec(), key_pem.to_vec()));
+        self.client = Some((Pem::Text(chain_pem.to_vec()), Pem::Text(key_pem.to_vec())));
+        self
+    }
+
+    /// As [`with_client_certificate`](Self::with_client_certificate), for files, which are read for each connection.
+    /// Both may be the same file.
+    #[must_use]
+    pub fn with_client_certificate_files(
+        mut self,
+        chain: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Self {
+        let file = |path: &Path| Pem::File(path.to_owned());
+        self.client = Some((file(chain.as_ref()), file(key.as_ref())));
+        self
+    }
+
+    /// Refuses the certificates that this list revokes, in PEM. With any list, each certificate of a server's chain must
+    /// be covered by a list of its issuer. A list counts after its next update is due, too.
+    #[must_use]
+    pub fn with_crl(mut self, pem: &[u8]) -> Self {
+        self.crls.push(Pem::Text(pem.to_vec()));
+        self
+    }
+
+    /// As [`with_crl`](Self::with_crl), for a file, which is read for each connection.
+    #[must_use]
+    pub fn with_crl_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.crls.push(Pem::File(path.as_ref().to_owned()));
         self
     }
 
@@ -97,28 +194,75 @@ impl TlsOptions {
         self
     }
 
-    /// Parses the PEM texts and creates the transport.
+    /// Lets this verifier of rustls decide about the certificates of servers. It replaces all other rules: roots, lists
+    /// of revoked certificates and [`without_name_verification`](Self::without_name_verification) have no effect. The
+    /// name of [`with_server_name`](Self::with_server_name) is passed to it.
+    ///
+    /// The types are those of [`rustls`](crate::rustls).
+    #[must_use]
+    pub fn with_verifier(mut self, verifier: Arc<dyn ServerCertVerifier>) -> Self {
+        self.verifier = Some(verifier);
+        self
+    }
+
+    /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::TcpOptions), or through a proxy. Default:
+    /// [`Tcp`].
+    #[must_use]
+    pub fn with_transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
+    /// Reads the files, parses the PEM texts, and creates the transport.
     ///
     /// # Errors
     ///
-    /// `InvalidConfig` when a PEM text or the name is invalid, there are no roots, or the key does not belong to the
-    /// certificate.
+    /// `InvalidConfig` when a file cannot be read, a PEM text or the name is invalid, there are no roots, or the key does
+    /// not belong to the certificate.
     pub fn build(self) -> Result<Tls, Error> {
-        let roots = Arc::new(self.trusted()?);
+        let texts = self.texts()?;
+        let connector = self.connector(&texts)?;
+        let name = match &self.name {
+            NameRule::Name(name) => {
+                let parsed = ServerName::try_from(name.clone())
+                    .map_err(|error| refused(format_args!("the server name {name:?}: {error}")))?;
+                Some(parsed)
+            }
+            NameRule::Host | NameRule::Any => None,
+        };
+        let current = Arc::new(Mutex::new(Current { texts, connector }));
+        Ok(Tls { options: Arc::new(self), current, name })
+    }
+
+    fn texts(&self) -> Result<Texts, Error> {
+        let client = match &self.client {
+            None => None,
+            Some((chain, key)) => Some((chain.read()?, key.read()?)),
+        };
+        Ok(Texts { roots: Pem::read_all(&self.roots)?, client, crls: Pem::read_all(&self.crls)? })
+    }
+
+    fn connector(&self, texts: &Texts) -> Result<TlsConnector, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(refused)?;
-        let builder = match &self.name {
-            NameRule::Any => {
+        let verifier: Arc<dyn ServerCertVerifier> = match &self.verifier {
+            Some(verifier) => Arc::clone(verifier),
+            None => {
+                let roots = Arc::new(trusted(&texts.roots)?);
                 let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                    .with_crls(revoked(&texts.crls)?)
                     .build()
                     .map_err(refused)?;
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName { inner }))
+                match self.name {
+                    NameRule::Any => Arc::new(AnyName { inner }),
+                    NameRule::Host | NameRule::Name(_) => inner,
+                }
             }
-            NameRule::Host | NameRule::Name(_) => builder.with_root_certificates(roots),
         };
-        let config = match &self.client {
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let config = match &texts.client {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {
                 let chain = certificates(chain, "the client certificate")?;
@@ -129,26 +273,32 @@ impl TlsOptions {
                     .map_err(|error| refused(format_args!("the client certificate: {error}")))?
             }
         };
-        let name = match self.name {
-            NameRule::Name(name) => {
-                let parsed = ServerName::try_from(name.clone())
-                    .map_err(|error| refused(format_args!("the server name {name:?}: {error}")))?;
-                Some(parsed)
-            }
-            NameRule::Host | NameRule::Any => None,
-        };
-        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
+        Ok(TlsConnector::from(Arc::new(config)))
     }
+}
 
-    fn trusted(&self) -> Result<RootCertStore, Error> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.roots, "the trusted roots")? {
-            roots
-                .add(certificate)
-                .map_err(|error| refused(format_args!("a trusted root: {error}")))?;
-        }
-        Ok(roots)
+fn trusted(texts: &[Vec<u8>]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&texts.join(&b'\n'), "the trusted roots")? {
+        roots.add(certificate).map_err(|error| refused(format_args!("a trusted root: {error}")))?;
     }
+    Ok(roots)
+}
+
+fn revoked(texts: &[Vec<u8>]) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
+    let mut lists = Vec::new();
+    for text in texts {
+        let known = lists.len();
+        for list in CertificateRevocationListDer::pem_slice_iter(text) {
+            lists.push(
+                list.map_err(|error| refused(format_args!("the revoked certificates: {error}")))?,
+            );
+        }
+        if lists.len() == known {
+            return Err(refused("the revoked certificates: there is no list in the PEM text"));
+        }
+    }
+    Ok(lists)
 }
 
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
@@ -175,11 +325,46 @@ impl fmt::Debug for TlsOptions {
     }
 }
 
-/// TLS over TCP. Created by [`TlsOptions::build`].
+/// TLS over TCP, or over another [transport](TlsOptions::with_transport). Created by [`TlsOptions::build`].
 #[derive(Clone)]
 pub struct Tls {
-    connector: TlsConnector,
+    options: Arc<TlsOptions>,
+    current: Arc<Mutex<Current>>,
     name: Option<ServerName<'static>>,
+}
+
+/// The texts in use, and what they were made into.
+struct Current {
+    texts: Texts,
+    connector: TlsConnector,
+}
+
+impl Tls {
+    /// The connector for the texts as they are now, or for the last valid ones.
+    fn connector(&self) -> TlsConnector {
+        match self.options.texts().and_then(|texts| self.renew(texts)) {
+            Ok(false) => {}
+            Ok(true) => info!("certificates of TLS read again"),
+            Err(error) => warn!(%error, "the last valid certificates of TLS are used"),
+        }
+        self.lock().connector.clone()
+    }
+
+    /// Returns whether the texts have changed.
+    fn renew(&self, texts: Texts) -> Result<bool, Error> {
+        let mut current = self.lock();
+        // A new connector knows no sessions of TLS that it could resume.
+        if texts == current.texts {
+            return Ok(false);
+        }
+        let connector = self.options.connector(&texts)?;
+        *current = Current { texts, connector };
+        Ok(true)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Transport for Tls {
@@ -189,12 +374,76 @@ impl Transport for Tls {
                 Some(name) => name.clone(),
                 None => ServerName::try_from(host.name.clone()).map_err(io::Error::other)?,
             };
-            let stream = Tcp.connect(host, within).await?;
+            let connector = self.connector();
+            let stream = match &self.options.transport {
+                None => Tcp.connect(host, within).await?,
+                Some(transport) => transport.connect(host, within).await?,
+            };
             // The driver drops this future when the whole attempt takes too long.
-            let stream = self.connector.connect(name, stream).await?;
+            let stream = connector.connect(name, stream).await.map_err(explain)?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
+}
+
+/// A server without TLS closes the connection when it reads the first message of TLS.
+fn explain(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
+            error.kind(),
+            "the server closed the connection during the TLS handshake; is it a port without TLS?",
+        ),
+        _ => error,
+    }
+}
+
+/// The remedy for a connection that failed because client and server do not agree on TLS.
+pub(in crate::driver) fn remedy(error: &io::Error) -> Option<&'static str> {
+    use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
+
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    Some(match error {
+        Error::InvalidCertificate(Certificate::UnknownIssuer) => {
+            "the server's certificate is signed by none of the trusted roots"
+        }
+        Error::InvalidCertificate(
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
+        ) => "set the name that the server's certificate is for",
+        Error::InvalidCertificate(
+            Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. },
+        ) => "renew the server's certificate, or set the clock",
+        // The error of webpki has no variant of its own here.
+        Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server uses a CA's certificate; give it one with basicConstraints CA:FALSE"
+        }
+        Error::InvalidCertificate(Certificate::Revoked) => "the server's certificate is revoked",
+        Error::InvalidCertificate(Certificate::UnknownRevocationStatus) => {
+            "no list of revoked certificates is by the issuer of the server's certificate"
+        }
+        Error::InvalidCertificate(_) => "the server's certificate is not accepted",
+        Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::NoCertificate
+            | Alert::HandshakeFailure
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError,
+        ) => "the server requires a client certificate that it trusts",
+        Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity)
+        | Error::PeerIncompatible(_) => {
+            "client and server have no version or cipher suite of TLS in common"
+        }
+        Error::InvalidMessage(_) => "the port does not speak TLS",
+        _ => return None,
+    })
 }
 
 impl fmt::Debug for Tls {

@@ -212,6 +212,12 @@ impl Connection {
         }
     }
 
+    /// Marks the connection to be closed because the server speaks TLS.
+    pub(super) fn give_up_for_tls(&mut self, why: impl fmt::Display) {
+        self.give_up(why);
+        self.broken = self.broken.take().map(Error::with_tls_mismatch);
+    }
+
     /// Why the connection is to be closed, unless that is for a migration.
     pub(super) const fn failure(&self) -> Option<&Error> {
         self.broken.as_ref()

@@ -1,0 +1,150 @@
+//! `docent serve`: runs the embedded servers.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::Args;
+use docent_testing::{
+    TestingCluster,
+    server::{Config, Tls, Version},
+};
+
+use crate::{
+    duration,
+    exit::{self, CommandResult, Failure},
+    file,
+};
+
+mod console;
+mod prompt;
+
+/// Run an in-memory ZooKeeper server or ensemble for tests, without persistence
+///
+/// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until it
+/// is killed, or until `quit` on standard input; a closed standard input does not end it.
+#[derive(Args)]
+#[command(after_long_help = console::HELP)]
+pub(crate) struct Serve {
+    /// Address to listen on; port 0 selects a free port. Further servers have the ports behind it
+    #[arg(long, default_value = "127.0.0.1:2181")]
+    listen: SocketAddr,
+    /// Number of servers, which form an ensemble; they are numbered from 1
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=99))]
+    servers: u8,
+    /// Serve reads only, as a server without a quorum does
+    #[arg(long, conflicts_with = "servers")]
+    read_only: bool,
+    /// ZooKeeper version to emulate: 3.4, 3.6, 3.8 or 3.9
+    #[arg(long, default_value = "3.9", value_parser = version)]
+    version: Version,
+    /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds
+    #[arg(long, value_name = "MIN..MAX", default_value = "1s..60s", value_parser = timeouts)]
+    session_timeout: (Duration, Duration),
+    /// Seed of the session IDs
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Digest of the superuser: USER:BASE64, as in zookeeper.DigestAuthenticationProvider.superDigest
+    #[arg(long)]
+    super_digest: Option<String>,
+    /// File with the users of SASL DIGEST-MD5, one USER:PASSWORD a line
+    #[arg(long, value_name = "FILE")]
+    sasl: Option<PathBuf>,
+    /// Refuse clients without SASL, as sessionRequireClientSASLAuth does
+    #[arg(long, requires = "sasl")]
+    sasl_required: bool,
+    /// Serve TLS only, with the certificate (and its chain) in this PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Refuse clients without a certificate that is signed by one of those in this PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    Version::from_number(text).ok_or_else(|| "is not one of 3.4, 3.6, 3.8, 3.9".to_owned())
+}
+
+fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
+    let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
+    let parse = |text: &str| duration::parse(text).map_err(|reason| format!("{text:?} {reason}"));
+    let (min, max) = (parse(min)?, parse(max)?);
+    if min < Duration::from_millis(1) || min > max {
+        return Err("must have a MIN from 1ms to MAX".to_owned());
+    }
+    Ok((min, max))
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> CommandResult {
+        let config = self.config()?;
+        let runtime = crate::runtime().map_err(crate::no_runtime)?;
+        runtime.block_on(self.serve(config))
+    }
+
+    async fn serve(&self, config: Config) -> CommandResult {
+        // The text of the error names the address.
+        let cluster = TestingCluster::listen(self.listen, config)
+            .await
+            .map_err(|error| Failure::new(exit::OS, error))?;
+        println!("listening on {}", cluster.connect_string());
+        eprintln!("emulating ZooKeeper {} for tests: no persistence, no replication", self.version);
+        let mut prompt = prompt::Prompt::start();
+        let mut console = console::Console::new(&cluster);
+        loop {
+            prompt.show();
+            let Some(line) = prompt.line().await else {
+                // Standard input was closed.
+                return std::future::pending().await;
+            };
+            match console.execute(&line).await {
+                Ok(console::Reply::Quit) => return Ok(0),
+                Ok(console::Reply::Nothing) => {}
+                Ok(console::Reply::Text(text)) => {
+                    // The servers continue after the output is closed.
+                    let _ = writeln!(io::stdout(), "{text}");
+                }
+                Err(error) => eprintln!("{line}: {error}"),
+            }
+        }
+    }
+
+    fn config(&self) -> Result<Config, Failure> {
+        let (min, max) = self.session_timeout;
+        Ok(Config {
+            version: self.version,
+            min_session_timeout: Some(min),
+            max_session_timeout: max,
+            // A session expires at most half of the shortest timeout late.
+            tick_time: (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2)),
+            read_only: self.read_only,
+            super_digest: self.super_digest.clone(),
+            sasl_users: match &self.sasl {
+                None => BTreeMap::new(),
+                Some(path) => file::read_users(path)?.into_iter().collect(),
+            },
+            sasl_required: self.sasl_required,
+            tls: self.tls()?,
+            servers: self.servers.into(),
+            seed: self.seed,
+            ..Config::default()
+        })
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
+        let (cert, key) = (file::read(cert)?, file::read(key)?);
+        let tls = match &self.tls_client_ca {
+            None => Tls::new(&cert, &key),
+            Some(roots) => Tls::with_client_roots(&cert, &key, &file::read(roots)?),
+        };
+        tls.map(Some).map_err(Failure::usage)
+    }
+}

@@ -1,0 +1,81 @@
+//! The lines of standard input, with a prompt in a terminal.
+
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+
+/// How long a process in the background waits before it tries again to read from its terminal.
+const BACKGROUND: Duration = Duration::from_millis(500);
+
+/// Reads lines in a thread of its own, because a read of standard input cannot be cancelled.
+pub(super) struct Prompt {
+    lines: mpsc::UnboundedReceiver<String>,
+    is_visible: bool,
+}
+
+impl Prompt {
+    pub(super) fn start() -> Self {
+        let (send, lines) = mpsc::unbounded_channel();
+        std::thread::spawn(move || read(&send));
+        let is_visible = io::stdin().is_terminal() && io::stdout().is_terminal();
+        Self { lines, is_visible }
+    }
+
+    /// Shows the prompt, if there is a terminal.
+    pub(super) fn show(&self) {
+        if self.is_visible {
+            let mut out = io::stdout();
+            let _ = out.write_all(b"docent> ").and_then(|()| out.flush());
+        }
+    }
+
+    /// The next line; `None` if standard input was closed.
+    pub(super) async fn line(&mut self) -> Option<String> {
+        self.lines.recv().await
+    }
+}
+
+fn read(lines: &mpsc::UnboundedSender<String>) {
+    block_sigttin();
+    let mut input = io::stdin().lock();
+    loop {
+        let mut line = String::new();
+        match input.read_line(&mut line) {
+            Ok(1..) => {
+                if lines.send(line.trim_end().to_owned()).is_err() {
+                    return;
+                }
+            }
+            Err(error) if is_background(&error) => std::thread::sleep(BACKGROUND),
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// Lets a read by a process in the background of its terminal fail, instead of stopping the process: `docent serve &`
+/// serves.
+#[cfg(unix)]
+fn block_sigttin() {
+    use nix::sys::signal::{SigSet, Signal};
+
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTTIN);
+    let _ = signals.thread_block();
+}
+
+#[cfg(not(unix))]
+const fn block_sigttin() {}
+
+/// Whether a read has failed because the process is in the background.
+#[cfg(unix)]
+fn is_background(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && io::stdin().is_terminal()
+}
+
+#[cfg(not(unix))]
+const fn is_background(_: &io::Error) -> bool {
+    false
+}

@@ -1,0 +1,161 @@
+//! `docent serve` with TLS and SASL, and the commands that connect to it: what each error says.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::{fs, process::Stdio};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use support::{Ran, docent, run, within_deadline};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Child,
+};
+use xtask::TemporaryDirectory;
+
+/// A directory with `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key` and `stranger.pem`, another root.
+struct Files(TemporaryDirectory);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(TemporaryDirectory::new("serve").unwrap());
+        let authority = |name: &str| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.distinguished_name.push(DnType::CommonName, name);
+            files.write(&format!("{name}.pem"), &params.self_signed(&key).unwrap().pem());
+            Issuer::new(params, key)
+        };
+        let issuer = authority("ca");
+        authority("stranger");
+        for (name, subject) in [("server", vec!["127.0.0.1".to_owned()]), ("client", Vec::new())] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(subject).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            files.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
+            files.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.0.path().join(name), text).unwrap();
+        self.path(name)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// A running `docent serve`, ended on drop.
+struct Server {
+    _child: Child,
+    connect: String,
+}
+
+impl Server {
+    async fn start(options: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+        let mut child = docent("", &arguments).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = within_deadline("the address", lines.next_line()).await.unwrap().unwrap();
+        let connect = line.strip_prefix("listening on ").unwrap().to_owned();
+        Self { _child: child, connect }
+    }
+
+    /// Runs `docent get` with these options and a connection timeout that no test waits for.
+    async fn get(&self, options: &[&str]) -> Ran {
+        let all = [&["get", "--connect-timeout", "1h"], options, &["/"]].concat();
+        run(&self.connect, &all).await
+    }
+}
+
+#[tokio::test]
+async fn tls_is_served_and_each_mismatch_is_reported_at_once_with_its_remedy() {
+    let files = Files::new();
+    let (cert, key, ca) =
+        (files.path("server.pem"), files.path("server.key"), files.path("ca.pem"));
+    let server = Server::start(&["--servers", "3", "--tls-cert", &cert, "--tls-key", &key]).await;
+    assert_eq!(server.connect.split(',').count(), 3);
+    server.get(&["--tls-ca", &ca]).await.ok();
+    server.get(&["--tls-ca", &files.path("stranger.pem")]).await.failed(69, "check --tls-ca");
+    let other_name = ["--tls-ca", &ca, "--tls-server-name", "zk.example"];
+    server.get(&other_name).await.failed(69, "--tls-server-name");
+    server.get(&[]).await.failed(69, "connect with --tls-ca FILE");
+    let locked = ["lock", "--connect-timeout", "1h", "/l", "--", "true"];
+    run(&server.connect, &locked).await.failed(69, "connect with --tls-ca FILE");
+
+    let plain = Server::start(&[]).await;
+    let tls = ["get", "--connect-timeout", "300ms", "--tls-ca", &ca, "/"];
+    run(&plain.connect, &tls).await.failed(69, "is it a port without TLS?");
+}
+
+#[tokio::test]
+async fn a_client_certificate_can_be_required() {
+    let files = Files::new();
+    let (cert, key, ca) =
+        (files.path("server.pem"), files.path("server.key"), files.path("ca.pem"));
+    let tls = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca];
+    let server = Server::start(&tls).await;
+    let (client, client_key) = (files.path("client.pem"), files.path("client.key"));
+    let options = ["--tls-ca", &ca, "--tls-cert", &client, "--tls-key", &client_key];
+    server.get(&options).await.ok();
+    server.get(&["--tls-ca", &ca]).await.failed(69, "requires a client certificate");
+}
+
+#[tokio::test]
+async fn a_sasl_login_is_refused_with_its_remedy() {
+    let files = Files::new();
+    let users = files.write("users", "bob:bob's:password\n\neve:evepw\n");
+    let server = Server::start(&["--sasl", &users, "--sasl-required"]).await;
+    let bob = files.write("bob", "bob:bob's:password\n");
+    server.get(&["--sasl", &bob]).await.ok();
+    let wrong = files.write("wrong", "bob:other");
+    let refused = server.get(&["--sasl", &wrong]).await;
+    assert!(!refused.err.contains("other"), "{refused:?}");
+    refused.failed(77, "check --sasl (or DOCENT_SASL)");
+    server.get(&[]).await.failed(77, "check --sasl (or DOCENT_SASL)");
+    // From the variable and from the configuration file.
+    let get = docent(&server.connect, &["get", "/"]).env("DOCENT_SASL", &bob).output();
+    Ran::from(within_deadline("get", get).await.unwrap()).ok();
+    let config = files.write("config.toml", "sasl = \"bob:bob's:password\"\n");
+    server.get(&["--config", &config]).await.ok();
+    // More than one user, or none, or no file.
+    server.get(&["--sasl", &users]).await.failed(64, "must have one USER:PASSWORD");
+    let bad = files.write("bad", "bob\n");
+    let refused = server.get(&["--sasl", &bad]).await;
+    refused.failed(64, "bad:1: is not USER:PASSWORD");
+    server.get(&["--sasl", "/no/such"]).await.failed(74, "/no/such");
+
+    // Without SASL on the server, the client does not continue unauthenticated.
+    let plain = Server::start(&[]).await;
+    let with_sasl = ["get", "--connect-timeout", "300ms", "--sasl", &bob, "/"];
+    let refused = run(&plain.connect, &with_sasl).await;
+    assert!(refused.code.is_some_and(|code| code >= 64), "{refused:?}");
+    assert!(refused.err.contains("check --sasl (or DOCENT_SASL)"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_are_refused_before_the_start() {
+    let files = Files::new();
+    let (cert, key) = (files.path("server.pem"), files.path("server.key"));
+    let empty = files.write("empty", "\n");
+    for (options, code, text) in [
+        (&["--tls-cert", &cert][..], 64, "--tls-key"),
+        (&["--tls-client-ca", &cert], 64, "--tls-cert"),
+        (&["--tls-cert", &key, "--tls-key", &key], 64, "no certificate in the PEM text"),
+        (&["--tls-cert", &cert, "--tls-key", &cert], 64, "the private key"),
+        (&["--tls-cert", "/no/such", "--tls-key", &key], 74, "/no/such"),
+        (&["--sasl", "/no/such"], 74, "/no/such"),
+        (&["--sasl", &empty], 64, "there is no USER:PASSWORD"),
+        (&["--sasl-required"], 64, "--sasl"),
+        (&["--servers", "0"], 64, "0"),
+        (&["--servers", "3", "--read-only"], 64, "--read-only"),
+        (&["--servers", "3", "--listen", "127.0.0.1:65534"], 71, ""),
+    ] {
+        run("", &[&["serve"], options].concat()).await.failed(code, text);
+    }
+}

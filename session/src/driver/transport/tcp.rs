@@ -1,0 +1,161 @@
+//! TCP, the default transport, and its socket options.
+
+use std::{io, time::Duration};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
+
+use super::{ByteStream, Connecting, Transport};
+use crate::Host;
+
+/// Plain TCP with `TCP_NODELAY`. [`TcpOptions`] has more options.
+///
+/// Names are resolved for every attempt, because servers move (ZOOKEEPER-1506). All addresses of a name are tried, each
+/// for its share of the time. The first one is chosen at random: an address that accepts connections but serves no
+/// clients must not hide the others in every attempt.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tcp;
+
+impl Transport for Tcp {
+    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+        Box::pin(connect(TcpOptions::new(), host, within))
+    }
+
+    fn is_plain_text(&self) -> bool {
+        true
+    }
+}
+
+/// TCP as by [`Tcp`], with options of the socket.
+///
+/// The client finds out by itself that a connection is dead: it sends pings, and expects a reply within two thirds of the
+/// session timeout. The options are for networks that need more: a firewall that forgets connections between two pings
+/// ([`with_keepalive`](Self::with_keepalive)), or a long session whose requests should fail earlier
+/// ([`with_user_timeout`](Self::with_user_timeout)).
+///
+/// ```
+/// use std::time::Duration;
+/// use docent_session::{Config, TcpOptions};
+///
+/// let tcp = TcpOptions::new()
+///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)
+///     .with_user_timeout(Duration::from_secs(10));
+/// let config = Config::new("zk1:2181,zk2:2181")?.with_transport(tcp);
+/// # let _ = config;
+/// # Ok::<(), docent_session::Error>(())
+/// ```
+///
+/// For TLS: [`TlsOptions::with_transport`](crate::TlsOptions::with_transport).
+#[derive(Debug, Clone, Default)]
+pub struct TcpOptions {
+    keepalive: Option<TcpKeepalive>,
+    user_timeout: Option<Duration>,
+}
+
+impl TcpOptions {
+    /// The options of [`Tcp`].
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { keepalive: None, user_timeout: None }
+    }
+
+    /// Sends probes (`SO_KEEPALIVE`) when nothing was received for `idle`: one each `interval`. The connection ends after
+    /// `probes` of them without a reply. The operating system counts whole seconds; systems other than Unix and Windows
+    /// have intervals of their own.
+    #[must_use]
+    pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, probes: u32) -> Self {
+        let keepalive = TcpKeepalive::new().with_time(idle);
+        #[cfg(any(unix, windows))]
+        let keepalive = keepalive.with_interval(interval).with_retries(probes);
+        #[cfg(not(any(unix, windows)))]
+        let _ = (interval, probes);
+        self.keepalive = Some(keepalive);
+        self
+    }
+
+    /// Ends the connection when sent bytes are not acknowledged within this time (`TCP_USER_TIMEOUT`, in milliseconds).
+    /// On Linux and Android; other systems do not have it, and ignore it here.
+    #[must_use]
+    pub const fn with_user_timeout(mut self, timeout: Duration) -> Self {
+        self.user_timeout = Some(timeout);
+        self
+    }
+
+    fn apply(&self, stream: &TcpStream) -> io::Result<()> {
+        // This is an optimisation; its failure does not matter.
+        let _ = stream.set_nodelay(true);
+        let socket = SockRef::from(stream);
+        if let Some(keepalive) = &self.keepalive {
+            socket.set_tcp_keepalive(keepalive)?;
+        }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if self.user_timeout.is_some() {
+            socket.set_tcp_user_timeout(self.user_timeout)?;
+        }
+        Ok(())
+    }
+}
+
+impl Transport for TcpOptions {
+    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+        Box::pin(connect(self.clone(), host, within))
+    }
+
+    fn is_plain_text(&self) -> bool {
+        true
+    }
+}
+
+async fn connect(
+    options: TcpOptions,
+    host: &Host,
+    within: Duration,
+) -> io::Result<Box<dyn ByteStream>> {
+    let mut addresses: Vec<_> = lookup_host((host.name.as_str(), host.port)).await?.collect();
+    let count = u64::try_from(addresses.len()).unwrap_or(1).max(1);
+    let first = getrandom::u64().unwrap_or_default() % count;
+    addresses.rotate_left(usize::try_from(first).unwrap_or(0));
+    let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                options.apply(&stream)?;
+                return Ok(Box::new(stream));
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read back from the socket.
+    #[tokio::test]
+    async fn the_options_are_those_of_the_socket() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let seconds = Duration::from_secs;
+        let socket = SockRef::from(&stream);
+        TcpOptions::new().apply(&stream).unwrap();
+        assert!(socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());
+        let options = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3);
+        options.with_user_timeout(seconds(10)).apply(&stream).unwrap();
+        assert!(socket.keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        {
+            let keepalive =
+                (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
+            assert_eq!(keepalive, (seconds(15), seconds(5)));
+            assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(seconds(10)));
+        }
+    }
+}

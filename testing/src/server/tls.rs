@@ -1,0 +1,130 @@
+//! TLS of the listening servers, by rustls. The protocol runs inside TLS from the first byte, as on the
+//! `secureClientPort` of a real server.
+
+use std::{
+    fmt, io,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::{
+    net::TcpStream,
+    time::{error::Elapsed, timeout},
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        RootCertStore, ServerConfig,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        server::WebPkiClientVerifier,
+    },
+    server::TlsStream,
+};
+
+/// The time limit of a handshake. ZooKeeper: `handshakeDetectionTimeoutMillis`, 5 s.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The certificates of a server with TLS, for [`Config::tls`](super::Config::tls).
+///
+/// Clones share the certificates: [`replace`](Self::replace) also changes those of a running server.
+///
+/// A client certificate is verified, but it does not authenticate the connection as a user of the scheme `x509`.
+#[derive(Clone)]
+pub struct Tls {
+    current: Arc<RwLock<Arc<ServerConfig>>>,
+}
+
+impl Tls {
+    /// A server with this certificate (with its chain) and private key, both in PEM.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when a PEM text is invalid, or the key does not belong to the certificate.
+    pub fn new(chain_pem: &[u8], key_pem: &[u8]) -> io::Result<Self> {
+        Self::build(chain_pem, key_pem, None)
+    }
+
+    /// Like [`new`](Self::new), for clients with a certificate that is signed by one of these roots, in PEM. Others are
+    /// refused, as with `ssl.clientAuth=need`, the default of a real server.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), and when the PEM text of the roots is invalid.
+    pub fn with_client_roots(
+        chain_pem: &[u8],
+        key_pem: &[u8],
+        roots_pem: &[u8],
+    ) -> io::Result<Self> {
+        Self::build(chain_pem, key_pem, Some(roots_pem))
+    }
+
+    fn build(chain_pem: &[u8], key_pem: &[u8], roots_pem: Option<&[u8]>) -> io::Result<Self> {
+        let provider = Arc::new(ring::default_provider());
+        let chain = certificates(chain_pem, "the certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem)
+            .map_err(|error| invalid(format_args!("the private key: {error}")))?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(invalid)?;
+        let builder = match roots_pem {
+            None => builder.with_no_client_auth(),
+            Some(pem) => builder.with_client_cert_verifier(
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pem)?), provider)
+                    .build()
+                    .map_err(invalid)?,
+            ),
+        };
+        let config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| invalid(format_args!("the certificate: {error}")))?;
+        Ok(Self { current: Arc::new(RwLock::new(Arc::new(config))) })
+    }
+
+    /// Replaces the certificates and the roots: new connections use those of `other`. Existing connections are kept.
+    pub fn replace(&self, other: &Self) {
+        let new = other.config();
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Performs the handshake on a new connection.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let handshake = TlsAcceptor::from(self.config()).accept(stream);
+        timeout(HANDSHAKE_TIMEOUT, handshake)
+            .await
+            .unwrap_or_else(|_: Elapsed| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// Omits the secrets.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+fn roots(pem: &[u8]) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem, "the roots of client certificates")? {
+        roots.add(certificate).map_err(invalid)?;
+    }
+    Ok(roots)
+}
+
+fn certificates(pem: &[u8], what: &str) -> io::Result<Vec<CertificateDer<'static>>> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| invalid(format_args!("{what}: {error}")))?;
+    if certificates.is_empty() {
+        return Err(invalid(format_args!("{what}: there is no certificate in the PEM text")));
+    }
+    Ok(certificates)
+}
+
+fn invalid(why: impl fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {why}"))
+}

@@ -1,0 +1,253 @@
+//! TLS that lives long: renewed files, revoked certificates, a verifier of the application, a transport below TLS.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use docent::{
+    Client, Connecting, Host, Tcp, TcpOptions, Transport,
+    session::{
+        TlsOptions,
+        rustls::{
+            self, DigitallySignedStruct, SignatureScheme,
+            client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+            crypto::ring,
+            pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+        },
+    },
+};
+use docent_testing::{TestingServer, server};
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, KeyIdMethod, KeyPair, RevokedCertParams,
+    SerialNumber, date_time_ymd,
+};
+use xtask::TemporaryDirectory;
+
+use crate::{
+    support::eventually,
+    tls::{Authority, certificate_of, embedded, mismatch, patient, trust},
+};
+
+/// Waits until the client has tried to connect for some times.
+async fn several_attempts(client: &Client) {
+    let before = client.metrics().attempts;
+    eventually("attempts", async || (client.metrics().attempts > before + 2).then_some(())).await;
+}
+
+/// Cuts the connection and waits for the next one. If `renew` is set, attempts fail until it is called.
+async fn reconnect(server: &TestingServer, client: &Client, renew: Option<&dyn Fn()>) {
+    let before = client.metrics().connections;
+    server.cut_connections();
+    if let Some(renew) = renew {
+        several_attempts(client).await;
+        assert_eq!(client.metrics().connections, before);
+        renew();
+    }
+    let connections = async || (client.metrics().connections > before).then_some(());
+    eventually("a connection", connections).await;
+    client.get_data("/").await.unwrap();
+}
+
+/// The roots of the servers are replaced on the disk, then the certificate of the client.
+#[tokio::test]
+async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
+    let (old, new) = (Authority::named("the old CA"), Authority::named("the new CA"));
+    let files = TemporaryDirectory::new("tls").unwrap();
+    let write = |name: &str, text: &str| -> PathBuf {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let write_client = |authority: &Authority| {
+        let alice = authority.identify("alice", &[]);
+        (write("client.pem", &alice.certificate), write("client.key", &alice.key))
+    };
+    // The certificate of a server, and the roots of its clients.
+    let tls_of = |authority: &Authority, clients: &Authority| {
+        let identity = authority.identify("server", &["127.0.0.1"]);
+        let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
+        server::Tls::with_client_roots(chain, key, clients.pem.as_bytes()).unwrap()
+    };
+    let tls = tls_of(&old, &old);
+    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let roots = write("ca.pem", &old.pem);
+    let (chain, key) = write_client(&old);
+    let options = TlsOptions::new()
+        .with_roots_file(&roots)
+        .with_client_certificate_files(chain, key)
+        .build()
+        .unwrap();
+    let client = patient(&server.connect_string()).with_transport(options).connect().await.unwrap();
+    let session = client.session().unwrap().session_id();
+
+    tls.replace(&tls_of(&new, &old));
+    reconnect(&server, &client, Some(&|| drop(write("ca.pem", &new.pem)))).await;
+
+    tls.replace(&tls_of(&new, &new));
+    reconnect(&server, &client, Some(&|| drop(write_client(&new)))).await;
+
+    // A file that is only half written, or away: the last valid texts stay in use.
+    write("ca.pem", "-----BEGIN CERTIFICATE-----\n");
+    reconnect(&server, &client, None).await;
+    fs::remove_file(roots).unwrap();
+    reconnect(&server, &client, None).await;
+    assert_eq!(client.session().unwrap().session_id(), session);
+    client.close().await.unwrap();
+}
+
+#[test]
+fn a_file_that_is_missing_at_the_start_is_named() {
+    let error = TlsOptions::new().with_roots_file("/no/such/ca.pem").build().unwrap_err();
+    assert!(error.to_string().contains("cannot read /no/such/ca.pem"), "{error}");
+    let authority = Authority::named("tests of docent");
+    let error = trust(&authority).with_crl(b"rubbish").build().unwrap_err();
+    assert!(error.to_string().contains("there is no list"), "{error}");
+}
+
+/// The list of an authority, which revokes these serial numbers.
+fn crl(authority: &Authority, serials: &[u64]) -> String {
+    let revoked = |serial: &u64| RevokedCertParams {
+        serial_number: SerialNumber::from(*serial),
+        revocation_time: date_time_ymd(2020, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let list = CertificateRevocationListParams {
+        this_update: date_time_ymd(2020, 1, 1),
+        next_update: date_time_ymd(2020, 2, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: serials.iter().map(revoked).collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    list.signed_by(&authority.issuer).unwrap().pem().unwrap()
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_and_so_is_one_without_a_list() {
+    let authority = Authority::named("tests of docent");
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(42));
+    let certificate = params.signed_by(&key, &authority.issuer).unwrap().pem();
+    let tls = server::Tls::new(certificate.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
+    let config = server::Config { tls: Some(tls), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let with = |list: &str| {
+        let tls = trust(&authority).with_crl(list.as_bytes()).build().unwrap();
+        patient(&server.connect_string()).with_transport(tls)
+    };
+    with(&crl(&authority, &[41, 43])).connect().await.unwrap();
+    let text = mismatch(with(&crl(&authority, &[41, 42]))).await;
+    assert!(text.contains("the server's certificate is revoked"), "{text}");
+    let text = mismatch(with(&crl(&Authority::named("a stranger"), &[]))).await;
+    assert!(text.contains("no list of revoked certificates"), "{text}");
+
+    // A list that is renewed on the disk counts for the next connection.
+    let files = TemporaryDirectory::new("tls").unwrap();
+    let path = files.path().join("crl.pem");
+    fs::write(&path, crl(&authority, &[])).unwrap();
+    let tls = trust(&authority).with_crl_file(&path).build().unwrap();
+    let config = patient(&server.connect_string()).with_transport(tls);
+    let client = config.clone().connect().await.unwrap();
+    fs::write(&path, crl(&authority, &[42])).unwrap();
+    let text = mismatch(config).await;
+    assert!(text.contains("the server's certificate is revoked"), "{text}");
+    // An existing connection is kept.
+    client.get_data("/").await.unwrap();
+}
+
+/// Accepts one certificate, whoever has signed it.
+#[derive(Debug)]
+struct Pinned(CertificateDer<'static>);
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if *end_entity == self.0 {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[tokio::test]
+async fn a_verifier_of_the_application_decides() {
+    let authority = Authority::named("tests of docent");
+    let identity = authority.identify("server", &["zk.example"]);
+    let config =
+        server::Config { tls: Some(certificate_of(&identity)), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let pinned = |pem: &str| {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        // Without roots.
+        let tls = TlsOptions::new().with_verifier(Arc::new(Pinned(certificate))).build().unwrap();
+        patient(&server.connect_string()).with_transport(tls)
+    };
+    pinned(&identity.certificate).connect().await.unwrap();
+    let other = authority.identify("server", &["zk.example"]);
+    let text = mismatch(pinned(&other.certificate)).await;
+    assert!(text.contains("ApplicationVerificationFailure"), "{text}");
+}
+
+/// Counts the connections.
+#[derive(Debug, Clone, Default)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Transport for Counted {
+    fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Tcp.connect(host, within)
+    }
+}
+
+#[tokio::test]
+async fn tls_runs_over_another_transport() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, certificate_of).await;
+    let counted = Counted::default();
+    let tls = trust(&authority).with_transport(counted.clone()).build().unwrap();
+    patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
+    assert_eq!(counted.0.load(Ordering::Relaxed), 1);
+    let seconds = Duration::from_secs;
+    let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3);
+    let tls = trust(&authority).with_transport(tcp).build().unwrap();
+    patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
+}
