@@ -499,7 +499,7 @@ impl Keeper {
         else {
             return;
         };
-        if *data == self.wanted.borrow().data || !(adoption.0)(data) {
+        if *data == self.wanted.borrow().data || !adoption.accepts(data) {
             return;
         }
         // A slice of a larger reply would keep that in memory.

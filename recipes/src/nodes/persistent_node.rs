@@ -37,7 +37,15 @@ pub struct NodeOptions {
 
 /// Which data of other clients is adopted.
 #[derive(Clone)]
-pub(super) struct DataAdoption(pub(super) Arc<dyn Fn(&[u8]) -> bool + Send + Sync>);
+pub(super) struct DataAdoption(Arc<Accepts>);
+
+type Accepts = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+impl DataAdoption {
+    pub(super) fn accepts(&self, data: &[u8]) -> bool {
+        (self.0)(data)
+    }
+}
 
 impl fmt::Debug for DataAdoption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
