@@ -51,11 +51,11 @@ impl<T> DiscoveryOptions<T> {
         Self { serializer, lock, watches_instances: false }
     }
 
-    /// Takes over what other processes write to the nodes of the instances that are registered here, such as an operator
-    /// who drains one: [`ServiceDiscovery::instance`](crate::ServiceDiscovery::instance) returns that form, the event
-    /// `DataAdopted` reports it, and after a lost session the instance is registered with it. Data that is not an
-    /// instance, or one of another name, id or type, is left in the node and not taken over. By default, such writes stay
-    /// in the node until it is created again, and are not noticed.
+    /// Takes over what other processes write to the nodes of the instances that are registered here; an operator drains
+    /// an instance in this way. [`ServiceDiscovery::instance`](crate::ServiceDiscovery::instance) returns that form, the
+    /// event [`DataAdopted`](crate::NodeEvent::DataAdopted) reports it, and after a lost session the instance is
+    /// registered with it. Data that is not an instance, or one of another name, id or type, is left in the node and not
+    /// taken over. By default, such writes stay in the node until it is created again, and are not noticed.
     ///
     /// An [`update`](crate::ServiceDiscovery::update) at the same time wins. Sends getData (4) with watch instead of
     /// exists (3).
