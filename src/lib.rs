@@ -144,7 +144,7 @@ pub use docent_recipes::{
         DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
     },
     barriers::{DistributedBarrier, DistributedDoubleBarrier},
-    cache::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache},
+    cache::{CacheEvent, CacheEvents, CacheOptions, CacheState, CachedNode, CuratorCache},
     create_protected, create_protected_with,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,

@@ -62,14 +62,19 @@ impl DownInstances {
             !of_id.is_empty()
         });
         let of_id = errors.entry(id.to_owned()).or_default();
-        of_id.entry(fields).or_insert(Errors { first: now, count: 0 }).count += 1;
+        let errors = of_id.entry(fields).or_insert(Errors { first: now, count: 0 });
+        errors.count = errors.count.saturating_add(1);
     }
 
-    /// Whether an instance is left out. `fields` is called for an id with errors only.
+    /// Whether an instance is left out. `fields` is called for an id with errors only, and without the lock: it is code of
+    /// the application's.
     pub(crate) fn is_down(&self, id: &str, fields: impl FnOnce() -> Vec<u8>, now: Instant) -> bool {
-        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(of_id) = errors.get(id) else { return false };
-        of_id.get(&fields()).is_some_and(|errors| {
+        let lock = || self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lock().contains_key(id) {
+            return false;
+        }
+        let fields = fields();
+        lock().get(id).and_then(|of_id| of_id.get(&fields)).is_some_and(|errors| {
             errors.count >= self.policy.threshold && !self.is_over(errors, now)
         })
     }
@@ -107,5 +112,24 @@ mod tests {
         assert_eq!(down.errors.lock().unwrap().len(), 1);
         down.note("b", b"1".to_vec(), at(30_000));
         assert_eq!(down.errors.lock().unwrap().len(), 1, "forgotten");
+    }
+
+    /// A serializer of the application's runs without the lock, and any number of errors is counted.
+    #[test]
+    fn an_instance_is_serialized_without_the_lock_and_its_errors_do_not_overflow() {
+        let down = DownInstances::new(DownInstancePolicy::new(Duration::from_secs(10), 2));
+        down.note("a", b"1".to_vec(), at(0));
+        let fields = || {
+            assert!(down.errors.try_lock().is_ok(), "locked");
+            b"1".to_vec()
+        };
+        assert!(!down.is_down("a", fields, at(1)));
+        let set = |count| {
+            let mut errors = down.errors.lock().unwrap();
+            errors.get_mut("a").unwrap().get_mut(&b"1"[..]).unwrap().count = count;
+        };
+        set(u32::MAX);
+        down.note("a", b"1".to_vec(), at(1));
+        assert!(down.is_down("a", fields, at(1)));
     }
 }

@@ -10,7 +10,8 @@ use crate::{
 /// The JSON of Curator's `JsonInstanceSerializer`, byte for byte.
 ///
 /// It reads the instances of every version of Curator: any order of the members, unknown and absent ones, white space,
-/// bytes behind the object. An instance without name or id is refused, which Curator reads.
+/// bytes behind the object, and the scalars that Jackson converts, such as a port in quotes. An instance without name or
+/// id is refused, which Curator reads. What is kept of a payload: see [`Payload`].
 ///
 /// ```
 /// use docent_discovery::{InstanceSerializer, JsonInstanceSerializer, ServiceInstance};
@@ -72,6 +73,8 @@ impl<T: Payload> InstanceSerializer<T> for JsonInstanceSerializer {
     }
 
     fn deserialize(&self, bytes: &[u8]) -> Result<ServiceInstance<T>, SerializerError> {
+        // A byte order mark, which Jackson skips.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
         let mut members = match values.next() {
             Some(Ok(Value::Object(members))) => members,
@@ -84,19 +87,13 @@ impl<T: Payload> InstanceSerializer<T> for JsonInstanceSerializer {
             name: required_text(&mut members, "name")?,
             id: required_text(&mut members, "id")?,
             address: text(&mut members, "address")?,
-            port: integer(&mut members, "port")?.map(i32::try_from).transpose()?,
-            ssl_port: integer(&mut members, "sslPort")?.map(i32::try_from).transpose()?,
-            payload: payload.map(T::from_json).transpose()?,
+            port: port(&mut members, "port")?,
+            ssl_port: port(&mut members, "sslPort")?,
+            payload: payload.map(T::from_json).transpose().map_err(|e| format!("payload: {e}"))?,
             registration_time_utc: integer(&mut members, "registrationTimeUTC")?.unwrap_or(0),
             service_type: service_type(&mut members)?,
             uri_spec: uri_spec(&mut members)?,
-            enabled: match members.remove("enabled") {
-                None => true,
-                Some(Value::Null) => false,
-                Some(Value::Bool(enabled)) => enabled,
-                Some(Value::String(text)) => text.trim().eq_ignore_ascii_case("true"),
-                Some(_) => return Err("enabled is not a boolean".into()),
-            },
+            enabled: boolean(&mut members, "enabled", true)?,
         })
     }
 }
@@ -123,7 +120,7 @@ impl Object {
 /// The payload with the name of its class: as the first member of an object, otherwise in an array.
 fn payload_json<T: Payload>(payload: Option<&T>) -> Result<Vec<u8>, SerializerError> {
     let Some(payload) = payload else { return Ok(b"null".to_vec()) };
-    let json = to_vec(payload)?;
+    let json = payload.to_json()?;
     let Some(class) = T::JAVA_CLASS.filter(|_| json != b"null") else { return Ok(json) };
     let class = to_vec(class)?;
     Ok(match json.strip_prefix(b"{") {
@@ -155,7 +152,7 @@ fn text(members: &mut Members, name: &str) -> Result<Option<String>, SerializerE
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(scalar @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(scalar.to_string())),
-        Some(_) => Err(format!("{name} is not a string").into()),
+        Some(_) => Err(not_a("string", name)),
     }
 }
 
@@ -164,20 +161,73 @@ fn required_text(members: &mut Members, name: &str) -> Result<String, Serializer
     text.ok_or_else(|| format!("{name} is missing").into())
 }
 
-/// An integer, or its digits as a string.
+/// An integer: also its digits as a string, and a decimal without its fraction. An empty string is none.
+///
+/// Source: Jackson's `NumberDeserializers`, `ACCEPT_FLOAT_AS_INT`, `ALLOW_COERCION_OF_SCALARS`.
 fn integer(members: &mut Members, name: &str) -> Result<Option<i64>, SerializerError> {
-    let number = match members.remove(name) {
+    let digits = match members.remove(name) {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::Number(number)) => number.as_i64(),
-        Some(Value::String(digits)) => digits.trim().parse().ok(),
-        Some(_) => None,
+        Some(Value::String(text)) => match text.trim() {
+            "" | "null" => return Ok(None),
+            digits => return Ok(Some(digits.parse().map_err(|_| not_an("integer", name))?)),
+        },
+        Some(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => return Ok(Some(integer)),
+            (None, Some(decimal)) => format!("{:.0}", decimal.trunc()),
+            (None, None) => number.to_string(),
+        },
+        Some(_) => return Err(not_an("integer", name)),
     };
-    number.map(Some).ok_or_else(|| format!("{name} is not an integer").into())
+    digits.parse().map(Some).map_err(|_| out_of_range(name))
 }
 
+fn port(members: &mut Members, name: &str) -> Result<Option<i32>, SerializerError> {
+    let port = integer(members, name)?.map(i32::try_from).transpose();
+    port.map_err(|_| out_of_range(name))
+}
+
+/// A boolean: also its name as a string, and an integer, which is true unless it is zero.
+///
+/// Source: Jackson's `StdDeserializer._parseBooleanPrimitive`.
+fn boolean(members: &mut Members, name: &str, absent: bool) -> Result<bool, SerializerError> {
+    match members.remove(name) {
+        None => Ok(absent),
+        Some(Value::Null) => Ok(false),
+        Some(Value::Bool(value)) => Ok(value),
+        Some(Value::Number(number)) if !number.is_f64() => Ok(number.as_i64() != Some(0)),
+        Some(Value::String(text)) => match text.trim() {
+            "true" | "True" | "TRUE" => Ok(true),
+            "false" | "False" | "FALSE" | "" | "null" => Ok(false),
+            _ => Err(not_a("boolean", name)),
+        },
+        Some(_) => Err(not_a("boolean", name)),
+    }
+}
+
+fn not_a(what: &str, name: &str) -> SerializerError {
+    format!("{name} is not a {what}").into()
+}
+
+fn not_an(what: &str, name: &str) -> SerializerError {
+    format!("{name} is not an {what}").into()
+}
+
+fn out_of_range(name: &str) -> SerializerError {
+    format!("{name} is out of range").into()
+}
+
+/// A type by its name, or by its number.
+///
+/// Source: Jackson's `EnumDeserializer`.
 fn service_type(members: &mut Members) -> Result<ServiceType, SerializerError> {
-    let Some(name) = text(members, "serviceType")? else { return Ok(ServiceType::default()) };
-    ServiceType::from_name(&name).ok_or_else(|| format!("unknown service type {name:?}").into())
+    let value = members.remove("serviceType").unwrap_or_default();
+    let service_type = match &value {
+        Value::Null => Some(ServiceType::default()),
+        Value::String(name) => ServiceType::from_name(name.trim()),
+        Value::Number(number) => number.as_u64().and_then(ServiceType::from_number),
+        _ => None,
+    };
+    service_type.ok_or_else(|| format!("unknown service type {value}").into())
 }
 
 fn uri_spec(members: &mut Members) -> Result<Option<UriSpec>, SerializerError> {
@@ -194,7 +244,7 @@ fn uri_spec(members: &mut Members) -> Result<Option<UriSpec>, SerializerError> {
     let part = |part: Value| match part {
         Value::Object(mut part) => Ok(UriPart {
             value: text(&mut part, "value")?.unwrap_or_default(),
-            is_variable: part.remove("variable").is_some_and(|variable| variable == true),
+            is_variable: boolean(&mut part, "variable", false)?,
         }),
         _ => Err("a part of uriSpec is not an object".into()),
     };

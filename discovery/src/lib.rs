@@ -47,7 +47,13 @@
 //! # Layout
 //!
 //! The node of an instance is `<base path>/<service name>/<instance id>`, with its JSON as data. The parents are containers,
-//! which the server removes when they are empty.
+//! which the server removes when they are empty. Names and ids have no slash. The node of a
+//! [sequential](ServiceType::DynamicSequential) instance has another name than its id.
+//!
+//! # Errors
+//!
+//! Those of the session. `BadReply` with the outcome `NotApplied` is about the data of a node: it is not an instance, as the
+//! detail says. With the outcome `Unknown`, it is a reply of the server that has no valid format.
 
 mod down_instances;
 mod error;
@@ -63,7 +69,11 @@ mod service_provider;
 mod uri_spec;
 mod view;
 
-pub use docent_session::{Error, ErrorKind};
+pub use docent_recipes::{
+    locks::LockOptions,
+    nodes::{NodeEvent, NodeEvents},
+};
+pub use docent_session::{Error, ErrorKind, Outcome};
 pub use down_instances::DownInstancePolicy;
 pub use instance_serializer::{InstanceSerializer, SerializerError};
 pub use json_instance_serializer::JsonInstanceSerializer;

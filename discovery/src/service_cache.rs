@@ -100,8 +100,8 @@ impl<T: Send + Sync + 'static> ServiceCache<T> {
     ) -> Result<Self, Error> {
         let options = CacheOptions::direct_children();
         let cache = CuratorCache::start_with(client, path, options)?;
-        let (nodes, events) = cache.snapshot_and_events();
-        let view = View::new(path, Arc::clone(&serializer), &nodes);
+        let (state, events) = cache.state_and_events();
+        let view = View::new(path, Arc::clone(&serializer), &state);
         let instances = view.instances();
         let current = Mutex::new(Current { view, events, instances });
         Ok(Self { inner: Arc::new(Inner { cache, serializer, current }) })
@@ -149,15 +149,16 @@ impl<T: Send + Sync + 'static> ServiceCache<T> {
         failures
     }
 
-    /// The events from now on.
+    /// The events from now on. [`Initialized`](ServiceCacheEvent::Initialized) is one of them if the first load is not
+    /// complete at the call, as is every instance that it adds.
     ///
     /// Source: `addListener`; Curator's `cacheChanged` has no argument.
     #[must_use]
     pub fn events(&self) -> ServiceCacheEvents<T> {
-        let (nodes, events) = self.inner.cache.snapshot_and_events();
+        // One moment: the events follow the nodes and the state.
+        let (state, events) = self.inner.cache.state_and_events();
         let serializer = Arc::clone(&self.inner.serializer);
-        let mut view = View::new(self.inner.cache.path(), serializer, &nodes);
-        view.set_known_state(self.inner.cache.is_initialized(), self.inner.cache.is_stale());
+        let view = View::new(self.inner.cache.path(), serializer, &state);
         ServiceCacheEvents { view, events, ready: VecDeque::new() }
     }
 
@@ -213,7 +214,8 @@ pub enum ServiceCacheEvent<T = Value> {
         /// The number of instances.
         len: usize,
     },
-    /// Changes may go unnoticed from now on: the connection was lost. The instances stay readable.
+    /// Changes may go unnoticed from now on: the connection was lost. The instances stay readable. Not reported before
+    /// [`Initialized`](Self::Initialized).
     Stale,
     /// The cache has caught up with the server after [`Stale`](Self::Stale). The differences were reported before.
     Resynced {

@@ -13,71 +13,31 @@
 //! watch. Differences from Curator (Cn: see `docs/CURATOR.md`): a disabled instance is written as such (C27); a sequential
 //! instance has one node, with a GUID in its name (C28); the node of another client is left alone (C29); instances do not
 //! depend on each other (C30); a reconnect in the same session writes nothing (C32); the close leaves permanent instances
-//! (C33); the form registered last is the one that is kept (C39).
+//! (C33); the form registered last is the one that is kept (C39). With
+//! [`with_watched_instances`](DiscoveryOptions::with_watched_instances), getData (4) with watch takes the place of exists (3)
+//! with watch; Curator has a cache of each instance: addWatch (106), getData (4).
+
+mod options;
+mod queries;
 
 use std::{
     collections::BTreeMap,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
 };
 
 use docent_protocol::path as paths;
-use docent_recipes::{
-    locks::LockOptions,
-    nodes::{NodeEvents, NodeOptions, PersistentNode},
-};
-use docent_session::{Children, Client, Error, ErrorKind, Node};
+use docent_recipes::nodes::{NodeEvents, NodeOptions, PersistentNode};
+use docent_session::{Client, Error, ErrorKind};
 use serde_json::Value;
-use tracing::debug;
 
+pub use self::options::DiscoveryOptions;
 use crate::{
-    InstanceSerializer, JsonInstanceSerializer, Payload, ProviderOptions, ServiceCache,
-    ServiceInstance, ServiceProvider, ServiceType, error,
+    Payload, ProviderOptions, ServiceCache, ServiceInstance, ServiceProvider, ServiceType, error,
 };
-
-/// The number of instances that a query reads at once.
-const MAX_READS: usize = 64;
-
-/// Options of a [`ServiceDiscovery`].
-pub struct DiscoveryOptions<T = Value> {
-    serializer: Arc<dyn InstanceSerializer<T>>,
-    lock: LockOptions,
-}
-
-impl<T> DiscoveryOptions<T> {
-    /// Sets the form of the instances in their nodes. Default: [`JsonInstanceSerializer::new`].
-    #[must_use]
-    pub fn with_serializer(mut self, serializer: impl InstanceSerializer<T>) -> Self {
-        self.serializer = Arc::new(serializer);
-        self
-    }
-
-    /// Sets the options that it shares with locks: retry policy, ACLs, mode of the parents.
-    #[must_use]
-    pub fn with_lock_options(mut self, options: LockOptions) -> Self {
-        self.lock = options;
-        self
-    }
-}
-
-impl<T: Payload> Default for DiscoveryOptions<T> {
-    fn default() -> Self {
-        Self { serializer: Arc::new(JsonInstanceSerializer::new()), lock: LockOptions::default() }
-    }
-}
-
-impl<T> Clone for DiscoveryOptions<T> {
-    fn clone(&self) -> Self {
-        Self { serializer: Arc::clone(&self.serializer), lock: self.lock.clone() }
-    }
-}
-
-impl<T> fmt::Debug for DiscoveryOptions<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiscoveryOptions").field("lock", &self.lock).finish_non_exhaustive()
-    }
-}
 
 /// Registers instances of services, keeps them registered, and finds those of other processes.
 ///
@@ -133,6 +93,35 @@ struct Registered<T> {
     instance: ServiceInstance<T>,
     node: PersistentNode,
 }
+
+impl<T: 'static> Registered<T> {
+    /// The form in which it is registered, which another process may have written.
+    fn current(&mut self, options: &DiscoveryOptions<T>) -> &mut ServiceInstance<T> {
+        if options.watches_instances
+            && let Ok(instance) = options.serializer.deserialize(&self.node.data())
+        {
+            self.instance = instance;
+        }
+        &mut self.instance
+    }
+}
+
+/// Whether the data of a node is another form of an instance.
+fn is_form_of<T: 'static>(
+    instance: &ServiceInstance<T>,
+    options: &DiscoveryOptions<T>,
+) -> impl Fn(&[u8]) -> bool + Send + Sync + use<T> {
+    let serializer = Arc::clone(&options.serializer);
+    let (name, id) = (instance.name.clone(), instance.id.clone());
+    let service_type = instance.service_type;
+    move |data| {
+        let read = serializer.deserialize(data);
+        read.is_ok_and(|it| it.name == name && it.id == id && it.service_type == service_type)
+    }
+}
+
+/// The end of a write that has begun.
+type Written = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl ServiceDiscovery<Value> {
     /// A discovery of the services below `base_path`, with any JSON as payload. Nothing is sent.
@@ -232,7 +221,7 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         instance: ServiceInstance<T>,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<T> {
         let put = self.put(instance, true);
-        async move { put?.written().await }
+        async move { put?.await }
     }
 
     /// Writes the fields of an instance that is registered here. The call itself begins it; of several updates in quick
@@ -253,7 +242,7 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         instance: ServiceInstance<T>,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<T> {
         let put = self.put(instance, false);
-        async move { put?.written().await }
+        async move { put?.await }
     }
 
     /// Enables or disables an instance that is registered here. Providers leave disabled instances out.
@@ -277,18 +266,19 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         let all = all.as_mut().ok_or_else(|| error::closed(&self.inner.base_path));
         let put = all.and_then(|all| {
             change(all, name, id, |registered| {
-                let before = std::mem::replace(&mut registered.instance.enabled, enabled);
-                let bytes = self.serialize(&registered.instance);
+                let instance = registered.current(&self.inner.options);
+                let before = std::mem::replace(&mut instance.enabled, enabled);
+                let bytes = self.serialize(instance);
                 if bytes.is_err() {
-                    registered.instance.enabled = before;
+                    instance.enabled = before;
                 }
                 bytes
             })
         });
-        async move { put?.written().await }
+        async move { put?.await }
     }
 
-    fn put(&self, instance: ServiceInstance<T>, registers: bool) -> Result<Put, Error> {
+    fn put(&self, instance: ServiceInstance<T>, registers: bool) -> Result<Written, Error> {
         let (name, id) = (instance.name.clone(), instance.id.clone());
         let path = self.instance_path(&name, &id)?;
         let bytes = self.serialize(&instance)?;
@@ -311,10 +301,14 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         if service_type == ServiceType::Permanent {
             options = options.without_deletion();
         }
+        if self.inner.options.watches_instances {
+            options = options.with_data_adoption(is_form_of(&instance, &self.inner.options));
+        }
         let (client, mode) = (&self.inner.client, service_type.create_mode());
         let node = PersistentNode::start_with(client, &path, mode, bytes, options)?;
-        registered.insert((name, id), Registered { instance, node: node.clone() });
-        Ok(Put { node, repeats: None })
+        let written = Box::pin(node.written());
+        registered.insert((name, id), Registered { instance, node });
+        Ok(written)
     }
 
     fn serialize(&self, instance: &ServiceInstance<T>) -> Result<Vec<u8>, Error> {
@@ -326,13 +320,28 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         self.inner.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The events of an instance that is registered here: created, lost, restored, in conflict with another client's.
+    /// The events of an instance that is registered here: created, lost, restored, in conflict with another client's, or
+    /// written by another process.
     #[must_use]
     pub fn events(&self, name: &str, id: &str) -> Option<NodeEvents> {
         self.node(name, id).map(|node| node.events())
     }
 
-    /// The path of an instance that is registered here, once it is known. That of a sequential one ends with a number.
+    /// The form in which an instance is registered here: that of the last registration or update, or the one that another
+    /// process has written since, if instances are [watched](DiscoveryOptions::with_watched_instances). Nothing is sent.
+    #[must_use]
+    pub fn instance(&self, name: &str, id: &str) -> Option<ServiceInstance<T>>
+    where
+        T: Clone,
+    {
+        let mut all = self.registered();
+        let registered = all.as_mut()?.get_mut(&(name.to_owned(), id.to_owned()))?;
+        Some(registered.current(&self.inner.options).clone())
+    }
+
+    /// The path of an instance that is registered here, once it is known. That of a sequential one has a GUID and ends
+    /// with a number: see [`ServiceType::DynamicSequential`]. Its last component is the id for
+    /// [`query_for_instance`](Self::query_for_instance).
     #[must_use]
     pub fn path(&self, name: &str, id: &str) -> Option<String> {
         self.node(name, id)?.path()
@@ -372,122 +381,6 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
                 None => Ok(()),
             }
         }
-    }
-
-    /// The names of the services, sorted. A service whose instances are gone stays until the server removes its node.
-    ///
-    /// # Errors
-    ///
-    /// Those of the session, after retries. A base path that does not exist has no services.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    ///
-    /// Source: `queryForNames`.
-    pub async fn query_for_names(&self) -> Result<Vec<String>, Error> {
-        self.list(&self.inner.base_path).await
-    }
-
-    /// The names of the nodes of a service, sorted: the ids of its instances, sequential ones with their number. No
-    /// instance is read.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidPath`; those of the session, after retries.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    pub async fn query_for_ids(&self, name: &str) -> Result<Vec<String>, Error> {
-        self.list(&self.service_path(name)?).await
-    }
-
-    /// The instances of a service, in the order of the names of their nodes. A node whose data is not an instance is left
-    /// out.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidPath`; those of the session, after retries.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    ///
-    /// Source: `queryForInstances`.
-    pub async fn query_for_instances(&self, name: &str) -> Result<Vec<ServiceInstance<T>>, Error> {
-        let service = self.service_path(name)?;
-        let (client, lock) = (&self.inner.client, &self.inner.options.lock);
-        let paths = self.list(&service).await?;
-        let paths: Vec<String> = paths.iter().map(|id| join(&service, id)).collect();
-        let mut instances = Vec::with_capacity(paths.len());
-        for paths in paths.chunks(MAX_READS) {
-            let replies: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
-            for (path, reply) in paths.iter().zip(replies) {
-                let node = match reply.await {
-                    Err(error) if error.is_retryable() => {
-                        let read = || client.get_data(path);
-                        client.retry_idempotent(lock.retry_policy(), read).await
-                    }
-                    reply => reply,
-                };
-                match node.and_then(|node| self.read(path, &node)) {
-                    Ok(instance) => instances.push(instance),
-                    // It has left since the listing.
-                    Err(error) if error.kind() == ErrorKind::NoNode => {}
-                    Err(error) if error.kind() == ErrorKind::BadReply => {
-                        debug!(path, %error, "node left out of a query");
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(instances)
-    }
-
-    /// One instance; `None` if there is none. `id` is the name of its node, for a sequential one with its number.
-    ///
-    /// # Errors
-    ///
-    /// `BadReply` if the data of the node is not an instance; `InvalidPath`; those of the session, after retries.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    ///
-    /// Source: `queryForInstance`.
-    pub async fn query_for_instance(
-        &self,
-        name: &str,
-        id: &str,
-    ) -> Result<Option<ServiceInstance<T>>, Error> {
-        let path = self.instance_path(name, id)?;
-        let policy = self.inner.options.lock.retry_policy();
-        let read = || self.inner.client.get_data(&path);
-        match self.inner.client.retry_idempotent(policy, read).await {
-            Ok(node) => self.read(&path, &node).map(Some),
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn read(&self, path: &str, node: &Node) -> Result<ServiceInstance<T>, Error> {
-        let instance = self.inner.options.serializer.deserialize(&node.data);
-        instance.map_err(|error| error::unreadable(path, &error))
-    }
-
-    /// The sorted names of the children.
-    async fn list(&self, path: &str) -> Result<Vec<String>, Error> {
-        let policy = self.inner.options.lock.retry_policy();
-        let list = || self.inner.client.get_children_with_stat(path);
-        let children = match self.inner.client.retry_idempotent(policy, list).await {
-            Ok((children, _)) => children,
-            Err(error) if error.kind() == ErrorKind::NoNode => Children::default(),
-            Err(error) => return Err(error),
-        };
-        let mut names: Vec<String> = children.iter().map(str::to_owned).collect();
-        names.sort_unstable();
-        Ok(names)
     }
 
     /// A cache of the instances of a service. Returns at once: a task reads the instances. The cache is closed by itself,
@@ -532,11 +425,11 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     }
 
     /// Unregisters all instances that are registered here, except [permanent](ServiceType::Permanent) ones, which stay on
-    /// the server. It waits for the replies, for each at most for the connection timeout.
+    /// the server. It waits for the replies of all together, at most for the connection timeout.
     ///
     /// # Errors
     ///
-    /// The first error, as of [`unregister`](Self::unregister).
+    /// One of the errors, as of [`unregister`](Self::unregister).
     ///
     /// # Cancel safety
     ///
@@ -546,13 +439,7 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     pub fn close(&self) -> impl Future<Output = Result<(), Error>> + Send + use<T> {
         let all = self.registered().take().unwrap_or_default();
         let closing: Vec<_> = all.into_values().map(|one| one.node.close()).collect();
-        async move {
-            let mut result = Ok(());
-            for one in closing {
-                result = result.and(one.await);
-            }
-            result
-        }
+        join_all(closing)
     }
 
     fn service_path(&self, name: &str) -> Result<String, Error> {
@@ -561,6 +448,10 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
             |why: &dyn fmt::Display| error::invalid_path("the name of a service", name, why);
         match paths::validate(&path) {
             _ if name.is_empty() => Err(refused(&"it is empty")),
+            // The names of a deeper path are not found by a query for names.
+            _ if name.contains('/') => {
+                Err(refused(&"it contains a slash; use another base path for a group of services"))
+            }
             Err(invalid) => Err(refused(&invalid).caused_by(invalid)),
             Ok(()) => Ok(path),
         }
@@ -580,43 +471,53 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     }
 }
 
-/// A write that has begun.
-struct Put {
-    node: PersistentNode,
-    /// The bytes, if they are the wanted ones already.
-    repeats: Option<Vec<u8>>,
-}
-
-impl Put {
-    async fn written(self) -> Result<(), Error> {
-        match (self.node.written().await, self.repeats) {
-            // It has failed before; the same bytes are another attempt.
-            (Err(error), Some(bytes)) if error.kind() != ErrorKind::Closed => {
-                self.node.set_data(bytes);
-                self.node.written().await
-            }
-            (written, _) => written,
-        }
-    }
-}
-
 /// Changes a registered instance, and writes the bytes that `change` returns.
 fn change<T>(
     all: &mut AllRegistered<T>,
     name: &str,
     id: &str,
     change: impl FnOnce(&mut Registered<T>) -> Result<Vec<u8>, Error>,
-) -> Result<Put, Error> {
+) -> Result<Written, Error> {
     let Some(registered) = all.get_mut(&(name.to_owned(), id.to_owned())) else {
         return Err(error::not_registered(name, id));
     };
     let bytes = change(registered)?;
-    let node = registered.node.clone();
-    if node.data() == bytes {
-        return Ok(Put { node, repeats: Some(bytes) });
+    let node = &registered.node;
+    // Decided here: when the future is polled, other bytes may be wanted.
+    if node.data() != bytes || has_failed(node) {
+        node.set_data(bytes);
     }
-    node.set_data(bytes);
-    Ok(Put { node, repeats: None })
+    Ok(Box::pin(node.written()))
+}
+
+/// Whether the data of a node was not written, and is not being written: the same bytes are another attempt.
+fn has_failed(node: &PersistentNode) -> bool {
+    let written = pin!(node.written()).poll(&mut Context::from_waker(Waker::noop()));
+    matches!(written, Poll::Ready(Err(error)) if error.kind() != ErrorKind::Closed)
+}
+
+/// Waits for all. Each begins at once, and with it its limit of time. Returns the first error.
+async fn join_all<F>(futures: Vec<F>) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut result = Ok(());
+    poll_fn(|cx| {
+        futures.retain_mut(|future| match future.as_mut().poll(cx) {
+            Poll::Ready(ended) => {
+                result = std::mem::replace(&mut result, Ok(())).and(ended);
+                false
+            }
+            Poll::Pending => true,
+        });
+        Poll::Ready(())
+    })
+    .await;
+    for future in futures {
+        result = result.and(future.await);
+    }
+    result
 }
 
 fn join(parent: &str, child: &str) -> String {
@@ -635,5 +536,37 @@ impl<T> fmt::Debug for ServiceDiscovery<T> {
             .field("base_path", &self.inner.base_path)
             .field("options", &self.inner.options)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use docent_session::Outcome;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_limits_of_time_run_at_once() {
+        let wait = |seconds: u64, result: Result<(), ErrorKind>| async move {
+            let until = sleep(Duration::from_secs(seconds));
+            if seconds > 0 {
+                until.await;
+            }
+            result.map_err(|kind| Error::new(kind, Outcome::Unknown))
+        };
+        let start = Instant::now();
+        let all = vec![
+            wait(5, Ok(())),
+            wait(0, Err(ErrorKind::NotEmpty)),
+            wait(7, Err(ErrorKind::OperationTimeout)),
+            wait(6, Ok(())),
+        ];
+        assert_eq!(join_all(all).await.unwrap_err().kind(), ErrorKind::NotEmpty);
+        assert_eq!(start.elapsed(), Duration::from_secs(7));
+        assert!(join_all(vec![wait(1, Ok(())), wait(0, Ok(()))]).await.is_ok());
+        assert_eq!(start.elapsed(), Duration::from_secs(8));
     }
 }

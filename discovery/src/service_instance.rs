@@ -20,7 +20,10 @@ pub enum ServiceType {
     Static,
     /// A persistent node, which is deleted only by [`unregister`](crate::ServiceDiscovery::unregister).
     Permanent,
-    /// As [`Dynamic`](Self::Dynamic); the server appends a number to the name of the node.
+    /// As [`Dynamic`](Self::Dynamic); the name of the node is a prefix with a GUID, the id, and a number that the server
+    /// appends: `_c_<GUID>-<id>0000000007`. The id in the JSON remains without them. Calls about an instance that is
+    /// registered here take its id; queries, which look nodes up, take and return the name of the node. Curator's has no
+    /// prefix (C28 in `docs/CURATOR.md`).
     DynamicSequential,
 }
 
@@ -39,6 +42,11 @@ impl ServiceType {
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service_type| service_type.name() == name)
+    }
+
+    /// By its place in Curator's enumeration.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
     pub(crate) const fn create_mode(self) -> CreateMode {

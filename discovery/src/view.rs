@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use docent_recipes::cache::{CacheEvent, CachedNode};
+use docent_recipes::cache::{CacheEvent, CacheState, CachedNode};
 use docent_session::Error;
 
 use crate::{InstanceSerializer, ServiceCacheEvent, ServiceInstance, error};
@@ -17,7 +17,9 @@ pub(crate) struct View<T> {
     serializer: Arc<dyn InstanceSerializer<T>>,
     /// By path: the order of the instances.
     known: BTreeMap<Box<str>, Known<T>>,
+    /// Whether `Initialized` was reported, or was so from the beginning.
     is_initialized: bool,
+    /// The same of `Stale`.
     is_stale: bool,
 }
 
@@ -32,15 +34,17 @@ struct Known<T> {
 }
 
 impl<T: 'static> View<T> {
+    /// The instances at one moment. Its state is known to the reader, and not reported.
     pub(crate) fn new(
         root: &str,
         serializer: Arc<dyn InstanceSerializer<T>>,
-        nodes: &[CachedNode],
+        state: &CacheState,
     ) -> Self {
-        let (known, root) = (BTreeMap::new(), root.into());
-        let mut view = Self { root, serializer, known, is_initialized: false, is_stale: false };
+        let (known, root, is_initialized) = (BTreeMap::new(), root.into(), state.initialized);
+        let is_stale = state.initialized && state.stale;
+        let mut view = Self { root, serializer, known, is_initialized, is_stale };
         let mut events = Vec::new();
-        nodes.iter().for_each(|node| view.create(node, &mut events));
+        state.nodes.iter().for_each(|node| view.create(node, &mut events));
         view
     }
 
@@ -55,11 +59,6 @@ impl<T: 'static> View<T> {
         failed
             .filter_map(|(path, known)| Some((Arc::from(&**path), known.error.clone()?)))
             .collect()
-    }
-
-    /// The state that the reader knows already.
-    pub(crate) const fn set_known_state(&mut self, initialized: bool, stale: bool) {
-        (self.is_initialized, self.is_stale) = (initialized, stale);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -100,8 +99,12 @@ impl<T: 'static> View<T> {
         stale: bool,
         events: &mut impl Extend<ServiceCacheEvent<T>>,
     ) {
+        // Before the first load is complete, nothing has become stale.
+        if !initialized {
+            return;
+        }
         let len = self.len();
-        if initialized && !std::mem::replace(&mut self.is_initialized, initialized) {
+        if !std::mem::replace(&mut self.is_initialized, true) {
             events.extend([ServiceCacheEvent::Initialized { len }]);
         }
         match (std::mem::replace(&mut self.is_stale, stale), stale) {
@@ -187,5 +190,39 @@ impl<T: 'static> View<T> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use docent_recipes::cache::CuratorCache;
+    use docent_session::Config;
+
+    use super::*;
+    use crate::JsonInstanceSerializer;
+
+    /// A view of a cache that has loaded nothing.
+    #[tokio::test]
+    async fn nothing_is_stale_before_the_first_load() {
+        let client = Config::new("127.0.0.1:1").unwrap().start();
+        let (state, _) = CuratorCache::start(&client, "/web").unwrap().state_and_events();
+        let apply = |events: Vec<CacheEvent>| {
+            let serializer = Arc::new(JsonInstanceSerializer::new());
+            let mut view: View<serde_json::Value> = View::new("/web", serializer, &state);
+            let mut seen = Vec::new();
+            events.into_iter().for_each(|event| view.apply(event, &mut seen));
+            format!("{seen:?}")
+        };
+        let initialized = || CacheEvent::Initialized { len: 0 };
+        let lagged =
+            |initialized, stale| CacheEvent::Lagged { nodes: Vec::new(), initialized, stale };
+        let once = "[Initialized { len: 0 }]";
+        assert_eq!(apply(vec![CacheEvent::Stale, CacheEvent::Resynced { len: 0 }]), "[]");
+        assert_eq!(apply(vec![CacheEvent::Stale, initialized()]), once);
+        assert_eq!(apply(vec![lagged(false, true), lagged(true, false)]), once);
+        let both = "[Initialized { len: 0 }, Stale, Resynced { len: 0 }]";
+        assert_eq!(apply(vec![lagged(true, true), lagged(true, false)]), both);
+        let later = vec![initialized(), CacheEvent::Stale, CacheEvent::Resynced { len: 0 }];
+        assert_eq!(apply(later), both);
     }
 }

@@ -150,7 +150,8 @@ pub enum ErrorKind {
     RequestTooLarge,
     /// The reply is larger than the limit of this client.
     ReplyTooLarge,
-    /// The reply does not have the format that the operation defines.
+    /// The reply does not have the format that the operation defines. Recipes report data of a node that does not have
+    /// their format in the same way, with [`Outcome::NotApplied`] and a detail that names the data.
     BadReply,
     /// The number of pending requests, or their size, has reached its limit in the configuration.
     TooManyRequests,
@@ -237,7 +238,7 @@ impl ErrorKind {
             Self::OperationTimeout => "the operation timed out",
             Self::RequestTooLarge => "the request is too large",
             Self::ReplyTooLarge => "the reply is too large",
-            Self::BadReply => "the reply cannot be decoded",
+            Self::BadReply => "the reply, or the data in it, cannot be decoded",
             Self::TooManyRequests => "too many pending requests",
             Self::InvalidPath => "invalid path",
             Self::InvalidConfig => "invalid configuration",

@@ -35,8 +35,8 @@ struct Player {
     /// The requests and the events of the recording.
     expected_requests: String,
     expected_events: Vec<String>,
-    /// Whether replies are held back: nothing waits for them.
-    is_held_back: bool,
+    /// The request whose reply is held back: nothing waits for it.
+    held_back: Option<(OpCode, &'static str)>,
     writer: Client,
     client: Option<(Client, TapClient)>,
     caches: BTreeMap<String, CuratorCache>,
@@ -54,7 +54,7 @@ impl Player {
         let (_, rest) = TRACES.split_once(&start).unwrap_or_else(|| panic!("no scenario {title}"));
         let expected = rest.split("\n=== ").next().unwrap_or_default();
         let events = expected.lines().filter_map(|line| line.trim().strip_prefix("# A ! cache "));
-        let (expected_events, is_held_back) = (events.map(str::to_owned).collect(), false);
+        let (expected_events, held_back) = (events.map(str::to_owned).collect(), None);
         let writer = Client::connect(&server.connect_string()).await.unwrap();
         for (path, data) in nodes {
             writer.create(path, data.as_bytes(), CreateMode::Persistent).await.unwrap();
@@ -67,7 +67,7 @@ impl Player {
             expected,
             expected_requests,
             expected_events,
-            is_held_back,
+            held_back,
             writer,
             client: None,
             caches,
@@ -112,11 +112,11 @@ impl Player {
             } else {
                 continue;
             }
-            if !self.is_held_back {
+            if self.held_back.is_none() {
                 self.settle().await;
             }
         }
-        if self.is_held_back {
+        if self.held_back.is_some() {
             self.settle().await;
         }
         let (client, _) = self.client.as_ref().unwrap();
@@ -182,11 +182,11 @@ impl Player {
                     CuratorCache::start_with_events(client, path, options).unwrap();
                 let is_connected =
                     client.state().borrow().is_some_and(|state| state.is_connected());
-                if is_connected && self.is_held_back {
-                    // The listing has been answered when the next command changes the tree.
-                    let is_listing = |r: &Record| r.is_request(OpCode::GetChildren2);
-                    eventually("the listing", async || {
-                        self.tap.trace().iter().any(is_listing).then_some(())
+                if is_connected && let Some((op, path)) = self.held_back {
+                    // The server has answered it when the next command changes the tree.
+                    let is_it = |r: &Record| r.is_request(op) && r.path() == Some(path);
+                    eventually("the request", async || {
+                        self.tap.trace().iter().any(is_it).then_some(())
                     })
                     .await;
                 } else if is_connected {

@@ -13,6 +13,11 @@ use crate::support::peer::{Peer, Side};
 /// The real server, and a peer of Curator's on it; `None` if there is none.
 async fn with_curator() -> Option<(Fixture, Peer)> {
     let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
+    let peer = curator_at(&fixture.server).await;
+    Some((fixture, peer))
+}
+
+async fn curator_at(connect: &str) -> Peer {
     let command = tokio::task::spawn_blocking(|| {
         let java = crate::support::real::java().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -20,10 +25,10 @@ async fn with_curator() -> Option<(Fixture, Peer)> {
         java.command(&classes).unwrap()
     });
     let mut command = command.await.unwrap();
-    command.arg("CuratorDiscoveryPeer").arg(&fixture.server);
+    command.arg("CuratorDiscoveryPeer").arg(connect);
     let peer = Peer::spawn("curator", Command::from(command));
     peer.event("ready").await;
-    Some((fixture, peer))
+    peer
 }
 
 /// The class of a payload that only Curator's peer has.
@@ -68,6 +73,13 @@ async fn the_bytes_of_curators_instances_are_docents() {
         let long = check("long", Some(json!(["java.lang.Long", 7]))).await;
         let long: ServiceInstance<i64> = serializer.deserialize(&long).unwrap();
         assert_eq!(long.payload(), Some(&7));
+        let float = check("float", Some(json!(["java.lang.Float", 0.1]))).await;
+        let float: ServiceInstance<f32> = serializer.deserialize(&float).unwrap();
+        assert_eq!(float.payload(), Some(&0.1));
+        let large = Some(json!(["java.math.BigInteger", u64::MAX]));
+        let large = check("biginteger", large).await;
+        let large: ServiceInstance<u64> = serializer.deserialize(&large).unwrap();
+        assert_eq!(large.payload(), Some(&u64::MAX));
         check("bytes", Some(json!(["[B", "AQID"]))).await;
         check("list", Some(json!(["java.util.ArrayList", ["x", 1]]))).await;
         check("map", Some(json!({"@class": "java.util.TreeMap", "k": "v", "n": 1}))).await;
@@ -122,6 +134,14 @@ async fn curator_reads_docents_instances() {
     check("in", "java.lang.Integer 7").await;
     let _long = register(&fixture, &a, "l", 7_i64).await;
     check("l", "java.lang.Long 7").await;
+    let _unsigned = register(&fixture, &a, "u", u32::MAX).await;
+    check("u", "java.lang.Long 4294967295").await;
+    let _big = register(&fixture, &a, "bi", u64::MAX).await;
+    check("bi", "java.math.BigInteger 18446744073709551615").await;
+    let _float = register(&fixture, &a, "f", 0.1_f32).await;
+    check("f", "java.lang.Float 0.1").await;
+    let _some = register(&fixture, &a, "some", Some(1.5)).await;
+    check("some", "java.lang.Double 1.5").await;
     let _list = register(&fixture, &a, "list", vec!["x".to_owned(), "y".to_owned()]).await;
     check("list", "java.util.ArrayList [x, y]").await;
     let map = std::collections::BTreeMap::from([("k".to_owned(), 1)]);
@@ -131,9 +151,59 @@ async fn curator_reads_docents_instances() {
     let _bean = register(&fixture, &a, "bean", details).await;
     check("bean", "CuratorDiscoveryPeer$Details eu/2").await;
     assert_eq!(curator.ask(format!("dnames disc:{base}")).await.ok(), "1 web");
-    assert_eq!(curator.ask(format!("dids disc:{base} web")).await.list().len(), 6);
+    assert_eq!(curator.ask(format!("dids disc:{base} web")).await.list().len(), 10);
     a.close().await.unwrap();
     curator.close().await;
+}
+
+/// An operator writes the instances of both sides: each keeps the new form, over a reconnect and over a new session.
+#[tokio::test]
+async fn both_sides_keep_what_an_operator_writes() {
+    let Some(fixture) = Fixture::real().await else { return };
+    if !Side::Java.is_available() {
+        return;
+    }
+    let (a, ours) = fixture.client("A").await;
+    let theirs = fixture.tap.client("J").await.unwrap();
+    let curator = curator_at(&theirs.connect_string()).await;
+    let (operator, base) = (fixture.observer().await, fixture.path.clone());
+    let options = DiscoveryOptions::default().with_watched_instances();
+    let discovery = ServiceDiscovery::with_options(&a, &base, options).unwrap();
+    curator.ask(format!("dopen disc:{base} watch")).await.ok();
+    done("ours", discovery.register(web("ours", 1))).await;
+    let json = r#"{"name":"web","id":"theirs","address":"10.1.1.1","port":1,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}"#;
+    curator.ask(format!("dreg disc:{base} {json}")).await.ok();
+    let mut events = discovery.events("web", "ours").unwrap();
+    for id in ["ours", "theirs"] {
+        let path = node(&fixture, id);
+        let before = stat(&operator, &path).await;
+        let form = data(&operator, &path).await.replace("\"port\":1", "\"port\":9");
+        let reads = fixture.tap.len();
+        operator.set_data(&path, form.as_bytes(), None).await.unwrap();
+        let is_read = |line: &str| line.contains("<- getData OK") && line.contains("\"port\":9");
+        eventually("the read of the new form", async || {
+            fixture.tap.trace().since(reads).text().lines().any(is_read).then_some(())
+        })
+        .await;
+        if id == "ours" {
+            within_deadline("an event", events.next()).await.unwrap();
+            ours.kill_session(support::DEADLINE).await.unwrap();
+        } else {
+            theirs.cut();
+        }
+        // Curator deletes and creates it at a reconnect (C32).
+        eventually("the new form in another node", async || {
+            let node = operator.get_data(&path).await.ok()?;
+            let has_form = node.data == form.as_bytes();
+            (has_form && node.stat.czxid != before.czxid).then_some(())
+        })
+        .await;
+    }
+    finds(&discovery, &["ours:9", "theirs:9"]).await;
+    assert_eq!(discovery.instance("web", "ours"), Some(web("ours", 9)));
+    curator.close().await;
+    a.close().await.unwrap();
+    operator.close().await.unwrap();
 }
 
 /// Caches and providers of both sides have the instances of both.

@@ -1,6 +1,6 @@
 //! Reads of the instances of others.
 
-use docent::{CreateMode, ErrorKind, OpCode};
+use docent::{Config, CreateMode, ErrorKind, OpCode};
 use docent_testing::fault::Fault;
 
 use super::*;
@@ -52,8 +52,39 @@ async fn a_query_survives_a_broken_connection(fixture: Fixture) {
     a.close().await.unwrap();
 }
 
+/// A query leaves room for other requests, and needs little.
+async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
+    let observer = fixture.observer().await;
+    fixture.create_path(&observer).await;
+    observer.create(&format!("{}/web", fixture.path), b"", CreateMode::Persistent).await.unwrap();
+    let ids: Vec<String> = (0..40).map(|number| format!("i{number:02}")).collect();
+    for id in &ids {
+        let json = format!(r#"{{"name":"web","id":"{id}","port":1}}"#);
+        let path = node(&fixture, id);
+        observer.create(&path, json.as_bytes(), CreateMode::Ephemeral).await.unwrap();
+    }
+    let wanted: Vec<String> = ids.iter().map(|id| format!("{id}:1")).collect();
+    for limit in [1, 2, 7, 50] {
+        let config = Config::new(&fixture.server).unwrap().with_max_requests(limit).unwrap();
+        let client = config.connect().await.unwrap();
+        let discovery = discovery(&fixture, &client);
+        let found = within_deadline("the query", discovery.query_for_instances("web")).await;
+        assert_eq!(names(&found.unwrap()), wanted, "{limit}");
+        // Other requests are pending: all but one fit.
+        let others: Vec<_> = (1..limit).map(|_| client.sync("/")).collect();
+        let found = within_deadline("the query", discovery.query_for_instances("web")).await;
+        assert_eq!(names(&found.unwrap()), wanted, "{limit} with others");
+        for other in others {
+            other.await.unwrap();
+        }
+        client.close().await.unwrap();
+    }
+    observer.close().await.unwrap();
+}
+
 on_both_servers! {
     services_that_do_not_exist_have_no_instances
     a_node_that_is_no_instance_is_left_out
     a_query_survives_a_broken_connection
+    a_query_keeps_within_the_limit_of_requests
 }

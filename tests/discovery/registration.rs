@@ -213,13 +213,21 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
     let before = fixture.tap.len();
-    for (name, id) in
-        [("web", ""), ("web", "a/b"), ("web", ".."), ("", "i"), ("/web", "i"), ("web/", "i")]
-    {
+    for (name, id, why) in [
+        ("web", "", "it is empty"),
+        ("web", "a/b", "it contains a slash"),
+        ("web", "..", "\"..\""),
+        ("", "i", "it is empty"),
+        ("/web", "i", "it contains a slash"),
+        ("team/web", "i", "it contains a slash; use another base path"),
+    ] {
         let instance: ServiceInstance = ServiceInstance::new(name, id);
         let refused = within_deadline("an error", discovery.register(instance)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidPath, "{name:?} {id:?}");
+        assert!(refused.to_string().contains(why), "{refused}");
     }
+    let refused = discovery.query_for_ids("team/web").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidPath);
     for base in ["", "web", "/web/", "//"] {
         let refused = ServiceDiscovery::new(&a, base).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidPath, "{base:?}");
@@ -232,10 +240,10 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     let other = web("i1", 1).with_service_type(ServiceType::Static);
     let refused = within_deadline("an error", discovery.register(other)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::BadArguments);
-    // A service may be anywhere below the base path, and the base path may be the root.
+    // The base path may be the root.
     let root = ServiceDiscovery::new(&a, "/").unwrap();
-    done("deep", root.register(ServiceInstance::new("team/web", "1"))).await;
-    assert_eq!(root.query_for_ids("team/web").await.unwrap(), ["1"]);
+    done("at the root", root.register(ServiceInstance::new("team", "1"))).await;
+    assert_eq!(root.query_for_ids("team").await.unwrap(), ["1"]);
     let ids = [0, 1].map(|_| root.new_instance("web").unwrap().id().to_owned());
     assert!(ids[0] != ids[1] && ids[0].len() == 36);
     a.close().await.unwrap();
@@ -253,8 +261,35 @@ async fn a_refused_registration_is_tried_again() {
     let discovery = discovery(&fixture, &a);
     let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
+    // What is written is decided by the order of the calls, not by that of the waits.
+    let late = discovery.register(web("i1", 1));
+    drop(discovery.update(web("i1", 2)));
+    let refused = within_deadline("an error", late).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
     a.delete(&parent, None).await.unwrap();
-    done("the registration", discovery.register(web("i1", 1))).await;
-    finds(&discovery, &["i1:1"]).await;
+    done("the registration", discovery.register(web("i1", 2))).await;
+    finds(&discovery, &["i1:2"]).await;
+    a.close().await.unwrap();
+}
+
+/// A future that is not polled in time does not bring back what was wanted before.
+#[tokio::test]
+async fn a_late_wait_writes_nothing() {
+    let fixture = Fixture::embedded().await;
+    let (a, tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    let parent = format!("{}/web", fixture.path);
+    let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
+    a.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
+    let discovery = discovery(&fixture, &a);
+    let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
+    let late = discovery.register(web("i1", 1));
+    let refused = within_deadline("an error", discovery.update(web("i1", 2))).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
+    within_deadline("an error", late).await.unwrap_err();
+    a.delete(&parent, None).await.unwrap();
+    tap.cut();
+    finds(&discovery, &["i1:2"]).await;
     a.close().await.unwrap();
 }

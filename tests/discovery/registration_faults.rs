@@ -153,6 +153,44 @@ async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixt
     b.close().await.unwrap();
 }
 
+/// The same form is registered again while another client's instance has the id, and while ours is not there yet.
+async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let mut events = discovery.events("web", "i1").unwrap();
+    let mut until = async |wanted: fn(&NodeEvent) -> bool| {
+        while !wanted(&within_deadline("an event", events.next()).await.unwrap()) {}
+    };
+    let path = node(&fixture, "i1");
+    tap.refuse().await.unwrap();
+    tap.cut();
+    observer.delete(&path, None).await.unwrap();
+    observer.create(&path, b"theirs", CreateMode::Ephemeral).await.unwrap();
+    tap.accept().await.unwrap();
+    until(|event| matches!(event, NodeEvent::Conflict { .. })).await;
+    let taken = within_deadline("an error", discovery.register(web("i1", 1))).await;
+    assert_eq!(taken.unwrap_err().kind(), docent::ErrorKind::NodeExists);
+    let taken = within_deadline("an error", discovery.set_enabled("web", "i1", true)).await;
+    assert_eq!(taken.unwrap_err().kind(), docent::ErrorKind::NodeExists);
+    observer.delete(&path, None).await.unwrap();
+    until(|event| matches!(event, NodeEvent::Restored)).await;
+    done("the registration", discovery.register(web("i1", 1))).await;
+    // Deleted, and not created again yet.
+    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, support::DEADLINE).of("A"));
+    observer.delete(&path, None).await.unwrap();
+    until(|event| matches!(event, NodeEvent::Lost)).await;
+    let mut registered = std::pin::pin!(discovery.register(web("i1", 1)));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(registered.as_mut().poll(&mut cx).is_pending());
+    fixture.tap.end_delays();
+    done("the registration", registered).await;
+    finds(&discovery, &["i1:1"]).await;
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
 /// `TestServiceDiscovery.testNoServerOnStart`.
 async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
@@ -176,5 +214,6 @@ on_both_servers! {
     a_lost_reply_to_a_registration_leaves_one_node
     a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated
     a_repeated_delete_spares_the_instance_that_took_the_place
+    an_unchanged_instance_that_is_not_there_is_not_registered
     an_instance_waits_for_the_first_connection
 }

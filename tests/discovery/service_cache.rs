@@ -154,6 +154,57 @@ on_both_servers! {
     unreadable_data_is_reported_and_the_last_instance_stays
 }
 
+/// Readers that begin while the first load is under way: an instance that it adds is followed by its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_begin_during_the_first_load_see_its_end() {
+    const COUNT: usize = 300;
+    let fixture = Fixture::embedded().await;
+    let (a, _tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    a.create(&format!("{}/web", fixture.path), b"", CreateMode::Persistent).await.unwrap();
+    let mut created = Vec::new();
+    for number in 0..COUNT {
+        let json = format!(r#"{{"name":"web","id":"n{number}"}}"#);
+        let path = node(&fixture, &format!("n{number}"));
+        created.push(a.create(&path, json.as_bytes(), CreateMode::Ephemeral));
+    }
+    for create in created {
+        create.await.unwrap();
+    }
+    let discovery = discovery(&fixture, &a);
+    for round in 0..5 {
+        let cache = discovery.service_cache("web").unwrap();
+        let mut readers = Vec::new();
+        let mut loaded = std::pin::pin!(cache.initialized());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        while loaded.as_mut().poll(&mut cx).is_pending() {
+            readers.push(cache.events());
+            tokio::task::yield_now().await;
+        }
+        within_deadline("the close", cache.close()).await;
+        let mut complete = 0;
+        for (number, mut events) in readers.into_iter().enumerate() {
+            let mut added = 0;
+            let mut is_initialized = false;
+            while let Some(event) = within_deadline("an event", events.next()).await {
+                assert!(!is_initialized, "{event:?}");
+                match event {
+                    ServiceCacheEvent::Added { .. } => added += 1,
+                    ServiceCacheEvent::Initialized { len } => {
+                        assert_eq!(len, COUNT);
+                        is_initialized = true;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(is_initialized || added == 0, "round {round}, reader {number}: {added} added");
+            complete += usize::from(is_initialized);
+        }
+        assert!(complete > 0);
+    }
+    a.close().await.unwrap();
+}
+
 /// A reader that is too slow for the events sees the differences.
 #[tokio::test]
 async fn a_slow_reader_of_a_service_misses_no_difference() {

@@ -140,6 +140,20 @@ impl Scenario {
                 })
                 .await;
             }
+            ["set", path, data] => {
+                // The watch is there, and sees the change.
+                self.looks(1).await;
+                self.writer.set_data(path, data.as_bytes(), None).await.unwrap();
+                self.looks(2).await;
+            }
+            ["get", path] => {
+                // The reconnect is over.
+                self.looks(3).await;
+                let node = self.writer.get_data(path).await.unwrap();
+                let data = String::from_utf8(node.data.to_vec()).unwrap();
+                let wanted = self.answer(at, rest[0]);
+                assert_eq!(format!("{} {data}", node.stat.version), wanted);
+            }
             ["delete", path] => {
                 let deleted = self.writer.exists(path).await.unwrap().unwrap();
                 self.writer.delete(path, None).await.unwrap();
@@ -164,6 +178,16 @@ impl Scenario {
             }
             _ => panic!("{change}"),
         }
+    }
+
+    /// Waits until the watched instance was read this often.
+    async fn looks(&self, count: usize) {
+        eventually(&format!("{count} looks"), async || {
+            let trace = self.tap.trace();
+            let looks = trace.iter().filter(|r| r.is_reply(OpCode::GetData));
+            (looks.count() == count).then_some(())
+        })
+        .await;
     }
 
     /// The lines of the recording for which docent sends others. Each must be there.
@@ -362,4 +386,24 @@ async fn d26_a_provider() {
         scenario.differs(&format!("B -> getChildren2(12) /d26/web/{id} watch=false"), "");
     }
     scenario.assert_equal(Order::Any);
+}
+
+/// One getData with watch for each look instead of a cache. C32: a reconnect in the same session writes nothing, so the
+/// node is the one that the other process has written.
+#[tokio::test]
+async fn d29_watched_instances() {
+    let mut scenario = Scenario::start("D29-discovery-watch-instances").await;
+    let theirs = json("i1", "10.9.9.9", 9999, "DYNAMIC");
+    let written = format!("1 {}", theirs.replace("}", ",\"enabled\":true}"));
+    scenario.answers = vec![("get /d29/web/i1", 0, written.leak())];
+    scenario.play().await;
+    let (watch, read) =
+        ("A -> addWatch(106) /d29/web/i1 mode=0", "A -> getData(4) /d29/web/i1 watch=false");
+    let look = "A -> getData(4) /d29/web/i1 watch=true";
+    scenario.differs(&[watch, read].join("\n"), "");
+    scenario.differs(&[read, read].join("\n"), &[look, look].join("\n"));
+    let create = create("/d29/web/i1", 9999, "DYNAMIC", 1).replace("10.1.1.1", "10.9.9.9");
+    let delete = "A -> delete(2) /d29/web/i1 v=-1";
+    scenario.differs(&[&*create, delete, &create, read, watch, read].join("\n"), look);
+    scenario.assert_equal(Order::Same);
 }

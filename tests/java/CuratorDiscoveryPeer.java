@@ -34,7 +34,8 @@ import org.apache.curator.x.discovery.strategies.RoundRobinStrategy;
  * out:  ID ok [RESULT]   ID err KIND TEXT   ! EVENT
  *
  * dsample HANDLE ID PAYLOAD   registers an instance of "web" with a Java payload:
- *                             null text int double large small bool long bytes list map bean
+ *                             null text int double large small bool long float biginteger bytes
+ *                             list map bean
  * duri HANDLE NAME ID         the URI of an instance
  * dclass HANDLE NAME ID       the class of a payload, and its text
  * </pre>
@@ -124,11 +125,12 @@ public final class CuratorDiscoveryPeer {
         String[] words = rest.split(" ");
         switch (verb) {
             case "dopen":
-                serializer = new JsonInstanceSerializer<>(Object.class, !rest.equals("new"));
+                serializer = new JsonInstanceSerializer<>(Object.class, !rest.contains("new"));
                 discovery = ServiceDiscoveryBuilder.builder(Object.class)
                         .client(client)
                         .basePath(base)
                         .serializer(serializer)
+                        .watchInstances(rest.contains("watch"))
                         .build();
                 discovery.start();
                 return "";
@@ -238,6 +240,10 @@ public final class CuratorDiscoveryPeer {
                 return true;
             case "long":
                 return 7L;
+            case "float":
+                return 0.1f;
+            case "biginteger":
+                return new java.math.BigInteger("18446744073709551615");
             case "bytes":
                 return new byte[] {1, 2, 3};
             case "list":

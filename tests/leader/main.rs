@@ -18,6 +18,7 @@ mod latch;
 mod latch_faults;
 mod nodes;
 mod nodes_stale;
+mod nodes_written;
 mod peer;
 mod selector;
 mod trace_parity;

@@ -54,20 +54,20 @@ fn options() -> NodeOptions {
     NodeOptions::default().with_lock_options(lock)
 }
 
-fn keep(client: &Client, path: &str, mode: CreateMode) -> PersistentNode {
+pub(super) fn keep(client: &Client, path: &str, mode: CreateMode) -> PersistentNode {
     PersistentNode::start_with(client, path, mode, "v1", options()).unwrap()
 }
 
-async fn created(node: &PersistentNode) -> String {
+pub(super) async fn created(node: &PersistentNode) -> String {
     within_deadline("the node", node.created()).await.unwrap()
 }
 
-async fn next(events: &mut NodeEvents) -> NodeEvent {
+pub(super) async fn next(events: &mut NodeEvents) -> NodeEvent {
     within_deadline("an event", events.next()).await.unwrap()
 }
 
 /// A client with a path whose parent exists.
-async fn client(fixture: &Fixture) -> (Client, TapClient, String) {
+pub(super) async fn client(fixture: &Fixture) -> (Client, TapClient, String) {
     let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
     (a, tap, format!("{}/n", fixture.path))

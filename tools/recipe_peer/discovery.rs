@@ -33,18 +33,19 @@ impl DiscoveryObject {
     }
 
     fn open(&mut self, options: &[String]) -> Answer {
-        if has(options, "watch") {
-            return Err(Failure::command("watchInstances is not supported"));
-        }
         let base = self.handle.split_once(':').map_or("", |(_, base)| base);
         let base = base.split('#').next().unwrap_or_default();
         let mut serializer = JsonInstanceSerializer::new();
         if has(options, "new") {
             serializer = serializer.with_enabled();
         }
-        let options = DiscoveryOptions::default()
+        let is_watching = has(options, "watch");
+        let mut options = DiscoveryOptions::default()
             .with_serializer(serializer)
             .with_lock_options(self.peer.lock_options.clone());
+        if is_watching {
+            options = options.with_watched_instances();
+        }
         let discovery = ServiceDiscovery::with_options(&self.peer.client, base, options)?;
         let (services, caches) = (HashMap::new(), HashMap::new());
         let providers = HashMap::new();

@@ -110,6 +110,89 @@ fn the_class_of_a_payload_is_ignored_by_its_reader() {
     assert!(read::<String>(&node).is_err());
 }
 
+/// Two texts with dots, and a text with a number, look like Jackson's `["class", value]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Upstreams {
+    hosts: Vec<String>,
+    weights: Vec<(String, i32)>,
+}
+
+impl Payload for Upstreams {}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Money(Vec<String>);
+
+impl Payload for Money {
+    // Of no package.
+    const JAVA_CLASS: Option<&'static str> = Some("Money");
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "@class")]
+enum Tagged {
+    #[serde(rename = "com.example.Http")]
+    Http { version: i32 },
+}
+
+impl Payload for Tagged {}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Pair(String, i32);
+
+impl Payload for Pair {}
+
+#[test]
+fn lists_that_look_like_class_names_are_read_back() {
+    fn check<T: Payload + Clone + std::fmt::Debug + PartialEq>(payload: T) {
+        let instance = instance().with_payload(payload);
+        let json = written(JsonInstanceSerializer::new(), &instance);
+        assert_eq!(read::<T>(&json), Ok(instance), "{json}");
+    }
+    let hosts = vec!["db1.example.com".to_owned(), "db2.example.com".to_owned()];
+    let weights = vec![("a.example.com".to_owned(), 3), ("b".to_owned(), 1)];
+    check(Upstreams { hosts: hosts.clone(), weights });
+    check(Pair("a.example.com".to_owned(), 1));
+    check(Money(vec!["12.5".to_owned()]));
+    check(Money(hosts.clone()));
+    check(Tagged::Http { version: 2 });
+    check(hosts.clone());
+    check(vec![hosts.clone(), hosts.clone()]);
+    check(BTreeMap::from([("hosts".to_owned(), hosts.clone())]));
+    check(Some(hosts));
+    check(u32::MAX);
+    check(u64::MAX);
+    check(0.1_f32);
+    check(vec![1.5_f32]);
+}
+
+/// With classes of Java at each level, as a bean with annotations writes them.
+#[test]
+fn classes_within_a_payload_are_ignored_too() {
+    let hosts = vec!["a.b".to_owned(), "c.d".to_owned()];
+    let payload = r#"{"@class":"com.example.Upstreams","hosts":["java.util.ArrayList",["a.b","c.d"]],"weights":[]}"#;
+    let node = PLAIN.replace(r#""payload":null"#, &format!(r#""payload":{payload}"#));
+    let expected = Upstreams { hosts, weights: Vec::new() };
+    assert_eq!(read::<Upstreams>(&node).unwrap().payload(), Some(&expected));
+}
+
+/// Maps have no order of their own, and each `HashMap` another one.
+#[test]
+fn equal_maps_have_equal_bytes() {
+    let map = || (0..50).map(|n| (format!("k{n:02}"), n)).collect::<HashMap<_, _>>();
+    let sorted: BTreeMap<_, _> = map().into_iter().collect();
+    let expected = payload_json(Some(&sorted)).unwrap();
+    let expected = String::from_utf8(expected).unwrap();
+    for _ in 0..3 {
+        let json = payload_json(Some(&map())).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        assert_eq!(json, expected.replace("TreeMap", "HashMap"));
+        let list = payload_json(Some(&vec![map()])).unwrap();
+        let list = String::from_utf8(list).unwrap();
+        let inner = expected.replace(r#""@class":"java.util.TreeMap","#, "");
+        assert_eq!(list, format!(r#"["java.util.ArrayList",[{inner}]]"#));
+    }
+}
+
 /// Source: `TestJsonInstanceSerializerCompatibility`, and the rules of Jackson.
 #[test]
 fn instances_of_every_version_are_read() {
@@ -125,6 +208,25 @@ fn instances_of_every_version_are_read() {
     assert_eq!((bare.address(), bare.port(), bare.registration_time_utc()), (None, None, 0));
     assert!(bare.is_enabled() && bare.service_type() == ServiceType::Dynamic);
     assert!(!read::<Value>(r#"{"name":"w","id":"i","enabled":null}"#).unwrap().is_enabled());
+    // Jackson's coercions of scalars.
+    for json in [
+        r#"{"name":"w","id":"i","port":80.9,"registrationTimeUTC":5.5,"serviceType":2,"enabled":1}"#,
+        r#"{"name":"w","id":"i","port":" 80 ","registrationTimeUTC":"5","serviceType":" PERMANENT ","enabled":" True "}"#,
+        "\u{feff}{\"name\":\"w\",\"id\":\"i\",\"port\":80,\"sslPort\":\"\",\"registrationTimeUTC\":5,\"serviceType\":\"PERMANENT\"}",
+    ] {
+        let read = read::<Value>(json).unwrap_or_else(|error| panic!("{json}: {error}"));
+        let wanted = ServiceInstance::new("w", "i").with_port(80).with_registration_time_utc(5);
+        assert_eq!(read, wanted.with_service_type(ServiceType::Permanent), "{json}");
+    }
+    let bare =
+        read::<Value>(r#"{"name":7,"id":true,"port":"null","registrationTimeUTC":"","enabled":0}"#);
+    let bare = bare.unwrap();
+    assert_eq!((bare.name(), bare.id(), bare.port()), ("7", "true", None));
+    assert_eq!((bare.registration_time_utc(), bare.is_enabled()), (0, false));
+    let part = read::<Value>(
+        r#"{"name":"w","id":"i","uriSpec":{"parts":[{"variable":"true","value":"name"}]}}"#,
+    );
+    assert_eq!(part.unwrap().build_uri().as_deref(), Some("w"));
     let part = read::<Value>(
         r#"{"name":"w","id":"i","uriSpec":{"parts":[{"variable":false,"value":"/x"}]}}"#,
     );
@@ -140,7 +242,19 @@ fn what_is_no_instance_is_refused_with_the_reason() {
         (r#"{"id":"i"}"#, "name is missing"),
         (r#"{"name":"w","id":null}"#, "id is missing"),
         (r#"{"name":"w","id":"i","serviceType":"dynamic"}"#, "unknown service type"),
-        (r#"{"name":"w","id":"i","port":3000000000}"#, "out of range"),
+        (r#"{"name":"w","id":"i","port":3000000000}"#, "port is out of range"),
+        (r#"{"name":"w","id":"i","port":3e9}"#, "port is out of range"),
+        (r#"{"name":"w","id":"i","port":1e30}"#, "port is out of range"),
+        (
+            r#"{"name":"w","id":"i","registrationTimeUTC":1e19}"#,
+            "registrationTimeUTC is out of range",
+        ),
+        (r#"{"name":"w","id":"i","enabled":"yes"}"#, "enabled is not a boolean"),
+        (r#"{"name":"w","id":"i","serviceType":4}"#, "unknown service type"),
+        (
+            r#"{"name":"w","id":"i","uriSpec":{"parts":[{"variable":"x"}]}}"#,
+            "variable is not a boolean",
+        ),
         (r#"{"name":"w","id":"i","port":"x"}"#, "port is not an integer"),
         (r#"{"name":"w","id":"i","address":[]}"#, "address is not a string"),
         (r#"{"name":"w","id":"i","uriSpec":3}"#, "uriSpec is not an object"),
@@ -185,6 +299,15 @@ proptest! {
     fn every_instance_is_read_back(instance in instances()) {
         let json = written(JsonInstanceSerializer::new(), &instance);
         prop_assert_eq!(read::<String>(&json), Ok(instance));
+    }
+
+    #[test]
+    fn every_number_is_read_back(number in proptest::num::f64::NORMAL) {
+        let instance = instance().with_payload(number);
+        let json = written(JsonInstanceSerializer::new(), &instance);
+        prop_assert_eq!(read::<f64>(&json), Ok(instance.clone()), "{}", json);
+        let read = read::<Value>(&json).unwrap();
+        prop_assert_eq!(read.payload().and_then(Value::as_f64), Some(number));
     }
 
     #[test]

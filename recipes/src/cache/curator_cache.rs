@@ -233,11 +233,21 @@ impl CuratorCache {
     /// All nodes at one moment, and the events from that moment on.
     #[must_use]
     pub fn snapshot_and_events(&self) -> (Vec<CachedNode>, CacheEvents) {
+        let (state, events) = self.state_and_events();
+        (state.nodes, events)
+    }
+
+    /// As [`snapshot_and_events`](Self::snapshot_and_events), with the state of the cache at that moment. The state of
+    /// [`is_initialized`](Self::is_initialized) is another one, if an event comes in between.
+    #[must_use]
+    pub fn state_and_events(&self) -> (CacheState, CacheEvents) {
         let shared = &self.inner.shared;
         let receiver = shared.subscribe();
         let state = shared.read();
+        let (initialized, stale) = (state.initialized, state.stale);
         let nodes = state.tree.nodes().cloned().collect();
-        (nodes, CacheEvents::new(receiver, Arc::clone(shared), state.number))
+        let events = CacheEvents::new(receiver, Arc::clone(shared), state.number);
+        (CacheState { nodes, initialized, stale }, events)
     }
 
     /// Closes the cache: removes the watch from the server, and forgets all nodes. Waits for the reply, at most for the
@@ -256,6 +266,18 @@ impl CuratorCache {
             drop(status.wait_for(|status| status.closed).await);
         }
     }
+}
+
+/// A cache at one moment. Created by [`CuratorCache::state_and_events`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CacheState {
+    /// All nodes, ancestors first.
+    pub nodes: Vec<CachedNode>,
+    /// Whether the first load is complete.
+    pub initialized: bool,
+    /// Whether changes may have gone unnoticed.
+    pub stale: bool,
 }
 
 /// Ends the cache with its task, also when the runtime ends.

@@ -13,7 +13,7 @@ mod shared;
 mod tree;
 mod updater;
 
-pub use curator_cache::CuratorCache;
+pub use curator_cache::{CacheState, CuratorCache};
 pub use event::{CacheEvent, CacheEvents};
 pub use node::CachedNode;
 pub use options::CacheOptions;

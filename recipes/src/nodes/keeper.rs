@@ -8,10 +8,10 @@
 //! | 1. wait for a connection to the quorum | – | – |
 //! | 2. create the node | create2 (15), createContainer (19) or createTTL (21); parents missing: exists (3) upward, createContainer downward, create again | `PersistentNode.createNode` |
 //! | 3. it exists: whose is it? | exists (3) with watch; of a former session of ours: multi (14) of delete and create | `processBackgroundCallback` |
-//! | 4. watch it | exists (3) with watch | `watchNode` |
+//! | 4. watch it | exists (3) with watch; getData (4) with watch, if the data of other clients is adopted | `watchNode` |
 //! | 5. the data was set | setData (5); before each retry: sync (9), exists (3) with watch | `setData` |
 //! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
-//! | 7. close | delete (2); before each retry: a delete that is refused, exists (3); checkWatches (17) if the node stays | `close` |
+//! | 7. close | delete (2); before each retry, and if the node was not seen on this connection: a delete that is refused, exists (3); checkWatches (17) if the node stays | `close` |
 //!
 //! Differences from Curator (Ln: see `docs/CURATOR.md`): one create at a time, with a search for the GUID before each
 //! retry (L14); an error that no retry mends parks the task until something changes (L15, L17); the node of another
@@ -19,13 +19,14 @@
 //! the node of a former session of ours is replaced in one transaction (L20).
 
 mod leave;
+mod look;
 mod owner;
 
 use std::{
     collections::VecDeque,
     future::Future,
     pin::pin,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, Weak, atomic::AtomicBool},
 };
 
 use bytes::Bytes;
@@ -63,6 +64,10 @@ pub(super) struct Keeper {
     pub(super) mode: CreateMode,
     pub(super) options: NodeOptions,
     pub(super) wanted: watch::Receiver<Wanted>,
+    /// Where data of other clients is adopted.
+    pub(super) adopted: Weak<watch::Sender<Wanted>>,
+    /// The version of the wanted data that the task has last looked at.
+    pub(super) seen: u64,
     pub(super) status: Arc<watch::Sender<Status>>,
     pub(super) events: broadcast::Sender<NodeEvent>,
     pub(super) closing: CancellationToken,
@@ -149,7 +154,7 @@ impl Keeper {
             }
         };
         self.status.send_modify(|status| {
-            status.czxid = None;
+            (status.czxid, status.present) = (None, None);
             status.closed = Some(closed);
         });
     }
@@ -157,7 +162,14 @@ impl Keeper {
     fn fail(&self, error: Error) {
         debug!(path = self.path, %error, "node not kept; waiting for a change");
         self.report(NodeEvent::Failed(error.clone()));
-        self.status.send_modify(|status| status.failed = Some(error));
+        self.status.send_modify(|status| status.failed = Some((self.seen, error)));
+    }
+
+    /// The wanted data; from now on, only later changes wake the task.
+    fn see_wanted(&mut self) -> Wanted {
+        let wanted = self.wanted.borrow_and_update().clone();
+        self.seen = wanted.version;
+        wanted
     }
 
     fn report(&self, event: NodeEvent) {
@@ -167,7 +179,7 @@ impl Keeper {
 
     fn lose(&self, memory: &mut Memory) {
         if !std::mem::replace(&mut memory.is_lost, true) {
-            self.status.send_modify(|status| status.czxid = None);
+            self.status.send_modify(|status| (status.czxid, status.present) = (None, None));
             self.report(NodeEvent::Lost);
         }
     }
@@ -187,7 +199,7 @@ impl Keeper {
             Either::Right(true) => {}
             Either::Left(()) | Either::Right(false) => return Err(NoNode::Ended),
         }
-        let wanted = self.wanted.borrow_and_update().clone();
+        let wanted = self.see_wanted();
         let created = if self.is_protected() && memory.path.is_none() {
             let (parent, name) = split(&self.path);
             let node = NewNode {
@@ -336,7 +348,7 @@ impl Keeper {
     fn show(&self, memory: &mut Memory, present: &Present, written: u64, event: Option<NodeEvent>) {
         self.status.send_modify(|status| {
             status.path = Some(present.path.clone());
-            status.czxid = present.czxid;
+            (status.czxid, status.present) = (present.czxid, Some(present.owner));
             status.was_created = true;
             status.written = written;
             status.failed = None;
@@ -359,9 +371,16 @@ impl Keeper {
     ) -> Option<Result<(), Error>> {
         let mut connection = self.client.state();
         let mut watcher: Option<Watcher> = None;
+        // Whether the node is known to be there: created or looked at on this connection, and no event since.
+        let mut is_seen = is_read_write(*connection.borrow_and_update());
         loop {
+            is_seen &= !connection.has_changed().unwrap_or(true);
+            is_seen &= is_read_write(*connection.borrow());
             if self.closing.is_cancelled() {
-                return Some(self.leave(&present, watcher).await);
+                if watcher.as_mut().is_some_and(|watcher| watcher.try_changed().is_some()) {
+                    (watcher, is_seen) = (None, false);
+                }
+                return Some(self.leave(&present, watcher, is_seen).await);
             }
             match select(self.closing.cancelled(), connected(&self.client, &mut connection)).await {
                 Either::Left(()) => continue,
@@ -373,18 +392,19 @@ impl Keeper {
                 return None;
             }
             if watcher.is_none() {
-                let look = self
-                    .client
-                    .retry_idempotent(policy, || self.client.exists_and_watch(&present.path));
+                let look = self.look(policy, &present.path);
                 match select(self.closing.cancelled(), look).await {
                     Either::Left(()) => continue,
-                    Either::Right(Ok((Some(stat), new))) if is_same(&present, &stat) => {
+                    Either::Right(Ok(Some((stat, data, new)))) if is_same(&present, &stat) => {
                         if present.czxid.is_none() {
                             present.czxid = Some(stat.czxid);
                             memory.node = present.czxid.filter(|_| present.owner == 0);
                             self.status.send_modify(|status| status.czxid = Some(stat.czxid));
                         }
-                        watcher = Some(new);
+                        if let Some(data) = data {
+                            self.adopt_data(&data);
+                        }
+                        (watcher, is_seen) = (Some(new), true);
                     }
                     // Deleted, and possibly created by another client.
                     Either::Right(Ok(_)) => {
@@ -399,7 +419,7 @@ impl Keeper {
                 }
                 continue;
             }
-            let wanted = self.wanted.borrow_and_update().clone();
+            let wanted = self.see_wanted();
             if wanted.version != self.status.borrow().written {
                 let write = self.write(policy, &present, &wanted, &mut watcher);
                 match select(self.closing.cancelled(), write).await {
@@ -425,7 +445,7 @@ impl Keeper {
             let changed = select(connection.changed(), self.wanted.changed());
             match select(self.closing.cancelled(), select(watch.changed(), changed)).await {
                 Either::Right(Either::Left(event)) => {
-                    watcher = None;
+                    (watcher, is_seen) = (None, false);
                     if event.event_type == EventType::NodeDeleted {
                         memory.node = None;
                         self.lose(memory);
@@ -434,6 +454,7 @@ impl Keeper {
                 }
                 // The watch is set again by the client; what happened in between is looked at.
                 Either::Right(Either::Right(Either::Left(_))) => {
+                    is_seen = false;
                     match select(self.closing.cancelled(), connected(&self.client, &mut connection))
                         .await
                     {

@@ -31,7 +31,26 @@ pub struct NodeOptions {
     pub(super) protected: bool,
     pub(super) parents: bool,
     pub(super) adopts: bool,
+    pub(super) data_adoption: Option<DataAdoption>,
     pub(super) deletes: bool,
+}
+
+/// Which data of other clients is adopted.
+#[derive(Clone)]
+pub(super) struct DataAdoption(Arc<Accepts>);
+
+type Accepts = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+impl DataAdoption {
+    pub(super) fn accepts(&self, data: &[u8]) -> bool {
+        (self.0)(data)
+    }
+}
+
+impl fmt::Debug for DataAdoption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataAdoption")
+    }
 }
 
 impl NodeOptions {
@@ -63,6 +82,45 @@ impl NodeOptions {
         self
     }
 
+    /// Adopts data that other clients write to the node, if `accepts` returns true for it: it becomes the wanted data, as
+    /// if it had been [set](PersistentNode::set_data) here, so it is created again with it. It is an event,
+    /// [`DataAdopted`](NodeEvent::DataAdopted). By default such data stays in the node until it is created again, and
+    /// other data than the wanted one is not noticed.
+    ///
+    /// Sends getData (4) with watch instead of exists (3), so the ACL must allow READ. Data that is set here at the same
+    /// time is written over that of the other client.
+    ///
+    /// ```
+    /// # use docent_protocol::CreateMode;
+    /// # use docent_recipes::nodes::{NodeEvent, NodeOptions, PersistentNode};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = docent_testing::TestingServer::start().await?;
+    /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+    /// let options = NodeOptions::default().with_data_adoption(|data| data.len() < 100);
+    /// let node = PersistentNode::start_with(&client, "/n", CreateMode::Ephemeral, "ours", options)?;
+    /// let mut events = node.events();
+    /// node.created().await?;
+    /// client.set_data("/n", b"theirs", None).await?;
+    /// while let Some(event) = events.next().await {
+    ///     if let NodeEvent::DataAdopted { data } = event {
+    ///         assert_eq!((&*data, &*node.data()), (&b"theirs"[..], &b"theirs"[..]));
+    ///         break;
+    ///     }
+    /// }
+    /// # client.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_data_adoption(
+        mut self,
+        accepts: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.data_adoption = Some(DataAdoption(Arc::new(accepts)));
+        self
+    }
+
     /// Leaves the node on the server when it is closed or dropped.
     /// [`close_and_delete`](PersistentNode::close_and_delete) deletes it nevertheless.
     #[must_use]
@@ -86,6 +144,7 @@ impl Default for NodeOptions {
             protected: false,
             parents: true,
             adopts: false,
+            data_adoption: None,
             deletes: true,
         }
     }
@@ -132,7 +191,7 @@ pub struct PersistentNode {
 struct Inner {
     client: Client,
     path: String,
-    wanted: watch::Sender<Wanted>,
+    wanted: Arc<watch::Sender<Wanted>>,
     status: Arc<watch::Sender<Status>>,
     events: broadcast::Sender<NodeEvent>,
     closing: CancellationToken,
@@ -180,7 +239,7 @@ impl PersistentNode {
             Ok(()) => {}
         }
         // Version 0 is that of a node whose data is not known.
-        let wanted = watch::Sender::new(Wanted { data: data.into(), version: 1 });
+        let wanted = Arc::new(watch::Sender::new(Wanted { data: data.into(), version: 1 }));
         let status = Arc::new(watch::Sender::new(Status::default()));
         let events = broadcast::Sender::new(EVENTS);
         let closing = CancellationToken::new();
@@ -191,6 +250,8 @@ impl PersistentNode {
             mode,
             options,
             wanted: wanted.subscribe(),
+            adopted: Arc::downgrade(&wanted),
+            seen: 0,
             status: Arc::clone(&status),
             events: events.clone(),
             closing: closing.clone(),
@@ -220,25 +281,41 @@ impl PersistentNode {
     ///
     /// Source: `waitForInitialCreate`, which returns no error.
     pub async fn created(&self) -> Result<String, Error> {
-        self.wait_for(|status| status.was_created.then(|| status.path.clone().unwrap_or_default()))
-            .await
+        let version = self.inner.wanted.borrow().version;
+        let path =
+            |status: &Status| status.was_created.then(|| status.path.clone().unwrap_or_default());
+        self.wait_for(version, path).await
     }
 
-    /// Waits until the node has the data that was last [set](Self::set_data).
+    /// Waits until the node is there, with the data that was last [set](Self::set_data) before the call, or later data.
+    /// While there is no connection, the last known state of the node counts.
     ///
     /// # Errors
     ///
-    /// As [`created`](Self::created).
+    /// As [`created`](Self::created). Errors of earlier data are not reported.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    pub async fn written(&self) -> Result<(), Error> {
-        let version = self.inner.wanted.borrow().version;
-        self.wait_for(|status| (status.written >= version).then_some(())).await
+    pub fn written(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let (node, version) = (self.clone(), self.inner.wanted.borrow().version);
+        async move {
+            // A new session does not own the node of the one before, even if the task has not noticed yet.
+            let is_there = |status: &Status| {
+                let session = || node.inner.client.session().map(|lease| lease.session_id());
+                status.present.is_some_and(|owner| owner == 0 || Some(owner) == session())
+            };
+            let is_written = |status: &Status| status.written >= version && is_there(status);
+            node.wait_for(version, |status| is_written(status).then_some(())).await
+        }
     }
 
-    async fn wait_for<T>(&self, wanted: impl Fn(&Status) -> Option<T>) -> Result<T, Error> {
+    /// Waits until the status is as wanted, or an error of this version of the data or a later one is reported.
+    async fn wait_for<T>(
+        &self,
+        version: u64,
+        wanted: impl Fn(&Status) -> Option<T>,
+    ) -> Result<T, Error> {
         let mut status = self.inner.status.subscribe();
         loop {
             {
@@ -249,7 +326,9 @@ impl PersistentNode {
                 if let Some(found) = wanted(&status) {
                     return Ok(found);
                 }
-                if let Some(error) = &status.failed {
+                if let Some((failed, error)) = &status.failed
+                    && *failed >= version
+                {
                     return Err(error.clone());
                 }
                 if status.conflict {
@@ -277,14 +356,13 @@ impl PersistentNode {
     /// Source: `setData`, which fails before the node was first created.
     pub fn set_data(&self, data: impl Into<Bytes>) {
         let data = data.into();
-        self.inner.status.send_modify(|status| status.failed = None);
         self.inner.wanted.send_modify(|wanted| {
             wanted.data = data;
             wanted.version += 1;
         });
     }
 
-    /// The data that was last set. It is not read from the server.
+    /// The data that was last set, or [adopted](NodeOptions::with_data_adoption). It is not read from the server.
     ///
     /// Source: `getData`.
     #[must_use]

@@ -112,7 +112,7 @@ impl PersistentTtlNode {
         self.node.set_data(data);
     }
 
-    /// Waits until the node has the data that was last set.
+    /// Waits until the node has the data that was last set. See [`PersistentNode::written`].
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ impl PersistentTtlNode {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
-    pub async fn written(&self) -> Result<(), Error> {
-        self.node.written().await
+    pub fn written(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        self.node.written()
     }
 
     /// The data that was last set.

@@ -25,6 +25,12 @@ pub enum NodeEvent {
         /// The session that owns the other node; 0 if it is not ephemeral.
         owner: i64,
     },
+    /// Another client has written the node, and its data is kept from now on: see
+    /// [`with_data_adoption`](super::NodeOptions::with_data_adoption).
+    DataAdopted {
+        /// The data.
+        data: Bytes,
+    },
     /// It cannot be created or written. Tried again after a reconnect, and when the data is set.
     Failed(Error),
 }
@@ -44,12 +50,14 @@ pub(super) struct Status {
     pub(super) path: Option<String>,
     /// The `czxid` of the node that is there.
     pub(super) czxid: Option<i64>,
+    /// The session that owns the node that is there, as far as the task knows; 0 if it is not ephemeral.
+    pub(super) present: Option<i64>,
     /// Whether the node was created or adopted once.
     pub(super) was_created: bool,
     /// The version of the wanted data that was last written.
     pub(super) written: u64,
-    /// Why it is not there, or not written.
-    pub(super) failed: Option<Error>,
+    /// Why it is not there, or not written, and the version of the wanted data that was to be written.
+    pub(super) failed: Option<(u64, Error)>,
     /// Whether the path has another client's node.
     pub(super) conflict: bool,
     /// The result of the close.

@@ -148,13 +148,44 @@ async fn d13_wrapped_listeners() {
     player.assert_events().await;
 }
 
+/// C6: the watch is requested once in a session, also for the second cache. Then, one-shot watches; the recording has
+/// rounds of requests and lost connections, and no event.
+#[tokio::test]
+async fn d31_a_server_without_persistent_watches() {
+    let mut player = Player::start("D31", Version::V3_4, &[]).await;
+    player.has_events(&[], &["cache:/d31 initialized 0", "cache:/d31#b initialized 0"]);
+    let player = player.play().await;
+    let watch = "addWatch(106) /d31 mode=1";
+    assert!(counts(&player.expected_requests)[watch] > 10);
+    let sent = counts(&player.requests());
+    assert_eq!(sent[watch], 1, "{sent:?}");
+    let trace = player.tap.trace().text();
+    let connections = trace.lines().filter(|line| line.contains("-> connect ")).count();
+    assert_eq!(connections, 2, "{trace}");
+    player.assert_events().await;
+}
+
+/// C9: the reply behind the close is not stored.
+#[tokio::test]
+async fn d34_a_reply_behind_the_close() {
+    let mut player =
+        Player::start("D34", Version::V3_9, &[("/d34", "root"), ("/d34/a", "A")]).await;
+    player.held_back = Some((OpCode::GetData, "/d34/a"));
+    player.tap.inject(Fault::delay_reply(OpCode::GetData, ms(1200)).of("A").nth(2));
+    let player = player.play().await;
+    player.assert_equal();
+    // The recorded answer to `clist` is `1 /d34/a=0`.
+    assert!(player.caches["cache:/d34"].snapshot().is_empty());
+    player.assert_events().await;
+}
+
 /// The node that was deleted behind the listing is read because of the listing, as in Curator, but not because of its
 /// change as well.
 #[tokio::test]
 async fn d35_writes_between_a_read_and_its_reply() {
     let nodes = [("/d35", "root"), ("/d35/a", "A")];
     let mut player = Player::start("D35", Version::V3_9, &nodes).await;
-    player.is_held_back = true;
+    player.held_back = Some((OpCode::GetChildren2, "/d35"));
     player.tap.inject(Fault::delay_reply(OpCode::GetChildren2, ms(1500)).of("A"));
     let player = player.play().await;
     let (mut expected, mut sent) = (counts(&player.expected_requests), counts(&player.requests()));

@@ -15,11 +15,13 @@ use crate::{create::lacks_3_5_operations, error, persistent_retry::PersistentRet
 impl Keeper {
     /// Deletes the node, unless the options keep it. Without a reply, it is repeated as long as the node can be ours. delete
     /// has no check of the owner, so each retry looks at the node first: the first delete may have made room for the node of
-    /// another client.
+    /// another client. So does a first delete of a node that was not seen on this connection: in an outage, another client
+    /// may have replaced it.
     pub(super) async fn leave(
         &self,
         present: &Present,
         mut watcher: Option<Watcher>,
+        is_seen: bool,
     ) -> Result<(), Error> {
         if !self.deletes.load(Ordering::Acquire) {
             self.remove_watch(&mut watcher);
@@ -30,14 +32,14 @@ impl Keeper {
             CancellationToken::new(),
         );
         let mut retry = RetryLoop::new(&self.client, &policy);
-        let mut is_first = true;
+        let mut is_blind = is_seen;
         loop {
             if self.client.ended().is_some()
                 || (present.owner != 0 && Some(present.owner) != self.session())
             {
                 return Ok(());
             }
-            let deleted = if std::mem::take(&mut is_first) {
+            let deleted = if std::mem::take(&mut is_blind) {
                 self.client.cleanup().delete(&present.path, None).await
             } else {
                 self.delete_again(present).await

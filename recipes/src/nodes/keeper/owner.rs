@@ -54,9 +54,12 @@ impl Keeper {
             let mut replace = self.client.transaction();
             replace.delete(&path, Some(stat.version));
             replace.create_with_acl(&path, &wanted.data, CreateMode::Ephemeral, acl);
+            let session = self.session();
             return match replace.commit().await {
                 Ok(_) => {
-                    let owner = self.session().unwrap_or_default();
+                    // Not in another session: the owner of the node would not be known.
+                    let owner = self.session().filter(|owner| Some(*owner) == session);
+                    let Some(owner) = owner else { return Err(NoNode::LookAgain) };
                     let present = Present { path, owner, czxid: None };
                     self.created(memory, &present, wanted.version);
                     Ok(present)

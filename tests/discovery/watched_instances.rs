@@ -1,0 +1,149 @@
+//! Instances that another process writes while they are registered here (`ServiceDiscoveryBuilder.watchInstances`).
+
+use docent::NodeEvent;
+use docent_discovery::NodeEvents;
+
+use super::*;
+
+/// A discovery that takes over what others write.
+fn watching(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
+    let lock_options = LockOptions::default().with_retry_policy(RetryNTimes::new(5, ms(50)));
+    let options =
+        DiscoveryOptions::default().with_lock_options(lock_options).with_watched_instances();
+    ServiceDiscovery::with_options(client, &fixture.path, options).unwrap()
+}
+
+/// Waits until the instance has the form of another process.
+async fn adopted(events: &mut NodeEvents) -> String {
+    loop {
+        match within_deadline("an event", events.next()).await.unwrap() {
+            NodeEvent::DataAdopted { data } => return String::from_utf8(data.to_vec()).unwrap(),
+            NodeEvent::Created { .. } | NodeEvent::Lost | NodeEvent::Restored => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The form of the instance in its node, once it is another node than that with this `czxid`.
+async fn registered_again(client: &Client, path: &str, czxid: i64) -> String {
+    let node = eventually("another node", async || {
+        let node = client.get_data(path).await.ok()?;
+        (node.stat.czxid != czxid).then_some(node)
+    })
+    .await;
+    String::from_utf8(node.data.to_vec()).unwrap()
+}
+
+async fn what_others_write_is_kept_over_a_new_session(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = watching(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let mut events = discovery.events("web", "i1").unwrap();
+    let path = node(&fixture, "i1");
+    let (czxid, ours) = (stat(&observer, &path).await.czxid, data(&observer, &path).await);
+    let theirs = ours.replace("\"port\":1", "\"port\":2").replace("}", ",\"enabled\":false}");
+    observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+    assert_eq!(adopted(&mut events).await, theirs);
+    let form = discovery.instance("web", "i1").unwrap();
+    assert_eq!(form, web("i1", 2).with_enabled(false));
+    assert_eq!(stat(&observer, &path).await.version, 1, "nothing is written");
+    tap.kill_session(support::DEADLINE).await.unwrap();
+    assert_eq!(registered_again(&observer, &path, czxid).await, theirs);
+    // What is changed here is changed in the form of the other.
+    done("enabled", discovery.set_enabled("web", "i1", true)).await;
+    assert_eq!(data(&observer, &path).await, ours.replace("\"port\":1", "\"port\":2"));
+    done("the update", discovery.update(web("i1", 3))).await;
+    assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 3)));
+    let before = stat(&observer, &path).await;
+    done("the same", discovery.register(web("i1", 3))).await;
+    assert_eq!(stat(&observer, &path).await, before);
+    // The form before is another one.
+    observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+    assert_eq!(adopted(&mut events).await, theirs);
+    done("the registration", discovery.register(web("i1", 3))).await;
+    finds(&discovery, &["i1:3"]).await;
+    done("the end", discovery.unregister("web", "i1")).await;
+    assert_eq!(discovery.instance("web", "i1"), None);
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+async fn data_that_is_no_form_of_the_instance_is_not_kept(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = watching(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let mut events = discovery.events("web", "i1").unwrap();
+    let path = node(&fixture, "i1");
+    let (czxid, ours) = (stat(&observer, &path).await.czxid, data(&observer, &path).await);
+    let static_type = ours.replace("DYNAMIC", "STATIC");
+    for wrong in ["notjson", "", &ours.replace("i1", "i2"), &ours.replace("web", "x"), &static_type]
+    {
+        observer.set_data(&path, wrong.as_bytes(), None).await.unwrap();
+        // Behind the write.
+        let theirs = ours.replace("\"port\":1", "\"port\":2");
+        assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 1)), "{wrong}");
+        assert_eq!(data(&observer, &path).await, wrong, "it is left");
+        observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+        assert_eq!(adopted(&mut events).await, theirs, "{wrong}");
+        observer.set_data(&path, ours.as_bytes(), None).await.unwrap();
+        assert_eq!(adopted(&mut events).await, ours, "{wrong}");
+    }
+    observer.set_data(&path, b"notjson", None).await.unwrap();
+    tap.kill_session(support::DEADLINE).await.unwrap();
+    assert_eq!(registered_again(&observer, &path, czxid).await, ours);
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+async fn what_others_write_in_an_outage_is_kept(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = watching(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let mut events = discovery.events("web", "i1").unwrap();
+    let path = node(&fixture, "i1");
+    let theirs = data(&observer, &path).await.replace("\"port\":1", "\"port\":2");
+    tap.refuse().await.unwrap();
+    tap.cut();
+    observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+    tap.accept().await.unwrap();
+    assert_eq!(adopted(&mut events).await, theirs);
+    assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 2)));
+    // One that is to be written here wins.
+    tap.refuse().await.unwrap();
+    tap.cut();
+    let last = theirs.replace("\"port\":2", "\"port\":3");
+    observer.set_data(&path, last.as_bytes(), None).await.unwrap();
+    let updated = discovery.update(web("i1", 4));
+    tap.accept().await.unwrap();
+    done("the update", updated).await;
+    finds(&discovery, &["i1:4"]).await;
+    assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 4)));
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+async fn without_the_option_what_others_write_is_replaced_in_a_new_session(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 1))).await;
+    let path = node(&fixture, "i1");
+    let (czxid, ours) = (stat(&observer, &path).await.czxid, data(&observer, &path).await);
+    let theirs = ours.replace("\"port\":1", "\"port\":2");
+    observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+    assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 1)));
+    tap.kill_session(support::DEADLINE).await.unwrap();
+    assert_eq!(registered_again(&observer, &path, czxid).await, ours);
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+on_both_servers! {
+    what_others_write_is_kept_over_a_new_session
+    data_that_is_no_form_of_the_instance_is_not_kept
+    what_others_write_in_an_outage_is_kept
+    without_the_option_what_others_write_is_replaced_in_a_new_session
+}

@@ -1,0 +1,102 @@
+//! When the data of a kept node counts as written, and what the close of one deletes, on both servers.
+
+use docent::{CreateMode, ErrorKind, NodeEvent, OpCode};
+use docent_testing::{fault::Fault, tap::Record};
+
+use crate::{
+    Fixture,
+    nodes::{client, created, keep, next},
+    support::{DEADLINE, eventually, within_deadline},
+};
+
+on_both_servers! {
+    a_delete_in_an_outage_looks_at_the_node_first
+    an_error_of_earlier_data_is_not_one_of_later_data
+    a_write_is_complete_when_its_node_is_there
+}
+
+/// The node is deleted, and created by another client, in an outage in which it is closed. A new node has version 0, too.
+async fn a_delete_in_an_outage_looks_at_the_node_first(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    for mode in [CreateMode::Persistent, CreateMode::Ephemeral] {
+        let node = keep(&a, &path, mode);
+        created(&node).await;
+        tap.refuse().await.unwrap();
+        tap.cut();
+        let mut state = a.state();
+        let is_down = |state: &Option<docent::ConnectionState>| {
+            !state.is_some_and(docent::ConnectionState::is_connected)
+        };
+        within_deadline("the outage", state.wait_for(is_down)).await.unwrap();
+        let closing = node.close();
+        observer.delete(&path, None).await.unwrap();
+        observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
+        tap.accept().await.unwrap();
+        within_deadline("the close", closing).await.unwrap();
+        a.sync("/").await.unwrap();
+        assert_eq!(&*observer.get_data(&path).await.unwrap().data, b"other", "{mode:?}");
+        observer.delete(&path, None).await.unwrap();
+    }
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+/// The refusal of a write arrives when other data is wanted already, which can be written.
+async fn an_error_of_earlier_data_is_not_one_of_later_data(fixture: Fixture) {
+    let (a, _tap, path) = client(&fixture).await;
+    let node = keep(&a, &path, CreateMode::Ephemeral);
+    created(&node).await;
+    let mut events = node.events();
+    // READ and ADMIN.
+    let closed = [docent::Acl::new(docent::Perms::from_number(17), "world", "anyone")];
+    let observer = fixture.observer().await;
+    observer.set_acl(&path, &closed, None).await.unwrap();
+    fixture.tap.inject(Fault::delay_reply(OpCode::SetData, DEADLINE).of("A"));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    node.set_data("v2");
+    let refused = node.written();
+    records.until(DEADLINE, |r: &Record| r.is_reply(OpCode::SetData)).await.unwrap();
+    node.set_data("v3");
+    let written = tokio::spawn(node.written());
+    tokio::task::yield_now().await;
+    observer.set_acl(&path, docent::acl::OPEN_ACL_UNSAFE, None).await.unwrap();
+    fixture.tap.end_delays();
+    within_deadline("the write", written).await.unwrap().unwrap();
+    assert_eq!(&*a.get_data(&path).await.unwrap().data, b"v3");
+    // The later data takes the place of the earlier one.
+    within_deadline("the write", refused).await.unwrap();
+    while !matches!(next(&mut events).await, NodeEvent::Failed(error) if error.kind() == ErrorKind::NoAuth)
+    {
+    }
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
+
+/// A node that another client has replaced, and one that is deleted, does not have the data that was written to it.
+async fn a_write_is_complete_when_its_node_is_there(fixture: Fixture) {
+    let (a, tap, path) = client(&fixture).await;
+    let observer = fixture.observer().await;
+    let node = keep(&a, &path, CreateMode::Ephemeral);
+    created(&node).await;
+    within_deadline("the write", node.written()).await.unwrap();
+    let mut events = node.events();
+    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE).of("A"));
+    observer.delete(&path, None).await.unwrap();
+    assert!(matches!(next(&mut events).await, NodeEvent::Lost));
+    let mut written = std::pin::pin!(node.written());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(written.as_mut().poll(&mut cx).is_pending());
+    fixture.tap.end_delays();
+    within_deadline("the write", written).await.unwrap();
+    assert!(observer.exists(&path).await.unwrap().is_some());
+    // The same in a new session, in which the node of the one before is gone.
+    let (before, session) = (node.czxid(), a.session().unwrap().session_id());
+    tap.kill_session(DEADLINE).await.unwrap();
+    eventually("a new session", async || (a.session()?.session_id() != session).then_some(()))
+        .await;
+    within_deadline("the write", node.written()).await.unwrap();
+    assert_ne!(Some(observer.exists(&path).await.unwrap().unwrap().czxid), before);
+    a.close().await.unwrap();
+    observer.close().await.unwrap();
+}
