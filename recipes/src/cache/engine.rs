@@ -339,7 +339,9 @@ impl Engine {
             let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));
             match known {
                 Some((old, listed)) if old.stat().czxid == stat.czxid => {
-                    let is_change = stat.mzxid > old.stat().mzxid;
+                    let is_stale = stat.mzxid < old.stat().mzxid;
+                    let is_change = stat.mzxid > old.stat().mzxid
+                        || is_stale && planted::is("cache-stale-reply");
                     // Replies come in order, but an initial node may be newer than a lagging server.
                     // It may also come from a cache with other options.
                     let differs =
