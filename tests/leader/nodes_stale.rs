@@ -1,4 +1,6 @@
-//! Kept nodes on a server that shows an old tree.
+//! Kept nodes on a server that shows an old tree, and below parents that are removed.
+
+use std::time::Duration;
 
 use docent::{CreateMode, NodeEvent, OpCode, PersistentNode};
 use docent_testing::{TestingCluster, fault::Fault, tap::Record};
@@ -99,4 +101,26 @@ async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
 #[tokio::test]
 async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
     a_repeated_write_does_not_trust_a_server_that_lags(true).await;
+}
+
+/// The node above a missing parent was there when it was looked for, and is removed before the parent is created, as the
+/// server removes a container without children.
+#[tokio::test]
+async fn a_parent_that_is_removed_before_its_child_is_created_again() {
+    let cluster = TestingCluster::start(1).await.unwrap();
+    let fixture = Fixture::on(cluster.addr(0).unwrap().to_string(), None).await;
+    let (a, _tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    fixture.create_path(&a).await;
+    let path = format!("{}/parent", fixture.path);
+    observer.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    let delay = Duration::from_millis(500);
+    fixture.tap.inject(Fault::delay_request(OpCode::CreateContainer, delay).of("A"));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let below = format!("{path}/parent/n");
+    let node = PersistentNode::start(&a, &below, CreateMode::Persistent, "v1").unwrap();
+    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::CreateContainer)).await.unwrap();
+    observer.delete(&path, None).await.unwrap();
+    within_deadline("the node", node.created()).await.unwrap();
+    a.close().await.unwrap();
 }

@@ -317,12 +317,14 @@ impl Finder {
                 self.is_stale = false;
             }
             ServiceCacheEvent::Stale => {
-                if std::mem::replace(&mut self.is_stale, true) {
+                let was_stale = std::mem::replace(&mut self.is_stale, true);
+                if was_stale {
                     self.bad(worker, "stale out of turn");
                 }
             }
             ServiceCacheEvent::Resynced { len } => {
-                if !std::mem::replace(&mut self.is_stale, false) || len != self.shown.len() {
+                let was_stale = std::mem::replace(&mut self.is_stale, false);
+                if !was_stale || len != self.shown.len() {
                     let known = self.shown.len();
                     self.bad(worker, &format!("resynced with {len} instances, not {known}"));
                 }
