@@ -33,8 +33,27 @@ pub(crate) enum LastNode {
     Create,
 }
 
-/// Creates the missing nodes above `full_path`, and at it if `last_node` says so. Does not retry: callers do.
+/// How often it begins again because a parent that was there is gone.
+const MOST_REMOVALS: usize = 8;
+
+/// Creates the missing nodes above `full_path`, and at it if `last_node` says so. Begins again if an ancestor that was there
+/// is gone, such as a container without children. Does not retry otherwise: callers do.
 pub(crate) async fn create_parents(
+    client: &Client,
+    full_path: &str,
+    last_node: LastNode,
+    parents: Parents<'_>,
+) -> Result<(), Error> {
+    for _ in 0..MOST_REMOVALS {
+        match create_missing(client, full_path, last_node, parents).await {
+            Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {}
+            result => return result,
+        }
+    }
+    create_missing(client, full_path, last_node, parents).await
+}
+
+async fn create_missing(
     client: &Client,
     full_path: &str,
     last_node: LastNode,

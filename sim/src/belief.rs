@@ -9,7 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use docent::{Client, EventType, Instant, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE};
+use docent::{
+    CachedNode, Client, EventType, Instant, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE,
+};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use excuse::{Lapse, naive_limit};
@@ -22,6 +24,7 @@ use crate::{
     nodes::Nodes,
     plan::HoldWatch,
     process::Pid,
+    services::Services,
     truth::{Applied, Truth},
     world::{Nanos, SECOND, World},
 };
@@ -126,9 +129,12 @@ pub(crate) struct Beliefs {
     pub(crate) nodes: Nodes,
     pub(crate) leaders: Leaders,
     pub(crate) kept: Kept,
+    pub(crate) services: Services,
     pub(crate) atomics: Atomics,
     /// The open caches of each process, by their roots.
     pub(crate) cached: BTreeMap<(Pid, String), usize>,
+    /// What a cache has seen last: of each root, depth, and whether it keeps data.
+    pub(crate) snapshots: BTreeMap<(String, usize, bool), Vec<CachedNode>>,
 }
 
 impl Beliefs {
@@ -324,6 +330,7 @@ impl World {
         self.check_nodes(&mut beliefs, &mut records);
         self.check_leaders(&mut beliefs, &mut records);
         self.check_kept(&mut beliefs, &mut records);
+        self.check_services(&mut beliefs, &mut records);
         if beliefs.held.is_empty() {
             drop(beliefs);
             return records.into_iter().for_each(|record| self.record(record));

@@ -12,7 +12,8 @@
 //! * A read returns the state of one zxid, of a change that had been applied when it returned.
 //! * The reads and writes of one client in one session, in the order of their calls, see states that never go back.
 //! * A read behind a `sync` sees all writes that had been acknowledged before the `sync` was called. If a member may not
-//!   have known that it was cut off the others, a stale one is counted only.
+//!   have known that it was cut off the others, or the leader had commits to apply, a stale one is counted only. (A leader
+//!   takes the sync of its own client for a read, which overtakes commits: `CommitProcessor.needCommit`.)
 //! * A refusal was true of a state between the call and the reply.
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::{
     history::What,
     process::Pid,
     truth::{Applied, State, Truth},
-    world::{Nanos, SECOND, World},
+    world::{Core, Nanos, SECOND, World},
 };
 
 /// All calls of a run.
@@ -147,7 +148,7 @@ impl World {
     pub(crate) fn check_calls(&self) {
         let calls = std::mem::take(&mut *self.calls());
         let core = self.core();
-        let mut checker = Checker::new(&core.servers.truth, &core.cuts);
+        let mut checker = Checker::new(&core);
         checker.check(&calls);
         let (violations, counted) = (checker.violations, checker.counted);
         drop(core);
@@ -157,7 +158,8 @@ impl World {
 }
 
 struct Checker<'a> {
-    cuts: &'a [(Nanos, Nanos)],
+    /// When a member might not have known that it is cut off the others, or the leader had not applied all commits.
+    stale_syncs: Vec<(Nanos, Nanos)>,
     states: BTreeMap<String, Vec<State>>,
     values: BTreeMap<Bytes, Vec<&'a Applied>>,
     truth: &'a Truth,
@@ -166,7 +168,9 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn new(truth: &'a Truth, cuts: &'a [(Nanos, Nanos)]) -> Self {
+    fn new(core: &'a Core) -> Self {
+        let truth = &core.servers.truth;
+        let stale_syncs = [&*core.cuts, &core.servers.leader_lags].concat();
         let mut values: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for applied in &truth.changes {
             if let Some((value, _)) = &applied.change.node {
@@ -174,7 +178,7 @@ impl<'a> Checker<'a> {
             }
         }
         let states = BTreeMap::new();
-        Self { cuts, states, values, truth, violations: Vec::new(), counted: Vec::new() }
+        Self { stale_syncs, states, values, truth, violations: Vec::new(), counted: Vec::new() }
     }
 
     fn states(&mut self, path: &str) -> &[State] {
@@ -465,7 +469,7 @@ impl<'a> Checker<'a> {
             let floor = before.map(|(_, zxid)| *zxid).max().unwrap_or(0);
             let ranges = self.ranges(path, node.as_ref());
             if ranges.iter().all(|(_, _, end)| *end <= floor) && !ranges.is_empty() {
-                if self.cuts.iter().any(|(from, to)| from <= done && since <= to) {
+                if self.stale_syncs.iter().any(|(from, to)| from <= done && since <= to) {
                     self.counted.push(format!("{}: a stale read of {path} behind a sync", call.by));
                 } else {
                     self.bad(call, format_args!("behind a sync, but older than zxid {floor:#x}"));

@@ -1,6 +1,7 @@
 //! Draws a plan from a seed, swarm-style: first which kinds of faults there are and how often, then the faults.
 
 mod data;
+mod discovery;
 mod leader;
 mod locks;
 mod recipes;
@@ -53,7 +54,9 @@ pub fn plan(seed: u64) -> Plan {
     let has_data = data::add(&mut plan);
     let has_elections = leader::add(&mut plan);
     let has_recipes = recipes::add(&mut plan);
-    sequences::add(&mut plan, !has_data && !has_elections && !has_recipes);
+    let has_discovery = discovery::add(&mut plan);
+    let has_locks_only = !has_data && !has_elections && !has_recipes && !has_discovery;
+    sequences::add(&mut plan, has_locks_only);
     plan
 }
 

@@ -38,6 +38,7 @@ impl World {
         core.disturbed_until = peace;
         core.processes.iter_mut().for_each(|process| process.disturbed_until = peace);
         let members = core.servers.count;
+        core.servers.lagging.clear();
         core.with_servers(now, |servers, now| {
             servers.heal_all(now);
             servers.throttle(0);
@@ -159,9 +160,14 @@ impl World {
                 drop(beliefs);
                 let set = move |world: &Self, lags| {
                     let now = world.elapsed();
-                    world
-                        .core()
-                        .with_servers(now, |servers, now| servers.set_lag(now, member, lags));
+                    let mut core = world.core();
+                    let lagging = &mut core.servers.lagging;
+                    if lags {
+                        lagging.insert(member)
+                    } else {
+                        lagging.remove(&member)
+                    };
+                    core.with_servers(now, |servers, now| servers.set_lag(now, member, lags));
                 };
                 set(self, true);
                 self.ends_after(for_ms, move |world| set(world, false));

@@ -18,6 +18,7 @@ pub mod plants;
 mod process;
 pub mod run;
 mod servers;
+mod services;
 pub mod shrink;
 mod truth;
 mod workload;

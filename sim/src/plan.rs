@@ -3,12 +3,14 @@
 //! A seed draws a plan; a plan and its seed give one history. Faults and steps can be deleted from a plan, which is how
 //! a failing one is made short. A plan is text (RON), so that a finding can be kept as a file.
 
+mod discovery;
 mod faults;
 mod leader;
 mod recipes;
 
 use serde::{Deserialize, Serialize};
 
+pub use discovery::{FindStep, ServeEnd, ServeKind, ServeStep, Strategy};
 pub use faults::{Direction, Fault, FaultKind, Flow, KillKind, Sides, Trap};
 pub use leader::{CloseKind, KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep};
 pub use recipes::{
@@ -241,6 +243,10 @@ pub enum Step {
     Barrier(BarrierStep),
     /// Rounds of a `DistributedDoubleBarrier`.
     Double(DoubleStep),
+    /// Registers an instance of a service.
+    Serve(ServeStep),
+    /// Looks for the instances of a service.
+    Find(FindStep),
     /// Deletes the first node in the queue of an election, as an operator would.
     DeleteLeader {
         /// Its number.

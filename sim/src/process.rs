@@ -162,8 +162,12 @@ impl World {
         }
         drop(core);
         let mut beliefs = self.beliefs();
-        let forgotten =
-            (beliefs.take_all(pid), beliefs.leaders.take_all(pid), beliefs.kept.take_all(pid));
+        let forgotten = (
+            beliefs.take_all(pid),
+            beliefs.leaders.take_all(pid),
+            beliefs.kept.take_all(pid),
+            beliefs.services.take_all(pid),
+        );
         drop(beliefs);
         self.drop_tasks(pid);
         drop(forgotten);

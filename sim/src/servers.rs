@@ -1,6 +1,6 @@
 //! The servers: the embedded ensemble, driven by the world's time.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use docent_testing::server::{Config, Ensemble};
 
@@ -16,6 +16,11 @@ pub struct Servers {
     pub(crate) count: usize,
     /// The changes that were applied so far.
     pub(crate) truth: Truth,
+    /// The members that lag.
+    pub(crate) lagging: BTreeSet<usize>,
+    /// When the leader was one of them.
+    pub(crate) leader_lags: Vec<(Nanos, Nanos)>,
+    is_lag_noted: bool,
 }
 
 impl Servers {
@@ -25,7 +30,14 @@ impl Servers {
         let count = config.servers.max(1);
         let mut ensemble = Ensemble::new(config);
         ensemble.start_recording();
-        Self { ensemble, count, truth: Truth::default() }
+        Self {
+            ensemble,
+            count,
+            truth: Truth::default(),
+            lagging: BTreeSet::new(),
+            leader_lags: Vec::new(),
+            is_lag_noted: false,
+        }
     }
 
     /// The next instant at which time must be passed to the servers.
@@ -33,11 +45,25 @@ impl Servers {
         let due = self.ensemble.poll_timeout()?;
         Some(Nanos::try_from(due.as_nanos()).unwrap_or(Nanos::MAX))
     }
+
+    /// Notes whether the leader lags now.
+    fn note_lag(&mut self, now: Duration) {
+        let now = Nanos::try_from(now.as_nanos()).unwrap_or(Nanos::MAX);
+        let leader = if self.lagging.is_empty() { None } else { self.ensemble.leader() };
+        let lags = leader.is_some_and(|leader| self.lagging.contains(&leader));
+        match self.leader_lags.last_mut().filter(|_| self.is_lag_noted) {
+            Some((_, until)) => *until = now,
+            None if lags => self.leader_lags.push((now, now)),
+            None => {}
+        }
+        self.is_lag_noted = lags;
+    }
 }
 
 impl Core {
     pub(crate) fn pass_time(&mut self, now: Duration) {
         self.servers.ensemble.handle_timeout(now);
+        self.servers.note_lag(now);
         self.flush(now);
     }
 
@@ -48,6 +74,7 @@ impl Core {
         call: impl FnOnce(&mut Ensemble, Duration) -> R,
     ) -> R {
         let result = call(&mut self.servers.ensemble, now);
+        self.servers.note_lag(now);
         self.flush(now);
         result
     }

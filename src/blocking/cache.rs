@@ -7,7 +7,7 @@ use super::{
     context::Context,
     wait::{check, wait},
 };
-use crate::{CacheEvent, CacheOptions, CachedNode, Error};
+use crate::{CacheEvent, CacheOptions, CacheState, CachedNode, Error};
 
 /// A node, its direct children or a tree in memory.
 ///
@@ -90,6 +90,15 @@ impl CuratorCache {
     pub fn snapshot_and_events(&self) -> (Vec<CachedNode>, CacheEvents) {
         let (nodes, inner) = self.inner.snapshot_and_events();
         (nodes, CacheEvents { inner, context: self.context.clone() })
+    }
+
+    /// As [`snapshot_and_events`](Self::snapshot_and_events), with the state of the cache at that moment.
+    ///
+    /// As [`CuratorCache::state_and_events`](crate::CuratorCache::state_and_events).
+    #[must_use]
+    pub fn state_and_events(&self) -> (CacheState, CacheEvents) {
+        let (state, inner) = self.inner.state_and_events();
+        (state, CacheEvents { inner, context: self.context.clone() })
     }
 
     /// Closes the cache: removes the watch from the server, and forgets all nodes.

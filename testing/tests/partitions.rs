@@ -508,6 +508,27 @@ fn a_sync_on_a_leader_that_lags_is_overtaken_by_nothing() {
     assert_eq!(replies, [(1, zxid + 1), (2, zxid + 1), (3, zxid + 2)]);
 }
 
+/// On a follower, a sync waits among the commits. A leader takes the sync of its own client for a read, which overtakes them.
+///
+/// Source: `CommitProcessor.needCommit`, `LeaderZooKeeperServer.setupRequestProcessors`.
+#[test]
+fn a_leader_that_lags_does_not_catch_up_for_a_sync() {
+    let mut b = ensemble(500, 5);
+    let clients = [0, 1, 2].map(|member| b.connect_to(member).0);
+    for member in 0..2 {
+        b.machine.set_lag(b.now, member, true);
+    }
+    assert_eq!(b.create(clients[2], "/p", 0), ErrorCode::Ok);
+    let found = [0, 1].map(|member| {
+        let sync = PathRequest { path: "/".into() };
+        assert_eq!(b.err(clients[member], OpCode::Sync, &sync), ErrorCode::Ok);
+        b.exists(clients[member], "/p", false)
+    });
+    assert_eq!(found, [ErrorCode::NoNode, ErrorCode::Ok]);
+    assert_eq!(b.create(clients[0], "/q", 0), ErrorCode::Ok);
+    assert_eq!(b.exists(clients[0], "/p", false), ErrorCode::Ok);
+}
+
 /// A leader without followers has ordered a create of a session that comes back on a new connection. Whatever that asks
 /// for waits: a search for the node would not find it, and it may still come into being.
 ///

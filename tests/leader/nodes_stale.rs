@@ -1,4 +1,6 @@
-//! Kept nodes on a server that shows an old tree.
+//! Kept nodes on a server that shows an old tree, and below parents that are removed.
+
+use std::time::Duration;
 
 use docent::{CreateMode, NodeEvent, OpCode, PersistentNode};
 use docent_testing::{TestingCluster, fault::Fault, tap::Record};
@@ -54,13 +56,14 @@ async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
     }
 }
 
-/// The follower shows the node that another client has replaced while a write had no reply.
-#[tokio::test]
-async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
+/// The server shows the node that another client has replaced while a write had no reply. A leader does so behind a `sync`,
+/// too: it takes that of its own client for a read.
+async fn a_repeated_write_does_not_trust_a_server_that_lags(leads: bool) {
     let cluster = TestingCluster::start(3).await.unwrap();
     let leader = cluster.leader().unwrap();
     let follower = (0..3).find(|member| *member != leader).unwrap();
-    let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
+    let (lagging, other) = if leads { (leader, follower) } else { (follower, leader) };
+    let fixture = Fixture::on(cluster.addr(other).unwrap().to_string(), None).await;
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     fixture.create_path(&a).await;
@@ -70,7 +73,7 @@ async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
     let is_look = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists);
     fixture.tap.wait_for(DEADLINE, is_look).await.unwrap();
     let mut events = node.events();
-    cluster.set_lag(follower, true);
+    cluster.set_lag(lagging, true);
     fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
     tap.refuse().await.unwrap();
     let mut records = fixture.tap.subscribe_from(fixture.tap.len());
@@ -78,15 +81,46 @@ async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
     records.until(DEADLINE, |r: &Record| r.is_request(OpCode::SetData)).await.unwrap();
     observer.delete(&path, None).await.unwrap();
     observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
-    fixture.tap.set_upstream(&cluster.addr(follower).unwrap().to_string());
+    fixture.tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
     tap.accept().await.unwrap();
-    let looked = |r: &Record| r.is_request(OpCode::Sync) || r.is_request(OpCode::SetData);
-    records.until(DEADLINE, |r: &Record| &*r.client == "A" && looked(r)).await.unwrap();
-    cluster.set_lag(follower, false);
+    records.until(DEADLINE, is_look).await.unwrap();
+    cluster.set_lag(lagging, false);
     assert!(matches!(within_deadline("the loss", events.next()).await, Some(NodeEvent::Lost)));
     let conflict = within_deadline("the conflict", events.next()).await;
     assert!(matches!(conflict, Some(NodeEvent::Conflict { owner: 0 })), "{conflict:?}");
     let other = observer.get_data(&path).await.unwrap();
     assert_eq!((&*other.data, other.stat.version), (&b"other"[..], 0));
+    a.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
+    a_repeated_write_does_not_trust_a_server_that_lags(false).await;
+}
+
+#[tokio::test]
+async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
+    a_repeated_write_does_not_trust_a_server_that_lags(true).await;
+}
+
+/// The node above a missing parent was there when it was looked for, and is removed before the parent is created, as the
+/// server removes a container without children.
+#[tokio::test]
+async fn a_parent_that_is_removed_before_its_child_is_created_again() {
+    let cluster = TestingCluster::start(1).await.unwrap();
+    let fixture = Fixture::on(cluster.addr(0).unwrap().to_string(), None).await;
+    let (a, _tap) = fixture.client("A").await;
+    let observer = fixture.observer().await;
+    fixture.create_path(&a).await;
+    let path = format!("{}/parent", fixture.path);
+    observer.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    let delay = Duration::from_millis(500);
+    fixture.tap.inject(Fault::delay_request(OpCode::CreateContainer, delay).of("A"));
+    let mut records = fixture.tap.subscribe_from(fixture.tap.len());
+    let below = format!("{path}/parent/n");
+    let node = PersistentNode::start(&a, &below, CreateMode::Persistent, "v1").unwrap();
+    records.until(DEADLINE, |r: &Record| r.is_request(OpCode::CreateContainer)).await.unwrap();
+    observer.delete(&path, None).await.unwrap();
+    within_deadline("the node", node.created()).await.unwrap();
     a.close().await.unwrap();
 }

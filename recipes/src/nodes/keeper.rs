@@ -9,7 +9,7 @@
 //! | 2. create the node | create2 (15), createContainer (19) or createTTL (21); parents missing: exists (3) upward, createContainer downward, create again | `PersistentNode.createNode` |
 //! | 3. it exists: whose is it? | exists (3) with watch; of a former session of ours: multi (14) of delete and create | `processBackgroundCallback` |
 //! | 4. watch it | exists (3) with watch; getData (4) with watch, if the data of other clients is adopted | `watchNode` |
-//! | 5. the data was set | setData (5); before each retry: sync (9), exists (3) with watch | `setData` |
+//! | 5. the data was set | setData (5); before each retry: a delete that is refused, exists (3) with watch | `setData` |
 //! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
 //! | 7. close | delete (2); before each retry, and if the node was not seen on this connection: a delete that is refused, exists (3); checkWatches (17) if the node stays | `close` |
 //!
@@ -520,17 +520,26 @@ impl Keeper {
                 }
                 // Written to another client's node.
                 Ok(_) => return Ok(false),
+                Err(_) if planted::is("kept-write-unchecked") => {
+                    self.status.send_modify(|status| status.written = wanted.version);
+                    return Ok(true);
+                }
                 Err(error) => retry.pause(error).await?,
             }
             if present.owner != 0 && Some(present.owner) != self.session() {
                 return Ok(false);
             }
-            // A server that lags shows a node that is gone.
+            // A server that lags shows a node that is gone; a leader does so behind a `sync`, too, but not behind a write.
             let look = || {
-                let synced = self.client.sync(&present.path);
+                let settling = self.refused_delete(&present.path);
                 let look = self.client.exists_and_watch(&present.path);
                 async {
-                    synced.await?;
+                    match settling.await {
+                        // The leader has refused it.
+                        Err(error)
+                            if matches!(error.kind(), ErrorKind::NoNode | ErrorKind::NoAuth) => {}
+                        settled => settled?,
+                    }
                     look.await
                 }
             };

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::{FAULTY_MS, faults, one_in, pick};
 use crate::plan::{
     AtomicOp, AtomicStep, BarrierOp, BarrierStep, CacheEnd, CacheKind, CacheStep, ClientPlan,
-    DoubleStep, Plan, ProcessPlan, Retry, Step, TreeOp, TreeStep,
+    DoubleStep, Fault, FaultKind, Plan, ProcessPlan, Retry, Step, TreeOp, TreeStep,
 };
 
 /// Adds these workloads to two of five plans, in half of them instead of everything else.
@@ -39,7 +39,61 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     });
     plan.faults.extend(more);
     plan.faults.sort_by_key(|fault| fault.at_ms);
+    hand_over(plan);
     true
+}
+
+/// One of four caches starts with the nodes of another one. To one of three ensembles a process is added that does nothing
+/// but start such caches, while members lag: it knows more than its server then.
+fn hand_over(plan: &mut Plan) {
+    // The plans without them stay what they were.
+    let mut rng = Rng::with_seed(plan.seed ^ 0x1417_1A10_0DE5_1417);
+    let rng = &mut rng;
+    let mut caches = Vec::new();
+    let workers = plan.processes.iter_mut().flat_map(|process| &mut process.workers);
+    for step in workers.flatten() {
+        if let Step::Cache(step) = step {
+            caches.push(step.clone());
+            step.initial = one_in(rng, 4);
+        }
+    }
+    let most = plan.peace_at_ms;
+    if caches.is_empty() || plan.servers.count == 1 || !one_in(rng, 3) {
+        return;
+    }
+    let of = &caches[rng.usize(..caches.len())];
+    let mut steps = Vec::new();
+    for _ in 0..rng.usize(3..10) {
+        steps.push(Step::Sleep { ms: rng.u64(..2_000) });
+        steps.push(Step::Cache(CacheStep {
+            initial: true,
+            max_events: 1_024,
+            pause_ms: 0,
+            for_ms: rng.u64(100..2_000),
+            end: CacheEnd::Close,
+            ..of.clone()
+        }));
+    }
+    let client = ClientPlan {
+        session_timeout_ms: pick(rng, &[4_000, 6_000, 10_000]),
+        ..ClientPlan::default()
+    };
+    plan.processes.push(ProcessPlan {
+        starts_at_ms: rng.u64(..2_000),
+        drift_ppm: 0,
+        client,
+        resumes: None,
+        workers: vec![steps],
+    });
+    for member in 0..plan.servers.count {
+        let mut at_ms = rng.u64(..4_000);
+        while at_ms < most {
+            let for_ms = rng.u64(1_000..6_000);
+            plan.faults.push(Fault { at_ms, kind: FaultKind::Lag { member, for_ms } });
+            at_ms += for_ms + rng.u64(..4_000);
+        }
+    }
+    plan.faults.sort_by_key(|fault| fault.at_ms);
 }
 
 /// Which steps a plan has, and how often.
@@ -149,6 +203,7 @@ impl Mix {
                 &[CacheKind::Tree, CacheKind::Tree, CacheKind::Children, CacheKind::Single],
             ),
             without_data: one_in(rng, 4),
+            initial: false,
             max_reads: pick(rng, &[1, 3, 128]),
             max_events: pick(rng, &[1, 4, 1_024]),
             pause_ms: if one_in(rng, 3) { rng.u64(1..800) } else { 0 },

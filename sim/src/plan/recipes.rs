@@ -15,6 +15,9 @@ pub struct CacheStep {
     /// Whether it keeps no data.
     #[serde(default)]
     pub without_data: bool,
+    /// Whether it starts with the nodes that another such cache, of any process, has seen last.
+    #[serde(default)]
+    pub initial: bool,
     /// The number of its reads in flight.
     pub max_reads: usize,
     /// The number of events that its reader may be behind.

@@ -17,16 +17,16 @@ use crate::{
 };
 
 /// How long after the peace a cache has the servers' data.
-const SETTLES: Nanos = 30 * SECOND;
+pub(super) const SETTLES: Nanos = 30 * SECOND;
 
 /// By how much a close may be late, with polls put off.
-const LATE: Duration = Duration::from_millis(1_500);
+pub(super) const LATE: Duration = Duration::from_millis(1_500);
 
 /// By how much a server may be behind without a fault.
 const BEHIND: Nanos = SECOND;
 
 /// How often the nodes of a cache are looked at.
-const LOOKS_EVERY_MS: u64 = 400;
+pub(super) const LOOKS_EVERY_MS: u64 = 400;
 
 /// A cache, with what its events have shown.
 pub(crate) struct Cache {
@@ -63,32 +63,40 @@ pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
     };
     let options = options.with_max_reads(step.max_reads).with_max_events(step.max_events);
     let options = if step.without_data { options.without_data() } else { options };
+    let depth = match step.kind {
+        CacheKind::Tree => usize::MAX,
+        CacheKind::Children => 1,
+        CacheKind::Single => 0,
+    };
+    let kind = (root.clone(), depth, !step.without_data);
+    let known = worker.world.beliefs().snapshots.get(&kind).cloned();
+    let initial = known.filter(|_| step.initial).unwrap_or_default();
+    let options = options.with_initial_nodes(initial.clone());
     let made = CuratorCache::start_with_events(&worker.client, &root, options);
     let (cache, events) = match made {
         Ok(made) => made,
         Err(error) => return worker.violation(&format!("no cache of {root}: {error}")),
     };
     let session = worker.session_id();
-    worker.say(format!("caches {root}: {:?}", step.kind));
+    let from = if step.initial { format!(" from {} nodes", initial.len()) } else { String::new() };
+    worker.say(format!("caches {root}: {:?}{from}", step.kind));
     *worker.world.beliefs().cached.entry((worker.pid, root.clone())).or_default() += 1;
     let mut cache = Cache {
         cache,
-        depth: match step.kind {
-            CacheKind::Tree => usize::MAX,
-            CacheKind::Children => 1,
-            CacheKind::Single => 0,
-        },
+        depth,
         root,
         keeps_data: !step.without_data,
         started_at: worker.world.now(),
         events,
-        nodes: BTreeMap::new(),
+        nodes: initial.into_iter().map(|node| (node.path().to_owned(), node)).collect(),
         is_initialized: false,
         is_stale: false,
         failed: BTreeSet::new(),
         deleted: BTreeSet::new(),
         newest: BTreeMap::new(),
     };
+    // Before any read.
+    cache.look(worker);
     let until = worker.world.now() + step.for_ms * MILLISECOND;
     while worker.world.now() < until {
         let left_ms = (until - worker.world.now()) / MILLISECOND + 1;
@@ -121,6 +129,7 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     worker.sleep(settled_at.saturating_sub(now) / MILLISECOND + 1_000).await;
     let caches = std::mem::take(&mut worker.stash().caches);
     for mut cache in caches {
+        cache.settle(worker).await;
         cache.catch_up(worker);
         cache.converged(worker);
         let session = worker.session_id();
@@ -238,6 +247,19 @@ impl Cache {
         }
         drop(core);
         wrong.iter().for_each(|text| self.bad(worker, text));
+        let kind = (self.root.clone(), self.depth, self.keeps_data);
+        let before = worker.world.beliefs().snapshots.insert(kind, snapshot);
+        drop(before);
+    }
+
+    /// Waits until it is up to date: an overflow of the client's events makes it stale for a moment, at any time.
+    async fn settle(&self, worker: &Worker) {
+        for _ in 0..10 {
+            if self.cache.is_initialized() && !self.cache.is_stale() {
+                return;
+            }
+            worker.sleep(LOOKS_EVERY_MS).await;
+        }
     }
 
     /// Takes the events that there are. Then the nodes of the events are those of the cache.

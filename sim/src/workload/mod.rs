@@ -3,6 +3,7 @@
 mod atomic;
 mod barrier;
 mod cache;
+mod discovery;
 mod double;
 mod kept;
 mod leader;
@@ -57,6 +58,8 @@ pub(crate) struct Stash {
     shared: BTreeMap<u8, shared::Shared>,
     /// The caches that stay until the end.
     caches: Vec<cache::Cache>,
+    /// The caches of services that stay until the end.
+    finders: Vec<discovery::Finder>,
 }
 
 impl Worker {
@@ -109,6 +112,7 @@ impl Worker {
         watch::judge_kept(self).await;
         shared::judge(self).await;
         cache::judge_kept(self).await;
+        discovery::judge_kept(self).await;
         let stash = std::mem::take(&mut *self.stash());
         drop(stash);
     }
@@ -136,6 +140,8 @@ impl Worker {
                 Step::Atomic(step) => atomic::run(self, &step).await,
                 Step::Barrier(step) => barrier::run(self, &step).await,
                 Step::Double(step) => double::run(self, &step).await,
+                Step::Serve(step) => discovery::serve(self, &step).await,
+                Step::Find(step) => discovery::find(self, &step).await,
                 Step::DeleteLeader { election } => leader::delete_leader(self, election).await,
                 Step::DeleteKept { node } => kept::delete(self, node).await,
                 Step::Revoke { lock } => lock::revoke(self, &lock).await,

@@ -1,7 +1,7 @@
 //! The lock objects and owners of a process, which its workers share.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -12,7 +12,7 @@ use docent::{
     Owner, SharedCount, retry,
 };
 
-use super::{kept::KeptNode, leader::KeptLatch};
+use super::{discovery::Served, kept::KeptNode, leader::KeptLatch};
 use crate::{
     belief::{Held, Mode, Part},
     plan::{LockName, LockSettings, Retry},
@@ -31,6 +31,9 @@ pub(crate) struct Shared {
     kept: Mutex<Vec<Held>>,
     kept_latches: Mutex<Vec<KeptLatch>>,
     kept_nodes: Mutex<Vec<KeptNode>>,
+    served: Mutex<Vec<Served>>,
+    /// The instances that are registered, by their paths: two discoveries of a client must not register the same one.
+    instances: Mutex<BTreeSet<String>>,
 }
 
 /// A lock object. Clones are the same object.
@@ -64,11 +67,25 @@ impl Shared {
         lock(&self.kept_nodes).push(node);
     }
 
+    pub(crate) fn keep_served(&self, served: Served) {
+        lock(&self.served).push(served);
+    }
+
+    /// Whether no worker has registered this instance, which this one does now.
+    pub(crate) fn takes_instance(&self, path: &str) -> bool {
+        lock(&self.instances).insert(path.to_owned())
+    }
+
+    pub(crate) fn leaves_instance(&self, path: &str) {
+        lock(&self.instances).remove(path);
+    }
+
     /// Takes everything that was kept.
-    pub(crate) fn take_kept(&self) -> (Vec<Held>, Vec<KeptLatch>, Vec<KeptNode>) {
+    pub(crate) fn take_kept(&self) -> (Vec<Held>, Vec<KeptLatch>, Vec<KeptNode>, Vec<Served>) {
         let held = std::mem::take(&mut *lock(&self.kept));
         let latches = std::mem::take(&mut *lock(&self.kept_latches));
-        (held, latches, std::mem::take(&mut *lock(&self.kept_nodes)))
+        let nodes = std::mem::take(&mut *lock(&self.kept_nodes));
+        (held, latches, nodes, std::mem::take(&mut *lock(&self.served)))
     }
 
     /// Forgets the lock objects, which keep the client.

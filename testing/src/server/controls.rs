@@ -179,9 +179,11 @@ impl Ensemble {
         self.members.get(member).is_some_and(|member| member.paused)
     }
 
-    /// Makes a member apply changes only for its own clients' writes and for `sync`. Its clients read stale values
-    /// meanwhile. It accepts changes as before; a leader orders and checks writes as before. `false` lets the member
-    /// catch up with what it knows to be committed.
+    /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read stale
+    /// values meanwhile; those of a leader behind a `sync` too, as on a real one. It accepts changes as before; a leader
+    /// orders and checks writes as before. `false` lets the member catch up with what it knows to be committed.
+    ///
+    /// Source: `CommitProcessor.needCommit`, `LeaderZooKeeperServer.setupRequestProcessors`.
     pub fn set_lag(&mut self, now: Duration, member: usize, lags: bool) {
         self.set_now(now);
         if let Some(member) = self.members.get_mut(member) {

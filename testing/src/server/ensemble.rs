@@ -86,7 +86,7 @@ pub(crate) struct Member {
     pub(super) leading: Option<Box<Leading>>,
     /// The state of a follower.
     pub(super) following: Option<Following>,
-    /// Whether the member applies changes only for its own clients' writes and for `sync`.
+    /// Whether the member applies changes only for its own clients' writes and, as a follower, for `sync`.
     pub(super) lags: bool,
     /// Whether it is paused: nothing arrives, and its timers stand still.
     pub(super) paused: bool,

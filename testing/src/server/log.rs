@@ -180,6 +180,16 @@ impl Ensemble {
         }
     }
 
+    /// Applies all committed changes, because of a sync. One behind a write that is being applied sees the changes up to
+    /// that write.
+    pub(super) fn catch_up(&mut self, at: usize) {
+        if self.is_applying {
+            self.must_catch_up = true;
+        } else {
+            self.apply_committed(at, true);
+        }
+    }
+
     /// Notifies a member's watchers of changes.
     fn notify(&mut self, at: usize, zxid: i64, changes: &mut Vec<Change>) {
         let Some(member) = self.members.get_mut(at) else { return };

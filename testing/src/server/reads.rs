@@ -17,7 +17,7 @@ use docent_protocol::{
 use super::{
     acl::{self, Ident},
     connection::{Connection, OUTPUT_LIMIT},
-    ensemble::Ensemble,
+    ensemble::{Ensemble, Role},
     java, prep,
     requests::Context,
     tree::{Node, Tree},
@@ -33,11 +33,10 @@ impl Ensemble {
             }
             Request::CloseSession => self.close_local_session(context),
             Request::Sync(r) => {
-                // Behind a write that is being applied, it sees the changes up to that write.
-                if self.is_applying {
-                    self.must_catch_up = true;
-                } else {
-                    self.apply_committed(context.member, true);
+                // A leader takes the sync of its own client for a read, which overtakes the commits that wait
+                // (`CommitProcessor`, whose `matchSyncs` is false on a leader).
+                if self.role(context.member) != Role::Leader {
+                    self.catch_up(context.member);
                 }
                 let echo = r.path.bytes().map(|_| java::bytes(&r.path.to_str()).into_owned());
                 self.answer(context, &PathReply { path: Text::from_bytes(echo.as_deref()) });

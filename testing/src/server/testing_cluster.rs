@@ -140,8 +140,8 @@ impl TestingCluster {
         Ok(())
     }
 
-    /// Makes a member apply changes only for its own clients' writes and for `sync`. Its clients read stale values
-    /// meanwhile. `false` lets the member catch up.
+    /// Makes a member apply changes only for its own clients' writes and, on a follower, for `sync`. Its clients read stale
+    /// values meanwhile. `false` lets the member catch up.
     pub fn set_lag(&self, member: usize, lags: bool) {
         self.shell.with(|machine, now| machine.set_lag(now, member, lags));
     }

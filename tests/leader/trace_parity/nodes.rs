@@ -107,7 +107,7 @@ async fn r33_a_lost_write_and_a_newer_one() {
     assert_eq!(a.get_data(&path).await.unwrap().data, "v2");
     a.close().await.unwrap();
     scenario.assert_differs(&[
-        ("A -> create2(15) /r33/n data=\"v1\"", ""),
+        ("A -> create2(15) /r33/n data=\"v1\"", "A -> delete(2) /r33/n v=2147483647"),
         (
             "A -> getData(4) /r33/n
              A -> setData(5) /r33/n data=\"v1\"

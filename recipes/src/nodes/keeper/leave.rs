@@ -72,7 +72,10 @@ impl Keeper {
 
     /// A delete that deletes nothing, because no node has this version. Its reply comes behind all earlier requests of this
     /// session; see `protection::settled`. `NoNode` if there is no node.
-    fn refused_delete(&self, path: &str) -> impl Future<Output = Result<(), Error>> + use<> {
+    pub(super) fn refused_delete(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = Result<(), Error>> + use<> {
         let refused = self.client.cleanup().delete(path, Some(i32::MAX));
         async {
             match refused.await {
