@@ -69,7 +69,7 @@ async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
     // Not in a loop until the server is ahead, which it never is.
     let reads = count(&restored, "A", since, OpCode::GetData)
         + count(&restored, "A", since, OpCode::GetChildren2)
-        + count(&restored, "A", since, OpCode::Sync);
+        + count(&restored, "A", since, OpCode::Multi);
     assert!(reads < 30, "{reads}");
     client.set_data("/r/same", b"2", None).await.unwrap();
     eventually("the change", async || {
@@ -99,8 +99,10 @@ async fn a_server_behind_the_initial_nodes_is_waited_for() {
     let since = fixture.tap.len();
     let options = CacheOptions::default().with_initial_nodes(nodes);
     let (cache, mut events) = CuratorCache::start_with_events(&client, "/r", options).unwrap();
-    eventually("the sync", async || (count(&fixture, "A", since, OpCode::Sync) > 0).then_some(()))
-        .await;
+    eventually("the write", async || {
+        (count(&fixture, "A", since, OpCode::Multi) > 0).then_some(())
+    })
+    .await;
     let wanted = [" 0 old", "/a 1 new", "/b 0 new"];
     assert_eq!(
         (list(&cache, "/r"), cache.is_initialized()),

@@ -6,7 +6,7 @@
 //! | reply to getData | a new node, or one with another `pzxid` than its last listing: getChildren2 (12) | `putStorage`, `checkChildrenChanged` |
 //! | reply to getData of a node whose parent is not known | nothing: the parent's listing will show the node | – |
 //! | reply to getChildren2 | getData of each unknown child; known ones that are missing are deleted | `processChildren` |
-//! | reply to getData with an older state than the cache has | sync (9); after a pause getData again, and then it counts | – |
+//! | reply to getData with an older state than the cache has | multi (14) of a check that fails; after a pause getData again, and then it counts | – |
 //! | `NoNode` | the node and its descendants are deleted | `removeStorage` |
 //! | `NodeCreated`, `NodeDataChanged` | getData, unless the zxid of the event shows that it is known | `process` |
 //! | `NodeDeleted` | the node and its descendants are deleted | `process` |
@@ -60,7 +60,7 @@ pub(super) struct Engine {
     wrong_paths: bool,
     /// The session has seen all that was committed before the cache was: no read can be older than a node of the cache,
     /// unless the ensemble is another one.
-    is_synced: bool,
+    is_settled: bool,
 }
 
 /// What follows a node that was read.
@@ -85,7 +85,7 @@ impl Engine {
             is_connected: false,
             unlistable: Vec::new(),
             wrong_paths: false,
-            is_synced: false,
+            is_settled: false,
         }
     }
 
@@ -98,7 +98,7 @@ impl Engine {
     /// A watch was set, maybe in another session. A new session knows less than the one before: its server may lag, and
     /// read-only servers are behind without notice.
     pub(super) const fn new_watch(&mut self, mode: Mode) {
-        (self.mode, self.is_synced) = (mode, false);
+        (self.mode, self.is_settled) = (mode, false);
     }
 
     /// Reads all known nodes: a new watch was set, or the watch has missed events.
@@ -253,7 +253,7 @@ impl Engine {
                     Stored::Older => {
                         debug!(%path, "the server has an older state of a node; reading it again");
                         let root = Arc::clone(&self.root);
-                        self.reads.add(Kind::Sync, &root, Cause::default());
+                        self.reads.add(Kind::Settle, &root, Cause::default());
                         return self.reads.put_off(read, job);
                     }
                     Stored::Done => {}
@@ -331,10 +331,15 @@ impl Engine {
         self.end_round();
     }
 
-    /// The reply to sync. After a failure, the next older read sends another one.
-    pub(super) fn on_sync(&mut self, read: &Read, reply: Result<(), Error>) {
+    /// The reply to a write that changes nothing. Without one of the quorum, the next older read sends another.
+    ///
+    /// A sync (9) would not do: a leader that has commits to apply answers the one of its own client before them.
+    pub(super) fn on_settle(&mut self, read: &Read, reply: Result<(), Error>) {
+        let is_settled = reply.err().is_none_or(|error| {
+            matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode | ErrorKind::NoAuth)
+        });
         if self.reads.finish(read).is_some() {
-            self.is_synced |= reply.is_ok();
+            self.is_settled |= is_settled;
         }
     }
 
@@ -358,7 +363,7 @@ impl Engine {
             // An event came before the parent was read. Its listing follows that read, and shows this node.
             return Stored::Done;
         }
-        let is_trusted = self.is_synced || planted::is("cache-stale-reply");
+        let is_trusted = self.is_settled || planted::is("cache-stale-reply");
         if !is_trusted && self.is_older(path, &stat) {
             return Stored::Older;
         }

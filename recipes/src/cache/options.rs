@@ -90,8 +90,9 @@ impl CacheOptions {
     /// [`snapshot`](super::CuratorCache::snapshot). Only differences become events. Nodes that this cache does not hold are
     /// left out: other paths, deeper ones, those that its filter rejects.
     ///
-    /// An older server may serve this cache. Where its nodes are older than these, the cache sends a sync (9) and reads them
-    /// again; if they are older still, the ensemble is another one, or was restored from a backup, and they count.
+    /// An older server may serve this cache. Where its nodes are older than these, the cache sends a write that changes
+    /// nothing, a multi (14) of a check that fails, and reads them again; if they are older still, the ensemble is another
+    /// one, or was restored from a backup, and they count.
     ///
     /// Source: a `CuratorCacheStorage` that two caches use one after the other.
     #[must_use]

@@ -17,8 +17,8 @@ pub(super) enum Kind {
     Children,
     /// exists (3), of a missing root without a persistent watch.
     Exists,
-    /// sync (9), of the root.
-    Sync,
+    /// multi (14) of a check of the root that fails.
+    Settle,
 }
 
 /// A read to be sent.
@@ -57,7 +57,7 @@ pub(super) struct Reads {
     data: BTreeMap<Arc<str>, Job>,
     children: BTreeMap<Arc<str>, Job>,
     exists: BTreeMap<Arc<str>, Job>,
-    sync: BTreeMap<Arc<str>, Job>,
+    settle: BTreeMap<Arc<str>, Job>,
     queue: VecDeque<(Kind, Arc<str>)>,
     /// Reads that failed and are sent again later.
     waiting: Vec<(Kind, Arc<str>)>,
@@ -73,7 +73,7 @@ impl Reads {
             Kind::Data => &mut self.data,
             Kind::Children => &mut self.children,
             Kind::Exists => &mut self.exists,
-            Kind::Sync => &mut self.sync,
+            Kind::Settle => &mut self.settle,
         }
     }
 

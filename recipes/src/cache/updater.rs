@@ -22,7 +22,7 @@ use std::{
 use docent_protocol::{AddWatchMode, OpCode, Stat};
 use docent_session::{
     Children, Client, ConnectionState, Error, ErrorKind, Node, Outcome, Response, States,
-    WatchResponse, WatchedEvent, Watcher,
+    TransactionResponse, WatchResponse, WatchedEvent, Watcher,
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;
@@ -76,7 +76,7 @@ enum Reply {
     Children(Response<(Children, Stat)>),
     ChildrenAndWatch(WatchResponse<(Children, Stat)>),
     ExistsAndWatch(WatchResponse<Option<Stat>>),
-    Sync(Response<()>),
+    Settle(TransactionResponse),
 }
 
 /// The result of a read, and its one-shot watch.
@@ -84,7 +84,7 @@ enum Answer {
     Data(Result<Node, Error>),
     Children(Result<(Children, Stat), Error>),
     Exists(Result<Option<Stat>, Error>),
-    Sync(Result<(), Error>),
+    Settle(Result<(), Error>),
 }
 
 impl Reply {
@@ -112,7 +112,9 @@ impl Reply {
                 let (reply, watcher) = split(reply);
                 (Answer::Exists(reply), watcher)
             }),
-            Self::Sync(reply) => Pin::new(reply).poll(cx).map(|reply| (Answer::Sync(reply), None)),
+            Self::Settle(reply) => {
+                Pin::new(reply).poll(cx).map(|reply| (Answer::Settle(reply.map(drop)), None))
+            }
         }
     }
 }
@@ -271,9 +273,9 @@ impl Updater {
                 Answer::Data(reply) => self.engine.on_data(&read, reply),
                 Answer::Children(reply) => self.engine.on_children(&read, reply),
                 Answer::Exists(reply) => self.engine.on_exists(&read, reply),
-                Answer::Sync(reply) => self.engine.on_sync(&read, reply),
+                Answer::Settle(reply) => self.engine.on_settle(&read, reply),
             }
-            if read.kind != Kind::Sync && self.engine.put_off() == put_off {
+            if read.kind != Kind::Settle && self.engine.put_off() == put_off {
                 // The pauses grow while nothing is read.
                 on.retry.count = 0;
             }
@@ -346,7 +348,10 @@ impl Updater {
                 (Kind::Children, true) => {
                     Reply::ChildrenAndWatch(client.get_children_with_stat_and_watch(path))
                 }
-                (Kind::Sync, _) => Reply::Sync(client.sync(path)),
+                (Kind::Settle, _) => {
+                    // No node has this version.
+                    Reply::Settle(client.transaction().check(path, Some(i32::MAX)).commit())
+                }
                 (Kind::Exists, _) => Reply::ExistsAndWatch(client.exists_and_watch(path)),
             };
             on.in_flight.push_back((read, reply));
