@@ -464,7 +464,9 @@ impl World {
             belief.over_since.get_or_insert(now);
         }
         let Some(watching) = belief.watching_since else { return };
+        // A holder that knows of the end of its hold has stopped watching.
         if let Some(since) = belief.revoked_since
+            && belief.over_since.is_none()
             && now > since.max(watching).max(disturbed_until) + EVENT_SEEN_WITHIN
         {
             records.push(What::Violation(format!("{} hears of no revocation", belief.name())));

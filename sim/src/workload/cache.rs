@@ -391,9 +391,10 @@ impl Cache {
                 worker.sleep(BEHIND / MILLISECOND).await;
                 let core = world.core();
                 let is_quiet = core.is_calm(pid, began_at, world.now());
-                let watched = session.map(|id| core.servers.ensemble.watched_paths(id));
+                let ensemble = &core.servers.ensemble;
+                let watched = session.map(|id| ensemble.persistently_watched_paths(id));
                 drop(core);
-                // Without addWatch, the one-shot watches stay until they fire.
+                // One-shot watches stay until they fire, and without addWatch nothing is removed.
                 let lease = worker.client.session();
                 let is_persistent = lease.is_some_and(|lease| !lease.lacks(OpCode::AddWatch));
                 if is_quiet

@@ -1,6 +1,6 @@
 //! What a test can see of an ensemble's data without a client.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use docent_protocol::{EventType, Stat};
@@ -60,6 +60,21 @@ impl Ensemble {
     /// The paths on which the newest connection of a session has watches, in ascending order; none without a connection.
     #[must_use]
     pub fn watched_paths(&self, session_id: i64) -> Vec<String> {
+        self.watches_of(session_id).into_keys().map(str::to_owned).collect()
+    }
+
+    /// As [`watched_paths`](Self::watched_paths), only those with a watch of addWatch, which stays until it is removed.
+    #[must_use]
+    pub fn persistently_watched_paths(&self, session_id: i64) -> Vec<String> {
+        let watches = self.watches_of(session_id).into_iter();
+        watches
+            .filter(|(_, is_persistent)| *is_persistent)
+            .map(|(path, _)| path.to_owned())
+            .collect()
+    }
+
+    /// The watched paths of a session, and whether a watch is one of addWatch.
+    fn watches_of(&self, session_id: i64) -> BTreeMap<&str, bool> {
         let is_of_session = |connection: &Connection| matches!(connection.state, State::Open { session_id: of, .. } if of == session_id);
         // A server may not have noticed the end of an older one.
         let mut newest_first = self.connections.iter().rev();
@@ -67,8 +82,11 @@ impl Ensemble {
         let member =
             newest.and_then(|(id, connection)| Some((id, self.members.get(connection.member)?)));
         let paths = member.into_iter().flat_map(|(id, member)| member.watches.paths_of(*id));
-        let paths: BTreeSet<&str> = paths.collect();
-        paths.into_iter().map(str::to_owned).collect()
+        let mut watches = BTreeMap::new();
+        for (path, is_persistent) in paths {
+            *watches.entry(path).or_default() |= is_persistent;
+        }
+        watches
     }
 
     /// Starts to record the changes that are applied, for [`take_changes`](Self::take_changes).

@@ -191,11 +191,16 @@ impl Watches {
         self.data.paths.iter().map(|(path, watchers)| (&**path, watchers.keys()))
     }
 
-    /// The watched paths of a connection.
-    pub(crate) fn paths_of(&self, watcher: Watcher) -> impl Iterator<Item = &str> {
+    /// The watched paths of a connection, and whether the watch is one of addWatch.
+    pub(crate) fn paths_of(&self, watcher: Watcher) -> impl Iterator<Item = (&str, bool)> {
         let tables = [&self.data, &self.child].into_iter();
-        let sets = tables.filter_map(move |table| table.by_watcher.get(&watcher));
-        sets.flatten().map(String::as_str)
+        tables.flat_map(move |table| {
+            let paths = table.by_watcher.get(&watcher).into_iter().flatten();
+            paths.map(move |path| {
+                let modes = table.modes(path, watcher);
+                (&**path, modes.has(Modes::PERSISTENT.with(Modes::RECURSIVE)))
+            })
+        })
     }
 
     fn add(&mut self, table: Table, path: &str, watcher: Watcher, mode: Modes) {
