@@ -20,8 +20,9 @@ use crate::error;
 /// A node and its descendants in memory, kept up to date by a watch.
 ///
 /// Reads of the cache send nothing and never wait. They may return a state that the server has left already, but none
-/// that never was, and for each node never an older one than before, unless the ensemble was restored from a backup. While
-/// the connection is lost the nodes stay readable, and [`is_stale`](Self::is_stale) is true.
+/// that never was, and for each node never an older one than before, unless the ensemble was restored from a backup, or
+/// a read-only server, which may be far behind, has given the client a new session. While the connection is lost the nodes
+/// stay readable, and [`is_stale`](Self::is_stale) is true.
 ///
 /// The node need not exist; it is not created. A cache of `/` includes the server's own nodes below `/zookeeper`.
 ///

@@ -54,6 +54,8 @@ pub(super) struct Engine {
     /// Whether a round is under way: its end makes the cache initialized, or fresh again.
     in_round: bool,
     is_connected: bool,
+    /// The connection was lost, and no round has begun since.
+    needs_round: bool,
     /// The nodes whose listing was too large, with the number of their children then.
     unlistable: Vec<(Arc<str>, i32)>,
     /// The paths of the events are not those of the changed nodes.
@@ -83,6 +85,7 @@ impl Engine {
             reads: Reads::default(),
             in_round: false,
             is_connected: false,
+            needs_round: false,
             unlistable: Vec::new(),
             wrong_paths: false,
             is_settled: false,
@@ -106,7 +109,7 @@ impl Engine {
         // A child that was listed and not yet read is known from nowhere else: its parent will not be listed again.
         let unread = self.reads.cancel_all();
         self.wrong_paths = false;
-        self.in_round = true;
+        (self.in_round, self.needs_round) = (true, false);
         if self.mode == Mode::OneShot {
             // Each listing sets a watch.
             self.shared.change(|state| state.tree.forget_listings());
@@ -128,7 +131,7 @@ impl Engine {
     /// One-shot watches report what they have missed. They do so before the reply to the first read on the new
     /// connection, which ends this round.
     pub(super) fn begin_short_round(&mut self) {
-        self.in_round = true;
+        (self.in_round, self.needs_round) = (true, false);
         // The reads of earlier events have failed with the connection: the cache has not caught up without them.
         self.reads.join_all();
         let root = Arc::clone(&self.root);
@@ -150,12 +153,19 @@ impl Engine {
 
     /// The connection was lost: changes may go unnoticed until the round after the next connection.
     pub(super) fn disconnected(&mut self) {
-        self.is_connected = false;
+        (self.is_connected, self.needs_round) = (false, true);
         self.set_stale();
     }
 
-    pub(super) const fn connected(&mut self) {
+    /// Connected again. The round after it may have begun, and nothing may be left of it to read.
+    pub(super) fn connected(&mut self) {
         self.is_connected = true;
+        self.end_round();
+    }
+
+    /// A read was sent without a watch, because there was one, and that one has fired since.
+    pub(super) fn watch_has_fired(&mut self, read: &Read) {
+        self.reads.repeat(read);
     }
 
     /// The next read to send.
@@ -503,7 +513,7 @@ impl Engine {
     fn end_round(&mut self) {
         let is_complete = self.reads.is_round_complete() || planted::is("cache-initialized-early");
         // Replies that arrived before the connection was lost do not end a round: nothing reports changes since.
-        if !self.in_round || !is_complete || !self.is_connected {
+        if !self.in_round || !is_complete || !self.is_connected || self.needs_round {
             return;
         }
         self.in_round = false;
@@ -546,11 +556,18 @@ mod tests {
             let state = shared.read();
             (state.initialized, !state.stale)
         };
+        engine.connected();
         assert_eq!(is_fresh(), (false, false));
         engine.begin_round();
-        engine.connected();
         let read = engine.next_read().unwrap();
         engine.on_data(&read, missing());
+        assert_eq!(is_fresh(), (true, true));
+        // Seed 549976: nothing is left to read when the connection is known.
+        engine.disconnected();
+        engine.begin_round();
+        engine.on_event(EventType::NodeDeleted, &"/root".into(), None);
+        assert_eq!(is_fresh(), (true, false));
+        engine.connected();
         assert_eq!(is_fresh(), (true, true));
     }
 }

@@ -126,6 +126,15 @@ impl Reads {
         jobs.remove(&read.path)
     }
 
+    /// Repeats a read in flight when it is answered.
+    pub(super) fn repeat(&mut self, read: &Read) {
+        if let Some(job) = self.jobs(read.kind).get_mut(&read.path)
+            && job.ticket == Some(read.ticket)
+        {
+            job.again = Some(i64::MAX);
+        }
+    }
+
     /// The end of a job's part in the round.
     pub(super) const fn leave(&mut self, job: &Job) {
         if job.round {

@@ -259,14 +259,23 @@ impl Updater {
             }
             let Some((read, reply)) = on.in_flight.front_mut() else { return Poll::Pending };
             let Poll::Ready((answer, watcher)) = reply.poll(cx) else { return Poll::Pending };
+            let has_answer = matches!(answer, Answer::Data(Ok(_)) | Answer::Children(Ok(_)));
+            let relies_on_watch =
+                has_answer && matches!(reply, Reply::Data(_) | Reply::Children(_));
             let read = read.clone();
             on.in_flight.pop_front();
             // Those that arrived before the reply.
             if let Some(end) = self.take_events(on, cx) {
                 return Poll::Ready(end);
             }
-            if let (Watches::OneShot(watches), Some(watcher)) = (&mut on.watches, watcher) {
-                watches.add(read.kind, &read.path, watcher);
+            if let Watches::OneShot(watches) = &mut on.watches {
+                match watcher {
+                    Some(watcher) => watches.add(read.kind, &read.path, watcher),
+                    None if relies_on_watch && !watches.is_set(read.kind, &read.path) => {
+                        self.engine.watch_has_fired(&read);
+                    }
+                    None => {}
+                }
             }
             let put_off = self.engine.put_off();
             match answer {
@@ -295,6 +304,22 @@ impl Updater {
 
     /// Handles all events and changes of the connection.
     fn take_events(&mut self, on: &mut Following, cx: &mut Context<'_>) -> Option<End> {
+        // First the connections, then the events: those of a connection need the round that it begins.
+        while let Poll::Ready(state) = on.states.poll_next(cx) {
+            let Some(state) = state else { return Some(End::Closed) };
+            let was_connected = std::mem::replace(&mut on.is_connected, state.is_connected());
+            if !on.is_connected {
+                self.engine.disconnected();
+            } else {
+                self.engine.connected();
+                if !was_connected && self.engine.mode == Mode::OneShot {
+                    self.engine.begin_short_round();
+                }
+            }
+            if state == ConnectionState::Lost && self.engine.mode == Mode::OneShot {
+                return Some(End::SetAgain);
+            }
+        }
         while let Poll::Ready(event) = on.watches.poll(cx) {
             if event.is_end() {
                 return Some(End::SetAgain);
@@ -311,21 +336,6 @@ impl Updater {
                     self.engine.on_event(created, &event.path, None);
                 }
                 _ => self.engine.on_event(event.event_type, &event.path, event.zxid),
-            }
-        }
-        while let Poll::Ready(state) = on.states.poll_next(cx) {
-            let Some(state) = state else { return Some(End::Closed) };
-            let was_connected = std::mem::replace(&mut on.is_connected, state.is_connected());
-            if !on.is_connected {
-                self.engine.disconnected();
-            } else {
-                self.engine.connected();
-                if !was_connected && self.engine.mode == Mode::OneShot {
-                    self.engine.begin_short_round();
-                }
-            }
-            if state == ConnectionState::Lost && self.engine.mode == Mode::OneShot {
-                return Some(End::SetAgain);
             }
         }
         None
