@@ -74,7 +74,7 @@ pub(crate) async fn visit(worker: &Worker, step: &VisitStep) {
 /// Closes a client, which takes no longer than promised, and ends the session.
 pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
     let stops = world.core().process(pid).stops;
-    let (started, token) = (client.now(), client.session_token());
+    let (began_at, started, token) = (world.now(), client.now(), client.session_token());
     let was_ended = client.ended().is_some();
     let closed = client.close().await;
     let took = client.now() - started;
@@ -94,10 +94,11 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
                 session.filter(|id| world.core().servers.ensemble.session_ids().contains(id));
             if let Some(session) = left.filter(|_| !was_ended) {
                 let text = format!("p{pid}: session {session:#x} is closed, and still there");
-                // A leader that was paused says that a session has expired, before it knows that it leads no more.
+                // A leader that was paused says that a session has expired, before it knows that it leads no more. A process
+                // that was stopped reads it later.
                 let now = world.now();
-                let is_cut =
-                    world.core().cuts.iter().any(|(from, to)| (*from..=*to).contains(&now));
+                let is_during = |(from, to): &(_, _)| *from <= now && began_at <= *to;
+                let is_cut = world.core().cuts.iter().any(is_during);
                 world.record(if is_cut { What::Naive(text) } else { What::Violation(text) });
             }
         }
