@@ -275,6 +275,9 @@ impl Engine {
             }
             Err(error) if error.kind() == ErrorKind::NoNode => {
                 self.delete(&read.path);
+                // A server that lags may not have the node yet, and its parent is the same when it has.
+                let parent = parent(&read.path);
+                self.shared.change(|state| state.tree.forget_listing(parent));
                 let cause = Cause { round: job.round, ..Cause::default() };
                 if self.mode == Mode::OneShot && *read.path == *self.root {
                     self.reads.add(Kind::Exists, &read.path, cause);
@@ -361,9 +364,7 @@ impl Engine {
 
     /// Whether the cache has the parent of a node, or the node is its root.
     fn has_parent(&self, path: &str) -> bool {
-        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        let parent = if parent.is_empty() { "/" } else { parent };
-        path == &*self.root || self.shared.read().tree.get(parent).is_some()
+        path == &*self.root || self.shared.read().tree.get(parent(path)).is_some()
     }
 
     /// Stores a node as it was read, unless the cache has a newer state.
@@ -527,6 +528,14 @@ impl Engine {
             };
             state.emit(event);
         });
+    }
+}
+
+/// The path of the parent.
+fn parent(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        None | Some(("", _)) => "/",
+        Some((parent, _)) => parent,
     }
 }
 

@@ -109,6 +109,13 @@ impl Tree {
         self.0 = slots.map(|slot| Slot { listed: NOT_LISTED, ..slot }).collect();
     }
 
+    /// Marks the children of a node as not known.
+    pub(super) fn forget_listing(&mut self, path: &str) {
+        if let Some(slot) = self.0.take(path) {
+            self.0.insert(Slot { listed: NOT_LISTED, ..slot });
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
