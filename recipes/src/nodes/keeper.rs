@@ -392,6 +392,8 @@ impl Keeper {
                 return None;
             }
             if watcher.is_none() {
+                // An error of the look is one of this version, too.
+                self.see_wanted();
                 let look = self.look(policy, &present.path);
                 match select(self.closing.cancelled(), look).await {
                     Either::Left(()) => continue,
