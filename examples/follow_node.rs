@@ -1,11 +1,10 @@
-//! Configuration that survives reconnects: a persistent watch, read again after whatever may have been missed.
-//!
-//! On an embedded server in this process, behind a proxy that breaks the connection.
+//! Configuration that survives reconnects: a persistent watch, read again after whatever may have been missed. On an
+//! embedded server in this process, behind a proxy that breaks the connection.
 
 use std::time::Duration;
 
 use docent::retry::RetryForever;
-use docent::{AddWatchMode::Persistent, Client, Error, ErrorKind};
+use docent::{AddWatchMode::Persistent, Client, ConnectionState, Error, ErrorKind};
 use docent_testing::{TestingServer, tap::Tap};
 use tokio::sync::mpsc;
 
@@ -41,15 +40,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let admin = Client::connect(&server.connect_string()).await?;
     admin.create_parents(PATH, docent::CreateMode::Persistent).await?;
     admin.create_or_set(PATH, b"one").await?;
-    // A proxy, to break the follower's connection.
     let tap = Tap::start(&server.connect_string()).await?;
     let (port, (sender, mut texts)) = (tap.client("follower").await?, mpsc::unbounded_channel());
-    tokio::spawn(follow(Client::connect(&port.connect_string()).await?, sender));
+    let follower = Client::connect(&port.connect_string()).await?;
+    let mut state = follower.state();
+    tokio::spawn(follow(follower, sender));
     println!("{}", texts.recv().await.unwrap_or_default());
     admin.set_data(PATH, b"two", None).await?;
     println!("{}", texts.recv().await.unwrap_or_default());
     port.refuse().await?;
     port.cut();
+    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await?;
     admin.set_data(PATH, b"three", None).await?;
     port.accept().await?;
     println!("{}", texts.recv().await.unwrap_or_default());
