@@ -8,6 +8,10 @@ pub type SerializerError = Box<dyn std::error::Error + Send + Sync>;
 /// How an instance becomes the bytes of its node, and back. [`JsonInstanceSerializer`](crate::JsonInstanceSerializer) is
 /// the one that Curator's peers understand.
 ///
+/// `set_enabled` and `instance` of [`ServiceDiscovery`](crate::ServiceDiscovery) call it with the lock of all registered
+/// instances held, and caches call it on the task that applies events. It must not call the same discovery, and a slow
+/// one delays them.
+///
 /// Source: `InstanceSerializer`.
 pub trait InstanceSerializer<T>: Send + Sync + 'static {
     /// The bytes of an instance.
