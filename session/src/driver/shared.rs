@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Wakes the task if there is work for it, and the callers whose replies are ready.
-    #[inline(always)] // 985 instructions a getData; 1,049 without `unlock`, `prefix`, `Field::take`.
+    #[inline(always)] // 64 more instructions a getData without `unlock`, `prefix`, `Field::take`.
     fn unlock(&self, mut locked: MutexGuard<'_, Locked>) {
         let waker = if locked.waker.is_some() { locked.due() } else { None };
         if locked.machine.has_answers() {
@@ -198,7 +198,7 @@ impl Shared {
     }
 
     /// Locks the machine, and takes a slot for the reply to a request.
-    #[inline(always)] // 986 instructions a getData; 1,020 with `inline`.
+    #[inline(always)] // 34 more instructions a getData with `inline`.
     fn begin(&self, path: &str) -> (MutexGuard<'_, Locked>, Token, PendingReply) {
         let mut locked = self.lock();
         let (token, reply) = locked.machine.answer_sink().take_slot(path);
