@@ -124,6 +124,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Describes why a server may have closed the connection without replying.
     fn unanswered(&self) -> String {
+        #[cfg(feature = "sasl")]
+        if self.connection.is_computing_sasl() {
+            return " (before the client has sent its SASL token)".to_owned();
+        }
         if self.connection.is_authenticating() {
             return " (no reply to SASL: refused, or not serving?)".to_owned();
         }
