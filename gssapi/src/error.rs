@@ -17,7 +17,7 @@ pub struct GssapiError {
 pub enum GssapiErrorKind {
     /// The client has no ticket, and no key to request one.
     NoTicket,
-    /// The client's ticket has expired, and there is no key to request another one.
+    /// The client's ticket has expired, and there is no keytab, or the request for another ticket has failed.
     TicketExpired,
     /// The KDC does not accept the key in the keytab.
     WrongKey,
@@ -52,8 +52,8 @@ impl GssapiErrorKind {
                 "no Kerberos ticket: run kinit, or set KRB5_CLIENT_KTNAME to a keytab of the principal"
             }
             Self::TicketExpired => {
-                "the Kerberos ticket has expired: run kinit, or set KRB5_CLIENT_KTNAME to a keytab of the \
-                 principal"
+                "the Kerberos ticket has expired and was not renewed: run kinit, or check the keytab of \
+                 KRB5_CLIENT_KTNAME"
             }
             Self::WrongKey => {
                 "the KDC does not accept the key of the keytab: export the keytab again (its key may be older \

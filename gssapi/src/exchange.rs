@@ -73,6 +73,10 @@ impl Exchange {
         mut context: ClientCtx,
         token: &[u8],
     ) -> Result<SaslAction, GssapiError> {
+        if token.windows(10).any(|part| part == b"algorithm=") {
+            let detail = "a challenge of DIGEST-MD5: its JAAS configuration has no Krb5LoginModule";
+            return Err(GssapiError::new(GssapiErrorKind::InvalidToken, detail));
+        }
         let answer = context.step(Some(token), None).map_err(|error| self.of_server(error))?;
         let is_open = context.open().map_err(|error| self.of_server(error))?;
         if is_open {
@@ -97,7 +101,7 @@ impl Exchange {
         token: &[u8],
     ) -> Result<SaslAction, GssapiError> {
         let offer = context.unwrap(token).map_err(|error| self.of_server(error))?;
-        // The size is of no use without a layer: real servers send 65536 instead of 0.
+        // The size is of no use without a layer: Java's server (`GssKrb5Server`) sends 65536 instead of 0.
         let [layers, _, _, _] = *offer else {
             let detail = format!("an offer of {} bytes", offer.len());
             return Err(GssapiError::new(GssapiErrorKind::InvalidToken, detail));

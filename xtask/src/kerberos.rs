@@ -39,19 +39,15 @@ impl Kdc {
         }
     }
 
-    /// Returns the environment in which programs use the files of `directory` only: the configuration, the credential
-    /// cache, and the keytab of clients.
-    pub fn environment(directory: &Path) -> Vec<(&'static str, OsString)> {
-        let file = |name: &str| {
-            let mut text = OsString::from("FILE:");
-            text.push(directory.join(name));
-            text
-        };
-        vec![
+    /// Returns the environment in which programs use the configuration and the client's keytab in `directory`. The
+    /// credential cache is that of the caller's environment (`KRB5CCNAME`).
+    pub fn environment(directory: &Path) -> [(&'static str, OsString); 3] {
+        let mut keytab = OsString::from("FILE:");
+        keytab.push(directory.join("client.keytab"));
+        [
             ("KRB5_CONFIG", directory.join("krb5.conf").into()),
             ("KRB5_KDC_PROFILE", directory.join("kdc.conf").into()),
-            ("KRB5CCNAME", file("ccache")),
-            ("KRB5_CLIENT_KTNAME", file("client.keytab")),
+            ("KRB5_CLIENT_KTNAME", keytab),
         ]
     }
 
@@ -150,23 +146,22 @@ impl Kdc {
         &self.directory
     }
 
-    /// Changes the database by a command of kadmin, such as `delprinc app`. It needs no running KDC.
-    pub fn kadmin(&self, command: &str) -> Result<()> {
-        self.run("kadmin.local", &["-q", command])
+    /// Changes the database by a command of kadmin, such as `delprinc`, and its arguments. It needs no running KDC.
+    pub fn kadmin(&self, command: &[&str]) -> Result<()> {
+        self.run("kadmin.local", command)
     }
 
     /// Creates a principal with a random key, and adds the key to a keytab in the directory.
     pub fn add_principal(&self, principal: &str, keytab: &str) -> Result<()> {
-        self.kadmin(&format!("addprinc -randkey +requires_preauth {principal}"))?;
+        self.kadmin(&["addprinc", "-randkey", "+requires_preauth", principal])?;
         self.export(principal, keytab)
     }
 
     /// Adds the key of a principal to a keytab in the directory.
     pub fn export(&self, principal: &str, keytab: &str) -> Result<()> {
         let keytab = self.directory.join(keytab);
-        self.kadmin(&format!("ktadd -norandkey -k {} {principal}", keytab.display()))?;
-        // kadmin reports its errors as text only.
-        if keytab.is_file() { Ok(()) } else { Err(format!("no key of {principal}").into()) }
+        let keytab = keytab.to_str().ok_or("a directory that is not UTF-8")?;
+        self.kadmin(&["ktadd", "-norandkey", "-k", keytab, principal])
     }
 
     /// Runs a program of Kerberos with the files of this realm.

@@ -54,21 +54,22 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
     }
 }
 
-/// Defines tests, each of which runs in a process of its own with the environment of its realm.
+/// Defines tests, each of which runs in a process of its own with the environment of its realm, and this kind of
+/// credential cache: `FILE` for one principal, `DIR` for several.
 macro_rules! in_realms {
-    ($($(#[$attribute:meta])* async fn $name:ident($place:ident) $body:block)*) => {$(
+    ($cache:literal; $($(#[$attribute:meta])* async fn $name:ident($place:ident) $body:block)*) => {$(
         $(#[$attribute])*
         #[test]
         fn $name() {
             let test = concat!(module_path!(), "::", stringify!($name));
-            crate::support::run(test, async |$place: crate::support::Place| $body);
+            crate::support::run(test, $cache, async |$place: crate::support::Place| $body);
         }
     )*};
 }
 pub(crate) use in_realms;
 
 /// Runs a test: here, if this is its process, or else in a new process.
-pub(crate) fn run(test: &str, body: impl AsyncFnOnce(Place)) {
+pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
     if let Some(directory) = env::var_os(DIRECTORY) {
         thread::spawn(end_with_parent);
         // One thread: a call that blocks it would hold up everything.
@@ -90,6 +91,7 @@ pub(crate) fn run(test: &str, body: impl AsyncFnOnce(Place)) {
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory.path())
         .envs(Kdc::environment(directory.path()))
+        .env("KRB5CCNAME", format!("{cache}:{}", directory.path().join("cache").display()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -183,9 +185,11 @@ impl Realm {
         .await
     }
 
-    /// Whether the client's credential cache has a valid ticket.
-    pub(crate) fn has_ticket(&self) -> bool {
-        self.kdc.run("klist", &["-s"]).is_ok()
+    /// Waits until the ticket in the client's credential cache has expired.
+    pub(crate) async fn expiry(&self) {
+        let is_valid = || self.kdc.run("klist", &["-s"]).is_ok();
+        assert!(is_valid(), "no ticket");
+        eventually("the expiry of the ticket", async || (!is_valid()).then_some(())).await;
     }
 }
 
