@@ -64,7 +64,9 @@ pub(crate) fn kerberos() -> Result<()> {
     let Err(missing) = find() else { return Ok(()) };
     let Some(administrator) = administrator() else {
         let packages = KERBEROS.join(" ");
-        return Err(format!("{missing}; on Debian, run `apt-get install {packages}` as root").into());
+        return Err(
+            format!("{missing}; on Debian, run `apt-get install {packages}` as root").into()
+        );
     };
     eprintln!("xtask: Kerberos: {missing}: installing the Debian packages");
     apt_get(administrator, &["update"])?;

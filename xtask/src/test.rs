@@ -61,8 +61,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     let mut summary = Summary::default();
     let has_gssapi = kerberos.is_ok();
-    let mut success =
-        build_examples(&arguments, has_gssapi)? && cargo_test(&arguments, has_gssapi, environment, &mut summary)?;
+    let mut success = build_examples(&arguments, has_gssapi)?
+        && cargo_test(&arguments, has_gssapi, environment, &mut summary)?;
     if let (Some(server), true) = (&server, arguments.is_empty()) {
         println!("xtask: the tests that run on either server, now on the embedded one");
         let class_path = server.class_path.iter().cloned();

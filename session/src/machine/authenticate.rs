@@ -14,7 +14,8 @@
 //! are outputs of the machine, and their results inputs; no more than one is given out at a time.
 //!
 //! Each side sends one frame at a time, so replies are matched only by xid. No ping is sent during the exchange: a
-//! server that requires authentication would close the connection. The deadline of the attempt ends every exchange.
+//! server that requires authentication would close the connection. The deadline of the attempt ends every exchange, or two
+//! thirds of the session timeout: the session outlives the exchange, and the next handshake renews it.
 //!
 //! Source: `ZooKeeperSaslClient`, `ClientCnxnSocketNIO.findSendablePacket`.
 

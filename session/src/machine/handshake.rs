@@ -222,7 +222,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.identify(now, sent_at, granted, response);
         #[cfg(feature = "sasl")]
         if self.config.sasl.is_some() {
-            return self.begin_sasl(deadline);
+            // No ping renews the session during the exchange: the next handshake must come in time to do so.
+            return self.begin_sasl(deadline.min(now + self.timeouts.read));
         }
         self.admit();
     }

@@ -222,6 +222,32 @@ fn a_computation_has_the_time_of_the_attempt() {
     assert_eq!(scenario.sizes(), [] as [&str; 0], "a token on a connection that is being closed");
 }
 
+/// With one server and the default connection timeout, an attempt may take as long as the session lasts. Each handshake
+/// renews the session, and leaves time for the next one.
+#[test]
+fn a_slow_computation_never_costs_the_session() {
+    let config = config().with_connection_timeout(ms(15_000));
+    let mut scenario = Scenario::new(config.with_sasl_mechanism(Script { is_blocking: true }));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    let step = scenario.machine.poll_sasl_step().unwrap();
+    for _ in 0..10 {
+        let accepted = scenario.now;
+        while !scenario.is_broken() {
+            scenario.wait(ms(100));
+            assert!(scenario.now.duration_since(accepted) <= ms(4000));
+        }
+        scenario.cut();
+        scenario.connect();
+        scenario.accept(7, 6000);
+    }
+    assert_eq!(scenario.machine.lease().map(|lease| lease.is_lost()), Some(false));
+    assert_eq!(scenario.machine.metrics().sessions, 1);
+    scenario.machine.handle_sasl_step(step.run());
+    assert!(scenario.run_step());
+    assert_eq!(scenario.sizes(), ["9"]);
+}
+
 /// A server that speaks out of turn: no reply is expected during a computation.
 #[test]
 fn a_reply_during_a_computation_breaks_the_connection() {
