@@ -68,7 +68,7 @@
 //! |---|---|
 //! | `recipes` (default) | Curator's recipes |
 //! | `tls` | TLS connections by rustls |
-//! | `sasl` | SASL authentication by DIGEST-MD5 |
+//! | `sasl` | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
 //! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
 //! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
@@ -161,18 +161,21 @@ pub use docent_recipes::{
     },
     shared::{SharedCount, SharedValue, VersionedValue},
 };
-#[cfg(feature = "sasl")]
-#[doc(inline)]
-pub use docent_session::SaslCredential;
 #[doc(inline)]
 pub use docent_session::{
-    AclEntries, AddWatchResponse, Allow, Backoff, ByteStream, Children, Client, ClientInfo, Clock,
-    Config, ConnectString, Connecting, ConnectionState, Credential, EnsembleConfig, EnsembleServer,
-    EnsembleTracker, Error, ErrorKind, Host, Instant, InvalidConnectString, InvalidEnsembleConfig,
-    Latency, LocalAddress, Metrics, MultiReadResponse, Node, OnDrop, Outcome, ReadResult, Reconfig,
-    Response, Runtime, SessionClaim, SessionLease, SessionToken, States, Task, Tcp, TcpOptions,
-    Timer, Transaction, TransactionResponse, TransactionResult, Transport, WatchKind,
-    WatchResponse, WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
+    AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Children, Client,
+    ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
+    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
+    InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
+    Node, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim, SessionLease,
+    SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction, TransactionResponse,
+    TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent, Watcher, WeakClient,
+    WhenFull, children, retry,
+};
+#[cfg(feature = "sasl")]
+#[doc(inline)]
+pub use docent_session::{
+    SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
 };
 #[cfg(feature = "tls")]
 #[doc(inline)]

@@ -31,6 +31,7 @@ use crate::{
 /// | [`read_only`](Self::with_read_only) | whether read-only servers are accepted | no |
 /// | [`credentials`](Self::with_auth) | sent to each server, before any request | none |
 /// | `sasl` | the user and password of DIGEST-MD5; feature `sasl` | none |
+/// | `sasl_mechanism` | another mechanism, such as GSSAPI of `docent-gssapi`; feature `sasl` | none |
 /// | `transport`, `clock`, `runtime` | connections, time and tasks; feature `tokio` | TCP, and the tokio runtime of the start |
 /// | `max_watch_events` | buffered events of a watcher; feature `tokio` | 1,000 |
 /// | `seed` | of shuffling and jitter; feature `tokio` | from the operating system |
@@ -333,15 +334,32 @@ impl Config {
     /// ```
     ///
     /// Source: `ZooKeeperSaslClient`, `DigestLoginModule`; op 102; RFC 2831.
-    pub fn with_sasl(mut self, user: &str, password: &str) -> Result<Self, Error> {
-        self.session.sasl = Some(crate::SaslCredential::new(user, password)?);
-        Ok(self)
+    pub fn with_sasl(self, user: &str, password: &str) -> Result<Self, Error> {
+        Ok(self.with_sasl_mechanism(crate::SaslCredential::new(user, password)?))
     }
 
-    /// The SASL credential, which is used before the other credentials.
+    /// The SASL credential of DIGEST-MD5, which is used before the other credentials.
     #[must_use]
-    pub const fn sasl(&self) -> Option<&crate::SaslCredential> {
-        self.session.sasl.as_ref()
+    pub fn sasl(&self) -> Option<&crate::SaslCredential> {
+        let mechanism: &dyn std::any::Any = self.sasl_mechanism()?;
+        mechanism.downcast_ref()
+    }
+
+    /// Authenticates the client to each server by this mechanism, as [`with_sasl`](Self::with_sasl) does by DIGEST-MD5,
+    /// and replaces an earlier one. Needs the feature `sasl`.
+    ///
+    /// A server that refuses the credential, and an error that the mechanism calls final, end the client with
+    /// [`AuthFailed`](ErrorKind::AuthFailed). After any other error of the mechanism, the client tries the next server.
+    #[must_use]
+    pub fn with_sasl_mechanism(mut self, mechanism: impl crate::SaslMechanism) -> Self {
+        self.session.sasl = Some(std::sync::Arc::new(mechanism));
+        self
+    }
+
+    /// The SASL mechanism, with its credential.
+    #[must_use]
+    pub fn sasl_mechanism(&self) -> Option<&dyn crate::SaslMechanism> {
+        self.session.sasl.as_deref()
     }
 }
 

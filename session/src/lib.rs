@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `tokio` (default) | [`Client`] |
 //! | `tls` | connections by rustls |
-//! | `sasl` | authentication by DIGEST-MD5 |
+//! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
 //! | `stream` | [`Watcher`] and [`States`] as streams of `futures-core` |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
 //!
@@ -77,7 +77,9 @@ pub use backoff::Backoff;
 pub use config::{Config, Credential, WhenFull};
 pub use error::{Error, ErrorKind, Outcome};
 #[cfg(feature = "sasl")]
-pub use machine::sasl::SaslCredential;
+pub use machine::sasl::{
+    SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
+};
 pub use machine::{
     connect_string::{ConnectString, Host, InvalidConnectString},
     connection_state::ConnectionState,
@@ -102,7 +104,7 @@ pub use {
         TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
     },
     driver::{
-        ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions, Timer,
-        Transport,
+        BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions,
+        Timer, Transport,
     },
 };

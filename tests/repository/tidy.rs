@@ -48,8 +48,8 @@ fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-const CRATES: [&str; 7] =
-    ["protocol", "session", "recipes", "discovery", "testing", "cli", "xtask"];
+const CRATES: [&str; 8] =
+    ["protocol", "session", "recipes", "discovery", "gssapi", "testing", "cli", "xtask"];
 
 fn all_sources() -> Vec<(PathBuf, String)> {
     CRATES
@@ -115,6 +115,24 @@ fn sasl_brings_a_hash_and_nothing_else() {
     let digest = ["block-buffer", "crypto-common", "digest", "hybrid-array", "typenum"];
     let allowed = set(&[&digest[..], &["cfg-if", "cpufeatures", "md-5"]].concat());
     assert!(added.contains("md-5") && added.is_subset(&allowed), "{added:?}");
+}
+
+/// The binding to the Kerberos library: the reason why it is a crate of its own, which a build without C headers leaves
+/// out.
+#[test]
+fn gssapi_adds_a_binding_and_is_no_default_member() {
+    let sasl = dependencies("docent-session", &["--features", "sasl"]);
+    let with = dependencies("docent-gssapi", &[]);
+    let ours = set(&["bitflags", "docent-session", "libgssapi", "libgssapi-sys"]);
+    let added: BTreeSet<_> = with.difference(&sasl).cloned().collect();
+    assert!(added.contains("libgssapi") && added.is_subset(&ours), "{added:?}");
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let default = manifest.lines().find(|line| line.starts_with("default-members")).unwrap();
+    assert!(default.contains("\"discovery\"") && !default.contains("gssapi"), "{default}");
+    for package in ["docent", "docent-cli"] {
+        let dependencies = dependencies(package, &["--all-features"]);
+        assert!(!dependencies.iter().any(|name| name.contains("gssapi")), "{package}");
+    }
 }
 
 /// The trait, and nothing else; in `docent` it is there already.

@@ -7,6 +7,7 @@ mod ensemble;
 mod example;
 mod expand;
 mod java;
+mod kerberos;
 mod temporary;
 pub mod workspace;
 mod zookeeper;
@@ -15,6 +16,7 @@ pub use ensemble::{Ensemble, Role};
 pub use example::{EXAMPLES_BUILT, example};
 pub use expand::{as_wrapper, expand};
 pub use java::Java;
+pub use kerberos::{Kdc, REALM};
 pub use temporary::TemporaryDirectory;
 pub use zookeeper::{Server, Settings, four_letter_word};
 

@@ -1,10 +1,10 @@
-//! Installs Java, ZooKeeper and Curator from Debian packages, and kazoo from the Python package index.
+//! Installs Java, ZooKeeper, Curator and Kerberos from Debian packages, and kazoo from the Python package index.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use xtask::{Java, Result};
+use xtask::{Java, Kdc, Result};
 
 use xtask::workspace::root;
 
@@ -47,6 +47,52 @@ pub(crate) fn java() -> Result<Java> {
 /// Names the Debian packages to install.
 fn how_to_install() -> String {
     format!("on Debian, run `apt-get install {} {JDK}` as root", LIBRARIES.join(" "))
+}
+
+/// The Debian packages of the KDC and its programs, and of the headers and the library that building docent-gssapi
+/// requires.
+const KERBEROS: [&str; 6] =
+    ["krb5-kdc", "krb5-admin-server", "krb5-user", "libkrb5-dev", "libclang-dev", "pkg-config"];
+
+/// The package that is left out of a build of the workspace if its C headers are missing.
+pub(crate) const GSSAPI: &str = "docent-gssapi";
+
+/// Checks that docent-gssapi can be built and tested. Installs the packages if they are missing and this process has
+/// the right to. The error names the missing parts.
+pub(crate) fn kerberos() -> Result<()> {
+    let find = || Kdc::find().and_then(|()| gssapi_headers());
+    let Err(missing) = find() else { return Ok(()) };
+    let Some(administrator) = administrator() else {
+        let packages = KERBEROS.join(" ");
+        return Err(
+            format!("{missing}; on Debian, run `apt-get install {packages}` as root").into()
+        );
+    };
+    eprintln!("xtask: Kerberos: {missing}: installing the Debian packages");
+    apt_get(administrator, &["update"])?;
+    let install = ["install", "--yes", "--no-install-recommends", "--no-upgrade"];
+    apt_get(administrator, &[&install[..], &KERBEROS].concat())?;
+    find()
+}
+
+/// Checks that there is what the build script of libgssapi-sys requires.
+fn gssapi_headers() -> Result<()> {
+    if !succeeds(Command::new("pkg-config").args(["--exists", "mit-krb5-gssapi"])) {
+        return Err("no headers of libkrb5 (libkrb5-dev), or no pkg-config".into());
+    }
+    let is_libclang = |name: &str| name.starts_with("libclang") && name.contains(".so");
+    let has_libclang = |directory: &Path| {
+        let entries = directory.read_dir().into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_libclang))
+    };
+    let llvm = Path::new("/usr/lib").read_dir().into_iter().flatten().flatten();
+    let llvm = llvm.map(|entry| entry.path().join("lib"));
+    let given = env::var_os("LIBCLANG_PATH").map(PathBuf::from);
+    if given.into_iter().chain(llvm).any(|directory| has_libclang(&directory)) {
+        Ok(())
+    } else {
+        Err("no libclang (libclang-dev) in /usr/lib/llvm-*/lib or LIBCLANG_PATH".into())
+    }
 }
 
 /// The version of kazoo whose client and recipes are tested on the embedded server.
@@ -92,7 +138,8 @@ fn apt_get(administrator: &[&str], arguments: &[&str]) -> Result<()> {
     let (program, prefix) = administrator.split_first().ok_or("cannot run apt-get")?;
     let status = Command::new(program)
         .args(prefix)
-        .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"])
+        // In this runlevel, the scripts of the packages start no service.
+        .args(["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get", "-q"])
         .args(arguments)
         .stdin(Stdio::null())
         .status()?;

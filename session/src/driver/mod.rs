@@ -7,6 +7,8 @@ mod metrics;
 mod notifier;
 mod reply_slot;
 mod runtime;
+#[cfg(feature = "sasl")]
+mod sasl_step;
 mod settings;
 mod shared;
 mod task;
@@ -17,7 +19,7 @@ mod transport;
 pub use self::transport::{Tls, TlsOptions};
 pub use self::{
     clock::Clock,
-    runtime::{LocalAddress, Runtime, Task, Timer},
+    runtime::{BlockingWork, LocalAddress, Runtime, Task, Timer},
     transport::{ByteStream, Connecting, Tcp, TcpOptions, Transport},
 };
 pub(crate) use self::{

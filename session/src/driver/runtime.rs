@@ -13,6 +13,9 @@ use crate::Host;
 /// A task of a client, which its runtime polls to its end.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Work that may block, which runs once.
+pub type BlockingWork = Box<dyn FnOnce() + Send>;
+
 /// The future of a [local address](Runtime::local_address).
 pub type LocalAddress<'a> = Pin<Box<dyn Future<Output = Option<IpAddr>> + Send + 'a>>;
 
@@ -48,6 +51,14 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// This is called anywhere: on any thread, in destructors, inside and outside the runtime. When
     /// the runtime has ended, the task is dropped; when it ends, its tasks are dropped in the order of their start.
     fn spawn(&self, task: Task);
+
+    /// Runs work that may block for seconds, such as a request to a key server for SASL, without holding up the tasks of
+    /// this runtime. Work that is dropped counts as failed. Default: on a new thread, which delays no end of a runtime
+    /// or program.
+    fn spawn_blocking(&self, work: BlockingWork) {
+        // Without a thread, the work is dropped.
+        let _ = std::thread::Builder::new().name("docent-blocking".to_owned()).spawn(work);
+    }
 
     /// Fills `bytes` with random bytes, from which GUIDs, nonces, seeds and jitter are made. Different clients must get
     /// different bytes: two contenders with one GUID would take each other's node for their own. Default: the system's.

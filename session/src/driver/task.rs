@@ -55,12 +55,19 @@ struct Outputs {
     events: Vec<Event<Notifier>>,
     /// Servers to probe for being read-write.
     probes: Vec<Host>,
+    /// A computation of SASL that may block.
+    #[cfg(feature = "sasl")]
+    sasl_step: Option<crate::machine::SaslStep>,
 }
 
 impl Outputs {
     fn collect(&mut self, machine: &mut Machine) {
         self.wakeups.collect(machine.answers_mut());
         self.events.extend(std::iter::from_fn(|| machine.poll_event()));
+        #[cfg(feature = "sasl")]
+        if self.sasl_step.is_none() {
+            self.sasl_step = machine.poll_sasl_step();
+        }
     }
 
     fn dispatch(&mut self, shared: &Shared) {
@@ -387,6 +394,10 @@ impl Driver {
         #[cfg(feature = "metrics")]
         if let Some(metrics) = metrics {
             self.recorder.record(metrics);
+        }
+        #[cfg(feature = "sasl")]
+        if let Some(step) = self.outputs.sasl_step.take() {
+            super::sasl_step::spawn(&self.shared, &*self.runtime, step);
         }
         for host in self.outputs.probes.drain(..) {
             // In its own task: it delays nothing else, and ends within a second.

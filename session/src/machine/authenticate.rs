@@ -1,14 +1,25 @@
 //! SASL: after the session is accepted, before any other request is sent.
 //!
 //! ```text
-//!   client  sasl (102), an empty token        server  the challenge
-//!   client  sasl (102), the response          server  its own proof
+//!                DIGEST-MD5                                       GSSAPI
+//!   client  sasl (102), an empty token                sasl, the ticket
+//!   server  the challenge                             its proof
+//!   client  sasl, the response                        sasl, an empty token
+//!   server  its proof                                 the offered security layers
+//!   client                                            sasl, the choice: none
+//!   server                                            no token
 //! ```
 //!
+//! The mechanism computes the tokens of the client and checks those of the server. If it may block, its computations
+//! are outputs of the machine, and their results inputs; no more than one is given out at a time.
+//!
 //! Each side sends one frame at a time, so replies are matched only by xid. No ping is sent during the exchange: a
-//! server that requires authentication would close the connection.
+//! server that requires authentication would close the connection. The deadline of the attempt ends every exchange, or two
+//! thirds of the session timeout: the session outlives the exchange, and the next handshake renews it.
 //!
 //! Source: `ZooKeeperSaslClient`, `ClientCnxnSocketNIO.findSendablePacket`.
+
+use std::{fmt, mem};
 
 use docent_protocol::{
     Decode, ErrorCode, frame,
@@ -21,21 +32,52 @@ use docent_protocol::{
 
 use super::{
     answers::Answers,
-    sasl::{
-        DIGEST_URI, Nonces,
-        digest_md5::{self, Proof},
-    },
+    sasl::{Nonces, SaslAction, SaslContext, SaslError, SaslExchange, SaslStep, SaslStepResult},
     session::Session,
 };
-use crate::time::Instant;
+use crate::{Error, ErrorKind, Outcome, time::Instant};
 
 /// The state of an exchange.
-#[derive(Debug)]
 pub(super) struct Exchange {
-    /// The xid of the pending request.
-    xid: i32,
-    /// The proof that the reply must contain; `None` while the reply must be the challenge.
-    proof: Option<Proof>,
+    number: u64,
+    state: State,
+}
+
+enum State {
+    /// The mechanism computes the next token.
+    Computing,
+    /// The reply to a token is pending.
+    Waiting { xid: i32, sent: Sent, exchange: Box<dyn SaslExchange> },
+}
+
+/// The token that was sent last: it decides the meaning of a reply without a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// The first one, and it was empty.
+    Request,
+    /// The first one, with an initial response.
+    InitialResponse,
+    Response,
+    /// The last one.
+    Last,
+}
+
+/// By hand, to keep the contents out of logs.
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut exchange = f.debug_struct("Exchange");
+        if let State::Waiting { xid, sent, .. } = &self.state {
+            exchange.field("xid", xid).field("sent", sent);
+        }
+        exchange.finish_non_exhaustive()
+    }
+}
+
+impl Exchange {
+    /// Whether the mechanism computes, and no reply is pending.
+    pub(super) const fn is_computing(&self) -> bool {
+        matches!(self.state, State::Computing)
+    }
 }
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
@@ -47,39 +89,98 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self
     }
 
-    /// Starts DIGEST-MD5. The server sends the first challenge, but it has to be requested, with an empty token rather
-    /// than no token.
-    pub(super) fn begin_sasl(&mut self, deadline: Instant) {
-        self.send_sasl(deadline, &[], None);
+    /// A computation of a SASL mechanism that [may block](crate::SaslMechanism::is_blocking), if there is one. Run it outside
+    /// the driver's loop, and pass its result to [`handle_sasl_step`](Self::handle_sasl_step); there is no other one
+    /// until then. It is called after each call that gives the session an input.
+    pub fn poll_sasl_step(&mut self) -> Option<SaslStep> {
+        if self.sasl_steps.running {
+            return None;
+        }
+        let step = self.sasl_steps.next.take()?;
+        // The connection for which it was made may be gone.
+        let (_, exchange) = self.connection.exchange_mut()?;
+        self.sasl_steps.running = exchange.number == step.number;
+        self.sasl_steps.running.then_some(step)
     }
 
-    /// Sends a token. The attempt continues, until its `deadline`.
-    fn send_sasl(&mut self, deadline: Instant, token: &[u8], proof: Option<Proof>) {
+    /// Handles the result of a computation. The result for a connection that is gone is dropped; call
+    /// [`poll_sasl_step`](Self::poll_sasl_step) for the one of the current connection.
+    pub fn handle_sasl_step(&mut self, result: SaslStepResult) {
+        self.sasl_steps.running = false;
+        let Some((deadline, exchange)) = self.connection.exchange_mut() else { return };
+        if exchange.number == result.number && exchange.is_computing() {
+            self.apply_step(deadline, result);
+        }
+    }
+
+    /// Starts an exchange. The attempt continues, until its `deadline`.
+    pub(super) fn begin_sasl(&mut self, deadline: Instant) {
+        let (Some(mechanism), Some(host)) = (&self.config.sasl, self.connection.host()) else {
+            return;
+        };
+        let nonce = self.nonces.next();
+        let exchange = mechanism.exchange(&SaslContext::new(host, &nonce));
+        self.sasl_steps.exchanges += 1;
+        let number = self.sasl_steps.exchanges;
+        self.connection.authenticate(deadline, Exchange { number, state: State::Computing });
+        match exchange {
+            Ok(exchange) => self.compute(deadline, SaslStep { number, exchange, token: None }),
+            Err(error) => self.fail_sasl(&error),
+        }
+    }
+
+    /// Computes the next action, here or in the driver.
+    fn compute(&mut self, deadline: Instant, step: SaslStep) {
+        if self.config.sasl.as_ref().is_some_and(|mechanism| mechanism.is_blocking()) {
+            self.sasl_steps.next = Some(step);
+        } else {
+            self.apply_step(deadline, step.run());
+        }
+    }
+
+    fn apply_step(&mut self, deadline: Instant, step: SaslStepResult) {
+        let (exchange, action) = match step.result {
+            Ok(done) => done,
+            Err(error) => return self.fail_sasl(&error),
+        };
+        let (token, sent) = match action {
+            SaslAction::Done => return self.admit(),
+            SaslAction::SendLast(token) => (token, Sent::Last),
+            SaslAction::Send(token) if !step.is_first => (token, Sent::Response),
+            SaslAction::Send(token) if token.is_empty() => (token, Sent::Request),
+            SaslAction::Send(token) => (token, Sent::InitialResponse),
+        };
         let xid = xid::next(self.last_xid);
+        let request = Sasl(SaslRequest { token: Some(&token) });
+        let control = self.connection.control_mut();
+        if frame::put_operation(control, frame::DEFAULT_LIMIT, xid, &request).is_err() {
+            let size = token.len();
+            return self.fail_sasl(&SaslError::fatal(format_args!(
+                "a token of {size} bytes is too large"
+            )));
+        }
         self.last_xid = xid;
-        let request = Sasl(SaslRequest { token: Some(token) });
-        // A few kilobytes at most: the challenge and the user name are limited.
-        let _ = frame::put_operation(
-            self.connection.control_mut(),
-            frame::DEFAULT_LIMIT,
-            xid,
-            &request,
-        );
-        self.connection.authenticate(deadline, Exchange { xid, proof });
+        let state = State::Waiting { xid, sent, exchange };
+        self.connection.authenticate(deadline, Exchange { number: step.number, state });
     }
 
     /// Handles the server's next reply.
     pub(super) fn receive_sasl(&mut self, now: Instant, header: ReplyHeader, body: &[u8]) {
         let Some((deadline, exchange)) = self.connection.exchange_mut() else { return };
-        let (expected, proof) = (exchange.xid, exchange.proof.take());
+        let (number, state) =
+            (exchange.number, mem::replace(&mut exchange.state, State::Computing));
         self.connection.note_heard(now);
         if matches!(header.err, ErrorCode::AuthFailed | ErrorCode::SessionClosedRequireSaslAuth) {
-            return self.refuse_authentication("the server refused the SASL user or password");
+            let credential = self.credential_name();
+            return self.refuse_authentication(format_args!("the server refused the {credential}"));
         }
-        if header.xid != expected {
-            let xid = header.xid;
-            return self.connection.give_up(format_args!("a reply with xid {xid} during SASL"));
-        }
+        let (sent, exchange) = match state {
+            State::Waiting { xid, sent, exchange } if xid == header.xid => (sent, exchange),
+            _ => {
+                let xid = header.xid;
+                return self.connection.give_up(format_args!("a reply with xid {xid} during SASL"));
+            }
+        };
         if !header.err.is_ok() {
             return self
                 .connection
@@ -89,34 +190,54 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Ok(reply) => reply.token,
             Err(error) => return self.broken_stream(error),
         };
-        match (token, proof) {
-            (None, None) => {
+        match (token, sent) {
+            (Some(token), Sent::Request | Sent::InitialResponse | Sent::Response) => {
+                let token = Some(token.to_vec());
+                self.compute(deadline, SaslStep { number, exchange, token });
+            }
+            (None | Some(b""), Sent::Last) => self.admit(),
+            (Some(_), Sent::Last) => {
+                self.connection.give_up("the server sent a SASL token after the last one");
+            }
+            (None, Sent::Request) => {
                 self.refuse_authentication("SASL is not configured on the server");
             }
-            // allowSaslFailedClients: the server would let the client continue unauthenticated.
-            (None, Some(_)) => {
-                self.refuse_authentication("the server did not accept the SASL user or password");
+            (None, Sent::InitialResponse) => {
+                let credential = self.credential_name();
+                self.refuse_authentication(format_args!(
+                    "SASL is not configured on the server, or it did not accept the {credential}"
+                ));
             }
-            (Some(challenge), None) => self.answer_challenge(deadline, challenge),
-            (Some(last_word), Some(proof)) => match proof.is_given_by(last_word) {
-                Ok(true) => self.admit(),
-                Ok(false) => self.refuse_authentication(
-                    "the server has not proved that it knows the SASL password",
-                ),
-                Err(unusable) => {
-                    self.connection.give_up(format_args!("the last SASL message: {unusable}"))
-                }
-            },
+            // allowSaslFailedClients: the server would let the client continue unauthenticated.
+            (None, Sent::Response) => {
+                let credential = self.credential_name();
+                self.refuse_authentication(format_args!(
+                    "the server did not accept the {credential}"
+                ));
+            }
         }
     }
 
-    fn answer_challenge(&mut self, deadline: Instant, challenge: &[u8]) {
-        let Some(sasl) = &self.config.sasl else { return };
-        let cnonce = self.nonces.next();
-        let (user, password) = (sasl.user(), sasl.password());
-        match digest_md5::respond(challenge, user, password, DIGEST_URI, &cnonce) {
-            Ok(response) => self.send_sasl(deadline, &response.token, Some(response.proof)),
-            Err(unusable) => self.connection.give_up(format_args!("SASL: {unusable}")),
+    fn fail_sasl(&mut self, error: &SaslError) {
+        if error.is_fatal() {
+            let refused = Error::new(ErrorKind::AuthFailed, Outcome::NotApplied);
+            self.end_unauthenticated(&refused.with_detail(error).caused_by(error.clone()));
+        } else {
+            self.connection.give_up_because(format_args!("SASL: {error}"), error.clone());
+        }
+    }
+
+    fn credential_name(&self) -> String {
+        self.config.sasl.as_ref().map(|sasl| sasl.credential_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Why the exchange took too long.
+    pub(super) fn overdue_sasl(&mut self) -> String {
+        match &self.config.sasl {
+            Some(mechanism) if self.connection.is_computing_sasl() => {
+                format!("SASL timed out: {} has not computed its next token", mechanism.name())
+            }
+            _ => "SASL timed out".to_owned(),
         }
     }
 }
@@ -125,6 +246,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 impl Exchange {
     /// The xid, and the expected `rspauth` of the reply.
     pub(super) fn expectation(&self) -> (i32, Option<String>) {
-        (self.xid, self.proof.as_ref().map(|proof| proof.expected().to_owned()))
+        match &self.state {
+            State::Waiting { xid, exchange, .. } => (*xid, exchange.expected_proof()),
+            State::Computing => (0, None),
+        }
     }
 }

@@ -124,6 +124,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Describes why a server may have closed the connection without replying.
     fn unanswered(&self) -> String {
+        #[cfg(feature = "sasl")]
+        if self.connection.is_computing_sasl() {
+            return " (before the client has sent its SASL token)".to_owned();
+        }
         if self.connection.is_authenticating() {
             return " (no reply to SASL: refused, or not serving?)".to_owned();
         }
@@ -218,7 +222,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.identify(now, sent_at, granted, response);
         #[cfg(feature = "sasl")]
         if self.config.sasl.is_some() {
-            return self.begin_sasl(deadline);
+            // No ping renews the session during the exchange: the next handshake must come in time to do so.
+            return self.begin_sasl(deadline.min(now + self.timeouts.read));
         }
         self.admit();
     }

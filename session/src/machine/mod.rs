@@ -62,6 +62,8 @@ mod watch_modes;
 mod watch_requests;
 pub(crate) mod watch_table;
 
+#[cfg(feature = "sasl")]
+pub use self::sasl::{SaslStep, SaslStepResult};
 pub(crate) use self::settings::Settings;
 pub use self::{
     answers::{Answers, Body, Completion, Reply},

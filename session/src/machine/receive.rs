@@ -1,6 +1,6 @@
 //! Input from the server: frames, replies and their requests, events.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use docent_protocol::{
@@ -255,12 +255,16 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    pub(super) fn refuse_authentication(&mut self, why: &str) {
+    pub(super) fn refuse_authentication(&mut self, why: impl fmt::Display) {
         let error = Error::new(ErrorKind::AuthFailed, Outcome::NotApplied).with_detail(why);
+        self.end_unauthenticated(&error);
+    }
+
+    pub(super) fn end_unauthenticated(&mut self, error: &Error) {
         if let Some(token) = self.auth_pending.pop_front() {
             self.complete(token, Err(error.clone()));
         }
-        self.end(ErrorKind::AuthFailed, &error);
+        self.end(ErrorKind::AuthFailed, error);
     }
 
     fn receive_event(&mut self, header: ReplyHeader, body: &[u8]) {

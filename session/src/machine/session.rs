@@ -40,7 +40,7 @@ use crate::{
 ///    the socket breaks (`handle_disconnected`) or [`wants_disconnect`](Self::wants_disconnect);
 /// 4. at any stage, [`handle_timeout`](Self::handle_timeout) at the instant of [`poll_timeout`](Self::poll_timeout);
 /// 5. after each call, [`poll_completion`](Self::poll_completion) and [`poll_event`](Self::poll_event) until
-///    they are empty.
+///    they are empty; and `poll_sasl_step`, if the configuration has a SASL mechanism that may block.
 ///
 /// Answers are put into an `A`: by default a queue for [`poll_completion`](Self::poll_completion), or any other
 /// [`Answers`] given to [`with_answers`](Self::with_answers).
@@ -79,6 +79,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) last_failure: Option<Error>,
     #[cfg(feature = "sasl")]
     pub(super) nonces: super::sasl::Nonces,
+    #[cfg(feature = "sasl")]
+    pub(super) sasl_steps: super::sasl::SaslSteps,
 }
 
 /// Whether and how the session is being closed.
@@ -180,6 +182,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             last_failure: None,
             #[cfg(feature = "sasl")]
             nonces: super::sasl::Nonces::new((u128::from(seed) << 64).to_be_bytes()),
+            #[cfg(feature = "sasl")]
+            sasl_steps: super::sasl::SaslSteps::default(),
         }
     }
 
@@ -409,7 +413,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
             #[cfg(feature = "sasl")]
             Some(Due::Authentication) => {
-                self.connection.give_up("SASL timed out");
+                let why = self.overdue_sasl();
+                self.connection.give_up(why);
             }
             None => {}
         }

@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
     pub(crate) credentials: Vec<Credential>,
     #[cfg(feature = "sasl")]
-    pub(crate) sasl: Option<super::sasl::SaslCredential>,
+    pub(crate) sasl: Option<std::sync::Arc<dyn super::sasl::SaslMechanism>>,
 }
 
 impl Settings {

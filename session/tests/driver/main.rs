@@ -26,6 +26,8 @@ mod migration;
 mod other_runtime;
 #[cfg(feature = "sasl")]
 mod sasl;
+#[cfg(feature = "sasl")]
+mod sasl_mechanism;
 mod sessions;
 mod silent_servers;
 mod sockets;

@@ -175,6 +175,12 @@ impl Connection {
         }
     }
 
+    /// Whether SASL waits for a computation of its mechanism, not for the server.
+    #[cfg(feature = "sasl")]
+    pub(super) const fn is_computing_sasl(&self) -> bool {
+        matches!(&self.phase, Phase::Authenticating { exchange, .. } if exchange.is_computing())
+    }
+
     /// The server is ready for requests.
     pub(super) fn admit(&mut self) {
         self.phase = Phase::Connected;
@@ -209,6 +215,19 @@ impl Connection {
         if self.broken.is_none() {
             self.broken =
                 Some(Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown).with_detail(why));
+        }
+    }
+
+    /// As [`give_up`](Self::give_up), with the error that is the cause.
+    #[cfg(feature = "sasl")]
+    pub(super) fn give_up_because(
+        &mut self,
+        why: impl fmt::Display,
+        cause: impl std::error::Error + Send + Sync + 'static,
+    ) {
+        if self.broken.is_none() {
+            self.give_up(why);
+            self.broken = self.broken.take().map(|broken| broken.caused_by(cause));
         }
     }
 

@@ -1,10 +1,17 @@
-//! SASL authentication: the client's credential, and its encoding for ZooKeeper.
+//! SASL authentication: the mechanisms, and the credential of DIGEST-MD5.
 
 use std::fmt;
 
 use crate::{Error, ErrorKind};
 
 pub(crate) mod digest_md5;
+mod exchange;
+mod mechanism;
+
+pub(crate) use mechanism::SaslSteps;
+pub use mechanism::{
+    SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism, SaslStep, SaslStepResult,
+};
 
 /// The name that every ZooKeeper server uses, whatever its host is.
 ///
@@ -14,7 +21,7 @@ pub(crate) const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
 /// The maximum length of a user name, in bytes: a server need not accept a response of 4,096 bytes (RFC 2831, 2.1.2).
 const MAX_USER: usize = 1024;
 
-/// A user and a password for SASL's DIGEST-MD5. `Debug` does not show the password.
+/// A user and a password for SASL's DIGEST-MD5, which is a [`SaslMechanism`]. `Debug` does not show the password.
 ///
 /// The password is never sent, but MD5 is weak: an eavesdropper can test passwords. Use TLS as well.
 #[derive(Clone, PartialEq, Eq)]

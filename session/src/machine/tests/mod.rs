@@ -40,6 +40,8 @@ mod lease_renewal;
 mod replies;
 #[cfg(feature = "sasl")]
 mod sasl;
+#[cfg(feature = "sasl")]
+mod sasl_steps;
 mod scenarios;
 mod sessions;
 mod watches;

@@ -1,0 +1,129 @@
+//! Keytabs, credential caches and their tickets: expired, missing, wrong.
+
+use std::{fs, time::Duration};
+
+use docent_gssapi::{Gssapi, GssapiErrorKind};
+use docent_protocol::{Acl, CreateMode, Perms};
+use docent_session::{ConnectionState, ErrorKind};
+
+use crate::support::{
+    connect, eventually, in_realms, kind_of, restart, sasl_user, within_deadline,
+};
+
+in_realms! {
+    "FILE";
+
+    async fn a_reconnect_after_the_expiry_takes_a_new_ticket_from_the_keytab(place) {
+        let realm = place.realm();
+        realm.kdc.kadmin(&["modprinc", "-maxlife", "4 seconds", "app"]).unwrap();
+        let server = realm.server().await;
+        let client = connect(&server, Gssapi::new()).await.unwrap();
+        let session = client.session().unwrap().session_id();
+        let ours = [Acl::new(Perms::ALL, "sasl", "app@DOCENT.TEST")];
+        client.create_with_acl("/ours", b"", CreateMode::Persistent, &ours).await.unwrap();
+        let requests = realm.kdc.issued("AS_REQ");
+        realm.expiry().await;
+        // The connection is authenticated, and stays so.
+        client.get_data("/ours").await.unwrap();
+
+        let mut states = client.states();
+        let _server = restart(server).await;
+        within_deadline("a new connection", async {
+            while states.next().await != Some(ConnectionState::Reconnected) {}
+        })
+        .await;
+        client.get_data("/ours").await.unwrap();
+        assert_eq!(client.session().unwrap().session_id(), session);
+        assert!(realm.kdc.issued("AS_REQ") > requests, "no new ticket");
+    }
+
+    async fn a_credential_cache_serves_without_a_keytab_until_its_ticket_expires(place) {
+        let keytab = place.path().join("client.keytab");
+        let hidden = place.path().join("hidden.keytab");
+        let realm = place.realm();
+        fs::rename(&keytab, &hidden).unwrap();
+        let server = realm.server().await;
+        let error = connect(&server, Gssapi::new()).await.unwrap_err();
+        let (kind, text) = kind_of(&error);
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{text}");
+        assert_eq!(kind, Some(GssapiErrorKind::NoTicket), "{text}");
+        assert!(text.contains("kinit"), "{text}");
+
+        let path = hidden.to_str().unwrap();
+        realm.kdc.run("kinit", &["-l", "8s", "-k", "-t", path, "app"]).unwrap();
+        let kerberos = Gssapi::new();
+        let client = connect(&server, kerberos).await.unwrap();
+        assert_eq!(sasl_user(&client).await.as_deref(), Some("app@DOCENT.TEST"));
+        realm.expiry().await;
+        let error = connect(&server, Gssapi::new()).await.unwrap_err();
+        let (kind, text) = kind_of(&error);
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{text}");
+        assert_eq!(kind, Some(GssapiErrorKind::TicketExpired), "{text}");
+
+        // The client that was connected survives a cache that is renewed late.
+        let mut states = client.states();
+        let _server = restart(server).await;
+        eventually("a failed attempt", async || {
+            let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
+            kind_of(&error).0.filter(|kind| *kind == GssapiErrorKind::TicketExpired)
+        })
+        .await;
+        assert_eq!(client.ended(), None);
+        realm.kdc.run("kinit", &["-k", "-t", path, "app"]).unwrap();
+        within_deadline("a new connection", async {
+            while !states.next().await.is_some_and(|state| state.is_connected()) {}
+        })
+        .await;
+        assert_eq!(sasl_user(&client).await.as_deref(), Some("app@DOCENT.TEST"));
+    }
+
+    async fn a_key_that_the_kdc_has_replaced_ends_the_client(place) {
+        let realm = place.realm();
+        realm.kdc.kadmin(&["cpw", "-randkey", "app"]).unwrap();
+        let server = realm.server().await;
+        let error = connect(&server, Gssapi::new()).await.unwrap_err();
+        let (kind, text) = kind_of(&error);
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{text}");
+        assert_eq!(kind, Some(GssapiErrorKind::WrongKey), "{text}");
+        assert!(text.contains("export the keytab again"), "{text}");
+
+        // The keys of another principal only.
+        let other = Gssapi::new().with_principal("other").unwrap();
+        let error = connect(&server, other).await.unwrap_err();
+        let (kind, text) = kind_of(&error);
+        assert_eq!((error.kind(), kind), (ErrorKind::AuthFailed, Some(GssapiErrorKind::NoTicket)), "{text}");
+    }
+
+    async fn an_unknown_principal_ends_the_client(place) {
+        let realm = place.realm();
+        realm.kdc.kadmin(&["delprinc", "-force", "app"]).unwrap();
+        let server = realm.server().await;
+        let error = connect(&server, Gssapi::new()).await.unwrap_err();
+        let (kind, text) = kind_of(&error);
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{text}");
+        assert_eq!(kind, Some(GssapiErrorKind::UnknownPrincipal), "{text}");
+    }
+
+    /// A keytab that comes late, and is replaced: one client is enough for both.
+    async fn a_key_that_is_replaced_while_the_client_runs_is_taken_at_the_next_connection(place) {
+        let realm = place.realm();
+        realm.kdc.kadmin(&["modprinc", "-maxlife", "4 seconds", "app"]).unwrap();
+        let server = realm.server().await;
+        let client = connect(&server, Gssapi::new()).await.unwrap();
+        realm.kdc.kadmin(&["cpw", "-randkey", "app"]).unwrap();
+        realm.expiry().await;
+        let _server = restart(server).await;
+        eventually("a failed attempt", async || {
+            let error = client.wait_until_connected(Duration::from_millis(100)).await.err()?;
+            // The library passes over the failed renewal, and takes the ticket it has.
+            kind_of(&error).0.filter(|kind| *kind == GssapiErrorKind::TicketExpired)
+        })
+        .await;
+        assert_eq!(client.ended(), None);
+        realm.kdc.export("app", "client.keytab").unwrap();
+        within_deadline("a connection", client.wait_until_connected(crate::support::DEADLINE))
+            .await
+            .unwrap();
+        assert_eq!(sasl_user(&client).await.as_deref(), Some("app@DOCENT.TEST"));
+    }
+}

@@ -1,0 +1,242 @@
+//! Each test has a realm of its own, and a process of its own: the Kerberos library takes its settings from the
+//! environment.
+
+use std::{
+    env,
+    fs::{self, OpenOptions},
+    io::{Read as _, Write as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use docent_gssapi::{Gssapi, GssapiError, GssapiErrorKind};
+use docent_session::{Client, Config, Error};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout},
+};
+use xtask::{Java, Kdc, REALM, Server, Settings, TemporaryDirectory};
+
+/// How long a test waits for anything before it fails: far more than a busy machine needs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+
+/// The directory of the realm, in the process of a test.
+const DIRECTORY: &str = "DOCENT_KERBEROS_DIRECTORY";
+
+/// The result of a future that must end before the deadline.
+#[track_caller]
+pub(crate) fn within_deadline<F: Future>(
+    what: &str,
+    future: F,
+) -> impl Future<Output = F::Output> + use<'_, F> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match timeout(DEADLINE, future).await {
+            Ok(result) => result,
+            Err(_) => panic!("{caller}: not within {DEADLINE:?}: {what}"),
+        }
+    }
+}
+
+/// Asks again and again until the answer is `Some`, and returns its value.
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        // The pause between two questions, for what cannot call us back.
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Defines tests, each of which runs in a process of its own with the environment of its realm, and this kind of
+/// credential cache: `FILE` for one principal, `DIR` for several.
+macro_rules! in_realms {
+    ($cache:literal; $($(#[$attribute:meta])* async fn $name:ident($place:ident) $body:block)*) => {$(
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            let test = concat!(module_path!(), "::", stringify!($name));
+            crate::support::run(test, $cache, async |$place: crate::support::Place| $body);
+        }
+    )*};
+}
+pub(crate) use in_realms;
+
+/// Runs a test: here, if this is its process, or else in a new process.
+pub(crate) fn run(test: &str, cache: &str, body: impl AsyncFnOnce(Place)) {
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        thread::spawn(end_with_parent);
+        // One thread: a call that blocks it would hold up everything.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(body(Place(directory.into())));
+    }
+    let (_, name) = test.split_once("::").unwrap();
+    let java = env::var_os("DOCENT_TEST_CURATOR_CLASSPATH");
+    let missing = match (Kdc::find(), java) {
+        (Ok(()), Some(_)) => None,
+        (Err(missing), _) => Some(missing.to_string()),
+        (Ok(()), None) => Some("DOCENT_TEST_CURATOR_CLASSPATH not set".to_owned()),
+    };
+    if let Some(missing) = missing {
+        return skip(name, &format!("no Kerberos: {missing} (`cargo xtask test` provides it)"));
+    }
+    let directory = TemporaryDirectory::new("kerberos").unwrap();
+    let child = Command::new(env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(DIRECTORY, directory.path())
+        .envs(Kdc::environment(directory.path()))
+        .env("KRB5CCNAME", format!("{cache}:{}", directory.path().join("cache").display()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = wait(child);
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    assert!(out.contains("1 passed"), "the process has run no test {name}:\n{out}");
+}
+
+/// As `wait_with_output`, which would close the input at once.
+fn wait(mut child: std::process::Child) -> std::process::Output {
+    let _input = child.stdin.take();
+    child.wait_with_output().unwrap()
+}
+
+/// Ends this process when its parent has ended.
+fn end_with_parent() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    std::process::exit(1);
+}
+
+/// Reports and counts a test that is skipped.
+fn skip(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED kerberos {test}: {reason}");
+    if let Some(file) = env::var_os("DOCENT_TEST_SKIPS") {
+        let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
+        file.write_all(format!("kerberos {test}: {reason}\n").as_bytes()).unwrap();
+    }
+}
+
+/// The directory of a realm that does not exist yet.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A realm with the principals `app` (in the client's keytab) and `zookeeper/localhost`.
+    pub(crate) fn realm(self) -> Realm {
+        self.realm_behind(None)
+    }
+
+    /// A realm whose clients, but not its servers, look for the KDC at another address.
+    pub(crate) fn realm_behind(self, relay: Option<SocketAddr>) -> Realm {
+        let kdc = Kdc::start(&self.0, relay).unwrap();
+        kdc.add_principal("app", "client.keytab").unwrap();
+        kdc.add_principal("zookeeper/localhost", "server.keytab").unwrap();
+        Realm { kdc }
+    }
+}
+
+/// A realm with its KDC.
+pub(crate) struct Realm {
+    pub(crate) kdc: Kdc,
+}
+
+impl Realm {
+    /// A ZooKeeper server that accepts tickets of the realm.
+    pub(crate) async fn server(&self) -> Server {
+        let directory = self.kdc.directory();
+        let login = format!(
+            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true \
+             useTicketCache=false keyTab=\"{}\" principal=\"zookeeper/localhost@{REALM}\"",
+            directory.join("server.keytab").display()
+        );
+        self.server_with(&login).await
+    }
+
+    /// A ZooKeeper server with this login module.
+    pub(crate) async fn server_with(&self, login: &str) -> Server {
+        let directory = self.kdc.directory();
+        let jaas = directory.join("server.jaas");
+        fs::write(&jaas, format!("Server {{\n  {login};\n}};\n")).unwrap();
+        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
+        start_server(Settings {
+            config: vec![line("authProvider.1", provider)],
+            properties: vec![
+                line("java.security.auth.login.config", &jaas.display().to_string()),
+                line(
+                    "java.security.krb5.conf",
+                    &directory.join("server.conf").display().to_string(),
+                ),
+            ],
+            ..Settings::default()
+        })
+        .await
+    }
+
+    /// Waits until the ticket in the client's credential cache has expired.
+    pub(crate) async fn expiry(&self) {
+        let is_valid = || self.kdc.run("klist", &["-s"]).is_ok();
+        assert!(is_valid(), "no ticket");
+        eventually("the expiry of the ticket", async || (!is_valid()).then_some(())).await;
+    }
+}
+
+pub(crate) async fn start_server(settings: Settings) -> Server {
+    let java = env::var_os("DOCENT_TEST_CURATOR_CLASSPATH").unwrap();
+    let java = Java::with_class_path(java).unwrap();
+    spawn_blocking(move || Server::start(&java, settings)).await.unwrap().unwrap()
+}
+
+/// Does something with a server that blocks.
+pub(crate) async fn with_server(
+    mut server: Server,
+    action: fn(&mut Server) -> xtask::Result<()>,
+) -> Server {
+    spawn_blocking(move || {
+        action(&mut server).unwrap();
+        server
+    })
+    .await
+    .unwrap()
+}
+
+pub(crate) async fn restart(server: Server) -> Server {
+    with_server(with_server(server, Server::stop).await, Server::start_again).await
+}
+
+/// The configuration of a client of a server, which is called `localhost`.
+pub(crate) fn config(address: SocketAddr) -> Config {
+    Config::new(&format!("localhost:{}", address.port()))
+        .unwrap()
+        .with_session_timeout(Duration::from_secs(20))
+        .with_connection_timeout(Duration::from_secs(30))
+}
+
+pub(crate) async fn connect(server: &Server, kerberos: Gssapi) -> Result<Client, Error> {
+    let config = config(server.address()).with_sasl_mechanism(kerberos);
+    within_deadline("a client", config.connect()).await
+}
+
+/// The user of the scheme `sasl` on the connection of a client.
+pub(crate) async fn sasl_user(client: &Client) -> Option<String> {
+    let ids = within_deadline("the ids", client.who_am_i()).await.unwrap();
+    ids.iter().find(|id| &*id.auth_scheme == "sasl").map(|id| id.user.to_string())
+}
+
+/// The kind of the Kerberos error that caused this one, with the text of both.
+pub(crate) fn kind_of(error: &Error) -> (Option<GssapiErrorKind>, String) {
+    let cause = GssapiError::of(error);
+    (cause.map(GssapiError::kind), format!("{error} / {cause:?}"))
+}

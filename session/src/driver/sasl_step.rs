@@ -1,0 +1,45 @@
+//! Runs the computations of a SASL mechanism that may block, outside the runtime's tasks.
+
+use std::sync::Arc;
+
+use super::{Runtime, shared::Shared};
+use crate::{
+    SaslError,
+    machine::{SaslStep, SaslStepResult},
+};
+
+/// Runs a computation, and those of later connections that wait for its end.
+pub(super) fn spawn(shared: &Arc<Shared>, runtime: &dyn Runtime, step: SaslStep) {
+    let mut work = Work { shared: Arc::clone(shared), step: Some(step) };
+    runtime.spawn_blocking(Box::new(move || {
+        while let Some(step) = work.step.take() {
+            work.step = work.finish(step.run());
+        }
+    }));
+}
+
+/// A computation that has not been run yet.
+struct Work {
+    shared: Arc<Shared>,
+    step: Option<SaslStep>,
+}
+
+impl Work {
+    /// Passes a result to the session, and returns the next computation.
+    fn finish(&self, result: SaslStepResult) -> Option<SaslStep> {
+        self.shared.with(|machine| {
+            machine.handle_sasl_step(result);
+            machine.poll_sasl_step()
+        })
+    }
+}
+
+impl Drop for Work {
+    /// Fails the computation if there was no thread for it: the session gives out no other one before its result.
+    fn drop(&mut self) {
+        while let Some(step) = self.step.take() {
+            let error = SaslError::retryable("there is no thread for the mechanism");
+            self.step = self.finish(step.fail(error));
+        }
+    }
+}

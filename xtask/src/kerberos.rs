@@ -1,0 +1,211 @@
+//! A key distribution center (KDC) of MIT Kerberos on a free loopback port, with its files in a directory.
+//!
+//! It listens on 127.0.0.1 only, and reads no file of the system's Kerberos. It is killed when its [`Kdc`] is dropped,
+//! and also when this process is killed: its shell watches its standard input.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::zookeeper::free_loopback_addresses;
+
+/// The realm of all tests.
+pub const REALM: &str = "DOCENT.TEST";
+
+/// The programs of the Debian packages krb5-kdc, krb5-admin-server and krb5-user.
+const PROGRAMS: [&str; 5] = ["krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist"];
+
+/// A KDC, running or not.
+#[derive(Debug)]
+pub struct Kdc {
+    directory: PathBuf,
+    address: SocketAddr,
+    process: Option<Child>,
+}
+
+impl Kdc {
+    /// Checks that the programs are installed. The error names the missing ones.
+    pub fn find() -> Result<()> {
+        let missing: Vec<_> = PROGRAMS.into_iter().filter(|name| program(name).is_none()).collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} not installed", missing.join(", ")).into())
+        }
+    }
+
+    /// Returns the environment in which programs use the configuration and the client's keytab in `directory`. The
+    /// credential cache is that of the caller's environment (`KRB5CCNAME`).
+    pub fn environment(directory: &Path) -> [(&'static str, OsString); 3] {
+        let mut keytab = OsString::from("FILE:");
+        keytab.push(directory.join("client.keytab"));
+        [
+            ("KRB5_CONFIG", directory.join("krb5.conf").into()),
+            ("KRB5_KDC_PROFILE", directory.join("kdc.conf").into()),
+            ("KRB5_CLIENT_KTNAME", keytab),
+        ]
+    }
+
+    /// Creates the database of the realm in `directory`, and starts the KDC. `relay` is the address at which clients
+    /// look for it, if they must not connect to it directly.
+    pub fn start(directory: &Path, relay: Option<SocketAddr>) -> Result<Self> {
+        let mut kdc = Self {
+            directory: directory.to_path_buf(),
+            address: free_loopback_addresses(1)?.remove(0),
+            process: None,
+        };
+        kdc.configure(relay)?;
+        kdc.run("kdb5_util", &["create", "-s", "-P", "master"])?;
+        for _ in 1..START_ATTEMPTS {
+            if kdc.start_again().is_ok() {
+                return Ok(kdc);
+            }
+            // Another process took the port meanwhile.
+            kdc.address = free_loopback_addresses(1)?.remove(0);
+            kdc.configure(relay)?;
+        }
+        kdc.start_again()?;
+        Ok(kdc)
+    }
+
+    /// Writes krb5.conf for clients, server.conf (the same without the relay), and kdc.conf.
+    fn configure(&self, relay: Option<SocketAddr>) -> Result<()> {
+        let directory = self.directory.display();
+        let address = self.address;
+        let client = |kdc: SocketAddr| {
+            format!(
+                "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n \
+                 udp_preference_limit = 1\n[realms]\n {REALM} = {{\n  kdc = {kdc}\n }}\n"
+            )
+        };
+        fs::write(self.directory.join("krb5.conf"), client(relay.unwrap_or(address)))?;
+        fs::write(self.directory.join("server.conf"), client(address))?;
+        let kdc = format!(
+            "[kdcdefaults]\n kdc_listen = {address}\n kdc_tcp_listen = {address}\n[realms]\n {REALM} = {{\n  \
+             database_name = {directory}/principal\n  key_stash_file = {directory}/stash\n  \
+             acl_file = {directory}/kadm5.acl\n  supported_enctypes = aes256-cts-hmac-sha1-96:normal\n }}\n\
+             [logging]\n kdc = FILE:{directory}/kdc.log\n"
+        );
+        fs::write(self.directory.join("kdc.conf"), kdc)?;
+        Ok(())
+    }
+
+    /// Starts the KDC again after [`Kdc::kill`], and waits until it accepts connections.
+    pub fn start_again(&mut self) -> Result<()> {
+        let program = program("krb5kdc").ok_or("krb5kdc is not installed")?;
+        // The shell ends the KDC when its input ends, that is, when this process does.
+        let script = "\"$0\" -n & kdc=$!; read -r _; kill -9 $kdc; wait $kdc 2>/dev/null";
+        let process = Command::new("sh")
+            .args(["-c", script])
+            .arg(program)
+            .envs(Self::environment(&self.directory))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        self.process = Some(process);
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            if TcpStream::connect(self.address).is_ok() && self.has_started() {
+                return Ok(());
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        self.kill()?;
+        let log = fs::read_to_string(self.directory.join("kdc.log")).unwrap_or_default();
+        Err(format!("the KDC did not start: {log}").into())
+    }
+
+    /// Whether the KDC, and not another process, listens on the port: it writes this line once it does.
+    fn has_started(&self) -> bool {
+        let log = fs::read_to_string(self.directory.join("kdc.log")).unwrap_or_default();
+        log.contains("commencing operation")
+    }
+
+    /// Kills the KDC, and keeps the database.
+    pub fn kill(&mut self) -> Result<()> {
+        if let Some(mut process) = self.process.take() {
+            drop(process.stdin.take());
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Returns `127.0.0.1:PORT`.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the directory of its files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Changes the database by a command of kadmin, such as `delprinc`, and its arguments. It needs no running KDC.
+    pub fn kadmin(&self, command: &[&str]) -> Result<()> {
+        self.run("kadmin.local", command)
+    }
+
+    /// Creates a principal with a random key, and adds the key to a keytab in the directory.
+    pub fn add_principal(&self, principal: &str, keytab: &str) -> Result<()> {
+        self.kadmin(&["addprinc", "-randkey", "+requires_preauth", principal])?;
+        self.export(principal, keytab)
+    }
+
+    /// Adds the key of a principal to a keytab in the directory.
+    pub fn export(&self, principal: &str, keytab: &str) -> Result<()> {
+        let keytab = self.directory.join(keytab);
+        let keytab = keytab.to_str().ok_or("a directory that is not UTF-8")?;
+        self.kadmin(&["ktadd", "-norandkey", "-k", keytab, principal])
+    }
+
+    /// Runs a program of Kerberos with the files of this realm.
+    pub fn run(&self, name: &str, arguments: &[&str]) -> Result<()> {
+        let program = program(name).ok_or_else(|| format!("{name} is not installed"))?;
+        let output = Command::new(program)
+            .args(arguments)
+            .envs(Self::environment(&self.directory))
+            .stdin(Stdio::null())
+            .output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{name} {}: {}: {error}", arguments.join(" "), output.status).into())
+    }
+
+    /// Returns the number of tickets that the KDC has issued by requests of this kind: `AS_REQ` with a key, `TGS_REQ`
+    /// with a ticket.
+    pub fn issued(&self, request: &str) -> usize {
+        let log = fs::read_to_string(self.directory.join("kdc.log")).unwrap_or_default();
+        log.lines().filter(|line| line.contains(request) && line.contains(" ISSUE: ")).count()
+    }
+}
+
+impl Drop for Kdc {
+    fn drop(&mut self) {
+        // An error cannot be reported here.
+        let _ = self.kill();
+    }
+}
+
+/// Finds a program in `PATH`, or among those of administrators.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// Enough for races for a port, few enough for a broken installation.
+const START_ATTEMPTS: u32 = 3;
+
+/// A start takes a few milliseconds, seconds on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The interval of polling for the start.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
