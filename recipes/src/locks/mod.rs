@@ -20,6 +20,7 @@ mod owners;
 mod revocation;
 mod self_wait;
 pub mod standard_lock_internals_driver;
+mod strict;
 mod watcher_removal;
 
 pub use crate::options::LockOptions;
@@ -35,3 +36,4 @@ pub use inter_process_semaphore_v2::InterProcessSemaphoreV2;
 pub use lock_internals_driver::{LockInternalsDriver, LockNode, StandardLockInternalsDriver};
 pub use owner::Owner;
 pub use revocation::{REVOKE_MESSAGE, Revoker};
+pub use strict::StrictMutex;
