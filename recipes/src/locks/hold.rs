@@ -142,7 +142,7 @@ impl Hold {
     /// The time until which no other client can hold the lock.
     pub(crate) fn proven_until(&self) -> Instant {
         match &self.strict {
-            Some(_) if self.state.is_over() => Instant::ZERO,
+            Some(_) if self.state.is_released_or_deleted() => Instant::ZERO,
             Some(claim) => claim.until(),
             None => self.claim.lease().proven_until(),
         }

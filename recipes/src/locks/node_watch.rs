@@ -45,8 +45,11 @@ pub(crate) struct NodeState {
 impl NodeState {
     /// Whether the hold was released, the node is known to be deleted, or the claim of a strict hold has ended.
     pub(crate) fn is_over(&self) -> bool {
-        let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        is_set(&self.is_released) || is_set(&self.is_deleted) || is_set(&self.is_lapsed)
+        self.is_released_or_deleted() || self.is_lapsed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_released_or_deleted(&self) -> bool {
+        self.is_released.load(Ordering::Acquire) || self.is_deleted.load(Ordering::Acquire)
     }
 
     /// Whether another client is known to have deleted the node.
