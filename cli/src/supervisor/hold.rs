@@ -178,7 +178,7 @@ impl Hold<'_> {
             running.watchdog.kill();
         }
         running.kill_remaining().await;
-        let RunningCommand { watchdog, reason, processes, .. } = running;
+        let RunningCommand { watchdog, reason, processes, schedule, .. } = running;
         watchdog.wait();
         if let Some(group) = processes.group() {
             terminal::take_back(group);
@@ -187,6 +187,10 @@ impl Hold<'_> {
         }
         match (reason, exit_code) {
             (EndReason::Exited, Some(code)) => Ok(Run::Exited(code)),
+            // The watchdog starts no command whose time is up.
+            (EndReason::Exited, None) if clock::now() >= schedule.term_at => {
+                Ok(Run::Ended(EndReason::NotConfirmed))
+            }
             (EndReason::Exited, None) => {
                 Err(Failure::new(exit::OS, "the command could not be started"))
             }
