@@ -1,4 +1,5 @@
-//! Curator's locks: mutexes, a read-write lock, a semaphore, and several locks as one.
+//! Curator's locks: mutexes, a read-write lock, a semaphore, and several locks as one; and [`StrictMutex`], which
+//! Curator does not have.
 //!
 //! Source: `org.apache.curator.framework.recipes.locks`.
 
