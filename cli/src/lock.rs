@@ -92,6 +92,7 @@ Exit codes:
   127      the command was not found
   128 + N  signal N arrived during the acquire; no node is left in the queue
   64       wrong usage; nothing was done
+  65       with --strict: the path has a node of another lock
   69       no server
   77       not allowed by an ACL, or the credentials were rejected
   78       the configuration file is invalid

@@ -12,8 +12,8 @@
 //! * A **release** deletes the node and frees the record at once. The next holder does not wait.
 //!
 //! Which of several rivals takes over is decided by the version of the record. The queue of lock nodes only decides their
-//! order, so nothing that happens to it can grant the lock twice. The record is the parent of the lock nodes: nobody can
-//! delete it before the node of the holder.
+//! order, so nothing that happens to it can grant the lock twice. The record is the parent of the lock nodes: it
+//! cannot be deleted before the node of the holder.
 //!
 //! | module | contents |
 //! |---|---|
@@ -77,9 +77,9 @@ use crate::{
 ///   record in it, and fails with [`ForeignNode`](ErrorKind::ForeignNode). The mutexes of Curator and docent, at the path
 ///   of a strict one, queue behind its nodes, and make its next acquires fail.
 /// * The path belongs to it alone. The node at the path holds the record of the last holder, as text, and stays for ever.
-///   Delete it only when no client uses the lock: without it, the next holder cannot know for whom to wait.
+///   Delete it only when no client uses the lock: without it, the next holder does not know that there was one.
 /// * The work ends by `proven_until`, not after it: check the time after each blocking step, and leave room for the
-///   longest one. What was sent before may be delayed and arrive later: [`guarded`](LockGuard::guarded) writes and the
+///   longest one. A request sent before may be delayed and arrive later: [`guarded`](LockGuard::guarded) writes and the
 ///   [`fencing_token`](LockGuard::fencing_token) protect against that, as with every lock.
 /// * Clocks run at rates that differ by less than 1 %, and count the time of a suspension, as [`Client::now`] does. A
 ///   virtual machine that is frozen and resumed has no such clock.
@@ -108,7 +108,7 @@ use crate::{
 /// let guard = mutex.acquire().await?;
 /// tokio::select! {
 ///     () = print_a_page() => {}
-///     () = guard.lost() => println!("not renewed in time: stopped before anybody else prints"),
+///     () = guard.lost() => println!("not renewed in time: stopped before another client prints"),
 /// }
 /// guard.release().await?;
 /// # Ok(())

@@ -19,7 +19,7 @@ const MARKER: &str = "docent-strict-mutex/1";
 /// The beginning of the markers of all versions.
 const FORMAT: &str = "docent-strict-mutex/";
 
-/// Who held the lock last, and whether it was released.
+/// The last holder of the lock, unless it has released it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     /// The greatest fencing token that was granted; 0 before the first hold.
