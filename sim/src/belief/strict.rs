@@ -38,6 +38,11 @@ impl StrictHolds {
     pub(super) fn end(&mut self, id: u64) {
         self.0.values_mut().for_each(|holds| drop(holds.remove(&id)));
     }
+
+    /// A process is shut down: its guards are dropped, which releases their locks.
+    pub(crate) fn end_all(&mut self, pid: Pid) {
+        self.0.values_mut().for_each(|holds| holds.retain(|_, hold| hold.pid != pid));
+    }
 }
 
 impl World {
