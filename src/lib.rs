@@ -33,6 +33,7 @@
 //! | connect, read, write, watch | [`Client`]; settings: [`Config`] |
 //! | several writes at once | [`Transaction`] |
 //! | one holder at a time | [`InterProcessMutex`]; not re-entrant: [`InterProcessSemaphoreMutex`] |
+//! | the same, with holds that are proven not to overlap | [`StrictMutex`] |
 //! | many readers or one writer | [`InterProcessReadWriteLock`] |
 //! | a limited number of holders | [`InterProcessSemaphoreV2`] |
 //! | several locks: all or none | [`InterProcessMultiLock`] |
@@ -107,6 +108,7 @@
 [`Revoker`]: https://docs.rs/docent-recipes
 [`SharedCount`]: https://docs.rs/docent-recipes
 [`SharedValue`]: https://docs.rs/docent-recipes
+[`StrictMutex`]: https://docs.rs/docent-recipes
 [`create_protected`]: https://docs.rs/docent-recipes
 [`cookbook`]: https://docs.rs/docent/latest/docent/cookbook
 [`recipes`]: https://docs.rs/docent-recipes"
@@ -153,7 +155,7 @@ pub use docent_recipes::{
     locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
-        Owner, Revoker,
+        Owner, Revoker, StrictMutex,
     },
     nodes::{
         GroupMember, GroupView, NodeEvent, NodeEvents, NodeOptions, PersistentNode,

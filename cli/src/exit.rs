@@ -147,7 +147,8 @@ const fn code(kind: ErrorKind) -> u8 {
         | ErrorKind::QuotaExceeded
         | ErrorKind::ThrottledOp
         | ErrorKind::RequestTooLarge
-        | ErrorKind::ReplyTooLarge => REFUSED,
+        | ErrorKind::ReplyTooLarge
+        | ErrorKind::ForeignNode => REFUSED,
         _ => SOFTWARE,
     }
 }
@@ -179,6 +180,7 @@ fn advice(error: &docent::Error) -> &'static str {
         ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout => {
             "; check that a server listens there (--connect, DOCENT_CONNECT)"
         }
+        ErrorKind::ForeignNode => "; all clients of a strict lock use --strict",
         ErrorKind::NotEmpty => "; -r deletes the children too",
         ErrorKind::BadVersion => "; `docent stat` shows the version",
         ErrorKind::InvalidAcl => "; check --acl: `auth::` requires --auth (or DOCENT_AUTH)",

@@ -7,7 +7,7 @@ use docent::{
     Client,
     recipes::locks::{
         InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockGuard,
-        LockOptions,
+        LockOptions, StrictMutex,
     },
 };
 use tokio::{
@@ -46,6 +46,9 @@ pub(crate) struct Lock {
     /// Acquire the write lock of a read/write lock
     #[arg(long, conflicts_with = "semaphore")]
     write: bool,
+    /// Acquire a mutex whose holds are proven not to overlap; all contenders must use this option
+    #[arg(long, conflicts_with_all = ["semaphore", "read", "write", "revocable"])]
+    strict: bool,
     /// End the command and release the lock when it is revoked with `docent revoke`
     #[arg(long, conflicts_with = "semaphore")]
     revocable: bool,
@@ -68,6 +71,7 @@ Examples:
   docent lock --timeout 30s /locks/db -- psql -f x.sql
   docent lock --semaphore 3 /locks/licences -- ./solve  three at a time
   docent lock --read /locks/tree -- tar c tree          shared; writers wait
+  docent lock --strict /locks/disk -- ./format.sh       never two at once
   docent lock /l -- sh -c './write --token $DOCENT_FENCING_TOKEN'
 
 Environment of the command:
@@ -88,6 +92,7 @@ Exit codes:
   127      the command was not found
   128 + N  signal N arrived during the acquire; no node is left in the queue
   64       wrong usage; nothing was done
+  65       with --strict: the path has a node of another lock
   69       no server
   77       not allowed by an ACL, or the credentials were rejected
   78       the configuration file is invalid
@@ -105,6 +110,11 @@ How the command is ended (TERM, then KILL, for every process it started):
   the command exits, but not  at once: no process runs without the lock, so no
   processes it started        daemon does either
 
+With --strict the command is ended by the time until which no other client can
+acquire the lock, whatever happens to servers, network and sessions: KILL a
+tenth of the session timeout (at most 2 s) before it, TERM before that. After a
+hold that was lost, the next one waits for one session timeout.
+
 HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the process group of the
 command. docs/CLI.md lists the limits of these guarantees.";
 
@@ -115,6 +125,7 @@ fn leases(text: &str) -> Result<NonZeroU16, String> {
 /// The recipe that the options select.
 enum Recipe {
     Mutex(InterProcessMutex),
+    Strict(StrictMutex),
     Semaphore(InterProcessSemaphoreV2),
 }
 
@@ -131,7 +142,8 @@ impl Lock {
             let was_free = self.appears_free(session).await;
             let acquire_start = Instant::now();
             let guard = self.acquire(client, &recipe, session.start, &revoked).await?;
-            let is_uncontended = was_free && acquire_start.elapsed() < UNCONTENDED;
+            // The hold of a strict lock begins after the end of the one before.
+            let is_uncontended = self.strict || was_free && acquire_start.elapsed() < UNCONTENDED;
             Ok::<_, Failure>((guard, is_uncontended))
         };
         let (guard, is_uncontended) = tokio::select! {
@@ -146,7 +158,7 @@ impl Lock {
         let Some(guard) = guard else {
             return Err(Failure::with_chosen_code(self.conflict_exit_code, self.not_acquired()));
         };
-        let subject = Subject::Lock;
+        let subject = if self.strict { Subject::StrictLock } else { Subject::Lock };
         let run = self
             .command
             .run_while_held(subject, session, &guard, &revoked, is_uncontended, signals)
@@ -167,6 +179,9 @@ impl Lock {
                 leases.get().into(),
                 options,
             )?),
+            None if self.strict => {
+                Recipe::Strict(StrictMutex::with_options(client, &self.path, options)?)
+            }
             None if self.read || self.write => {
                 let pair = InterProcessReadWriteLock::with_options(client, &self.path, options)?;
                 let lock = if self.read { pair.read_lock() } else { pair.write_lock() };
@@ -205,6 +220,10 @@ impl Lock {
                         None => mutex.acquire().await.map(Some),
                     }
                 }
+                Recipe::Strict(mutex) => match remaining {
+                    Some(remaining) => mutex.acquire_timeout(remaining).await,
+                    None => mutex.acquire().await.map(Some),
+                },
                 Recipe::Semaphore(semaphore) => match remaining {
                     Some(remaining) => semaphore.acquire_timeout(remaining).await,
                     None => semaphore.acquire().await.map(Some),

@@ -17,6 +17,7 @@ use crate::{data, exit::Failure};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mutex,
+    Strict,
     Read,
     Write,
     Lease,
@@ -27,6 +28,7 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
+            Self::Strict => "strict",
             Self::Read => "read",
             Self::Write => "write",
             Self::Lease => "lease",
@@ -64,7 +66,8 @@ impl Entry {
     /// Whether the contender accepts revocation. The nodes of docent's and Curator's revocable locks are empty until
     /// the revocation is written.
     pub(crate) fn is_revocable(&self) -> bool {
-        self.kind != Kind::Latch && (self.data.is_empty() || self.data == REVOKE_MESSAGE)
+        !matches!(self.kind, Kind::Latch | Kind::Strict)
+            && (self.data.is_empty() || self.data == REVOKE_MESSAGE)
     }
 
     pub(crate) fn json(&self, position: usize) -> Value {
@@ -94,6 +97,9 @@ pub(crate) struct Queue {
 pub(crate) const SEMAPHORE: [&str; 2] = ["locks", "leases"];
 const LEASE_NAME: &str = "lease-";
 
+/// A part of the names of a strict mutex's nodes, which contain the name of a mutex too.
+const STRICT_NAME: &str = "-strict-lock-";
+
 /// Source: `LeaderLatch.LOCK_NAME`.
 const LATCH_NAME: &str = "latch-";
 
@@ -106,6 +112,8 @@ impl Queue {
         for (name, kind) in [(LOCK_NAME, Kind::Mutex), (LATCH_NAME, Kind::Latch)] {
             let contenders = sorted_contenders(names.iter().copied(), name);
             for (index, contender) in contenders.iter().enumerate() {
+                let is_strict = contender.name.contains(STRICT_NAME);
+                let kind = if is_strict { Kind::Strict } else { kind };
                 nodes.push((join(path, contender.name), kind, index == 0));
             }
         }

@@ -2,7 +2,7 @@
 //! the file never decrease, so no two commands overlap, and no process is left.
 //!
 //! Two rounds of each test by default. `DOCENT_CHAOS=1` runs fifty, and the shells for a minute; `DOCENT_SEED=n`
-//! selects other times. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one. The server that is killed
+//! selects other times, and `DOCENT_CHAOS_COMMAND='lock --strict'` one command. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one. The server that is killed
 //! is an embedded one, and with Java also a real one.
 
 #![cfg(unix)]
@@ -36,10 +36,14 @@ fn is_long_run() -> bool {
     std::env::var_os("DOCENT_CHAOS").is_some()
 }
 
-/// Each round with both commands.
+/// Each round with each command, or with that of `DOCENT_CHAOS_COMMAND`.
 fn rounds() -> impl Iterator<Item = (u32, &'static str)> {
     let rounds = if is_long_run() { 50 } else { 2 };
-    (0..rounds).flat_map(|round| ["lock", "lead"].map(|command| (round, command)))
+    let only = std::env::var("DOCENT_CHAOS_COMMAND").ok();
+    let commands = ["lock", "lead", "lock --strict"];
+    let is_wanted =
+        move |(_, command): &(u32, &str)| only.as_deref().is_none_or(|it| it == *command);
+    (0..rounds).flat_map(move |round| commands.map(|command| (round, command))).filter(is_wanted)
 }
 
 /// Pseudo-random numbers (xorshift64), reproducible by the seed.
@@ -155,9 +159,10 @@ impl Fixture {
     }
 
     fn start(&self, name: &str, connect: &str, script: &str) -> Child {
-        let arguments = [self.command, "--session-timeout", SESSION, "--connect-timeout", "20s"];
+        let command = self.command.split(' ');
+        let arguments = ["--session-timeout", SESSION, "--connect-timeout", "20s"];
         let rest = [&self.path, "--", "sh", "-c", script, self.journal.0.to_str().unwrap()];
-        let arguments: Vec<_> = arguments.iter().chain(&rest).collect();
+        let arguments: Vec<_> = command.chain(arguments).chain(rest).collect();
         docent(connect, &arguments).env("NAME", name).env("MARK", &self.mark).spawn().unwrap()
     }
 
@@ -376,6 +381,11 @@ async fn twenty_shells_lead_in_a_loop() {
     twenty_shells("lead").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_shells_lock_strictly_in_a_loop() {
+    twenty_shells("lock --strict").await;
+}
+
 /// Twenty shells acquire one lock, or lead, in a loop; some are killed.
 async fn twenty_shells(command: &'static str) {
     const SHELLS: u64 = 20;
@@ -393,9 +403,9 @@ async fn twenty_shells(command: &'static str) {
             while start.elapsed() < time {
                 let pause = random.below(10).to_string();
                 let file = journal.0.to_str().unwrap();
-                let options = [command, "--session-timeout", SESSION, "--timeout", "20s"];
+                let options = ["--session-timeout", SESSION, "--timeout", "20s"];
                 let rest = [&path, "--", "sh", "-c", script, file, &pause];
-                let arguments: Vec<_> = options.iter().chain(&rest).collect();
+                let arguments: Vec<_> = command.split(' ').chain(options).chain(rest).collect();
                 let shell = docent(&server, &arguments).env("MARK", &mark).spawn().unwrap();
                 // One of ten gets KILL and one of ten gets TERM, after up to 300 ms.
                 let choice = random.below(10);

@@ -458,3 +458,35 @@ async fn a_waiter_starts_its_command_after_a_delay() {
     assert!(released.elapsed() >= Duration::from_millis(250), "{:?}", released.elapsed());
     ended(waiting).await.ok();
 }
+
+// Strict.
+
+#[tokio::test]
+async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
+    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
+    let holder = lock(&server, &["--strict"], &path, "echo held > $0; exec sleep 1000", &file);
+    file.wait_for("held").await;
+    let touch = ["--", "sh", "-c", "echo ran >> $0", file.path()];
+    let with = |options: &[&'static str]| {
+        let all = ["lock"].iter().chain(options).copied().chain([path.as_str()]).chain(touch);
+        all.map(str::to_owned).collect::<Vec<_>>()
+    };
+    run(&server, &with(&["--strict", "--no-wait"])).await.failed(124, "is held by another client");
+    // A plain lock queues behind it.
+    run(&server, &with(&["--timeout", "100ms"])).await.failed(124, "was not acquired");
+    let listed = run(&server, &["locks", &path]).await.ok();
+    assert!(listed.contains("strict"), "{listed}");
+    kill("-TERM", holder.id().unwrap()).await;
+    assert_eq!(ended(holder).await.code, Some(143));
+    // It was released: there is no wait.
+    run(&server, &with(&["--strict", "--no-wait"])).await.ok();
+    assert_eq!(file.text(), "held\nran\n");
+    let plain = lock(&server, &[], &path, "echo plain >> $0; exec sleep 1000", &file);
+    file.wait_for("plain").await;
+    run(&server, &with(&["--strict"]))
+        .await
+        .failed(65, "all clients of a strict lock use --strict");
+    kill("-TERM", plain.id().unwrap()).await;
+    assert_eq!(ended(plain).await.code, Some(143));
+    run(&server, &["lock", "--strict", "--read", &path, "--", "true"]).await.failed(64, "--read");
+}

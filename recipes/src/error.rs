@@ -12,6 +12,18 @@ pub(crate) fn sequence_exhausted(path: &str) -> Error {
     Error::new(ErrorKind::SequenceExhausted, Outcome::NotApplied).with_path(path)
 }
 
+/// A node at or below the path of a strict mutex that is none of its own.
+pub(crate) fn foreign_node(path: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::ForeignNode, Outcome::NotApplied).with_path(path).with_detail(why)
+}
+
+/// A record of a strict mutex that cannot be read.
+pub(crate) fn bad_record(path: &str) -> Error {
+    Error::new(ErrorKind::BadReply, Outcome::NotApplied).with_path(path).with_detail(
+        "the record of the strict mutex cannot be read: damaged, or of a later version",
+    )
+}
+
 /// An invalid argument; nothing was sent.
 pub(crate) fn bad_arguments(why: impl std::fmt::Display) -> Error {
     Error::refused(ErrorKind::BadArguments, why)

@@ -16,6 +16,7 @@
 //! | [`InterProcessReadWriteLock`](locks::InterProcessReadWriteLock) | the same | many readers or one writer; a writer can downgrade |
 //! | [`InterProcessSemaphoreV2`](locks::InterProcessSemaphoreV2) | the same | a fixed number of leases, or that of a [`SharedCount`](shared::SharedCount) |
 //! | [`InterProcessMultiLock`](locks::InterProcessMultiLock) | the same | several locks: all or none |
+//! | [`StrictMutex`](locks::StrictMutex) | – | a mutex whose holds are proven not to overlap |
 //! | [`Revoker`](locks::Revoker) | the same | asks a holder to release its lock |
 //! | [`SharedValue`](shared::SharedValue), [`SharedCount`](shared::SharedCount) | the same | a value shared between processes |
 //! | [`DistributedAtomicLong`](atomic::DistributedAtomicLong), [`DistributedAtomicInteger`](atomic::DistributedAtomicInteger) | the same | a number that processes count with |

@@ -84,7 +84,7 @@ pub enum Outcome {
 /// | read, watch | `NoNode`, `NoAuth`, `ReplyTooLarge` |
 /// | set, delete | `NoNode`, `BadVersion`, `NotEmpty` |
 /// | transaction | any of the above, with [`Error::index`] |
-/// | acquire a lock | [`LockLost`](Self::LockLost), [`SequenceExhausted`](Self::SequenceExhausted), `NoAuth`, and those of the connection |
+/// | acquire a lock | [`LockLost`](Self::LockLost), [`SequenceExhausted`](Self::SequenceExhausted), [`ForeignNode`](Self::ForeignNode), `NoAuth`, and those of the connection |
 /// | use a lock | [`LockLost`](Self::LockLost) |
 /// | connect | `ConnectionLoss` (no server replied), `AuthFailed`, `InvalidConfig` |
 /// | every call | `ConnectionLoss`, `SessionExpired`, `OperationTimeout`, `ThrottledOp`, `TooManyRequests`, `InvalidPath`, `Closed` |
@@ -169,6 +169,9 @@ pub enum ErrorKind {
     /// negative numbers, or one number twice. Such numbers have no order, so no contender acquires the lock. Delete the
     /// path when no client uses it; the server then counts from 0.
     SequenceExhausted,
+    /// A recipe: a node at or below [`Error::path`], the path of a strict mutex, belongs to another recipe, such as one
+    /// of Curator's locks. Its users do not keep the rules of a strict mutex, so the lock is not granted.
+    ForeignNode,
 }
 
 impl ErrorKind {
@@ -247,6 +250,7 @@ impl ErrorKind {
             Self::SequenceExhausted => {
                 "the sequence counter is exhausted: delete the path when no client uses it"
             }
+            Self::ForeignNode => "the path of a strict mutex has a node of another recipe",
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Of running processes only: a stopped one does nothing with its belief, and when it goes on its clock has gone on.
 
 mod excuse;
+mod strict;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use excuse::{Lapse, naive_limit};
 
+use self::strict::StrictHolds;
 use crate::{
     atomics::Atomics,
     history::What,
@@ -46,6 +48,8 @@ const PROVEN_DRIFT_PPM: i64 = 10_000;
 pub enum Mode {
     /// By one owner.
     Exclusive,
+    /// By one owner, until its proven bound.
+    Strict,
     /// Beside other readers.
     Shared,
     /// Beside other leases, up to this number.
@@ -131,6 +135,7 @@ pub(crate) struct Beliefs {
     pub(crate) kept: Kept,
     pub(crate) services: Services,
     pub(crate) atomics: Atomics,
+    pub(crate) strict: StrictHolds,
     /// The open caches of each process, by their roots.
     pub(crate) cached: BTreeMap<(Pid, String), usize>,
     /// What a cache has seen last: of each root, depth, and whether it keeps data.
@@ -214,7 +219,7 @@ impl Held {
 
     /// Ends the belief. The guard remains to be released or dropped; `None` if the process has ended.
     pub(crate) fn into_guard(mut self) -> Option<LockGuard> {
-        let belief = self.world.beliefs().held.remove(&self.id);
+        let belief = self.end();
         if let Some(belief) = &belief
             && belief.over_since.is_some()
             && belief.guard.is_held()
@@ -225,11 +230,19 @@ impl Held {
         drop(belief);
         self.guard.take().and_then(Arc::into_inner)
     }
+
+    /// Ends the belief; `None` if the process has ended.
+    fn end(&self) -> Option<Belief> {
+        let mut beliefs = self.world.beliefs();
+        let belief = beliefs.held.remove(&self.id)?;
+        beliefs.strict.end(self.id);
+        Some(belief)
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let belief = self.world.beliefs().held.remove(&self.id);
+        let belief = self.end();
         drop(belief);
     }
 }
@@ -277,7 +290,7 @@ impl World {
             let (exclusive, any) = beliefs.granted.entry(part.lock.clone()).or_default();
             // A hold that is entered again has the token of its node.
             let greatest = match part.mode {
-                Mode::Exclusive => *any,
+                Mode::Exclusive | Mode::Strict => *any,
                 // A reader that downgrades has the token of its write lock.
                 Mode::Shared if continued.is_some() => continue,
                 Mode::Shared => *exclusive,
@@ -316,8 +329,10 @@ impl World {
             lease: client.session().filter(|lease| lease.session_id() == session),
             guard: Arc::clone(&guard),
         };
+        let overlap = self.note_strict(&mut beliefs.strict, id, &belief);
         beliefs.held.insert(id, belief);
         drop(beliefs);
+        overlap.into_iter().for_each(|overlap| self.record(overlap));
         wrong.into_iter().for_each(|text| self.record(What::Violation(text)));
         Held { world: self.clone(), id, guard: Some(guard), token, is_reader, expected }
     }
@@ -338,8 +353,9 @@ impl World {
         let timeout = self.core().longest_timeout;
         let mut held = std::mem::take(&mut beliefs.held);
         let mut found = Vec::new();
-        for belief in held.values_mut() {
+        for (id, belief) in &mut held {
             self.check_end(belief, &mut records);
+            self.note_strict(&mut beliefs.strict, *id, belief);
         }
         let believed: Vec<_> = held.iter().filter(|(_, belief)| belief.is_believed(self)).collect();
         for (at, (id, belief)) in believed.iter().enumerate() {
@@ -374,6 +390,7 @@ impl World {
             }
             let single = (**id, **id);
             if belief.missing_since.is_some()
+                && !belief.is_strict()
                 && !beliefs.reported.contains(&single)
                 && belief.guard.is_held()
             {
@@ -383,7 +400,12 @@ impl World {
         }
         for (key, concerned, limit, text) in found {
             let is_proven = |belief: &Belief| self.is_proven(belief);
-            let excuse = |belief: &&Belief| beliefs.excuse(belief, now, timeout, is_proven(belief));
+            let excuse = |belief: &&Belief| {
+                if belief.is_strict() {
+                    return self.is_beyond_drift(belief.pid).then_some("a clock beyond 1 %");
+                }
+                beliefs.excuse(belief, now, timeout, is_proven(belief))
+            };
             let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
             let is_excused = concerned.len() - excuses.len() <= limit;
             let is_new =
@@ -514,9 +536,10 @@ impl Belief {
 
     /// Whether the session is lost or its time is up, without asking: that would end the hold.
     fn time_is_up(&self) -> bool {
-        self.lease
-            .as_ref()
-            .is_none_or(|lease| lease.is_lost() || self.client.now() > lease.deadline())
+        let now = self.client.now();
+        let is_lost =
+            self.lease.as_ref().is_none_or(|lease| lease.is_lost() || now > lease.deadline());
+        is_lost || self.is_strict() && now >= self.guard.proven_until()
     }
 
     fn writes(&self, lock: &str) -> bool {

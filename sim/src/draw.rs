@@ -6,6 +6,7 @@ mod leader;
 mod locks;
 mod recipes;
 mod sequences;
+mod strict;
 
 use fastrand::Rng;
 
@@ -56,6 +57,7 @@ pub fn plan(seed: u64) -> Plan {
     let has_recipes = recipes::add(&mut plan);
     let has_discovery = discovery::add(&mut plan);
     let has_locks_only = !has_data && !has_elections && !has_recipes && !has_discovery;
+    strict::add(&mut plan);
     sequences::add(&mut plan, has_locks_only);
     plan
 }

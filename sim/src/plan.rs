@@ -485,6 +485,8 @@ pub enum LockName {
     Write(u8),
     /// An `InterProcessMultiLock` of these.
     Multi(Vec<LockName>),
+    /// A `StrictMutex`.
+    Strict(u8),
 }
 
 /// Options of a lock object.

@@ -162,6 +162,9 @@ impl World {
         }
         drop(core);
         let mut beliefs = self.beliefs();
+        if death == Death::ShutDown {
+            beliefs.strict.end_all(pid);
+        }
         let forgotten = (
             beliefs.take_all(pid),
             beliefs.leaders.take_all(pid),

@@ -19,4 +19,5 @@ mod peer;
 mod read_only;
 mod reconfig;
 mod resumed_session;
+mod strict;
 mod tracker;

@@ -37,6 +37,7 @@ mod sessions;
 mod shared;
 mod stale;
 mod steps;
+mod strict;
 mod time;
 mod tokens;
 mod trace_parity;

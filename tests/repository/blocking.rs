@@ -228,6 +228,7 @@ fn waits_have_limits_of_time() {
         "PersistentTtlNode::written",
         "Receiver::changed",
         "Receiver::wait_for",
+        "StrictMutex::acquire",
         "Watcher::changed",
     ];
     for name in waits {

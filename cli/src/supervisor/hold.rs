@@ -26,6 +26,8 @@ use crate::exit::{self, CommandResult, Failure};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Lock,
+    /// A lock whose command is ended by its proven bound.
+    StrictLock,
     Leadership,
 }
 
@@ -33,7 +35,7 @@ impl Subject {
     /// The subcommand of `docent`.
     pub(crate) const fn command_name(self) -> &'static str {
         match self {
-            Self::Lock => "lock",
+            Self::Lock | Self::StrictLock => "lock",
             Self::Leadership => "lead",
         }
     }
@@ -72,13 +74,17 @@ impl EndReason {
     pub(crate) const fn text(self, subject: Subject) -> &'static str {
         match (self, subject) {
             (Self::Exited, _) => "",
-            (Self::SessionLost, Subject::Lock) => "session lost, and the lock with it",
+            (Self::SessionLost, Subject::Lock | Subject::StrictLock) => {
+                "session lost, and the lock with it"
+            }
             (Self::SessionLost, Subject::Leadership) => "session lost, and the leadership with it",
-            (Self::NodeDeleted, Subject::Lock) => "the lock node was deleted by another client",
+            (Self::NodeDeleted, Subject::Lock | Subject::StrictLock) => {
+                "the lock node was deleted by another client"
+            }
             (Self::NodeDeleted, Subject::Leadership) => {
                 "the leader's node was deleted by another client"
             }
-            (Self::NotConfirmed, Subject::Lock) => {
+            (Self::NotConfirmed, Subject::Lock | Subject::StrictLock) => {
                 "no server confirmed in time that the lock is held"
             }
             (Self::NotConfirmed, Subject::Leadership) => {
@@ -172,7 +178,7 @@ impl Hold<'_> {
             running.watchdog.kill();
         }
         running.kill_remaining().await;
-        let RunningCommand { watchdog, reason, processes, .. } = running;
+        let RunningCommand { watchdog, reason, processes, schedule, .. } = running;
         watchdog.wait();
         if let Some(group) = processes.group() {
             terminal::take_back(group);
@@ -181,6 +187,10 @@ impl Hold<'_> {
         }
         match (reason, exit_code) {
             (EndReason::Exited, Some(code)) => Ok(Run::Exited(code)),
+            // The watchdog starts no command whose time is up.
+            (EndReason::Exited, None) if clock::now() >= schedule.term_at => {
+                Ok(Run::Ended(EndReason::NotConfirmed))
+            }
             (EndReason::Exited, None) => {
                 Err(Failure::new(exit::OS, "the command could not be started"))
             }
@@ -188,14 +198,17 @@ impl Hold<'_> {
         }
     }
 
-    /// Returns the deadline of the session's lease, or `None` if it is not held.
+    /// Returns the deadline of the session's lease, of a strict lock its proven bound, or `None` if it is not held.
     fn deadline(&self) -> Option<Instant> {
         let lease = self.client.session()?;
         if lease.session_id() != self.held.session_id() {
             return None;
         }
         // Read before `is_held`: after a lapse, the deadline is that of a renewed lease.
-        let deadline = lease.deadline();
+        let deadline = match self.subject {
+            Subject::StrictLock => self.held.proven_until(),
+            Subject::Lock | Subject::Leadership => lease.deadline(),
+        };
         self.held.is_held().then_some(deadline)
     }
 
@@ -204,7 +217,10 @@ impl Hold<'_> {
         let now = self.client.now();
         match self.client.session() {
             Some(lease) if lease.session_id() == self.held.session_id() && !lease.is_lost() => {
-                if claim.is_some_and(|claim| claim.is_valid(now)) {
+                // The bound of a strict lock whose node is there has passed, and is not reset.
+                let is_unproven = self.subject == Subject::StrictLock
+                    && self.held.proven_until() != Instant::ZERO;
+                if claim.is_some_and(|claim| claim.is_valid(now)) && !is_unproven {
                     EndReason::NodeDeleted
                 } else {
                     EndReason::NotConfirmed

@@ -93,7 +93,7 @@ impl CommandArgs {
     ) -> Result<Run, Failure> {
         let token = held.fencing_token().await?;
         let path = match subject {
-            Subject::Lock => "DOCENT_LOCK_PATH",
+            Subject::Lock | Subject::StrictLock => "DOCENT_LOCK_PATH",
             Subject::Leadership => "DOCENT_LEADER_PATH",
         };
         let client = &session.client;

@@ -2,7 +2,7 @@
 //!
 //! | time | definition |
 //! |---|---|
-//! | deadline | end of the lease: the last answered request was *sent* one session timeout before, less a margin |
+//! | deadline | end of the lease: the last answered request was *sent* one session timeout before, less a margin. With `--strict`: the proven bound, one session timeout less 1 % after the last committed write was *sent* |
 //! | KILL | a tenth of the session timeout before the deadline, at most 2 s: the time that killing may take |
 //! | TERM | before KILL by `--kill-after` (5 s) or 3/20 of the session timeout, whichever is shorter |
 //!

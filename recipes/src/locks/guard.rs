@@ -163,7 +163,7 @@ impl LockGuard {
 
     /// The time until which no other client can acquire the lock, whatever happens to servers and network, on the
     /// clock of [`Client::now`](docent_session::Client::now). Nothing renews it yet: it ends one session timeout
-    /// after the session was created.
+    /// after the session was created. Of a [`StrictMutex`](super::StrictMutex), it is the end of the hold, and is renewed.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
         self.holds.proven_until()

@@ -10,13 +10,14 @@ use std::{
     },
 };
 
-use docent_session::{Client, ConnectionState, SessionClaim, retry::RetryPolicy};
+use docent_session::{Client, ConnectionState, Instant, SessionClaim, retry::RetryPolicy};
 use tokio::sync::{OnceCell, watch};
 use tracing::trace;
 
 use super::{
     node_watch::{self, NodeIdentity, NodeState},
     self_wait::{HeldBy, Task},
+    strict::{self, StrictClaim},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
 use crate::{Error, error, guaranteed_delete, planted, select::select};
@@ -59,6 +60,8 @@ pub(crate) struct Hold {
     is_watched: AtomicBool,
     /// Set if a change of the connection ends the hold.
     connection: OnceLock<Connection>,
+    /// The claim of a strict hold, which bounds it; the session's claim bounds it too.
+    strict: Option<Arc<StrictClaim>>,
     on_end: OnEnd,
     held_by: HeldBy,
 }
@@ -80,6 +83,7 @@ impl Hold {
             state,
             is_watched: AtomicBool::new(false),
             connection: OnceLock::new(),
+            strict: None,
             on_end,
             held_by: HeldBy::default(),
         }
@@ -89,6 +93,11 @@ impl Hold {
     /// greater than those of contenders that already wait.
     pub(crate) fn continuing(self, write: Option<Arc<Self>>) -> Self {
         Self { continues: write, ..self }
+    }
+
+    /// Bounds it by a strict claim.
+    pub(super) fn strict(self, claim: Arc<StrictClaim>) -> Self {
+        Self { strict: Some(claim), ..self }
     }
 
     /// Notes the task that acquired it, until its end.
@@ -118,6 +127,25 @@ impl Hold {
         !self.state.is_over()
             && !self.connection.get().is_some_and(has_changed)
             && self.claim.is_valid(self.releaser.client.now())
+            && self.is_within_strict_claim()
+    }
+
+    fn is_within_strict_claim(&self) -> bool {
+        let Some(claim) = &self.strict else { return true };
+        let is_valid = claim.is_valid(self.releaser.client.now());
+        if !is_valid {
+            self.state.note_lapse(self.path());
+        }
+        is_valid
+    }
+
+    /// The time until which no other client can hold the lock.
+    pub(crate) fn proven_until(&self) -> Instant {
+        match &self.strict {
+            Some(_) if self.state.is_released_or_deleted() => Instant::ZERO,
+            Some(claim) => claim.until(),
+            None => self.claim.lease().proven_until(),
+        }
     }
 
     /// From now on, the first change of the connection after the state that `connection` has seen ends the hold. A
@@ -180,7 +208,12 @@ impl Hold {
             return Ok(());
         }
         let Releaser { client, policy, .. } = &self.releaser;
-        let mut delete = pin!(guaranteed_delete::delete(client, &**policy, self.path()));
+        let mut delete = pin!(async {
+            match &self.strict {
+                Some(claim) => strict::release(client, &**policy, self.path(), claim).await,
+                None => guaranteed_delete::delete(client, &**policy, self.path()).await,
+            }
+        });
         let deleted = poll_fn(|cx| {
             let deleted = delete.as_mut().poll(cx);
             // The first poll has queued the delete.
@@ -193,8 +226,11 @@ impl Hold {
     /// As [`release`](Self::release), without waiting.
     pub(crate) fn release_in_background(&self) {
         let removed = self.prepare_release();
-        if !self.state.is_deleted() {
-            guaranteed_delete::delete_in_background(&self.releaser.client, self.path());
+        let client = &self.releaser.client;
+        match &self.strict {
+            _ if self.state.is_deleted() => {}
+            Some(claim) => strict::release_in_background(client, self.path(), claim),
+            None => guaranteed_delete::delete_in_background(client, self.path()),
         }
         drop(removed);
     }

@@ -90,6 +90,8 @@ pub(crate) struct LockInternals {
     lock_name: &'static str,
     max_leases: usize,
     options: LockOptions,
+    /// Whether a missing base path is created; otherwise it is an error.
+    creates_base_path: bool,
     /// The cached default data of lock nodes.
     default_data: OnceCell<Bytes>,
     watches: Arc<WatcherRemovalManager>,
@@ -115,11 +117,21 @@ impl LockInternals {
             lock_name,
             max_leases,
             options,
+            creates_base_path: true,
             default_data: OnceCell::new(),
             watches: Arc::default(),
             revocation: Arc::default(),
             parent_seen: AtomicBool::new(false),
         })
+    }
+
+    /// Leaves it to the caller to create a missing base path.
+    pub(crate) fn without_base_path(self) -> Self {
+        Self { creates_base_path: false, ..self }
+    }
+
+    pub(crate) const fn options(&self) -> &LockOptions {
+        &self.options
     }
 
     pub(crate) const fn client(&self) -> &Client {
@@ -168,7 +180,8 @@ impl LockInternals {
         }
     }
 
-    async fn one_attempt(
+    /// As [`attempt_lock`](Self::attempt_lock), once: a missing node is an error.
+    pub(crate) async fn one_attempt(
         &self,
         driver: &dyn LockInternalsDriver,
         deadline: &Deadline<'_>,
@@ -185,7 +198,7 @@ impl LockInternals {
             name: &lock_node.name,
             data: &data,
             parents: self.options.parents(),
-            with_parents: true,
+            with_parents: self.creates_base_path,
             search_after_parents: false,
             mode: lock_node.mode,
             closing: None,

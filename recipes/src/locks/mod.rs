@@ -1,4 +1,5 @@
-//! Curator's locks: mutexes, a read-write lock, a semaphore, and several locks as one.
+//! Curator's locks: mutexes, a read-write lock, a semaphore, and several locks as one; and [`StrictMutex`], which
+//! Curator does not have.
 //!
 //! Source: `org.apache.curator.framework.recipes.locks`.
 
@@ -20,6 +21,7 @@ mod owners;
 mod revocation;
 mod self_wait;
 pub mod standard_lock_internals_driver;
+mod strict;
 mod watcher_removal;
 
 pub use crate::options::LockOptions;
@@ -35,3 +37,4 @@ pub use inter_process_semaphore_v2::InterProcessSemaphoreV2;
 pub use lock_internals_driver::{LockInternalsDriver, LockNode, StandardLockInternalsDriver};
 pub use owner::Owner;
 pub use revocation::{REVOKE_MESSAGE, Revoker};
+pub use strict::StrictMutex;

@@ -22,7 +22,7 @@ use docent_session::{Client, ErrorKind, Node, SessionClaim, WatchResponse, WeakC
 use tokio::sync::Notify;
 use tracing::debug;
 
-use crate::select::select;
+use crate::{planted, select::select};
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
 const MIN_PAUSE: Duration = Duration::from_millis(100);
@@ -30,19 +30,25 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before a failed read is repeated.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// Whether a lock node still makes its owner a holder: the hold was not released, and no other client is known to have
-/// deleted the node.
+/// Whether a lock node still makes its owner a holder: the hold was not released, no other client is known to have
+/// deleted the node, and the claim of a strict hold has not ended.
 #[derive(Debug, Default)]
 pub(crate) struct NodeState {
     is_released: AtomicBool,
     is_deleted: AtomicBool,
+    /// Whether the claim of a strict hold has ended.
+    is_lapsed: AtomicBool,
     /// Notified when one of them changes.
     over: Notify,
 }
 
 impl NodeState {
-    /// Whether the hold was released, or the node is known to be deleted.
+    /// Whether the hold was released, the node is known to be deleted, or the claim of a strict hold has ended.
     pub(crate) fn is_over(&self) -> bool {
+        self.is_released_or_deleted() || self.is_lapsed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_released_or_deleted(&self) -> bool {
         self.is_released.load(Ordering::Acquire) || self.is_deleted.load(Ordering::Acquire)
     }
 
@@ -63,6 +69,18 @@ impl NodeState {
             debug!(path, "the lock node was deleted");
         }
         self.is_deleted.store(true, Ordering::Release);
+        self.over.notify_waiters();
+    }
+
+    /// Records that the claim of a strict hold has ended.
+    pub(crate) fn note_lapse(&self, path: &str) {
+        if planted::is("strict-revived") {
+            return;
+        }
+        if !self.is_over() {
+            debug!(path, "the claim of a strict hold has ended without a renewal");
+        }
+        self.is_lapsed.store(true, Ordering::Release);
         self.over.notify_waiters();
     }
 

@@ -11,6 +11,7 @@ use super::{
     client::{ANY_VERSION, Client, check},
     exchange::Exchange,
     response::Response,
+    transaction::{Transaction, TransactionResponse},
 };
 
 /// The operations for cleanup, which are queued even when the queue is full. See [`Client::cleanup`].
@@ -50,6 +51,18 @@ impl Cleanup<'_> {
     pub fn get_children_with_stat(&self, path: &str) -> Response<(Children, Stat)> {
         let at = self.0.chroot.prefix(path);
         self.request(path, &GetChildren2(ReadRequest { path: (&*at).into(), watch: false }))
+    }
+
+    /// As [`Transaction::commit`]: for the delete of a node together with another write.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transaction::commit`], without `TooManyRequests`.
+    pub fn commit(&self, transaction: &Transaction<'_>) -> TransactionResponse {
+        transaction.commit_with(|checked, writes| match checked {
+            Ok(()) => self.request("/", writes),
+            Err(error) => self.0.request_if(Err(error), "", writes),
+        })
     }
 
     fn request<E: Exchange + ApplicationOperation>(

@@ -188,8 +188,16 @@ impl<'a> Transaction<'a> {
     ///
     /// Source: op 14.
     pub fn commit(&self) -> TransactionResponse {
+        self.commit_with(|checked, writes| self.client.request_if(checked, "", writes))
+    }
+
+    /// As [`commit`](Self::commit), with a function that queues the request unless an operation was refused.
+    pub(super) fn commit_with(
+        &self,
+        request: impl FnOnce(Result<(), Error>, &Multi) -> Response<Body>,
+    ) -> TransactionResponse {
         let checked = self.refused.clone().map_or(Ok(()), Err);
-        let response = self.client.request_if(checked, "", &self.writes);
+        let response = request(checked, &self.writes);
         let (steps, chroot) = (Arc::clone(&self.steps), self.client.chroot.clone());
         TransactionResponse { response, steps, chroot }
     }

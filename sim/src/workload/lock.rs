@@ -33,6 +33,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         Ok::<_, Error>((object, guards))
     };
     let limit = Limit::before(worker, lock);
+    let started = worker.world.now();
     let using = worker.world.use_locks(worker.pid, lock.parts());
     let Some(acquired) = cancelled(worker, &step, acquire).await else {
         drop(using);
@@ -44,6 +45,9 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         Ok((_, None)) => return worker.say(format!("does not get {text} in time")),
         Err(error) => return worker.say(format!("does not get {text}: {error}")),
     };
+    if matches!(lock, LockName::Strict(_)) {
+        worker.world.judge_hand_over(worker.pid, &lock.queue(), started);
+    }
     let believe = |guard: LockGuard, lock: &LockName, end| {
         worker.say(format!("holds {} as {}", name(lock), guard.lock_path()));
         let mut parts = lock.parts();
@@ -76,7 +80,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
     }
     let first = &holds[0].0;
     // Readers, and the leases of a semaphore, have no order.
-    let is_ordered = lock.parts()[0].mode == Mode::Exclusive;
+    let is_ordered = matches!(lock.parts()[0].mode, Mode::Exclusive | Mode::Strict);
     if is_ordered || matches!(lock, LockName::Semaphore { .. }) {
         for _ in 0..step.writes {
             write(worker, first, &lock.register(), is_ordered).await;

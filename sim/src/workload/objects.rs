@@ -9,7 +9,7 @@ use std::{
 use docent::{
     Client, Error, InterProcessLock, InterProcessMultiLock, InterProcessMutex,
     InterProcessReadWriteLock, InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions,
-    Owner, SharedCount, retry,
+    Owner, SharedCount, StrictMutex, retry,
 };
 
 use super::{discovery::Served, kept::KeptNode, leader::KeptLatch};
@@ -44,6 +44,7 @@ pub(crate) enum Object {
     Semaphore(InterProcessSemaphoreV2),
     ReadWrite(InterProcessReadWriteLock),
     Multi(Arc<InterProcessMultiLock>),
+    Strict(StrictMutex),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -164,6 +165,9 @@ impl Shared {
                 let made = InterProcessReadWriteLock::with_options(client, &path, options)?;
                 Object::ReadWrite(made)
             }
+            LockName::Strict(_) => {
+                Object::Strict(StrictMutex::with_options(client, &path, options)?)
+            }
             LockName::Multi(names) => {
                 let mut locks: Vec<Arc<dyn InterProcessLock>> = Vec::new();
                 for name in names {
@@ -194,6 +198,7 @@ impl Object {
         match self {
             Self::SemaphoreMutex(mutex) => Arc::new(mutex.clone()),
             Self::Multi(multi) => Arc::clone(multi) as _,
+            Self::Strict(mutex) => Arc::new(mutex.clone()),
             _ => Arc::new(self.mutex(name).expect("a lock of a multi lock").clone()),
         }
     }
@@ -238,6 +243,7 @@ fn object_path(lock: &LockName) -> String {
         LockName::Semaphore { number, leases } => format!("/semaphore-{number}-of-{leases}"),
         LockName::CountedSemaphore(number) => format!("/counted-{number}"),
         LockName::Read(number) | LockName::Write(number) => format!("/read-write-{number}"),
+        LockName::Strict(number) => format!("/strict-{number}"),
         LockName::Multi(_) => String::new(),
     }
 }
@@ -250,6 +256,7 @@ impl LockName {
             Self::Read(_) => Mode::Shared,
             Self::Semaphore { leases, .. } => Mode::Lease(usize::from(*leases)),
             Self::CountedSemaphore(_) => Mode::Lease(usize::MAX),
+            Self::Strict(_) => Mode::Strict,
             _ => Mode::Exclusive,
         };
         let path = match self {

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{InterProcessMutex, InterProcessSemaphoreMutex, LockGuard, mutex::acquires};
+use super::{
+    InterProcessMutex, InterProcessSemaphoreMutex, LockGuard, StrictMutex, mutex::acquires,
+};
 use crate::{
     Clock, Error, LockFuture, LockOptions, Owner,
     blocking::{
@@ -94,7 +96,7 @@ macro_rules! inter_process_lock {
     };
 }
 
-inter_process_lock!(InterProcessMutex InterProcessMultiLock InterProcessSemaphoreMutex);
+inter_process_lock!(InterProcessMutex InterProcessMultiLock InterProcessSemaphoreMutex StrictMutex);
 
 /// Several locks, of any kinds, that are held together or not at all.
 ///

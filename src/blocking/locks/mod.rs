@@ -11,6 +11,6 @@ mod semaphore;
 pub use guard::LockGuard;
 pub use inter_process_lock::{InterProcessLock, InterProcessMultiLock};
 pub use mutex::{
-    InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreMutex, Revoker,
+    InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreMutex, Revoker, StrictMutex,
 };
 pub use semaphore::InterProcessSemaphoreV2;

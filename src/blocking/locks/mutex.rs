@@ -140,6 +140,34 @@ impl InterProcessSemaphoreMutex {
     acquires!(InterProcessSemaphoreMutex);
 }
 
+/// A mutex whose holds are proven not to overlap.
+///
+/// As [`StrictMutex`](crate::StrictMutex).
+#[derive(Clone)]
+pub struct StrictMutex {
+    pub(super) inner: crate::StrictMutex,
+    pub(super) context: Context,
+}
+
+impl StrictMutex {
+    forward! { StrictMutex;
+        /// A mutex at this path, with the default options. Sends nothing.
+        new fn new(client, path: &str);
+        /// As [`new`](Self::new), with options.
+        new fn with_options(client, path: &str, options: LockOptions);
+        /// The paths of the lock nodes, in the order of the queue.
+        async fn participants(&self) -> Result<Vec<String>, Error>;
+        /// Whether the lock is held through this object.
+        #[must_use]
+        fn is_acquired_in_this_process(&self) -> bool;
+        /// The path of the lock.
+        #[must_use]
+        fn path(&self) -> &str;
+    }
+
+    acquires!(StrictMutex);
+}
+
 /// A lock for many readers or one writer.
 ///
 /// As [`InterProcessReadWriteLock`](crate::InterProcessReadWriteLock).
@@ -150,7 +178,7 @@ pub struct InterProcessReadWriteLock {
     write: InterProcessMutex,
 }
 
-debug_as_inner!(InterProcessMutex InterProcessSemaphoreMutex InterProcessReadWriteLock);
+debug_as_inner!(InterProcessMutex InterProcessSemaphoreMutex StrictMutex InterProcessReadWriteLock);
 
 impl InterProcessReadWriteLock {
     /// A read and a write lock at this path, with the default options. Sends nothing.

@@ -1,0 +1,180 @@
+//! The claim of a strict hold: the time until which no rival can hold the lock.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use docent_session::{Client, Instant, Transaction};
+
+use super::record::{Holder, Record};
+use crate::{planted, protection::split};
+
+/// The part of a duration by which two clocks may differ: 1/100. Clocks that are slewed differ by 1/1,000 at most.
+const DRIFT_PART: u32 = 100;
+
+/// How long a claim lasts on the holder's clock, which may be slow.
+pub(super) fn claimed(claim: Duration) -> Duration {
+    claim - claim / DRIFT_PART
+}
+
+/// How long a rival waits on its clock, which may be fast.
+pub(super) fn waited(claim: Duration) -> Duration {
+    if planted::is("strict-waits-half") {
+        return claimed(claim) / 2;
+    }
+    claim + claim / DRIFT_PART
+}
+
+/// A hold as the record has it, and its claim, which committed writes renew.
+#[derive(Debug)]
+pub(crate) struct StrictClaim {
+    /// The node of the record.
+    pub(super) record_path: String,
+    /// The version of the record that names this hold. A rival's grant replaces it.
+    pub(super) version: i32,
+    pub(super) token: i64,
+    /// The duration in the record. It stays, whatever timeout the session is granted later: rivals wait for this one.
+    pub(super) claim: Duration,
+    bound: Mutex<Bound>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    until: Instant,
+    is_over: bool,
+}
+
+impl StrictClaim {
+    /// A claim that a write began which was sent at `sent_at`.
+    pub(super) fn new(
+        record_path: &str,
+        version: i32,
+        token: i64,
+        claim: Duration,
+        sent_at: Instant,
+    ) -> Self {
+        let bound = Bound { until: sent_at + claimed(claim), is_over: false };
+        let record_path = record_path.to_owned();
+        Self { record_path, version, token, claim, bound: Mutex::new(bound) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Bound> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the claim has not ended. Once false, it stays false.
+    pub(crate) fn is_valid(&self, now: Instant) -> bool {
+        let mut bound = self.lock();
+        if now >= bound.until && !planted::is("strict-revived") {
+            bound.is_over = true;
+        }
+        !bound.is_over && now < bound.until
+    }
+
+    /// When the claim ends, if nothing renews it.
+    pub(crate) fn until(&self) -> Instant {
+        self.lock().until
+    }
+
+    /// Renews the claim by a write that was sent at `sent_at` and whose reply was received at `now`. A claim that has
+    /// ended is not renewed: a rival may hold the lock. Returns whether it is valid.
+    pub(super) fn renew(&self, now: Instant, sent_at: Instant) -> bool {
+        let sent_at = if planted::is("strict-claim-from-receipt") { now } else { sent_at };
+        if !self.is_valid(now) && !planted::is("strict-revived") {
+            return false;
+        }
+        let mut bound = self.lock();
+        bound.until = bound.until.max(sent_at + claimed(self.claim));
+        !bound.is_over
+    }
+
+    /// The write that takes the lock over: it is applied only while our node is there, and the record is the one that
+    /// was read.
+    pub(super) fn grant<'a>(
+        &self,
+        client: &'a Client,
+        node: &str,
+        session: i64,
+    ) -> Transaction<'a> {
+        let name = split(node).1.to_owned();
+        let holder = Holder { node: name, session, claim: self.claim };
+        let is_free = planted::is("strict-clean-early");
+        let record = Record { token: self.token, holder: Some(holder).filter(|_| !is_free) };
+        let mut transaction = client.transaction();
+        transaction.check(node, None).set_data(
+            &self.record_path,
+            record.to_string().as_bytes(),
+            Some(self.version.wrapping_sub(1)),
+        );
+        transaction
+    }
+
+    /// The write that renews the claim: it is applied only while the node of the hold and its record are there.
+    pub(super) fn renewal<'a>(&self, client: &'a Client, node: &str) -> Transaction<'a> {
+        let mut transaction = client.transaction();
+        transaction.check(node, None).check(&self.record_path, Some(self.version));
+        transaction
+    }
+
+    /// The write that releases the lock: the node is deleted and the record changed at once, so that the next holder
+    /// does not wait.
+    pub(super) fn release<'a>(&self, client: &'a Client, node: &str) -> Transaction<'a> {
+        let free = Record::free(self.token).to_string();
+        let mut transaction = client.transaction();
+        transaction.delete(node, None).set_data(
+            &self.record_path,
+            free.as_bytes(),
+            Some(self.version),
+        );
+        transaction
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLAIM: Duration = Duration::from_secs(10);
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn sent_at_zero() -> StrictClaim {
+        StrictClaim::new("/lock", 1, 7, CLAIM, at(0))
+    }
+
+    #[test]
+    fn a_claim_ends_a_hundredth_early_and_a_rival_waits_a_hundredth_longer() {
+        let claim = sent_at_zero();
+        assert!(claim.is_valid(at(9_899)));
+        assert!(!claim.is_valid(at(9_900)));
+        assert_eq!(waited(CLAIM), Duration::from_millis(10_100));
+        // The slowest clock of a holder and the fastest of a rival, in tenths of a percent of the true time.
+        assert!(claimed(CLAIM) * 1_000 / 990 <= CLAIM);
+        assert!(waited(CLAIM) * 1_000 / 1_010 >= CLAIM);
+    }
+
+    #[test]
+    fn a_write_renews_from_the_time_it_was_sent() {
+        let claim = sent_at_zero();
+        assert!(claim.renew(at(4_000), at(3_000)));
+        assert_eq!(claim.until(), at(12_900));
+        // A reply out of order.
+        assert!(claim.renew(at(5_000), at(1_000)));
+        assert_eq!(claim.until(), at(12_900));
+    }
+
+    #[test]
+    fn a_claim_that_has_ended_is_never_renewed() {
+        let unseen = sent_at_zero();
+        assert!(!unseen.renew(at(9_900), at(9_000)), "the end was not seen, but it was");
+        assert!(!unseen.is_valid(at(1)));
+        let seen = sent_at_zero();
+        assert!(!seen.is_valid(at(9_900)));
+        // The reply was received before the end, and waited for the lock.
+        assert!(!seen.renew(at(9_899), at(9_000)));
+        assert!(!seen.is_valid(at(9_901)));
+    }
+}

@@ -1,0 +1,333 @@
+//! The strict mutex in virtual time: how long a rival waits, when a hold ends, and what never grants the lock.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use docent_protocol::CreateMode;
+use docent_recipes::{
+    ErrorKind,
+    locks::{InterProcessMutex, LockGuard, LockOptions, StrictMutex},
+};
+use docent_session::{
+    Client, Clock, Config, Connecting, Host, Instant, Transport, retry::RetryNTimes,
+};
+use docent_testing::TestingServer;
+use tokio::time::{sleep, timeout};
+
+const PATH: &str = "/locks/strict";
+const T: Duration = Duration::from_secs(6);
+/// What a rival waits for: the claim and 1 % of it.
+const WAIT: Duration = Duration::from_millis(6_060);
+/// More than any step takes in virtual time.
+const SOON: Duration = Duration::from_millis(500);
+
+/// Connections to a server in this process.
+#[derive(Clone)]
+struct InProcess(Arc<TestingServer>);
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcess")
+    }
+}
+
+impl Transport for InProcess {
+    fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
+        Box::pin(async move {
+            let stream = self.0.connect().ok_or(std::io::ErrorKind::ConnectionRefused)?;
+            Ok(Box::new(stream) as _)
+        })
+    }
+}
+
+struct World {
+    server: Arc<TestingServer>,
+    clock: Clock,
+}
+
+impl World {
+    async fn new() -> Self {
+        let server = Arc::new(TestingServer::start().await.unwrap());
+        Self { server, clock: Clock::tokio() }
+    }
+
+    async fn client_with(&self, session_timeout: Duration) -> Client {
+        let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
+        let config = config.with_transport(InProcess(Arc::clone(&self.server)));
+        config.with_session_timeout(session_timeout).connect().await.unwrap()
+    }
+
+    async fn client(&self) -> Client {
+        self.client_with(T).await
+    }
+
+    fn expire(&self, guard: &LockGuard) -> Instant {
+        assert!(self.server.expire_session(guard.session_id()));
+        self.clock.now()
+    }
+
+    async fn record(&self) -> String {
+        let data = self.client().await.get_data(PATH).await.unwrap().data;
+        String::from_utf8(data.to_vec()).unwrap()
+    }
+}
+
+fn mutex(client: &Client) -> StrictMutex {
+    let retries = RetryNTimes::new(10, Duration::from_millis(100));
+    let options = LockOptions::default().with_retry_policy(retries);
+    StrictMutex::with_options(client, PATH, options).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_strict_lock_is_acquired_without_a_wait() {
+    let world = World::new().await;
+    let (a, b) = (mutex(&world.client().await), mutex(&world.client().await));
+    let mut last = 0;
+    for round in 0..6 {
+        let first = a.acquire_timeout(Duration::ZERO).await.unwrap().expect("free");
+        assert!(first.is_held() && a.is_acquired_in_this_process());
+        let token = first.fencing_token().await.unwrap();
+        assert!(world.record().await.contains(&format!(" held token={token} claim_ms=6000 ")));
+        let waiting = tokio::spawn({
+            let b = b.clone();
+            async move { b.acquire().await.unwrap() }
+        });
+        while a.participants().await.unwrap().len() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let start = world.clock.now();
+        if round % 2 == 0 {
+            first.release().await.unwrap();
+        } else {
+            drop(first);
+        }
+        let second = waiting.await.unwrap();
+        assert!(world.clock.now() < start + SOON, "round {round}");
+        let next = second.fencing_token().await.unwrap();
+        assert!(last < token && token < next, "{last} {token} {next}");
+        last = next;
+        second.release().await.unwrap();
+        assert!(world.record().await.ends_with(&format!(" free token={next}")));
+    }
+}
+
+/// The holder still believes in its hold when the rival sees its node gone: the rival waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_rival_of_a_lost_hold_waits_for_its_claim() {
+    let world = World::new().await;
+    let (a, b) = (mutex(&world.client().await), mutex(&world.client().await));
+    for _ in 0..3 {
+        let lost = a.acquire().await.unwrap();
+        let waiting = tokio::spawn({
+            let b = b.clone();
+            async move { b.acquire().await.unwrap() }
+        });
+        sleep(Duration::from_secs(20)).await;
+        assert!(lost.is_held(), "renewed");
+        let proven_until = lost.proven_until();
+        let expired = world.expire(&lost);
+        let guard = waiting.await.unwrap();
+        let waited = world.clock.now().duration_since(expired);
+        assert!(waited >= WAIT && waited < WAIT + SOON, "{waited:?}");
+        assert!(proven_until > expired, "the claim was not over when the node was gone");
+        assert!(proven_until < world.clock.now(), "the holds overlap");
+        assert!(!lost.is_held() && guard.is_held());
+        guard.release().await.unwrap();
+        lost.release().await.unwrap();
+    }
+}
+
+/// The wait is that of the holder, not of the rival.
+#[tokio::test(start_paused = true)]
+async fn a_rival_waits_for_the_claim_in_the_record() {
+    let world = World::new().await;
+    let (long, short) = (Duration::from_secs(10), Duration::from_secs(4));
+    for (of_holder, of_rival) in [(long, short), (short, long)] {
+        let holder = mutex(&world.client_with(of_holder).await).acquire().await.unwrap();
+        let expired = world.expire(&holder);
+        let rival = world.client_with(of_rival).await;
+        let guard = mutex(&rival).acquire().await.unwrap();
+        let waited = world.clock.now().duration_since(expired);
+        let wait = of_holder + of_holder / 100;
+        assert!(waited >= wait && waited < wait + SOON, "{waited:?}");
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_same() {
+    let world = World::new().await;
+    let (a, b) = (world.client().await, world.client().await);
+    let guard = mutex(&a).acquire().await.unwrap();
+    let deleted = world.clock.now();
+    b.delete(guard.lock_path(), None).await.unwrap();
+    let rival = mutex(&b);
+    let waiting = tokio::spawn(async move { rival.acquire().await.unwrap() });
+    // Nothing watches the node: the renewal finds it gone.
+    timeout(T / 2, guard.lost()).await.expect("found by the renewal");
+    assert_eq!(guard.proven_until(), Instant::ZERO);
+    guard.release().await.unwrap();
+    let next = waiting.await.unwrap();
+    assert!(world.clock.now() >= deleted + WAIT);
+    next.release().await.unwrap();
+}
+
+/// A server that is silent renews nothing: the hold ends at its proven bound, and a late reply does not revive it.
+#[tokio::test(start_paused = true)]
+async fn a_strict_hold_ends_at_its_proven_bound_and_is_never_revived() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let guard = mutex(&client).acquire().await.unwrap();
+    sleep(Duration::from_secs(9)).await;
+    let token = guard.cancellation_token();
+    world.server.stall();
+    let mut until = guard.proven_until();
+    // A renewal may have been on its way.
+    sleep(Duration::from_secs(1)).await;
+    until = until.max(guard.proven_until());
+    assert!(guard.is_held());
+    guard.lost().await;
+    let now = world.clock.now();
+    assert!(now >= until.min(guard.proven_until()) || now + T / 10 >= until, "{now:?} {until:?}");
+    assert!(!guard.is_held() && token.is_cancelled());
+    world.server.resume();
+    for _ in 0..20 {
+        sleep(Duration::from_millis(500)).await;
+        assert!(!guard.is_held() && guard.guarded().is_err(), "revived");
+    }
+    drop(guard);
+    // The holder has given it back, if its session was there; otherwise the rival waits.
+    let again = mutex(&world.client().await).acquire().await.unwrap();
+    again.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let guard = mutex(&client).acquire().await.unwrap();
+    let watched = world.client().await;
+    let (_, mut watcher) = watched.get_data_and_watch(guard.lock_path()).await.unwrap();
+    let before = client.metrics().requests;
+    let start = world.clock.now();
+    sleep(T * 20).await;
+    let sent = client.metrics().requests - before;
+    assert!((59..=61).contains(&sent), "{sent} requests, which replace the pings");
+    assert!(guard.is_held() && guard.proven_until() > start + T * 20);
+    let unchanged = timeout(Duration::from_millis(1), watcher.changed()).await;
+    assert!(unchanged.is_err(), "a renewal wakes no watch");
+    guard.release().await.unwrap();
+}
+
+/// Each one waits for itself: what another one has waited does not count.
+#[tokio::test(start_paused = true)]
+async fn a_rival_that_gives_up_leaves_no_mark() {
+    let world = World::new().await;
+    let lost = mutex(&world.client().await).acquire().await.unwrap();
+    world.expire(&lost);
+    let record = world.record().await;
+    let client = world.client().await;
+    assert!(mutex(&client).acquire_timeout(T / 2).await.unwrap().is_none());
+    let start = world.clock.now();
+    assert!(mutex(&client).acquire_timeout(Duration::ZERO).await.unwrap().is_none());
+    assert!(timeout(T / 2, mutex(&client).acquire()).await.is_err(), "dropped while it waits");
+    assert_eq!(world.record().await, record);
+    assert!(world.clock.now() < start + T);
+    let start = world.clock.now();
+    let guard = mutex(&client).acquire_timeout(2 * T).await.unwrap().expect("waited out");
+    let waited = world.clock.now().duration_since(start);
+    assert!(waited >= WAIT && waited < WAIT + SOON, "{waited:?}");
+    guard.release().await.unwrap();
+}
+
+/// The node of a rival is gone with its session: it begins again, and waits again.
+#[tokio::test(start_paused = true)]
+async fn a_rival_whose_session_ends_waits_again() {
+    let world = World::new().await;
+    let lost = mutex(&world.client().await).acquire().await.unwrap();
+    world.expire(&lost);
+    let client = world.client().await;
+    let rival = mutex(&client);
+    let waiting = tokio::spawn(async move { rival.acquire().await.unwrap() });
+    sleep(T / 2).await;
+    let session = client.session().unwrap().session_id();
+    assert!(world.server.expire_session(session));
+    let expired = world.clock.now();
+    let guard = waiting.await.unwrap();
+    assert_ne!(guard.session_id(), session);
+    let waited = world.clock.now().duration_since(expired);
+    assert!(waited >= WAIT && waited < WAIT + 2 * SOON, "{waited:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let strict = mutex(&client);
+    strict.acquire().await.unwrap().release().await.unwrap();
+    let plain = InterProcessMutex::new(&client, PATH).unwrap();
+    let intruder = plain.acquire().await.unwrap();
+    let error = strict.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ForeignNode);
+    assert!(error.to_string().contains("-lock-"), "{error}");
+    assert_eq!(error.path(), Some(PATH));
+    assert_eq!(strict.participants().await.unwrap().len(), 0, "no node is left");
+    intruder.release().await.unwrap();
+    // The other way round, the plain mutex waits for the strict one.
+    let guard = strict.acquire().await.unwrap();
+    assert!(plain.acquire_timeout(T).await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let own = plain.acquire().await.unwrap();
+    own.release().await.unwrap();
+    strict.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
+    let world = World::new().await;
+    let client = world.client().await;
+    client.create_with_parents(PATH, b"10.0.0.1", CreateMode::Persistent).await.unwrap();
+    for (data, kind) in [
+        (&b"10.0.0.1"[..], ErrorKind::ForeignNode),
+        (b"", ErrorKind::ForeignNode),
+        (b"docent-strict-mutex/1 held", ErrorKind::BadReply),
+        (b"docent-strict-mutex/2 free token=1", ErrorKind::BadReply),
+    ] {
+        client.set_data(PATH, data, None).await.unwrap();
+        assert_eq!(mutex(&client).acquire().await.unwrap_err().kind(), kind);
+        assert_eq!(client.get_data(PATH).await.unwrap().data, data);
+        assert_eq!(client.get_children(PATH).await.unwrap().len(), 0);
+    }
+}
+
+/// A record that is changed by a hand while the lock is held: the hold ends with the next renewal.
+#[tokio::test(start_paused = true)]
+async fn a_changed_record_ends_the_hold() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let guard = mutex(&client).acquire().await.unwrap();
+    let token = guard.fencing_token().await.unwrap();
+    let data = format!("docent-strict-mutex/1 free token={token}");
+    client.set_data(PATH, data.as_bytes(), None).await.unwrap();
+    timeout(T / 2, guard.lost()).await.expect("found by the renewal");
+    guard.release().await.unwrap();
+    assert_eq!(client.get_children(PATH).await.unwrap().len(), 0, "the node is deleted");
+    assert_eq!(client.get_data(PATH).await.unwrap().data, data.as_bytes());
+    mutex(&client).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// A node whose token is not greater than that of the last holder is not granted the lock; a later one is.
+#[tokio::test(start_paused = true)]
+async fn tokens_rise_from_record_to_record() {
+    let world = World::new().await;
+    let client = world.client().await;
+    mutex(&client).acquire().await.unwrap().release().await.unwrap();
+    let before = world.server.machine(|machine, _| machine.last_zxid());
+    let data = format!("docent-strict-mutex/1 free token={}", before + 3);
+    client.set_data(PATH, data.as_bytes(), None).await.unwrap();
+    let guard = mutex(&client).acquire().await.unwrap();
+    assert!(guard.fencing_token().await.unwrap() > before + 3);
+    guard.release().await.unwrap();
+}

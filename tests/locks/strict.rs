@@ -1,0 +1,159 @@
+//! The strict mutex on both servers: contention, killed sessions, and lost replies of each of its steps.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use docent::{
+    Client, CreateMode, ErrorKind, StrictMutex, protocol::OpCode, recipes::locks::LockGuard,
+};
+use docent_testing::fault::Fault;
+
+use crate::{
+    Fixture, ms, options,
+    support::{DEADLINE, eventually, within_deadline},
+};
+
+on_both_servers! {
+    strict_holders_follow_each_other_with_growing_tokens
+    a_killed_session_keeps_its_strict_lock_until_the_end_of_its_claim
+    a_lost_reply_of_a_strict_lock_costs_no_wait
+    a_cancelled_strict_acquire_leaves_no_node_and_no_wait
+    a_guarded_write_of_a_lost_strict_hold_is_refused
+}
+
+fn mutex(fixture: &Fixture, client: &Client) -> StrictMutex {
+    StrictMutex::with_options(client, &fixture.path, options()).unwrap()
+}
+
+async fn record(fixture: &Fixture, client: &Client) -> String {
+    let data = client.get_data(&fixture.path).await.unwrap().data;
+    String::from_utf8(data.to_vec()).unwrap()
+}
+
+async fn acquire(mutex: &StrictMutex) -> LockGuard {
+    within_deadline("acquire", mutex.acquire()).await.unwrap()
+}
+
+async fn strict_holders_follow_each_other_with_growing_tokens(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let (holders, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Mutex::new(0)));
+    let tasks: Vec<_> = (0..8)
+        .map(|number| {
+            let mutex = mutex(&fixture, if number % 2 == 0 { &a } else { &b });
+            let (holders, last) = (Arc::clone(&holders), Arc::clone(&last));
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    let guard = acquire(&mutex).await;
+                    assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+                    let token = guard.fencing_token().await.unwrap();
+                    let before = std::mem::replace(&mut *last.lock().await, token);
+                    assert!(token > before, "{token} after {before}");
+                    holders.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let start = Instant::now();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(start.elapsed() < DEADLINE, "forty holds without a wait for a claim");
+    fixture.children(&fixture.path, 0).await;
+    assert!(record(&fixture, &a).await.contains(" free "));
+}
+
+async fn a_killed_session_keeps_its_strict_lock_until_the_end_of_its_claim(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let guard = acquire(&mutex(&fixture, &a)).await;
+    let rival = mutex(&fixture, &b);
+    let waiting = tokio::spawn(async move { (acquire(&rival).await, Instant::now()) });
+    fixture.children(&fixture.path, 2).await;
+    tap.kill_session(DEADLINE).await.unwrap();
+    let killed = Instant::now();
+    within_deadline("lost", guard.lost()).await;
+    let (next, acquired) = waiting.await.unwrap();
+    // The node was gone before the kill was confirmed, by a round trip.
+    assert!(acquired - killed > ms(5_500), "{:?}", acquired - killed);
+    next.release().await.unwrap();
+}
+
+/// Of each request in turn, once the reply is lost and once the request.
+async fn a_lost_reply_of_a_strict_lock_costs_no_wait(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let (mutex, other) = (mutex(&fixture, &a), mutex(&fixture, &b));
+    acquire(&mutex).await.release().await.unwrap();
+    let steps = [OpCode::Create2, OpCode::GetChildren2, OpCode::GetData, OpCode::Multi];
+    for (step, nth) in steps.map(|step| (step, 1)).into_iter().chain([(OpCode::Multi, 2)]) {
+        for fault in [Fault::drop_reply(step), Fault::drop_before(step)] {
+            fixture.tap.inject(fault.nth(nth).of("A"));
+            let guard = acquire(&mutex).await;
+            assert!(guard.is_held(), "{step:?}");
+            let token = guard.fencing_token().await.unwrap();
+            assert!(record(&fixture, &b).await.contains(&format!(" held token={token} ")));
+            let released = within_deadline("release", guard.release()).await;
+            released.unwrap_or_else(|error| panic!("{step:?}: {error}"));
+            fixture.tap.clear_faults();
+            let start = Instant::now();
+            let free = eventually("free", async || {
+                record(&fixture, &b).await.contains(" free ").then(Instant::now)
+            });
+            assert!(free.await - start < ms(5_000), "{step:?}");
+            acquire(&other).await.release().await.unwrap();
+            fixture.children(&fixture.path, 0).await;
+        }
+    }
+}
+
+async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let (mutex, other) = (mutex(&fixture, &a), mutex(&fixture, &b));
+    acquire(&mutex).await.release().await.unwrap();
+    let steps = [OpCode::Create2, OpCode::GetChildren2, OpCode::GetData, OpCode::Multi];
+    for step in steps {
+        // The request takes effect, its caller does not wait for the reply.
+        fixture.tap.inject(Fault::delay_reply(step, ms(300)).of("A"));
+        let before = fixture.tap.len();
+        let acquiring = tokio::spawn({
+            let mutex = mutex.clone();
+            async move { mutex.acquire().await }
+        });
+        let mut records = fixture.tap.subscribe_from(before);
+        records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(step)).await.unwrap();
+        acquiring.abort();
+        let _ = acquiring.await;
+        fixture.children(&fixture.path, 0).await;
+        fixture.tap.clear_faults();
+        let start = Instant::now();
+        acquire(&other).await.release().await.unwrap();
+        assert!(start.elapsed() < ms(5_000), "{step:?}: {:?}", start.elapsed());
+    }
+}
+
+async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let guard = acquire(&mutex(&fixture, &a)).await;
+    let register = format!("{}-register", fixture.path);
+    b.create(&register, b"", CreateMode::Persistent).await.unwrap();
+    guard.guarded().unwrap().set_data(&register, b"1", None).commit().await.unwrap();
+    b.delete(guard.lock_path(), None).await.unwrap();
+    let late = guard.guarded();
+    if let Ok(mut late) = late {
+        let error = late.set_data(&register, b"2", None).commit().await.unwrap_err();
+        assert_eq!((error.kind(), error.index()), (ErrorKind::NoNode, Some(0)));
+    }
+    assert_eq!(b.get_data(&register).await.unwrap().data, &b"1"[..]);
+    within_deadline("found by the renewal", guard.lost()).await;
+    guard.release().await.unwrap();
+    b.delete(&register, None).await.unwrap();
+}
