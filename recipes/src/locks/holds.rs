@@ -64,7 +64,7 @@ impl Holds {
     }
 
     pub(crate) fn proven_until(&self) -> Instant {
-        let bounds = self.all.iter().map(|hold| hold.claim().lease().proven_until());
+        let bounds = self.all.iter().map(|hold| hold.proven_until());
         bounds.min().unwrap_or(Instant::ZERO)
     }
 
