@@ -114,7 +114,8 @@ impl LockOptions {
     /// it is held: whenever the bound is `every` older than a new one would be. Default: no renewal, and the bound ends
     /// about one session timeout after the creation of the session.
     ///
-    /// A third of the session timeout leaves time to repeat a renewal that fails. An acquire also waits for the first
+    /// An `every` of less than a tenth of the session timeout counts as a tenth, and one of more than half as half. A third
+    /// leaves time to repeat a renewal that fails. An acquire also waits for the first
     /// renewal, unless the bound is younger than `every`: for half of the session timeout or its own timeout at most. If
     /// the first renewal fails, the lock is held all the same, `proven_until` lies in the past, and it begins with the
     /// first renewal that succeeds. From then on, a bound that has expired stays so. A leadership begins without that wait.

@@ -3,6 +3,7 @@
 //! Of running processes only: a stopped one does nothing with its belief, and when it goes on its clock has gone on.
 
 mod excuse;
+mod proof;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +17,7 @@ use docent::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use excuse::{Lapse, naive_limit};
+pub(crate) use proof::Proof;
 
 use crate::{
     atomics::Atomics,
@@ -108,31 +110,6 @@ pub(crate) struct Belief {
     client: Client,
     lease: Option<Arc<SessionLease>>,
     pub(crate) guard: Arc<LockGuard>,
-}
-
-/// The proven bound of a hold or a leadership, as it was seen last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Proof {
-    /// It has not begun.
-    #[default]
-    None,
-    /// It lies ahead.
-    Ahead,
-    /// It has passed, for ever.
-    Passed,
-}
-
-impl Proof {
-    /// Records where it lies now. Returns whether it had passed and lies ahead again.
-    pub(crate) fn is_revived(&mut self, is_ahead: bool) -> bool {
-        let is_revived = *self == Self::Passed && is_ahead;
-        *self = match *self {
-            Self::None if !is_ahead => Self::None,
-            _ if is_ahead => Self::Ahead,
-            _ => Self::Passed,
-        };
-        is_revived
-    }
 }
 
 /// All holds that somebody may believe in, and what they are compared with.

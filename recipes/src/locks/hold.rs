@@ -165,6 +165,12 @@ impl Hold {
         }
     }
 
+    /// Whether the proven bound has passed for ever.
+    pub(crate) fn is_proof_over(&self) -> bool {
+        let now = self.releaser.client.now();
+        self.proof.get().is_some_and(|claim| claim.proven_until(now) <= now)
+    }
+
     /// The node is known to be deleted, which ends the hold.
     pub(crate) fn note_deletion(&self) {
         self.state.note_deletion(self.path());

@@ -38,6 +38,10 @@ pub(crate) fn start(hold: &Arc<Hold>, every: Duration, mut first: Option<oneshot
     let runtime = Arc::clone(client.runtime());
     runtime.spawn(Box::pin(async move {
         while hold.is_held() {
+            if hold.is_proof_over() {
+                debug!(path = hold.path(), "proven bound expired; no longer renewed");
+                return;
+            }
             let mut pause = until_renewal(&client, &hold, every);
             if pause.is_zero() {
                 match select(client.renew_proof(hold.path()), hold.lost()).await {
@@ -50,7 +54,8 @@ pub(crate) fn start(hold: &Arc<Hold>, every: Duration, mut first: Option<oneshot
                     }
                     Either::Right(()) => return,
                 }
-                pause = until_renewal(&client, &hold, every).max(every / 8);
+                let retry = every.max(client.session_timeout() / 10) / 4;
+                pause = until_renewal(&client, &hold, every).max(retry);
             }
             if let Some(first) = first.take() {
                 // The acquire may have been dropped.
@@ -64,6 +69,7 @@ pub(crate) fn start(hold: &Arc<Hold>, every: Duration, mut first: Option<oneshot
 /// How long until the next renewal is due: until its bound is `every` older than a new one.
 fn until_renewal(client: &Client, hold: &Hold, every: Duration) -> Duration {
     let timeout = client.session_timeout();
+    let every = every.clamp(timeout / 10, timeout / 2);
     // Less than a new bound has left by the time of its reply.
     let renewed = timeout.saturating_sub(timeout / 50).saturating_sub(every);
     hold.proven_until().duration_since(client.now()).saturating_sub(renewed)
