@@ -31,6 +31,7 @@ pub struct LockOptions {
     pub(crate) container_parents: bool,
     pub(crate) namespace: Option<String>,
     pub(crate) pipelined: bool,
+    pub(crate) proven_renewal: Option<Duration>,
 }
 
 impl LockOptions {
@@ -109,6 +110,37 @@ impl LockOptions {
         self
     }
 
+    /// Renews [`proven_until`](crate::locks::LockGuard::proven_until) of each hold, and of each leadership, for as long as
+    /// it is held: whenever the bound is `every` older than a new one would be. Default: no renewal, and the bound ends
+    /// about one session timeout after the creation of the session.
+    ///
+    /// An `every` of less than a tenth of the session timeout counts as a tenth, and one of more than half as half. A third
+    /// leaves time to repeat a renewal that fails. An acquire also waits for the first
+    /// renewal, unless the bound is younger than `every`: for half of the session timeout or its own timeout at most. If
+    /// the first renewal fails, the lock is held all the same, `proven_until` lies in the past, and it begins with the
+    /// first renewal that succeeds. From then on, a bound that has expired stays so. A leadership begins without that wait.
+    ///
+    /// Each renewal sends a multi (14) with a check (13) of the lock node and, unless the client's server is known to
+    /// lead the ensemble, first replaces the connection.
+    /// [`Client::renew_proof`](docent_session::Client::renew_proof) documents the cost. The holds of one client share
+    /// these reconnects.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use docent_recipes::locks::LockOptions;
+    ///
+    /// // With a session timeout of 15 s.
+    /// let options = LockOptions::default().with_proven_renewal(Duration::from_secs(5));
+    /// # drop(options);
+    /// ```
+    ///
+    /// Curator has no equivalent.
+    #[must_use]
+    pub const fn with_proven_renewal(mut self, every: Duration) -> Self {
+        self.proven_renewal = Some(every);
+        self
+    }
+
     /// The policy for retries.
     #[must_use]
     pub fn retry_policy(&self) -> &dyn RetryPolicy {
@@ -131,6 +163,7 @@ impl Default for LockOptions {
             container_parents: true,
             namespace: None,
             pipelined: false,
+            proven_renewal: None,
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::{
 /// | [`when_full`](Self::with_when_full) | what happens above the two limits before | fail |
 /// | [`session`](Self::with_session) | the session to resume | none: a new one |
 /// | [`read_only`](Self::with_read_only) | whether read-only servers are accepted | no |
+/// | [`direct_servers`](Self::with_direct_servers) | whether each address is one server | no |
 /// | [`credentials`](Self::with_auth) | sent to each server, before any request | none |
 /// | `sasl` | the user and password of DIGEST-MD5; feature `sasl` | none |
 /// | `sasl_mechanism` | another mechanism, such as GSSAPI of `docent-gssapi`; feature `sasl` | none |
@@ -294,6 +295,26 @@ impl Config {
         self.session.read_only
     }
 
+    /// Sets whether each address of the connect string leads to one server process: no load balancer, no service of
+    /// Kubernetes, no name with the addresses of several servers. Default no.
+    ///
+    /// This makes the renewal of proven bounds ([`Client::renew_proof`](crate::Client::renew_proof)) cheaper. The client
+    /// then asks the address of its connection for the role of the server, by the four-letter word `srvr` on another
+    /// connection, at most once for each connection and only if bounds are renewed. On a leader, a renewal needs no
+    /// reconnect. Behind a load balancer the answer may come from another server than the one of the connection, and
+    /// the bound would be wrong. A server that does not answer (`4lw.commands.whitelist`) counts as a follower.
+    #[must_use]
+    pub const fn with_direct_servers(mut self, direct: bool) -> Self {
+        self.session.direct_servers = direct;
+        self
+    }
+
+    /// Whether each address of the connect string leads to one server process.
+    #[must_use]
+    pub const fn direct_servers(&self) -> bool {
+        self.session.direct_servers
+    }
+
     /// Adds credentials, as [`Credential::new`], to those that are sent to each server after the handshake, before any
     /// request.
     #[must_use]
@@ -455,6 +476,7 @@ mod tests {
             .with_when_full(WhenFull::Wait)
             .with_session(token.clone())
             .with_read_only(true)
+            .with_direct_servers(true)
             .with_auth("digest", b"user:hunter2");
         assert_eq!(config.connect_string().to_string(), "two:2/app");
         assert_eq!(config.session_timeout(), Duration::from_secs(1));
@@ -469,7 +491,7 @@ mod tests {
         assert_eq!((config.max_requests(), config.max_pending_bytes()), (6, 7));
         assert_eq!(config.when_full(), WhenFull::Wait);
         assert_eq!(config.session(), Some(&token));
-        assert!(config.read_only());
+        assert!(config.read_only() && config.direct_servers());
         let [credential] = config.credentials() else { panic!("{config:?}") };
         assert_eq!((credential.scheme(), credential.auth()), ("digest", &b"user:hunter2"[..]));
         let shown = format!("{config:?}");

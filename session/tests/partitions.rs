@@ -18,7 +18,11 @@ use std::{
 };
 
 use bytes::BytesMut;
-use docent_protocol::{CreateMode, acl::OPEN_ACL_UNSAFE, operation::Create};
+use docent_protocol::{
+    CreateMode,
+    acl::OPEN_ACL_UNSAFE,
+    operation::{Create, Multi, Write},
+};
 use docent_session::{
     Config, Error, ErrorKind, Host, Instant, Outcome, SessionLease,
     machine::{Connect, Event, Session},
@@ -58,6 +62,9 @@ struct World {
     connection: Option<(ConnectionId, Host)>,
     now: Duration,
     held: Vec<Held>,
+    /// Whether the client renews the proven bound, and when it does next.
+    renews: bool,
+    renews_at: Duration,
     /// The sessions with an ephemeral node on each member.
     owners: BTreeMap<usize, BTreeSet<i64>>,
 }
@@ -77,7 +84,16 @@ impl World {
         let config = Config::new(hosts).unwrap().with_session_timeout(TIMEOUT);
         let client = Session::new(config, seed);
         let (connection, now) = (None, Duration::ZERO);
-        Self { server, client, connection, now, held: Vec::new(), owners: BTreeMap::new() }
+        Self {
+            server,
+            client,
+            connection,
+            now,
+            held: Vec::new(),
+            renews: false,
+            renews_at: Duration::ZERO,
+            owners: BTreeMap::new(),
+        }
     }
 
     fn instant(&self) -> Instant {
@@ -116,6 +132,9 @@ impl World {
                 None => self.client.handle_disconnected(now, &host, &loss()),
             }
         }
+        if self.renews && self.renews_at <= self.now {
+            self.renew();
+        }
         let Some((id, _)) = self.connection else { return };
         let mut out = Vec::new();
         self.client.poll_transmit(now, &mut out);
@@ -136,6 +155,16 @@ impl World {
         while self.client.poll_completion().is_some() {}
     }
 
+    fn renew(&mut self) {
+        self.renews_at = self.now + TIMEOUT / 3;
+        let Some(held) = self.held.last() else { return };
+        let (now, path) = (self.instant(), path_of(&held.lease));
+        let mut check = Multi::new();
+        check.push(&Write::check(&path, -1));
+        self.client.reattach(now);
+        self.client.submit_proof(&check, 0, || now);
+    }
+
     /// The member that the client is connected to.
     fn member(&self) -> Option<usize> {
         let (_, host) = self.connection.as_ref()?;
@@ -149,7 +178,7 @@ impl World {
     }
 
     fn hold(&mut self, lease: Arc<SessionLease>) {
-        let path = format!("/held-{:x}", lease.session_id());
+        let path = path_of(&lease);
         let create = Create::new(&path, None, OPEN_ACL_UNSAFE, CreateMode::Ephemeral);
         let now = self.instant();
         let claim = lease.claim();
@@ -185,6 +214,10 @@ impl World {
             }
         }
     }
+}
+
+fn path_of(lease: &SessionLease) -> String {
+    format!("/held-{:x}", lease.session_id())
 }
 
 fn loss() -> Error {
@@ -230,6 +263,27 @@ fn a_claim_outlives_the_session_that_an_isolated_follower_answers_for() {
     assert!(worst > ms(5000) && worst < ms(6700), "{worst:?}");
 }
 
+/// On a follower and on the leader, until the follower is cut off.
+#[test]
+fn a_renewed_bound_lies_ahead_until_the_server_is_cut_off() {
+    for member in 0..MEMBERS {
+        let mut world = World::new(ms(1000), 5, &format!("m{member}:1"), 1);
+        world.renews = true;
+        world.run(ms(10_000));
+        while world.now < ms(60_000) {
+            world.run(world.now + STEP);
+            assert!(world.instant() < world.held[0].lease.proven_until(), "{:?}", world.now);
+        }
+        let attempts = world.client.metrics().connections;
+        assert!((25..=31).contains(&attempts), "{attempts} connections");
+        world.server.isolate(world.now, member);
+        world.run(ms(80_000));
+        let held = &world.held[0];
+        assert!(held.proven < held.deleted.unwrap(), "{:?}, {:?}", held.proven, held.deleted);
+        assert!(held.proven > ms(60_000));
+    }
+}
+
 /// The same with any faults: claims are counted that outlive the node, and the proven bound never does.
 #[test]
 fn the_proven_bound_never_outlives_the_session() {
@@ -237,6 +291,7 @@ fn the_proven_bound_never_outlives_the_session() {
     for seed in 0..40 {
         let (tick, limit) = [(500, 5), (500, 10), (200, 10), (1000, 5)][seed as usize % 4];
         let mut world = World::new(ms(tick), limit, "m0:1,m1:1,m2:1", seed);
+        world.renews = seed % 3 == 0;
         let mut random = seed;
         let mut below = |bound: usize| {
             random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);

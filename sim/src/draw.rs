@@ -5,6 +5,7 @@ mod discovery;
 mod leader;
 mod locks;
 mod recipes;
+mod renewals;
 mod sequences;
 mod strict;
 
@@ -59,6 +60,7 @@ pub fn plan(seed: u64) -> Plan {
     let has_locks_only = !has_data && !has_elections && !has_recipes && !has_discovery;
     strict::add(&mut plan);
     sequences::add(&mut plan, has_locks_only);
+    renewals::add(&mut plan);
     plan
 }
 

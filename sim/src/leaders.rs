@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
 
 use crate::{
-    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, Lapse},
+    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, Lapse, Proof},
     history::What,
     nodes::{ORPHAN_AFTER, Using},
     process::{Pid, ProcessState},
@@ -66,6 +66,8 @@ pub(crate) struct Participant {
     epoch: u64,
     /// The number of its last leadership that was seen to be over, and when.
     over: (u64, Nanos),
+    /// The proven bound of its last leadership.
+    proof: Proof,
     /// The leadership whose end a task waits for, and since when.
     watching: Option<(u64, Nanos)>,
     /// Since when the node of its leadership is missing.
@@ -203,6 +205,7 @@ impl World {
             session: 0,
             epoch: 0,
             over: (0, 0),
+            proof: Proof::None,
             watching: None,
             missing_since: None,
         };
@@ -330,12 +333,16 @@ impl World {
             if leadership.epoch() > open.epoch {
                 (open.epoch, open.session) = (leadership.epoch(), leadership.session_id());
                 open.missing_since = None;
+                open.proof = Proof::None;
                 if let Some(stat) = &stat {
                     if stat.czxid < election.token {
                         wrong(open, &format!("has the token {}, < {}", stat.czxid, election.token));
                     }
                     election.token = stat.czxid.max(election.token);
                 }
+            }
+            if open.proof.is_revived(open.client.now() < leadership.proven_until()) {
+                wrong(open, "has a proven bound that had passed");
             }
             if stat.is_some() {
                 open.missing_since = None;

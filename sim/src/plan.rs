@@ -195,6 +195,9 @@ pub struct ClientPlan {
     /// Whether it is dropped in the end, and not closed.
     #[serde(default)]
     pub is_dropped: bool,
+    /// Whether it asks servers for their roles.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub direct_servers: bool,
 }
 
 /// What a worker does.
@@ -499,6 +502,9 @@ pub struct LockSettings {
     /// Whether the listing is sent with the create.
     #[serde(default)]
     pub pipelined: bool,
+    /// How often the proven bound of a hold is renewed; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_ms: Option<u64>,
 }
 
 /// A retry policy.

@@ -54,6 +54,9 @@ pub(crate) struct Process {
     pub(crate) drift_ppm: i64,
     /// By how much its clock has jumped ahead.
     pub(crate) jumped: Arc<AtomicU64>,
+    /// For how long its clock stood still.
+    stood_still: Arc<AtomicU64>,
+    stopped_at: Nanos,
     /// Until when timers that were set before the last jump may be late: they do not know of it.
     pub(crate) timers_late_until: Nanos,
     /// How often it was stopped.
@@ -107,12 +110,15 @@ impl World {
     pub(crate) fn start_process(&self, drift_ppm: i64, seed: u64) -> Pid {
         let mut core = self.core();
         // Slow enough that a session has ended long before its holder stops believing.
-        let drift_ppm = if planted::is("clock-drift") { -250_000 } else { drift_ppm };
+        let is_slow = planted::is("clock-drift") || planted::is("clock-beyond-margin");
+        let drift_ppm = if is_slow { -250_000 } else { drift_ppm };
         core.processes.push(Process {
             state: ProcessState::Running,
             is_powered_off: false,
             drift_ppm,
             jumped: Arc::default(),
+            stood_still: Arc::default(),
+            stopped_at: 0,
             timers_late_until: 0,
             stops: 0,
             steps: 0,
@@ -130,19 +136,25 @@ impl World {
 
     /// Stops a running process, as SIGSTOP does.
     pub(crate) fn stop_process(&self, pid: Pid) {
+        let now = self.now();
         let mut core = self.core();
         let process = core.process_mut(pid);
         process.stops += 1;
         if process.state == ProcessState::Running {
+            process.stopped_at = now;
             process.state = ProcessState::Stopped;
         }
     }
 
     /// Continues a stopped process.
     pub(crate) fn continue_process(&self, pid: Pid) {
+        let now = self.now();
         let mut core = self.core();
         let process = core.process_mut(pid);
         if process.state == ProcessState::Stopped {
+            if planted::is("clock-without-suspend") {
+                process.stood_still.fetch_add(now - process.stopped_at, Ordering::Relaxed);
+            }
             process.state = ProcessState::Running;
             drop(core);
             self.unpark(pid);
@@ -227,13 +239,15 @@ impl Runtime for SimRuntime {
         let core = self.world.core();
         let process = core.process(self.pid);
         let (drift_ppm, jumped) = (process.drift_ppm, Arc::clone(&process.jumped));
+        let stood_still = Arc::clone(&process.stood_still);
         drop(core);
         let pid = Nanos::try_from(self.pid).unwrap_or(0);
         let clock = DriftingClock { offset: (1 + pid) * 1_000 * SECOND, drift_ppm };
         let world = self.world.clone();
         Clock::from_fn(move || {
             let jumped = Duration::from_nanos(jumped.load(Ordering::Relaxed));
-            clock.local(world.now()) + jumped
+            let stood_still = Duration::from_nanos(stood_still.load(Ordering::Relaxed));
+            clock.local(world.now()) + jumped - stood_still
         })
     }
 

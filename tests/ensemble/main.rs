@@ -15,6 +15,7 @@ mod elections;
 mod ensemble;
 mod lost_members;
 mod partitions;
+mod proven;
 mod peer;
 mod read_only;
 mod reconfig;

@@ -9,6 +9,7 @@ use std::{
 const MISSING: &[(&str, &str)] = &[
     ("Cleanup", "for recipes, which are async"),
     ("Client::cleanup", "for recipes, which are async"),
+    ("Client::renew_proof", "for recipes, which are async"),
     ("Config", "a value; `Client::connect_with` and `Client::start_with` take it"),
     ("RetryLoop", "the loop behind `Client::retry`"),
     ("SessionClaim", "a value; `Client::wait` waits for its `lost`"),

@@ -63,7 +63,8 @@ impl LeaderOptions {
         self
     }
 
-    /// Sets the options of the nodes: retry policy, ACLs, namespace, mode of the parents, default data.
+    /// Sets the options of the nodes: retry policy, ACLs, namespace, mode of the parents, default data; and the
+    /// [renewal of the proven bound](LockOptions::with_proven_renewal).
     /// [`with_data`](LockOptions::with_data) and [`with_pipelined_listing`](LockOptions::with_pipelined_listing) have no
     /// effect: the data of a node is the participant's id.
     #[must_use]

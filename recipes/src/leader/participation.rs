@@ -52,6 +52,7 @@ use crate::{
     locks::{
         hold::{Acquired, Connection, Hold, Releaser},
         node_watch::{NodeIdentity, NodeState},
+        renewal,
         standard_lock_internals_driver::{
             PredicateError, PredicateResults, gets_the_lock, sorted_contenders,
         },
@@ -436,6 +437,9 @@ impl Participation {
         }
         if !hold.is_held() || self.closing.is_cancelled() {
             return None;
+        }
+        if let Some(every) = self.options.lock.proven_renewal {
+            renewal::start(&hold, every, None);
         }
         let leadership = Leadership::new(hold, epoch);
         self.status.send_modify(|status| {

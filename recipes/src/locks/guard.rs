@@ -19,7 +19,8 @@ use crate::Error;
 /// alive. So [`is_held`](Self::is_held) is computed from the clock at each call, and stays false once it was false.
 /// It is best effort: it can be wrong when a process is stopped between the check and the action, when a request is
 /// delayed in the network, or when the holder's server is partitioned from the ensemble.
-/// [`proven_until`](Self::proven_until) is sound, but short.
+/// [`proven_until`](Self::proven_until) is sound, and ends about one session timeout after the creation of the session
+/// unless it is [renewed](super::LockOptions::with_proven_renewal).
 ///
 /// A lock node can also be deleted while its session is alive, with zkCli for example: the next contender then acquires
 /// the lock. A guard notices that only if it was asked to: the first call of [`lost`](Self::lost) or
@@ -162,8 +163,18 @@ impl LockGuard {
     }
 
     /// The time until which no other client can acquire the lock, whatever happens to servers and network, on the
-    /// clock of [`Client::now`](docent_session::Client::now). Nothing renews it yet: it ends one session timeout
-    /// after the session was created. Of a [`StrictMutex`](super::StrictMutex), it is the end of the hold, and is renewed.
+    /// clock of [`Client::now`](docent_session::Client::now).
+    ///
+    /// Without [`with_proven_renewal`](super::LockOptions::with_proven_renewal), it ends about one session timeout after
+    /// the session was created, or whenever another hold of the client renews it. A bound that has passed never lies ahead
+    /// again for this guard: stop before it, and compare the time *after* each step that can block. Of a
+    /// [`StrictMutex`](super::StrictMutex), it is the end of the hold, and is renewed always.
+    ///
+    /// It is sound under these assumptions: the rates of the clocks of this process and of the servers differ by less than
+    /// 1 %; this clock counts the time of a suspension (the [default clock](docent_session::Clock::system) does; that of a
+    /// frozen virtual machine does not); all servers grant the same session timeout; the servers keep what a majority has
+    /// acknowledged; no other client deletes the node, or closes the session. It bounds what this process assumes,
+    /// not the arrival of its requests: only a [`fencing_token`](Self::fencing_token) stops a late write.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
         self.holds.proven_until()

@@ -50,6 +50,9 @@ pub(crate) struct Hold {
     releaser: Releaser,
     node: NodeIdentity,
     claim: SessionClaim,
+    /// The claim of the proven bound, once it is fixed; before that it is `claim`. A bound that was unproven when the
+    /// hold began begins with the first renewal, once.
+    proof: OnceLock<SessionClaim>,
     czxid: OnceCell<i64>,
     /// The write hold that this read hold continues, after a downgrade.
     continues: Option<Arc<Self>>,
@@ -78,6 +81,7 @@ impl Hold {
             czxid: OnceCell::new_with(node.czxid),
             node,
             claim,
+            proof: OnceLock::new(),
             continues: None,
             guards: AtomicUsize::new(1),
             state,
@@ -170,6 +174,34 @@ impl Hold {
 
     pub(crate) const fn claim(&self) -> &SessionClaim {
         &self.claim
+    }
+
+    /// When the proven bound of the session expires for this hold.
+    pub(crate) fn proven_until(&self) -> Instant {
+        let claim = self.proof.get().unwrap_or(&self.claim);
+        claim.proven_until(self.releaser.client.now())
+    }
+
+    /// Fixes the claim of the proven bound: the one of the hold, if it is proven now, or else a new one, if `is_renewed`.
+    /// In that case the bound has just been renewed by a write that found the node.
+    pub(crate) fn begin_proof(&self, is_renewed: bool) {
+        let now = self.releaser.client.now();
+        if self.claim.proven_until(now) > now {
+            self.proof.get_or_init(|| self.claim.clone());
+        } else if is_renewed && self.claim.lease().proven_until() > now {
+            self.proof.get_or_init(|| self.claim.lease().claim());
+        }
+    }
+
+    /// Whether the proven bound has passed for ever.
+    pub(crate) fn is_proof_over(&self) -> bool {
+        let now = self.releaser.client.now();
+        self.proof.get().is_some_and(|claim| claim.proven_until(now) <= now)
+    }
+
+    /// The node is known to be deleted, which ends the hold.
+    pub(crate) fn note_deletion(&self) {
+        self.state.note_deletion(self.path());
     }
 
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.

@@ -14,6 +14,7 @@ use super::{
     hold::{Acquired, Hold},
     lock_internals::{LOCK_NAME, LockInternals},
     owners::Owners,
+    renewal,
     self_wait::Task,
 };
 use crate::{Error, deadline::Deadline, error, timer};
@@ -307,12 +308,19 @@ impl InterProcessMutex {
         owner: Option<&Owner>,
         wait: Option<Duration>,
     ) -> Result<Option<LockGuard>, Error> {
+        let deadline = Deadline::after(self.internals.client(), wait);
         let write = WriteHold::default();
         let driver = (self.driver_factory)(owner, &write);
         let acquired = self.internals.attempt_lock(&*driver, wait).await?;
         let task = Task::current().await;
         let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(acquired.map(|acquired| self.hold(owner, acquired, write, task)))
+        let Some(acquired) = acquired else { return Ok(None) };
+        let guard = self.hold(owner, acquired, write, task);
+        let options = self.internals.options();
+        for hold in guard.holds() {
+            renewal::begin(hold, options.proven_renewal, deadline.remaining()).await;
+        }
+        Ok(Some(guard))
     }
 
     fn hold(

@@ -117,8 +117,8 @@ impl InterProcessSemaphoreV2 {
         options: LockOptions,
     ) -> Result<Self, Error> {
         check_base_path(path)?;
-        // `LockOptions::with_data` is for the leases, not for the mutex.
-        let lock_options = LockOptions { data: None, ..options.clone() };
+        // `LockOptions::with_data` and `with_proven_renewal` are for the leases, not for the mutex.
+        let lock_options = LockOptions { data: None, proven_renewal: None, ..options.clone() };
         let lock = InterProcessMutex::with_options(client, &join(path, LOCK_PARENT), lock_options)?;
         // The path of the mutex includes the namespace.
         let path = lock.path().strip_suffix(LOCK_PARENT).unwrap_or_default();

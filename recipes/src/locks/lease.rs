@@ -40,6 +40,7 @@ use tracing::{debug, trace};
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
     hold::{Acquired, Hold, Releaser},
+    renewal,
     self_wait::{self, Task},
     standard_lock_internals_driver::sequence_of,
 };
@@ -106,7 +107,13 @@ impl Semaphore {
         let mut retry = RetryLoop::new(&self.client, self.policy());
         loop {
             match self.attempt(&deadline).await? {
-                Attempt::Acquired(lease) => return Ok(Some(lease)),
+                Attempt::Acquired(lease) => {
+                    for hold in lease.holds() {
+                        let every = self.options.proven_renewal;
+                        renewal::begin(hold, every, deadline.remaining()).await;
+                    }
+                    return Ok(Some(lease));
+                }
                 Attempt::TimedOut => return Ok(None),
                 Attempt::Retry(error) => {
                     match deadline.bound_by_end(retry.pause_after_any_error(error)).await {

@@ -138,6 +138,10 @@ impl LockInternals {
         &self.client
     }
 
+    pub(crate) const fn options(&self) -> &LockOptions {
+        &self.options
+    }
+
     pub(crate) fn base_path(&self) -> &str {
         &self.base_path
     }

@@ -18,6 +18,7 @@ mod lock_internals_driver;
 pub(crate) mod node_watch;
 mod owner;
 mod owners;
+pub(crate) mod renewal;
 mod revocation;
 mod self_wait;
 pub mod standard_lock_internals_driver;

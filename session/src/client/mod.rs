@@ -27,6 +27,7 @@ mod cleanup;
 mod ensemble_config;
 mod ensemble_tracker;
 mod exchange;
+mod proof;
 pub(crate) mod response;
 pub mod retry;
 mod states;

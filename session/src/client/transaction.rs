@@ -202,6 +202,21 @@ impl<'a> Transaction<'a> {
         TransactionResponse { response, steps, chroot }
     }
 
+    /// As [`commit`](Self::commit), for [`Client::renew_proof`].
+    pub(super) fn commit_as_proof(&self) -> TransactionResponse {
+        let checked = self.refused.clone().map_or(Ok(()), Err);
+        let shared = &self.client.handle.shared;
+        let now = || shared.clock().now();
+        let response = self.client.exchange(checked, "", &self.writes, || {
+            shared.request("", |machine, token| {
+                machine.reattach(now());
+                machine.submit_proof(&self.writes, token, now);
+            })
+        });
+        let (steps, chroot) = (Arc::clone(&self.steps), self.client.chroot.clone());
+        TransactionResponse { response, steps, chroot }
+    }
+
     /// Adds a write; the first refusal is kept.
     fn push(&mut self, checked: Result<(), Error>, path: &str, write: &Write<'_>) -> &mut Self {
         if let Err(error) = checked

@@ -58,6 +58,8 @@ struct Outputs {
     /// A computation of SASL that may block.
     #[cfg(feature = "sasl")]
     sasl_step: Option<crate::machine::SaslStep>,
+    /// Servers to probe for their role, and the number of the connection that this is about.
+    role_probes: Vec<(Host, u64)>,
 }
 
 impl Outputs {
@@ -88,6 +90,7 @@ impl Outputs {
                 Event::Lease(lease) => lease.wake_waiters(),
                 Event::Watch { watcher, event } => watcher.notify(event, shared.max_watch_events),
                 Event::Probe(host) => self.probes.push(host),
+                Event::ProbeRole(host, connection) => self.role_probes.push((host, connection)),
                 Event::Ended(kind) => {
                     debug!(?kind, "ended");
                     shared.lock_states().end(kind);
@@ -405,6 +408,11 @@ impl Driver {
             let timer = self.runtime.timer(PROBE_TIMEOUT);
             self.runtime.spawn(Box::pin(probe(shared, transport, host, timer)));
         }
+        for (host, connection) in self.outputs.role_probes.drain(..) {
+            let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
+            let timer = self.runtime.timer(PROBE_TIMEOUT);
+            self.runtime.spawn(Box::pin(probe_role(shared, transport, host, connection, timer)));
+        }
         turn
     }
 
@@ -569,6 +577,41 @@ async fn probe(
     debug!(%host, read_write, "asked for a read-write server");
     shared.with(|machine| machine.handle_probe(&host, read_write));
 }
+
+/// Probes whether a server leads the ensemble, or stands alone.
+async fn probe_role(
+    shared: Arc<Shared>,
+    transport: Arc<dyn Transport>,
+    host: Host,
+    connection: u64,
+    mut timer: Pin<Box<dyn Timer>>,
+) {
+    let ask = async {
+        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
+        stream.write_all(b"srvr").await?;
+        let mut answer = Vec::new();
+        stream.take(MAX_SRVR).read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(leads(&answer))
+    };
+    let mut ask = pin!(ask);
+    let leads = poll_fn(|cx| match ask.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(matches!(result, Ok(true))),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
+    });
+    let leads = leads.await;
+    debug!(%host, leads, "asked for the server's role");
+    shared.with(|machine| machine.handle_role(connection, leads));
+}
+
+/// Whether a reply to `srvr` comes from a leader, or from a server that stands alone.
+fn leads(answer: &[u8]) -> bool {
+    answer
+        .split(|byte| *byte == b'\n')
+        .any(|line| matches!(line.trim_ascii_end(), b"Mode: leader" | b"Mode: standalone"))
+}
+
+/// The largest reply to `srvr` that is read, in bytes; a server sends about 200.
+const MAX_SRVR: u64 = 4096;
 
 /// The time limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

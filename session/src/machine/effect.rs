@@ -12,6 +12,8 @@ pub(super) enum Effect<W> {
     None,
     /// No effect; the request is accepted even when the queue is full.
     Reserved,
+    /// A write whose success may prove that the session exists; accepted as `Reserved`.
+    Proof,
     /// closeSession: ends the session.
     Close,
     /// Boxed, because most requests have none, and all of them are moved.
@@ -25,7 +27,7 @@ impl<W> Effect<W> {
         match self {
             Self::Watches(effect) => effect.is_internal(),
             Self::Close => true,
-            Self::None | Self::Reserved => false,
+            Self::None | Self::Reserved | Self::Proof => false,
         }
     }
 
@@ -33,7 +35,7 @@ impl<W> Effect<W> {
     pub(super) fn watched_path(&self) -> Option<&Arc<str>> {
         match self {
             Self::Watches(effect) => effect.path(),
-            Self::None | Self::Reserved | Self::Close => None,
+            Self::None | Self::Reserved | Self::Proof | Self::Close => None,
         }
     }
 }

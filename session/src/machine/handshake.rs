@@ -48,7 +48,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// The limit of the next attempt, such that every server is tried before a caller gives up.
     fn attempt_timeout(&self, now: Instant) -> Duration {
         let left = self.expires_at().map(|at| at.duration_since(now) / count(self.hosts.untried()));
-        self.timeouts.attempt(self.connection_share(), left)
+        let attempt = self.timeouts.attempt(self.connection_share(), left);
+        // The state of the connection does not show a planned reconnect, which has to be short for that.
+        if self.renewal.is_moving() { attempt.min(self.timeouts.reattach) } else { attempt }
     }
 
     /// One server's share of the connection timeout.
@@ -65,6 +67,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Some(identity) => (identity.id, &*identity.password, identity.asked_timeout),
             None => (0, &NO_PASSWORD[..], self.config.session_timeout),
         };
+        if known.is_some() {
+            self.renewal.note_attempt(now);
+        }
         let request = ConnectRequest {
             protocol_version: 0,
             last_zxid_seen: if planted::is("zxid-not-sent") { 0 } else { self.last_zxid },
@@ -87,17 +92,27 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let detail = why.detail().unwrap_or("the connection was lost");
         let by_server = self.connection.failure().is_none();
+        let is_planned =
+            self.is_ready_to_migrate() && self.connection.is_reattaching() && by_server;
         self.hosts.note_silent(host, by_server && self.connection.is_handshaking());
         self.hosts.note_tls_mismatch(host, why.is_tls_mismatch());
         let handshake = if by_server { self.unanswered() } else { String::new() };
-        self.last_failure = Some(
-            Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
-                .with_detail(format_args!("{host}: {detail}{handshake}"))
-                .with_source_of(Some(why)),
-        );
+        if !is_planned {
+            self.last_failure = Some(
+                Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+                    .with_detail(format_args!("{host}: {detail}{handshake}"))
+                    .with_source_of(Some(why)),
+            );
+        }
         let was_connected = self.is_connected();
+        self.renewal.note_disconnect(is_planned, self.connection.role());
         self.connection.disconnect();
-        self.hosts.failed(now, self.longest_pause(now));
+        if is_planned {
+            self.hosts.prefer(host);
+            self.hosts.hasten();
+        } else {
+            self.hosts.failed(now, self.longest_pause(now));
+        }
         self.requests.forget_taken();
         if planted::is("loss-not-applied") {
             self.fail_sent(&Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied));
@@ -118,7 +133,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if self.suspended_at.is_none() {
             self.suspended_at = Some(now);
         }
-        self.push_state(ConnectionStates::disconnected);
+        // A planned reconnect is no loss, unless it fails.
+        if !is_planned {
+            self.push_state(ConnectionStates::disconnected);
+        }
         self.expire_if_due(now);
     }
 
@@ -220,6 +238,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.metrics.connections += 1;
         self.connection.set_read_only(now, read_only);
         self.identify(now, sent_at, granted, response);
+        self.attached(now, sent_at, asked_for.is_some());
         #[cfg(feature = "sasl")]
         if self.config.sasl.is_some() {
             // No ping renews the session during the exchange: the next handshake must come in time to do so.
@@ -234,7 +253,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.prime();
         self.requests.set_expiry(NEVER);
         let read_only = self.is_read_only();
-        self.push_state(|states| states.connected(read_only));
+        // A planned reconnect that succeeded was no loss.
+        if !self.renewal.end_move() || read_only {
+            self.push_state(|states| states.connected(read_only));
+        }
+        self.probe_role();
         if self.is_closing() {
             self.queue_close();
         }
@@ -261,7 +284,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 self.suspended_at = Some(now);
             }
             let shorter = granted.min(identity.created_timeout);
-            identity.lease.shorten_proof(identity.created_at + proven(shorter));
+            identity.lease.shorten_proof(identity.proven_base + proven(shorter));
             if let Some(password) = response.passwd {
                 identity.password = password.into();
             }
@@ -283,7 +306,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             id: response.session_id,
             password: response.passwd.unwrap_or_default().into(),
             lease: lease.clone(),
-            created_at: sent_at,
+            proven_base: sent_at,
             created_timeout: granted,
             asked_timeout: self.config.session_timeout,
             accepted: true,
@@ -392,6 +415,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.forget_unset();
         self.hosts.forget_silent();
         self.suspended_at = None;
+        self.renewal.forget();
         self.timeouts = Timeouts::new(
             self.config.session_timeout,
             self.hosts.len(),
@@ -438,6 +462,6 @@ fn millis(timeout: Duration) -> i32 {
 }
 
 /// How long a proof is valid on the local clock, if both clocks run at rates that differ by less than 1 %.
-fn proven(timeout: Duration) -> Duration {
+pub(super) fn proven(timeout: Duration) -> Duration {
     timeout - timeout / 100
 }

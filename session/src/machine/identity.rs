@@ -10,8 +10,10 @@ pub(super) struct Identity {
     pub(super) id: i64,
     pub(super) password: Box<[u8]>,
     pub(super) lease: Arc<SessionLease>,
-    /// For the proven bound: the send time of the request that created the session, and the timeout granted then.
-    pub(super) created_at: Instant,
+    /// The base of the proven bound: the send time of the request that created the session, or of what renewed the
+    /// bound last.
+    pub(super) proven_base: Instant,
+    /// The timeout granted at creation; zero if it is unknown.
     pub(super) created_timeout: Duration,
     /// The timeout requested at creation, and again at each re-attach.
     pub(super) asked_timeout: Duration,
@@ -28,7 +30,7 @@ impl Identity {
             password: session.password().into(),
             // The time of its last renewal is unknown, and nothing about its creation can be proved.
             lease: SessionLease::new(session.session_id(), Instant::ZERO, Instant::ZERO),
-            created_at: Instant::ZERO,
+            proven_base: Instant::ZERO,
             created_timeout: Duration::ZERO,
             asked_timeout,
             accepted: false,

@@ -6,10 +6,10 @@
 //! * The **naive** bound is the send time of the last answered request, plus the negotiated timeout, minus a margin. It
 //!   is best effort. On an ensemble it is wrong when a follower answers for a leader that no longer hears it: nodes
 //!   have been seen to disappear up to 5.7 s before the bound.
-//! * The **proven** bound is the send time of the connect request that created the session, plus the smaller of the
-//!   timeout granted then and the latest granted one, minus 1 % for clocks that run at different rates. No server can
-//!   delete an ephemeral node of this session by expiry before that, whatever happens to servers and network. Nothing
-//!   renews this bound yet.
+//! * The **proven** bound is the send time of a connect request or a write that renewed the session for certain, plus
+//!   the smaller of the timeout granted at the creation and the latest granted one, minus 1 % for clocks that run at
+//!   different rates. No server can delete an ephemeral node of this session by expiry before that, whatever happens to
+//!   servers and network. The first base is the connect request that created the session; `proof` has the others.
 //!
 //! A bound that has expired stays expired for existing claims: a late reply proves nothing about the time in between,
 //! so a [`SessionClaim`] made before it stays void.
@@ -35,6 +35,8 @@ pub struct SessionLease {
     /// Nanoseconds; see [`Instant`].
     deadline: AtomicU64,
     proven_until: AtomicU64,
+    /// The number of times the proven bound had expired before it was renewed.
+    proof_lapses: AtomicU64,
     /// The number of times the deadline had expired before it was renewed.
     lapses: AtomicU64,
     lost: AtomicBool,
@@ -51,6 +53,7 @@ impl SessionLease {
             session_id,
             deadline: AtomicU64::new(deadline.as_nanos()),
             proven_until: AtomicU64::new(proven_until.as_nanos()),
+            proof_lapses: AtomicU64::new(0),
             lapses: AtomicU64::new(0),
             lost: AtomicBool::new(false),
 
@@ -78,7 +81,8 @@ impl SessionLease {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// When the proven bound expires, on the clock of the session's driver: for a client, its `Clock`.
+    /// When the proven bound expires, on the clock of the session's driver: for a client, its `Clock`. A renewal can
+    /// move it after it has expired; [`SessionClaim::proven_until`] does not move then.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
         Instant::from_nanos(self.proven_until.load(Ordering::Acquire))
@@ -91,7 +95,11 @@ impl SessionLease {
     /// Makes a claim on the session. Call this *before* the request is sent whose reply shows that something is held.
     #[must_use]
     pub fn claim(self: &Arc<Self>) -> SessionClaim {
-        SessionClaim { lease: Arc::clone(self), lapses: self.lapses.load(Ordering::Acquire) }
+        SessionClaim {
+            lease: Arc::clone(self),
+            lapses: self.lapses.load(Ordering::Acquire),
+            proof_lapses: self.proof_lapses.load(Ordering::Acquire),
+        }
     }
 
     /// Records that a request sent at `sent_at` was answered at `now`. Returns whether the deadline had passed, which
@@ -135,6 +143,21 @@ impl SessionLease {
         }
     }
 
+    /// Records at `now` that the session is proven to exist until `until`. Returns whether that moves the bound. A bound
+    /// that has expired moves for later claims only.
+    pub(crate) fn prove(&self, now: Instant, until: Instant) -> bool {
+        let old = self.proven_until();
+        if self.is_lost() || until <= now || until <= old {
+            return false;
+        }
+        if now > old {
+            // Before the store of the new bound: a thread that sees the bound must see the lapse too.
+            self.proof_lapses.fetch_add(1, Ordering::AcqRel);
+        }
+        self.proven_until.store(until.as_nanos(), Ordering::Release);
+        true
+    }
+
     /// Records that the server granted a smaller timeout.
     pub(crate) fn shorten_proof(&self, proven_until: Instant) {
         self.proven_until.fetch_min(proven_until.as_nanos(), Ordering::AcqRel);
@@ -155,6 +178,7 @@ impl SessionLease {
 pub struct SessionClaim {
     lease: Arc<SessionLease>,
     lapses: u64,
+    proof_lapses: u64,
 }
 
 impl SessionClaim {
@@ -174,6 +198,28 @@ impl SessionClaim {
             return false;
         }
         self.lease.lapses.load(Ordering::Acquire) == self.lapses && !self.lease.is_lost()
+    }
+
+    /// When the proven bound of the session expires for this claim. `now` is the time of the client's clock.
+    ///
+    /// A renewal moves it, unless it had expired: then it lies in the past for ever, and only a later claim is proven
+    /// again. [`Instant::ZERO`] if it had expired before the last renewal, or the session is lost.
+    #[must_use]
+    pub fn proven_until(&self, now: Instant) -> Instant {
+        let until = self.lease.proven_until();
+        if now > until {
+            let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
+            // What is reported as expired stays so, even if a renewal was dated before this moment.
+            let _ = self.lease.proof_lapses.compare_exchange(
+                self.proof_lapses,
+                self.proof_lapses + 1,
+                acquire,
+                relaxed,
+            );
+            return until;
+        }
+        let is_unbroken = self.lease.proof_lapses.load(Ordering::Acquire) == self.proof_lapses;
+        if is_unbroken || planted::is("proof-revived") { until } else { Instant::ZERO }
     }
 }
 
@@ -223,6 +269,51 @@ mod tests {
         assert!(!lease.renew(at(500), at(400), T));
         assert!(!lease.renew(at(600), at(300), T));
         assert_eq!(lease.deadline(), at(1400));
+    }
+
+    #[test]
+    fn a_renewed_proof_moves_the_bound_of_its_claims() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let claim = lease.claim();
+        assert!(lease.prove(at(990), at(1700)));
+        assert_eq!(claim.proven_until(at(1699)), at(1700));
+        assert!(!lease.prove(at(1000), at(1600)), "an older proof");
+        assert!(!lease.prove(at(1800), at(1750)), "a proof that has expired");
+        assert_eq!(lease.proven_until(), at(1700));
+    }
+
+    #[test]
+    fn a_late_proof_is_one_for_later_claims_only() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let before = lease.claim();
+        assert!(lease.prove(at(991), at(1700)));
+        assert_eq!(
+            before.proven_until(at(1000)),
+            Instant::ZERO,
+            "it was not asked while it had expired"
+        );
+        assert_eq!(lease.claim().proven_until(at(1000)), at(1700));
+    }
+
+    /// The machine has read the clock and waits for its lock while a holder reads the clock too.
+    #[test]
+    fn a_proof_dated_before_the_bound_revives_no_claim_that_had_expired() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let (claim, other) = (lease.claim(), lease.claim());
+        assert_eq!(claim.proven_until(at(991)), at(990));
+        assert!(lease.prove(at(989), at(1700)));
+        assert_eq!(claim.proven_until(at(992)), Instant::ZERO, "expired, and then not");
+        assert_eq!(other.proven_until(at(992)), Instant::ZERO, "it could have expired");
+        assert_eq!(lease.claim().proven_until(at(992)), at(1700));
+    }
+
+    #[test]
+    fn a_lost_session_has_no_proof() {
+        let lease = SessionLease::new(1, at(1000), at(990));
+        let claim = lease.claim();
+        lease.lose();
+        assert!(!lease.prove(at(500), at(1400)));
+        assert_eq!(claim.proven_until(at(500)), Instant::ZERO);
     }
 
     #[test]

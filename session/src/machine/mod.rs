@@ -46,6 +46,7 @@ pub(crate) mod lease;
 pub(crate) mod metrics;
 mod migration;
 mod operations;
+mod proof;
 mod receive;
 mod requests;
 pub(crate) mod rng;

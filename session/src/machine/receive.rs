@@ -83,6 +83,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if has_grown && (self.connection.is_skipping() || is_part_of_answer(input)) {
             self.connection.note_heard(now);
         }
+        if let Some(base) = self.proof.take() {
+            self.prove(now, base);
+        }
         self.note_answers(now);
     }
 
@@ -319,6 +322,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         // The server has set the watch, whether or not the reply can be decoded.
         match effect {
             Effect::None | Effect::Reserved => {}
+            Effect::Proof => {
+                if let (true, ReplyBody::Whole(reply)) = (header.err.is_ok(), &body) {
+                    self.note_proof(reply.bytes());
+                }
+            }
             Effect::Watches(effect) => self.apply(*effect, header.err),
             Effect::Close => return self.close_answered(header.err),
         }

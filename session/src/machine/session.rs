@@ -15,6 +15,7 @@ use super::{
     lease::SessionLease,
     metrics::Metrics,
     migration::Search,
+    proof::Renewal,
     requests::Requests,
     settings::Settings,
     timeouts::Timeouts,
@@ -74,6 +75,10 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
 
     /// When the connection to the quorum was lost. Used for the expiration of a session whose last contact is unknown.
     pub(super) suspended_at: Option<Instant>,
+    /// The state of the renewal of the proven bound.
+    pub(super) renewal: Renewal,
+    /// The base of a proof whose reply is being received.
+    pub(super) proof: Option<Instant>,
     pub(super) metrics: Metrics,
     /// How the last attempt or connection failed.
     pub(super) last_failure: Option<Error>,
@@ -108,6 +113,10 @@ pub enum Event<W> {
     /// Ask this server whether it is read-write (`isro`), on a separate connection, and pass the result to
     /// [`Session::handle_probe`]. Optional.
     Probe(Host),
+    /// Ask this server for its role (`srvr`), on a separate connection, and pass the result to
+    /// [`Session::handle_role`], with the number. Optional; only with
+    /// [`Config::with_direct_servers`](crate::Config::with_direct_servers).
+    ProbeRole(Host, u64),
     /// A watch event, for a node or for the session of the watch.
     Watch {
         /// The watcher.
@@ -178,6 +187,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             buffers: BufferPool::default(),
             events: VecDeque::new(),
             suspended_at: None,
+            renewal: Renewal::default(),
+            proof: None,
             metrics: Metrics::default(),
             last_failure: None,
             #[cfg(feature = "sasl")]
@@ -410,6 +421,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 self.connection.give_up(format_args!("nothing received for {silence:?}"));
             }
             Some(Due::Ping) => self.ping(now),
+            Some(Due::Reattach) => self.connection.cancel_migration(),
             Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
             #[cfg(feature = "sasl")]
             Some(Due::Authentication) => {

@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) session: Option<SessionToken>,
     pub(crate) read_only: bool,
+    pub(crate) direct_servers: bool,
     pub(crate) credentials: Vec<Credential>,
     #[cfg(feature = "sasl")]
     pub(crate) sasl: Option<std::sync::Arc<dyn super::sasl::SaslMechanism>>,
@@ -47,6 +48,7 @@ impl Settings {
             request_timeout: None,
             session: None,
             read_only: false,
+            direct_servers: false,
             credentials: Vec::new(),
             #[cfg(feature = "sasl")]
             sasl: None,

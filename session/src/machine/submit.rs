@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use docent_protocol::{
     FrameTooLarge, WatcherType,
-    operation::{ApplicationOperation, HarmfulWrite, Operation, RemoveWatches},
+    operation::{ApplicationOperation, HarmfulWrite, Multi, Operation, RemoveWatches},
     request::WatchesRequest,
     xid,
 };
@@ -59,6 +59,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return;
         }
         self.enqueue(operation, Some(token), Effect::Reserved, now);
+    }
+
+    /// As [`submit_reserved`](Self::submit_reserved), for a write whose success renews the proven bound of the session's
+    /// [lease](crate::SessionLease), counted from the connect request of the connection that carried it. See
+    /// [`reattach`](Self::reattach).
+    pub fn submit_proof(&mut self, transaction: &Multi, token: T, now: impl FnOnce() -> Instant) {
+        if let Some(harm) = transaction.harm() {
+            self.refuse(Some(token), harmful(harm));
+            return;
+        }
+        self.enqueue(transaction, Some(token), Effect::Proof, now);
     }
 
     /// Sends all requests that wait for capacity in flight, without their replies: for the last write on a connection.
@@ -144,7 +155,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return Some(self.refusal());
         }
         let limited = self.requests.refuses();
-        (limited && !effect.is_internal() && !matches!(effect, Effect::Reserved))
+        (limited && !effect.is_internal() && !matches!(effect, Effect::Reserved | Effect::Proof))
             .then(|| Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied))
     }
 

@@ -10,6 +10,7 @@
 //! | ping | 1/3 T, at most 10 s | one round trip may be lost and the next ping is still in time (ZOOKEEPER-1751) |
 //! | expiration | T x percent / 100, at most T - margin | after this long without contact, the session counts as lost (CURATOR-405). Percent 0 is 100, as in Curator |
 //! | pause | T/8, at least 10 ms | longest pause between attempts while there is a session, whatever [`Backoff`](crate::Backoff) allows; half of the remaining session time, if that is less |
+//! | reattach | T/6, at least 100 ms | limit of a planned reconnect: for the replies to requests in flight, and again for the attempt |
 //! | margin | 1/20 T, at least 10 ms | subtracted from the naive deadline, for clocks that run at different rates and the delay until the caller runs |
 //!
 //! Source: `ClientCnxn.SendThread.run`, `onConnected`; Curator's `ConnectionStateManager`.
@@ -32,6 +33,9 @@ pub struct Timeouts {
     pub expiration: Duration,
     /// The longest pause between two attempts to connect while there is a session.
     pub pause: Duration,
+    /// The limit of a planned reconnect, which renews the proven bound of the session: once for the replies to the
+    /// requests in flight, and once for the attempt to connect.
+    pub reattach: Duration,
     /// How much earlier than the server the client considers the session expired.
     pub margin: Duration,
 }
@@ -66,6 +70,7 @@ impl Timeouts {
             ping: (session / 3).min(MAX_PING),
             expiration: expiration.min(session.saturating_sub(margin)),
             pause: (session / 8).max(MIN_PAUSE),
+            reattach: (session / 6).max(MIN_CONNECT),
             margin,
         }
     }
@@ -108,6 +113,7 @@ mod tests {
                 ping: ms(2000),
                 expiration: ms(5700),
                 pause: ms(750),
+                reattach: ms(1000),
                 margin: ms(300),
             }
         );

@@ -115,6 +115,7 @@ fn client(rng: &mut Rng, session_timeout_ms: u64) -> ClientPlan {
         max_pending_bytes: if one_in(rng, 6) { Some(rng.usize(100..2_000)) } else { None },
         max_watch_events: if one_in(rng, 4) { Some(rng.usize(1..4)) } else { None },
         connection_timeout_ms: if one_in(rng, 4) { Some(rng.u64(1_000..8_000)) } else { None },
+        direct_servers: false,
     }
 }
 

@@ -69,6 +69,7 @@ impl Mix {
                 keeps_over_cuts: one_in(rng, 2),
                 notifies: one_in(rng, 2),
                 namespaced: one_in(rng, 8),
+                renew_ms: None,
             },
             closes: one_in(rng, 2),
         }

@@ -41,6 +41,7 @@ impl Locks {
                     ],
                 ),
                 pipelined: one_in(rng, 3),
+                renew_ms: None,
             })
             .collect();
         let (deletes, revokes) = (one_in(rng, 8), one_in(rng, 4));

@@ -60,6 +60,9 @@ pub struct LeadSettings {
     /// Whether the election is in a namespace.
     #[serde(default)]
     pub namespaced: bool,
+    /// How often the proven bound of a leadership is renewed; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_ms: Option<u64>,
 }
 
 /// A node that is kept present.

@@ -54,6 +54,9 @@ fn options(settings: LeadSettings) -> LeaderOptions {
     if settings.namespaced {
         lock = lock.with_namespace("space-e");
     }
+    if let Some(ms) = settings.renew_ms {
+        lock = lock.with_proven_renewal(Duration::from_millis(ms));
+    }
     let mut options = LeaderOptions::from(lock);
     if settings.keeps_over_cuts {
         options = options.with_error_policy(ConnectionStateErrorPolicy::Session);

@@ -242,7 +242,8 @@ fn config(world: &World, pid: Pid, plan: &ClientPlan) -> Config {
         .with_runtime(world.runtime(pid))
         .with_session_timeout(Duration::from_millis(plan.session_timeout_ms))
         .with_request_timeout(plan.request_timeout_ms.map(Duration::from_millis))
-        .with_read_only(plan.read_only);
+        .with_read_only(plan.read_only)
+        .with_direct_servers(plan.direct_servers);
     if let Some(limit) = plan.max_requests {
         config = config.with_max_requests(limit).expect("a valid limit");
     }

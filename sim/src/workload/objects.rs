@@ -220,6 +220,9 @@ pub(crate) fn lock_options(policy: Retry) -> LockOptions {
 
 fn options(name: &LockName, settings: LockSettings) -> LockOptions {
     let mut options = lock_options(settings.retry);
+    if let Some(ms) = settings.renew_ms {
+        options = options.with_proven_renewal(Duration::from_millis(ms));
+    }
     if settings.pipelined {
         options = options.with_pipelined_listing();
     }

@@ -14,7 +14,7 @@ use std::{collections::VecDeque, fmt, time::Duration};
 use bytes::{Buf, BytesMut};
 use docent_protocol::{frame, operation::Ping, xid};
 
-use super::{connect_string::Host, migration::Search, timeouts::Timeouts};
+use super::{connect_string::Host, migration::Search, requests::NEVER, timeouts::Timeouts};
 use crate::{Error, ErrorKind, Outcome, time::Instant};
 
 /// The maximum number of unanswered pings recorded.
@@ -38,6 +38,16 @@ pub(super) enum Phase {
     Ended(ErrorKind),
 }
 
+/// What is known of the server at the other end. It cannot change during a connection: a server closes all connections
+/// before it looks for another leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Unknown,
+    /// It leads the ensemble, or stands alone.
+    Leader,
+    Other,
+}
+
 /// A timer of the connection that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
@@ -48,6 +58,8 @@ pub(super) enum Due {
     Authentication,
     /// No reply was received for too long.
     Silence,
+    /// The requests in flight were not answered in time for a planned reconnect.
+    Reattach,
     /// Nothing was sent for the ping interval.
     Ping,
 }
@@ -74,6 +86,12 @@ pub(super) struct Connection {
     broken: Option<Error>,
     /// Whether the connection is to be closed once all sent requests are answered.
     migrating: bool,
+    /// When a migration to the same server is given up, because sent requests have no reply; [`NEVER`] if there is none.
+    reattach_until: Instant,
+    /// The base of what a write on this connection proves: the send time of its connect request, or of an earlier one
+    /// that has no reply.
+    attached_at: Instant,
+    role: Role,
     /// The search for a read-write server, while connected to a read-only one.
     search: Option<Search>,
 }
@@ -92,6 +110,9 @@ impl Connection {
             skip: 0,
             broken: None,
             migrating: false,
+            reattach_until: NEVER,
+            attached_at: Instant::ZERO,
+            role: Role::Unknown,
             search: None,
         }
     }
@@ -198,7 +219,9 @@ impl Connection {
         self.unrecorded_pings = 0;
         self.partial = 0;
         self.skip = 0;
-        self.migrating = false;
+        self.cancel_migration();
+        self.attached_at = Instant::ZERO;
+        self.role = Role::Unknown;
         self.search = None;
     }
 
@@ -247,14 +270,46 @@ impl Connection {
     /// The connection is to be closed once all sent requests are answered.
     pub(super) const fn migrate(&mut self) {
         self.migrating = true;
+        self.reattach_until = NEVER;
+    }
+
+    /// As [`migrate`](Self::migrate), to the same server; given up at `until`.
+    pub(super) const fn reattach(&mut self, until: Instant) {
+        self.migrating = true;
+        self.reattach_until = until;
     }
 
     pub(super) const fn cancel_migration(&mut self) {
         self.migrating = false;
+        self.reattach_until = NEVER;
+    }
+
+    /// Whether the connection is to be replaced by another one to the same server.
+    pub(super) fn is_reattaching(&self) -> bool {
+        self.reattach_until != NEVER
     }
 
     pub(super) const fn is_migrating(&self) -> bool {
         self.migrating
+    }
+
+    // The proven bound.
+
+    /// The base of what a write on this connection proves; [`Instant::ZERO`] if it proves nothing.
+    pub(super) const fn attached_at(&self) -> Instant {
+        self.attached_at
+    }
+
+    pub(super) const fn set_attached_at(&mut self, at: Instant) {
+        self.attached_at = at;
+    }
+
+    pub(super) const fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(super) const fn set_role(&mut self, role: Role) {
+        self.role = role;
     }
 
     /// Whether the server is read-only: it serves its own data, outside the quorum.
@@ -373,7 +428,7 @@ impl Connection {
             Phase::Connecting { deadline } | Phase::Handshaking { deadline, .. } => Some(deadline),
             #[cfg(feature = "sasl")]
             Phase::Authenticating { deadline, .. } => Some(deadline),
-            Phase::Connected => Some(silent_at.min(self.last_sent + ping)),
+            Phase::Connected => Some(silent_at.min(self.last_sent + ping).min(self.reattach_until)),
             Phase::Disconnected | Phase::Ended(_) => None,
         }
     }
@@ -387,6 +442,7 @@ impl Connection {
             #[cfg(feature = "sasl")]
             Phase::Authenticating { .. } => Some(Due::Authentication),
             Phase::Connected if silent_at <= now => Some(Due::Silence),
+            Phase::Connected if self.reattach_until <= now => Some(Due::Reattach),
             Phase::Connected => Some(Due::Ping),
             _ => Some(Due::Attempt),
         }
@@ -407,7 +463,8 @@ impl Connection {
         }
         assert!(self.control.is_empty() && self.pings.is_empty());
         assert_eq!((self.unrecorded_pings, self.partial, self.skip), (0, 0, 0));
-        assert!(!self.migrating && self.search.is_none());
+        assert!(!self.migrating && !self.is_reattaching() && self.search.is_none());
+        assert_eq!((self.attached_at, self.role), (Instant::ZERO, Role::Unknown));
     }
 }
 

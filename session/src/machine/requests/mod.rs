@@ -370,6 +370,19 @@ impl<T, W> Requests<T, W> {
         Some((sent_at, count))
     }
 
+    /// When the request that was answered last was sent, or earlier. Call it before
+    /// [`take_answered`](Self::take_answered).
+    pub(super) fn last_answered_sent_at(&self) -> Option<Instant> {
+        let mut answered = self.answered;
+        for batch in &self.batches {
+            if answered <= batch.unanswered {
+                return Some(batch.sent_at).filter(|_| answered > 0);
+            }
+            answered -= batch.unanswered;
+        }
+        None
+    }
+
     // Failures.
 
     /// Takes the requests that were sent: their connection is gone.

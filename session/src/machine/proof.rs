@@ -1,0 +1,191 @@
+//! The renewal of the proven bound: what shows that no server can have expired the session.
+//!
+//! A server that a leader no longer hears answers pings, reads and `sync` for a while, and so does a leader without a
+//! quorum. Their replies prove nothing. The reply to a committed write proves that the session existed, and with it one
+//! of two things that reset its timeout at the leader:
+//!
+//! | rule | base of the bound | why |
+//! |---|---|---|
+//! | write at the leader | the write was sent | a leader resets the timeout for each request of its own clients. Only with [`direct_servers`](crate::Config::with_direct_servers), after `srvr` has said so on the address of the connection |
+//! | reconnect | the connect request of the connection was sent | every server asks the leader about a session that is resumed, and the leader resets its timeout |
+//!
+//! In both cases the leader was still the leader afterwards, because it committed a write that was sent later on the same
+//! connection: a server closes all connections before it looks for another leader, so one connection belongs to one term
+//! of one leader. A later leader gives each session its full timeout anew, and starts after that write. The bound needs
+//! neither the tick time nor the sync limit, and holds if servers stall. A write through a follower moves nothing by
+//! itself.
+//!
+//! A server matches the leader's answers about a session by its id. With two connect requests outstanding, the answer to
+//! the first may complete the second. So the base is the send time of the earliest connect request without a reply. A
+//! write forgets these: the server forwards it behind the connect request, and the leader handles both in that order.
+//!
+//! The reconnect is planned: nothing more is sent, the replies to requests in flight are awaited, for
+//! [`reattach`](crate::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
+//! not come in time, the connection is kept, and the bound with it. Watches are set again, as after any reconnect. The
+//! state of the connection does not change unless the attempt fails.
+//!
+//! Source: `LeaderZooKeeperServer`, `Learner.validateSession`, `LearnerHandler` (`REVALIDATE`),
+//! `ZooKeeperServer.submitRequestNow`, `LeaderSessionTracker`.
+
+use docent_protocol::{
+    Decode as _,
+    jute::Reader,
+    multi::{MultiReply, MultiResult},
+};
+
+use super::{
+    answers::Answers,
+    connection::Role,
+    handshake::proven,
+    session::{Event, Session},
+};
+use crate::{planted, time::Instant};
+
+/// A connection younger than this part of the session timeout is not replaced: several holds of one session that are
+/// renewed together need one reconnect.
+const YOUNG: u32 = 10;
+
+/// The state of the renewal.
+#[derive(Debug, Default)]
+pub(super) struct Renewal {
+    /// Whether the bound was renewed before, or is to be.
+    in_use: bool,
+    /// Whether a planned reconnect is in progress, from the end of the old connection on.
+    moving: bool,
+    /// The send time of the earliest connect request for this session that has no reply.
+    unanswered_since: Option<Instant>,
+    /// Whether the server of a planned reconnect is known not to lead.
+    is_follower: bool,
+    /// The number of the connection whose server was last asked for its role.
+    probed: u64,
+}
+
+impl Renewal {
+    /// Records a connect request for the current session.
+    pub(super) fn note_attempt(&mut self, now: Instant) {
+        self.unanswered_since.get_or_insert(now);
+    }
+
+    /// Records that the connect request that was sent at `sent_at` is answered; returns the base of what a write proves.
+    fn note_reply(&mut self, sent_at: Instant) -> Instant {
+        let base = self.unanswered_since.unwrap_or(sent_at).min(sent_at);
+        if base == sent_at {
+            self.unanswered_since = None;
+        }
+        base
+    }
+
+    /// Records the end of a connection to a server of this role.
+    pub(super) fn note_disconnect(&mut self, is_planned: bool, role: Role) {
+        self.moving = is_planned;
+        self.is_follower = is_planned && role == Role::Other;
+    }
+
+    /// Whether a planned reconnect is in progress.
+    pub(super) const fn is_moving(&self) -> bool {
+        self.moving
+    }
+
+    /// Ends the planned reconnect, and returns whether there was one.
+    pub(super) const fn end_move(&mut self) -> bool {
+        std::mem::replace(&mut self.moving, false)
+    }
+
+    /// The session has ended.
+    pub(super) const fn forget(&mut self) {
+        self.moving = false;
+        self.is_follower = false;
+        self.unanswered_since = None;
+    }
+}
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// Prepares a [`submit_proof`](Self::submit_proof): replaces the connection by a new one to the same server, once the
+    /// requests in flight are answered, unless it is young or is known to end at the leader. The requests queued from
+    /// now on are sent on the new connection. If the replies take too long, the connection is kept.
+    pub fn reattach(&mut self, now: Instant) {
+        self.renewal.in_use = true;
+        self.probe_role();
+        let is_young =
+            now.duration_since(self.connection.attached_at()) < self.timeouts.session / YOUNG;
+        let stays = !self.is_connected() || self.is_read_only() || self.is_closing();
+        if !stays && !is_young && !self.connection.is_migrating() && !self.is_at_leader() {
+            self.connection.reattach(now + self.timeouts.reattach);
+        }
+    }
+
+    /// The answer of a server to the question for its role: whether it leads the ensemble, or stands alone. `connection`
+    /// is the number that came with the question.
+    pub fn handle_role(&mut self, connection: u64, leads: bool) {
+        // The connection existed before the question, and the next write shows that it outlived the answer.
+        if connection == self.metrics.connections && self.is_connected() {
+            self.connection.set_role(if leads { Role::Leader } else { Role::Other });
+        }
+    }
+
+    /// Whether the connection is known to end at the leader, so that a write alone renews the proven bound.
+    #[must_use]
+    pub fn is_at_leader(&self) -> bool {
+        self.connection.role() == Role::Leader
+    }
+
+    /// Asks for the role of the server, once for each connection.
+    pub(super) fn probe_role(&mut self) {
+        let number = self.metrics.connections;
+        let is_wanted = self.config.direct_servers
+            && self.renewal.in_use
+            && self.renewal.probed != number
+            && self.connection.role() == Role::Unknown
+            && !self.is_read_only();
+        if is_wanted && let Some(host) = self.server().cloned() {
+            self.renewal.probed = number;
+            self.events.push_back(Event::ProbeRole(host, number));
+        }
+    }
+
+    /// Records that a server accepted the session in reply to a connect request.
+    pub(super) fn attached(&mut self, now: Instant, sent_at: Instant, is_resumed: bool) {
+        if self.is_read_only() {
+            return;
+        }
+        if !is_resumed {
+            self.renewal.forget();
+        }
+        let base = self.renewal.note_reply(sent_at);
+        self.connection.set_attached_at(base);
+        if self.renewal.is_follower {
+            self.connection.set_role(Role::Other);
+        }
+        if planted::is("proof-without-write") {
+            self.prove(now, base);
+        }
+    }
+
+    /// Records the reply to a [`submit_proof`](Self::submit_proof). Only success is a proof.
+    pub(super) fn note_proof(&mut self, reply: &[u8]) {
+        let is_error = |result| matches!(result, MultiResult::Error(_));
+        let Ok(results) = MultiReply::decode(&mut Reader::new(reply)) else { return };
+        if self.is_read_only() || results.iter().any(is_error) {
+            return;
+        }
+        self.renewal.unanswered_since = None;
+        let attached_at = self.connection.attached_at();
+        let sent_at = self.requests.last_answered_sent_at().unwrap_or(attached_at);
+        let by_write = self.is_at_leader() || planted::is("proof-by-any-write");
+        self.proof = Some(if by_write { sent_at.max(attached_at) } else { attached_at });
+    }
+
+    /// Moves the proven bound: the session was renewed at `base` or later.
+    pub(super) fn prove(&mut self, now: Instant, base: Instant) {
+        let base = if planted::is("proof-from-receipt") { now } else { base };
+        let lasts = proven(self.timeouts.session);
+        // The creation timeout of a session that was handed in is unknown, and a later leader returns to it.
+        let known = self.identity.as_mut();
+        let known = known.filter(|known| !known.local && !known.created_timeout.is_zero());
+        if let Some(identity) = known
+            && identity.lease.prove(now, base + lasts)
+        {
+            identity.proven_base = base;
+        }
+    }
+}

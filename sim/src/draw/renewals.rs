@@ -1,0 +1,138 @@
+//! Draws which holds and leaderships renew their proven bound, and faults that are about it.
+//!
+//! They have a generator of their own: everything else in a plan stays what it was.
+
+use fastrand::Rng;
+
+use super::{one_in, pick};
+use crate::plan::{Fault, FaultKind, Flow, Plan, Step};
+
+/// Makes some holds and leaderships of half of the plans renew their proven bound.
+pub(super) fn add(plan: &mut Plan) {
+    let mut rng = Rng::with_seed(plan.seed ^ 0x2b0d_91e7_2b0d_91e7);
+    let rng = &mut rng;
+    if one_in(rng, 2) {
+        return;
+    }
+    let sequence = match rng.u8(..6) {
+        0 => Some(Sequence::Apart),
+        1 => Some(Sequence::Deposed),
+        2 => Some(Sequence::Late),
+        _ => None,
+    };
+    if let Some(sequence) = sequence {
+        prepare(plan, sequence);
+    }
+    let all = sequence.is_some() || one_in(rng, 2);
+    let is_long = all || one_in(rng, 2);
+    for process in &mut plan.processes {
+        let timeout = process.client.session_timeout_ms;
+        process.client.direct_servers = one_in(rng, 2);
+        // The same for all steps of a process: they share lock objects by their options.
+        let every = timeout / pick(rng, &[2, 3, 3, 3, 6, 20]);
+        for step in process.workers.iter_mut().flatten() {
+            let renew_ms = if all || one_in(rng, 2) { Some(every) } else { None };
+            match step {
+                Step::Lock(step) => {
+                    step.options.renew_ms = renew_ms;
+                    if is_long && one_in(rng, 2) {
+                        step.hold_ms = rng.u64(2_000..15_000);
+                    }
+                }
+                Step::Lead(step) => step.options.renew_ms = renew_ms,
+                _ => {}
+            }
+        }
+    }
+    if let Some(sequence) = sequence {
+        add_sequence(plan, rng, sequence);
+    }
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+}
+
+/// Faults that make a wrong rule of renewal fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sequence {
+    /// A member is cut off the others, or their leader stands still: it answers its clients, and renews nothing.
+    Apart,
+    /// A leader stands still until there is another one, goes on, and answers those who wait before it knows.
+    Deposed,
+    /// Replies come late, and then nothing comes any more.
+    Late,
+}
+
+/// Leaves the faults out that would end most holds early.
+fn prepare(plan: &mut Plan, sequence: Sequence) {
+    plan.servers.count = 3;
+    // A process whose session another one resumes must be killed all the same.
+    plan.faults.retain(|fault| matches!(fault.kind, FaultKind::Kill { .. }));
+    (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
+        Sequence::Apart => (1_000, 5),
+        Sequence::Deposed | Sequence::Late => (200, 3),
+    };
+    let timeout = if sequence == Sequence::Deposed { 10_000 } else { 4_000 };
+    for process in &mut plan.processes {
+        process.client.session_timeout_ms = timeout;
+    }
+}
+
+fn add_sequence(plan: &mut Plan, rng: &mut Rng, sequence: Sequence) {
+    let timeout = plan.processes.iter().map(|process| process.client.session_timeout_ms);
+    let timeout = timeout.max().unwrap_or(0);
+    let count = plan.processes.len();
+    if sequence != Sequence::Late {
+        // Each process reaches one member only.
+        for process in 0..count {
+            let home = rng.usize(..3);
+            for member in (0..3).filter(|member| *member != home) {
+                let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
+                let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
+                plan.faults.push(Fault { at_ms: 0, kind });
+            }
+        }
+    }
+    let mut at_ms = rng.u64(2_000..6_000);
+    while at_ms < plan.peace_at_ms {
+        let lasts_ms = match sequence {
+            Sequence::Apart => {
+                let for_ms = rng.u64(6_000..14_000);
+                let kind = if one_in(rng, 2) {
+                    FaultKind::Isolate { member: Some(rng.usize(..3)), for_ms }
+                } else {
+                    let for_ms = rng.u64(timeout / 2..5_000);
+                    FaultKind::PauseMember { member: None, for_ms, clients_first: rng.bool() }
+                };
+                plan.faults.push(Fault { at_ms, kind });
+                for_ms
+            }
+            Sequence::Deposed => {
+                let for_ms = rng.u64(700..timeout / 2);
+                let kind = FaultKind::PauseMember { member: None, for_ms, clients_first: true };
+                plan.faults.push(Fault { at_ms, kind });
+                let silent_ms = rng.u64(timeout..timeout + 4_000);
+                (0..count).for_each(|process| {
+                    silence(plan, process, at_ms + for_ms + rng.u64(2..100), silent_ms);
+                });
+                for_ms + silent_ms
+            }
+            Sequence::Late => {
+                for process in 0..count {
+                    let (by_ms, for_ms) =
+                        (rng.u64(timeout / 50..timeout / 8), rng.u64(..timeout * 2));
+                    let kind = FaultKind::Slow { process, by_ms, for_ms };
+                    plan.faults.push(Fault { at_ms, kind });
+                    silence(plan, process, at_ms + for_ms, timeout + 2_000);
+                }
+                timeout * 3
+            }
+        };
+        at_ms += lasts_ms + rng.u64(2_000..8_000);
+    }
+}
+
+/// A process reaches no member.
+fn silence(plan: &mut Plan, process: usize, at_ms: u64, for_ms: u64) {
+    let kind = FaultKind::Link { process, member: None, direction: None, flow: Flow::Lose, for_ms };
+    plan.faults.push(Fault { at_ms, kind });
+}

@@ -1,0 +1,117 @@
+//! The renewal of a proven bound: on a follower, on the leader, and while the leader stands still.
+
+use std::time::{Duration, Instant};
+
+use crate::ensemble::Ensemble;
+use crate::lost_members::Frozen;
+use crate::support::{eventually, within_deadline};
+use docent::{Client, InterProcessMutex, LockGuard, recipes::locks::LockOptions};
+
+const SYNC_LIMIT: u32 = 12;
+
+/// Longer than a busy machine delays a renewal.
+const TIMEOUT: Duration = Duration::from_secs(8);
+
+async fn client(ensemble: &Ensemble, member: usize, timeout: Duration) -> Client {
+    let config = Ensemble::config_of(&ensemble.connect_to(member));
+    config.with_session_timeout(timeout).with_direct_servers(true).connect().await.unwrap()
+}
+
+async fn hold(client: &Client, path: &str, every: Option<Duration>) -> LockGuard {
+    let options = LockOptions::default();
+    let options = match every {
+        Some(every) => options.with_proven_renewal(every),
+        None => options,
+    };
+    let mutex = InterProcessMutex::with_options(client, path, options).unwrap();
+    within_deadline("the lock", mutex.acquire()).await.unwrap()
+}
+
+fn is_proven(client: &Client, guard: &LockGuard) -> bool {
+    client.now() < guard.proven_until()
+}
+
+/// Each renewal on a follower needs a connection, and on the leader only the first one.
+async fn a_hold_stays_proven(ensemble: Ensemble) {
+    let leader = ensemble.leader().await;
+    for member in [leader, (leader + 1) % 3] {
+        let client = client(&ensemble, member, TIMEOUT).await;
+        // The bound from the creation of the session passes before the lock is acquired.
+        let created = client.session().unwrap();
+        eventually("the first bound has passed", async || {
+            (client.now() > created.proven_until()).then_some(())
+        })
+        .await;
+        let guard = hold(&client, "/lock", Some(TIMEOUT / 8)).await;
+        let first = guard.proven_until();
+        assert!(is_proven(&client, &guard), "not proven when it is acquired");
+        let mut states = client.states();
+        let state = states.next().await;
+        eventually("two timeouts of renewals", async || {
+            assert!(is_proven(&client, &guard), "lapsed");
+            (guard.proven_until() > first + TIMEOUT * 2).then_some(())
+        })
+        .await;
+        let connections = client.metrics().connections;
+        eprintln!("{connections} connections for {TIMEOUT:?} * 2");
+        if member == leader {
+            assert!(connections <= 3, "{connections} connections at the leader");
+        } else {
+            assert!(connections > 10, "{connections} connections at a follower");
+        }
+        assert!(guard.is_held());
+        assert_eq!(*client.state().borrow(), state, "the state of the connection has changed");
+        guard.release().await.unwrap();
+        client.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_stays_proven_embedded() {
+    a_hold_stays_proven(Ensemble::embedded(3, SYNC_LIMIT).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_stays_proven_real() {
+    if let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await {
+        a_hold_stays_proven(ensemble).await;
+    }
+}
+
+/// A follower answers pings for a leader that stands still, for longer than the sessions last. When the leader goes on,
+/// it ends them at once: the clients' replies prove nothing, and their holds outlive their nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session() {
+    const TIMEOUT: Duration = Duration::from_secs(3);
+    let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await else { return };
+    let leader = ensemble.leader().await;
+    let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let naive = client(&ensemble, follower, TIMEOUT).await;
+    let renewing = client(&ensemble, follower, TIMEOUT).await;
+    let observer = ensemble.client_of(other).await;
+    let naive_guard = hold(&naive, "/naive", None).await;
+    let guard = hold(&renewing, "/proven", Some(TIMEOUT / 8)).await;
+    let first = guard.proven_until();
+    eventually("a renewal", async || (guard.proven_until() > first).then_some(())).await;
+
+    let Ensemble::Real(real) = &ensemble else { unreachable!() };
+    let frozen = Frozen::new(real.process_id(leader).unwrap());
+    let since = Instant::now();
+    eventually("the sessions' time is up", async || {
+        (since.elapsed() > TIMEOUT + TIMEOUT / 2 && !is_proven(&renewing, &guard)).then_some(())
+    })
+    .await;
+    let was_held = naive_guard.is_held();
+    drop(frozen);
+    let mut overlaps = false;
+    eventually("both nodes are deleted", async || {
+        let naive_gone = observer.exists(naive_guard.lock_path()).await.ok()?.is_none();
+        let gone = observer.exists(guard.lock_path()).await.ok()?.is_none();
+        assert!(!gone || !is_proven(&renewing, &guard), "deleted within the proven bound");
+        overlaps |= naive_gone && naive_guard.is_held();
+        (naive_gone && gone).then_some(())
+    })
+    .await;
+    eprintln!("is_held() behind the timeout: {was_held}; behind the deletion: {overlaps}");
+    assert!(was_held, "the follower has answered no pings");
+}
