@@ -21,11 +21,11 @@ use std::{
 };
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
 use super::{
-    Notifier, Runtime, Timer,
+    Notifier, Runtime, Timer, probe,
     reply_slot::Wakeups,
     shared::{Machine, Shared},
     transport::{ByteStream, Transport, tls_remedy},
@@ -403,15 +403,10 @@ impl Driver {
             super::sasl_step::spawn(&self.shared, &*self.runtime, step);
         }
         for host in self.outputs.probes.drain(..) {
-            // In its own task: it delays nothing else, and ends within a second.
-            let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
-            let timer = self.runtime.timer(PROBE_TIMEOUT);
-            self.runtime.spawn(Box::pin(probe(shared, transport, host, timer)));
+            probe::spawn_read_write(&self.shared, &self.transport, &*self.runtime, host);
         }
         for (host, connection) in self.outputs.role_probes.drain(..) {
-            let (shared, transport) = (Arc::clone(&self.shared), Arc::clone(&self.transport));
-            let timer = self.runtime.timer(PROBE_TIMEOUT);
-            self.runtime.spawn(Box::pin(probe_role(shared, transport, host, connection, timer)));
+            probe::spawn_role(&self.shared, &self.transport, &*self.runtime, host, connection);
         }
         turn
     }
@@ -551,70 +546,6 @@ fn at_once<R>(mut poll: impl FnMut(&mut Context<'_>) -> R) -> Option<R> {
         Poll::Pending => None,
     }
 }
-
-/// Probes whether a server is read-write.
-///
-/// Source: `ClientCnxn.SendThread.pingRwServer`.
-async fn probe(
-    shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
-    host: Host,
-    mut timer: Pin<Box<dyn Timer>>,
-) {
-    let ask = async {
-        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
-        stream.write_all(b"isro").await?;
-        let mut answer = [0; 2];
-        stream.read_exact(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer == *b"rw")
-    };
-    let mut ask = pin!(ask);
-    let read_write = poll_fn(|cx| match ask.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(matches!(result, Ok(true))),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
-    });
-    let read_write = read_write.await;
-    debug!(%host, read_write, "asked for a read-write server");
-    shared.with(|machine| machine.handle_probe(&host, read_write));
-}
-
-/// Probes whether a server leads the ensemble, or stands alone.
-async fn probe_role(
-    shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
-    host: Host,
-    connection: u64,
-    mut timer: Pin<Box<dyn Timer>>,
-) {
-    let ask = async {
-        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
-        stream.write_all(b"srvr").await?;
-        let mut answer = Vec::new();
-        stream.take(MAX_SRVR).read_to_end(&mut answer).await?;
-        Ok::<_, std::io::Error>(leads(&answer))
-    };
-    let mut ask = pin!(ask);
-    let leads = poll_fn(|cx| match ask.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(matches!(result, Ok(true))),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
-    });
-    let leads = leads.await;
-    debug!(%host, leads, "asked for the server's role");
-    shared.with(|machine| machine.handle_role(connection, leads));
-}
-
-/// Whether a reply to `srvr` comes from a leader, or from a server that stands alone.
-fn leads(answer: &[u8]) -> bool {
-    answer
-        .split(|byte| *byte == b'\n')
-        .any(|line| matches!(line.trim_ascii_end(), b"Mode: leader" | b"Mode: standalone"))
-}
-
-/// The largest reply to `srvr` that is read, in bytes; a server sends about 200.
-const MAX_SRVR: u64 = 4096;
-
-/// The time limit of a probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The detail of an error when the server has closed the connection.
 const CLOSED_BY_SERVER: &str = "the server closed the connection";
