@@ -61,9 +61,10 @@
 //!
 //! # Limits
 //!
+//! * The library does not report why it could not renew a ticket: the error is then that the ticket has expired.
 //! * No security layer: ZooKeeper's servers offer none. Use TLS to encrypt the connection.
 //! * A server with `allowSaslFailedClients` lets a client continue that it could not authorize in the last step, and
-//!   its reply is the same. [`Client::who_am_i`](docent_session::Client::who_am_i) has the ids of the connection.
+//!   its reply is the same. `Client::who_am_i` has the ids of the connection.
 //! * The library takes the paths of its files from its own settings only: one process has one keytab and one cache.
 //! * On Windows, the library is SSPI, which this crate does not support.
 //!
