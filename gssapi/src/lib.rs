@@ -88,7 +88,7 @@ pub use error::{GssapiError, GssapiErrorKind};
 use exchange::Exchange;
 
 /// Kerberos authentication, a [`SaslMechanism`] for
-/// [`Config::with_sasl_mechanism`](docent_session::Config::with_sasl_mechanism). The [crate](crate) has an example.
+/// [`Config::with_sasl_mechanism`](docent_session::Config::with_sasl_mechanism). The [documentation of the crate](crate) has an example.
 ///
 /// It has no secrets: the Kerberos library reads the keytab or the credential cache on each connection. Clones share
 /// whether a ticket was accepted before, which decides the effect of some [errors](crate#errors).
