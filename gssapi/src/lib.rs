@@ -61,9 +61,10 @@
 //!
 //! # Limits
 //!
+//! * The library does not report why it could not renew a ticket: the error is then that the ticket has expired.
 //! * No security layer: ZooKeeper's servers offer none. Use TLS to encrypt the connection.
 //! * A server with `allowSaslFailedClients` lets a client continue that it could not authorize in the last step, and
-//!   its reply is the same. [`Client::who_am_i`](docent_session::Client::who_am_i) has the ids of the connection.
+//!   its reply is the same. `Client::who_am_i` has the ids of the connection.
 //! * The library takes the paths of its files from its own settings only: one process has one keytab and one cache.
 //! * On Windows, the library is SSPI, which this crate does not support.
 //!
@@ -87,7 +88,7 @@ pub use error::{GssapiError, GssapiErrorKind};
 use exchange::Exchange;
 
 /// Kerberos authentication, a [`SaslMechanism`] for
-/// [`Config::with_sasl_mechanism`](docent_session::Config::with_sasl_mechanism). The [crate](crate) has an example.
+/// [`Config::with_sasl_mechanism`](docent_session::Config::with_sasl_mechanism). The [documentation of the crate](crate) has an example.
 ///
 /// It has no secrets: the Kerberos library reads the keytab or the credential cache on each connection. Clones share
 /// whether a ticket was accepted before, which decides the effect of some [errors](crate#errors).

@@ -31,6 +31,9 @@ use crate::support::{
     DEADLINE, config, connect, eventually, in_realms, kind_of, sasl_user, within_deadline,
 };
 
+/// The reply of a server to a token.
+type Lie = fn(&[u8]) -> Option<Vec<u8>>;
+
 /// Passes connections to the KDC on once it is open.
 struct Relay {
     address: SocketAddr,
@@ -194,7 +197,7 @@ in_realms! {
 
     async fn a_lying_server_is_an_error_and_not_a_hang(place) {
         let realm = place.realm();
-        let lies: [(&str, fn(&[u8]) -> Option<Vec<u8>>); 7] = [
+        let lies: [(&str, Lie); 7] = [
             ("an echo", |ticket| Some(ticket.to_vec())),
             ("random bytes", |_| Some((0..200u32).map(|i| (i * i * 31 % 251) as u8).collect())),
             ("an empty token", |_| Some(Vec::new())),
@@ -236,22 +239,14 @@ in_realms! {
 }
 
 /// A server that accepts sessions, and replies to each SASL token with a lie.
-async fn lying_server(
-    listener: TcpListener,
-    lie: fn(&[u8]) -> Option<Vec<u8>>,
-    lied: Arc<AtomicBool>,
-) {
+async fn lying_server(listener: TcpListener, lie: Lie, lied: Arc<AtomicBool>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let _ = lie_to(stream, lie, &lied).await;
     }
 }
 
-async fn lie_to(
-    mut stream: TcpStream,
-    lie: fn(&[u8]) -> Option<Vec<u8>>,
-    lied: &AtomicBool,
-) -> std::io::Result<()> {
+async fn lie_to(mut stream: TcpStream, lie: Lie, lied: &AtomicBool) -> std::io::Result<()> {
     read_frame(&mut stream).await?;
     let mut out = Vec::new();
     let response = HandshakeReply::Response(ConnectResponse {

@@ -108,7 +108,7 @@ fn a_mechanism_may_begin_with_a_token_and_end_with_one() {
 
 /// A null token accepts the last one; before it, it is a refusal.
 #[test]
-fn a_reply_without_a_token_means_what_was_sent_before_it() {
+fn the_last_token_decides_the_meaning_of_a_reply_without_one() {
     for (cues, why) in [
         (0, "not configured on the server, or it did not accept the script"),
         (1, "the server did not accept the script"),
