@@ -5,6 +5,7 @@ mod clock;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod notifier;
+mod probe;
 mod reply_slot;
 mod runtime;
 mod settings;

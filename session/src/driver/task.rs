@@ -21,11 +21,12 @@ use std::{
 };
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
 use super::{
     Notifier, Runtime, Timer,
+    probe::{PROBE_TIMEOUT, probe, probe_role},
     reply_slot::Wakeups,
     shared::{Machine, Shared},
     transport::{ByteStream, Transport, tls_remedy},
@@ -540,70 +541,6 @@ fn at_once<R>(mut poll: impl FnMut(&mut Context<'_>) -> R) -> Option<R> {
         Poll::Pending => None,
     }
 }
-
-/// Probes whether a server is read-write.
-///
-/// Source: `ClientCnxn.SendThread.pingRwServer`.
-async fn probe(
-    shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
-    host: Host,
-    mut timer: Pin<Box<dyn Timer>>,
-) {
-    let ask = async {
-        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
-        stream.write_all(b"isro").await?;
-        let mut answer = [0; 2];
-        stream.read_exact(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer == *b"rw")
-    };
-    let mut ask = pin!(ask);
-    let read_write = poll_fn(|cx| match ask.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(matches!(result, Ok(true))),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
-    });
-    let read_write = read_write.await;
-    debug!(%host, read_write, "asked for a read-write server");
-    shared.with(|machine| machine.handle_probe(&host, read_write));
-}
-
-/// Probes whether a server leads the ensemble, or stands alone.
-async fn probe_role(
-    shared: Arc<Shared>,
-    transport: Arc<dyn Transport>,
-    host: Host,
-    connection: u64,
-    mut timer: Pin<Box<dyn Timer>>,
-) {
-    let ask = async {
-        let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
-        stream.write_all(b"srvr").await?;
-        let mut answer = Vec::new();
-        stream.take(MAX_SRVR).read_to_end(&mut answer).await?;
-        Ok::<_, std::io::Error>(leads(&answer))
-    };
-    let mut ask = pin!(ask);
-    let leads = poll_fn(|cx| match ask.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(matches!(result, Ok(true))),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| false),
-    });
-    let leads = leads.await;
-    debug!(%host, leads, "asked for the server's role");
-    shared.with(|machine| machine.handle_role(connection, leads));
-}
-
-/// Whether a reply to `srvr` comes from a leader, or from a server that stands alone.
-fn leads(answer: &[u8]) -> bool {
-    answer
-        .split(|byte| *byte == b'\n')
-        .any(|line| matches!(line.trim_ascii_end(), b"Mode: leader" | b"Mode: standalone"))
-}
-
-/// The largest reply to `srvr` that is read, in bytes; a server sends about 200.
-const MAX_SRVR: u64 = 4096;
-
-/// The time limit of a probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The detail of an error when the server has closed the connection.
 const CLOSED_BY_SERVER: &str = "the server closed the connection";
