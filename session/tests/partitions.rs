@@ -41,6 +41,7 @@ const fn ms(millis: u64) -> Duration {
 struct Held {
     lease: Arc<SessionLease>,
     claim: docent_session::SessionClaim,
+    since: Duration,
     /// When its ephemeral node was first gone from a member.
     deleted: Option<Duration>,
     /// The last instant at which its claim was valid, and at which its proven bound had not expired.
@@ -184,7 +185,8 @@ impl World {
         let claim = lease.claim();
         self.client.submit(&create, 0, None, || now);
         let (believed, proven) = (self.now, self.now);
-        self.held.push(Held { lease, claim, deleted: None, believed, proven });
+        let since = self.now;
+        self.held.push(Held { lease, claim, since, deleted: None, believed, proven });
     }
 
     /// Compares what the client believes with what the members have.
@@ -284,44 +286,62 @@ fn a_renewed_bound_lies_ahead_until_the_server_is_cut_off() {
     }
 }
 
+/// A client on an ensemble with any faults, from a seed. The proven bound is checked at each step.
+fn random_faults(seed: u64, renews: bool) -> World {
+    let (tick, limit) = [(500, 5), (500, 10), (200, 10), (1000, 5)][seed as usize % 4];
+    let mut world = World::new(ms(tick), limit, "m0:1,m1:1,m2:1", seed);
+    world.renews = renews;
+    let mut random = seed;
+    let mut below = |bound: usize| {
+        random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        usize::try_from((z ^ (z >> 31)) >> 32).unwrap() % bound
+    };
+    for _ in 0..25 {
+        let (now, at, other) = (world.now, below(MEMBERS), below(MEMBERS));
+        match below(12) {
+            // Most often the member that the client is connected to.
+            0..=3 => world.server.isolate(now, world.member().unwrap_or(at)),
+            4 => world.server.cut(now, at, other),
+            5 => world.server.cut(now, Peer::Clients, at),
+            6 => world.server.cut(now, at, Peer::Clients),
+            7 => world.server.stop_member(now, at),
+            8 => world.server.start_member(now, at),
+            _ => {
+                world.server.heal_all(now);
+                (0..MEMBERS).for_each(|member| world.server.start_member(now, member));
+            }
+        }
+        let pause = ms(500 + 10 * below(400) as u64);
+        world.run(now + pause);
+    }
+    world
+}
+
 /// The same with any faults: claims are counted that outlive the node, and the proven bound never does.
 #[test]
 fn the_proven_bound_never_outlives_the_session() {
     let (mut sessions, mut outlived, mut proven) = (0, 0, Duration::ZERO);
     for seed in 0..40 {
-        let (tick, limit) = [(500, 5), (500, 10), (200, 10), (1000, 5)][seed as usize % 4];
-        let mut world = World::new(ms(tick), limit, "m0:1,m1:1,m2:1", seed);
-        world.renews = seed % 3 == 0;
-        let mut random = seed;
-        let mut below = |bound: usize| {
-            random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = random;
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            usize::try_from((z ^ (z >> 31)) >> 32).unwrap() % bound
-        };
-        for _ in 0..25 {
-            let (now, at, other) = (world.now, below(MEMBERS), below(MEMBERS));
-            match below(12) {
-                // Most often the member that the client is connected to.
-                0..=3 => world.server.isolate(now, world.member().unwrap_or(at)),
-                4 => world.server.cut(now, at, other),
-                5 => world.server.cut(now, Peer::Clients, at),
-                6 => world.server.cut(now, at, Peer::Clients),
-                7 => world.server.stop_member(now, at),
-                8 => world.server.start_member(now, at),
-                _ => {
-                    world.server.heal_all(now);
-                    (0..MEMBERS).for_each(|member| world.server.start_member(now, member));
-                }
-            }
-            let pause = ms(500 + 10 * below(400) as u64);
-            world.run(now + pause);
-        }
+        let world = random_faults(seed, false);
         sessions += world.held.len();
         outlived += world.held.iter().filter(|held| held.naive_excess() > STEP).count();
         proven += world.held.iter().map(|held| held.proven).max().unwrap_or_default();
     }
     assert!(sessions > 80 && outlived > 3, "{outlived} of {sessions} sessions");
     assert!(!proven.is_zero());
+}
+
+/// The same with renewals: some bounds end long after the timeout that began with the session.
+#[test]
+fn a_renewed_bound_never_outlives_the_session() {
+    let mut renewed = 0;
+    for seed in 0..20 {
+        let world = random_faults(seed, true);
+        let lasted = |held: &&Held| held.proven > held.since + TIMEOUT;
+        renewed += world.held.iter().filter(lasted).count();
+    }
+    assert!(renewed > 10, "{renewed} sessions with a renewed bound");
 }

@@ -172,8 +172,8 @@ impl LockGuard {
     ///
     /// It is sound under these assumptions: the rates of the clocks of this process and of the servers differ by less than
     /// 1 %; this clock counts the time of a suspension (the [default clock](docent_session::Clock::system) does; that of a
-    /// frozen virtual machine does not); all servers grant the same session timeout; the servers keep what a majority has
-    /// acknowledged; no other client deletes the node, or closes the session. It bounds what this process assumes,
+    /// frozen virtual machine does not); all servers grant the same session timeout; the servers keep all writes that a majority
+    /// has acknowledged; no other client deletes the node, or closes the session. It bounds what this process assumes,
     /// not the arrival of its requests: only a [`fencing_token`](Self::fencing_token) stops a late write.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
