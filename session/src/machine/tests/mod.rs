@@ -37,6 +37,7 @@ mod flow_control;
 mod handshake;
 mod lease;
 mod lease_renewal;
+mod missing_operations;
 mod replies;
 #[cfg(feature = "sasl")]
 mod sasl;
