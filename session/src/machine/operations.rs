@@ -7,8 +7,8 @@
 //! ClickHouse Keeper resumes no session, so each of its lost connections ends the session (ClickHouse#116690). There, the
 //! findings pass to the next session.
 //!
-//! The next server may be a newer one, in a rolling upgrade. So a finding ends with a reconnect, but for the one that the
-//! refusal itself causes, and not within a minute: where connections break often, not each of them costs another one.
+//! The next server may be a newer one, in a rolling upgrade. So a refusal counts until a reconnect, but for the one that it
+//! causes itself, and for a minute at least: where connections break often, not each of them costs another one.
 
 use std::{
     sync::{
@@ -160,10 +160,11 @@ impl Operations {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the findings that are old enough, if there was a reconnect since.
+    /// Ends the refusals that are old enough, if there was a reconnect since. What lost connections have shown stays: to ask
+    /// again would cost two of them, and of a Keeper two sessions.
     pub(super) fn review(&self, now: Instant) {
         let connections = self.connections.load(Ordering::Relaxed);
-        for finding in self.findings.iter().filter(|finding| finding.is_missing()) {
+        for finding in self.findings.iter().filter(|finding| finding.state() == REFUSED) {
             let found_at = finding.found_at.load(Ordering::Relaxed);
             if found_at == 0 {
                 finding.found_at.store(now.as_nanos().max(1), Ordering::Relaxed);
@@ -401,6 +402,13 @@ mod tests {
         }
         operations.review(at(1_061));
         assert!(!lease.lacks(OpCode::AddWatch));
+        // Found without a reply.
+        assert!(operations.set_missing(OpCode::AddWatch, LACKING));
+        for seconds in [2_000, 3_000] {
+            operations.note_connection();
+            operations.review(at(seconds));
+        }
+        assert!(lease.lacks(OpCode::AddWatch));
     }
 
     /// `WatchManagerOptimized` supports no persistent watches.
