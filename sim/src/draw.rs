@@ -6,6 +6,7 @@ mod leader;
 mod locks;
 mod recipes;
 mod sequences;
+mod versions;
 
 use fastrand::Rng;
 
@@ -57,6 +58,7 @@ pub fn plan(seed: u64) -> Plan {
     let has_discovery = discovery::add(&mut plan);
     let has_locks_only = !has_data && !has_elections && !has_recipes && !has_discovery;
     sequences::add(&mut plan, has_locks_only);
+    versions::add(&mut plan);
     plan
 }
 
