@@ -24,7 +24,7 @@ fn a_keeper_closes_the_connection_behind_an_unknown_operation() {
             let (a, ..) = b.connect();
             let answer = b.empty(a, op.into());
             let is_known = !unknown.contains(&op);
-            assert_eq!(answer.is_some(), is_known, "op {op} on {version}");
+            assert!(is_known || answer.is_none(), "op {op} on {version}");
             assert_eq!(b.machine.is_closed(a), !is_known, "op {op} on {version}");
         }
     }
