@@ -73,6 +73,21 @@ impl Server {
     }
 }
 
+/// A certificate is renewed while the server runs; one that does not fit its key yet is not used.
+#[tokio::test]
+async fn renewed_certificates_are_served() {
+    let (old, new) = (Files::new(), Files::new());
+    let (cert, key) = (old.path("server.pem"), old.path("server.key"));
+    let (old_ca, new_ca) = (old.path("ca.pem"), new.path("ca.pem"));
+    let server = Server::start(&["--tls-cert", &cert, "--tls-key", &key]).await;
+    server.get(&["--tls-ca", &old_ca]).await.ok();
+    fs::copy(new.path("server.pem"), &cert).unwrap();
+    server.get(&["--tls-ca", &old_ca]).await.ok();
+    fs::copy(new.path("server.key"), &key).unwrap();
+    let renewed = async { while server.get(&["--tls-ca", &new_ca]).await.code != Some(0) {} };
+    within_deadline("the renewed certificate", renewed).await;
+}
+
 #[tokio::test]
 async fn tls_is_served_and_each_mismatch_is_reported_at_once_with_its_remedy() {
     let files = Files::new();

@@ -439,6 +439,22 @@ impl Error {
     }
 }
 
+/// What an operation requires, if there are servers without it.
+pub(crate) const fn requirement(op: OpCode) -> Option<&'static str> {
+    Some(match op {
+        OpCode::Create2 | OpCode::CheckWatches | OpCode::RemoveWatches => "ZooKeeper 3.5.0",
+        OpCode::Reconfig => "an ensemble of ZooKeeper 3.5.0",
+        OpCode::CreateContainer => "ZooKeeper 3.5.1",
+        OpCode::CreateTtl => "ZooKeeper 3.5.3 with zookeeper.extendedTypesEnabled=true",
+        OpCode::MultiRead
+        | OpCode::GetEphemerals
+        | OpCode::GetAllChildrenNumber
+        | OpCode::AddWatch => "ZooKeeper 3.6.0",
+        OpCode::WhoAmI => "ZooKeeper 3.7.0",
+        _ => return None,
+    })
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, outcome, op, path, index, detail, .. } = &*self.0;
@@ -452,6 +468,10 @@ impl fmt::Display for Error {
             (None, None) => {}
         }
         write!(f, "{kind}")?;
+        let requirement = op.and_then(requirement);
+        if let Some(requirement) = requirement.filter(|_| *kind == ErrorKind::Unimplemented) {
+            write!(f, "; it requires {requirement}")?;
+        }
         if let Some(detail) = detail {
             write!(f, ": {detail}")?;
         }

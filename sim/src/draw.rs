@@ -8,6 +8,7 @@ mod recipes;
 mod renewals;
 mod sequences;
 mod strict;
+mod versions;
 
 use fastrand::Rng;
 
@@ -61,6 +62,7 @@ pub fn plan(seed: u64) -> Plan {
     strict::add(&mut plan);
     sequences::add(&mut plan, has_locks_only);
     renewals::add(&mut plan);
+    versions::add(&mut plan);
     plan
 }
 

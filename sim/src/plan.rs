@@ -8,6 +8,7 @@ mod faults;
 mod leader;
 mod recipes;
 
+use docent_testing::server::Version;
 use serde::{Deserialize, Serialize};
 
 pub use discovery::{FindStep, ServeEnd, ServeKind, ServeStep, Strategy};
@@ -60,6 +61,7 @@ impl Plan {
         {
             return Err(format!(" no planted fault is called `{plant}`"));
         }
+        plan.servers.version().map_err(|error| format!(" {error}"))?;
         Ok(plan)
     }
 
@@ -134,6 +136,21 @@ pub struct ServersPlan {
     /// The version of ZooKeeper that they imitate, such as `3.6`; `None`: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+}
+
+impl ServersPlan {
+    /// The version of the servers.
+    ///
+    /// # Errors
+    ///
+    /// The embedded server does not imitate that version.
+    pub fn version(&self) -> Result<Version, String> {
+        match &self.version {
+            None => Ok(Version::default()),
+            Some(number) => Version::from_number(number)
+                .ok_or_else(|| format!("no embedded server imitates version {number}")),
+        }
+    }
 }
 
 /// The network of a plan.

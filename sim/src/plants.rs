@@ -96,6 +96,11 @@ pub const PLANTS: &[Plant] = &[
     plant("cache-reader-skips", 50, "a slow reader of a cache gets no snapshot"),
     plant("cache-watch-left", 50, "a closed cache does not remove its watch"),
     plant("cache-stale-reply", 3_000, "a cache takes a reply that is older than its node"),
+    plant(
+        "missing-node-read-again",
+        150,
+        "with one-shot watches, a cache reads a missing node again, and again",
+    ),
     plant("kept-write-unchecked", 150, "a failed write of a kept node counts as written"),
     plant("provider-remembers", 50, "a strategy picks the first instance that it has seen"),
     plant("instance-misread", 50, "an instance is read with the address of another one"),

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use docent_testing::server::{Config, Version};
+use docent_testing::server::Config;
 use tokio::runtime::{Builder, RngSeed};
 
 use crate::{
@@ -112,7 +112,8 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 ///
 /// # Panics
 ///
-/// If no runtime of tokio can be made, which lends the world nothing but its random numbers.
+/// If no runtime of tokio can be made, which lends the world nothing but its random numbers, or if the plan names a version
+/// that the embedded server does not imitate.
 #[must_use]
 pub fn run(plan: &Plan) -> Outcome {
     run_watched(plan, &Watch::default())
@@ -122,7 +123,8 @@ pub fn run(plan: &Plan) -> Outcome {
 ///
 /// # Panics
 ///
-/// If no runtime of tokio can be made, which lends the world nothing but its random numbers.
+/// If no runtime of tokio can be made, which lends the world nothing but its random numbers, or if the plan names a version
+/// that the embedded server does not imitate.
 #[must_use]
 pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
     // A watch channel of tokio wakes its receivers in an order drawn by the runtime.
@@ -139,9 +141,8 @@ pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
 }
 
 fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
-    let version = plan.servers.version.as_deref().and_then(Version::from_number);
     let servers = Servers::new(Config {
-        version: version.unwrap_or_default(),
+        version: plan.servers.version().expect("a version that is imitated"),
         servers: plan.servers.count,
         tick_time: Duration::from_millis(plan.servers.tick_ms),
         sync_limit: plan.servers.sync_limit,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use docent_testing::server::{Config, Ensemble};
+use docent_testing::server::{Config, Ensemble, Version};
 
 use crate::{
     truth::Truth,
@@ -14,6 +14,8 @@ pub struct Servers {
     pub(crate) ensemble: Ensemble,
     /// The number of members.
     pub(crate) count: usize,
+    /// The version of all members.
+    pub(crate) version: Version,
     /// The changes that were applied so far.
     pub(crate) truth: Truth,
     /// The members that lag.
@@ -27,12 +29,13 @@ impl Servers {
     /// Running servers without data.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let count = config.servers.max(1);
+        let (count, version) = (config.servers.max(1), config.version);
         let mut ensemble = Ensemble::new(config);
         ensemble.start_recording();
         Self {
             ensemble,
             count,
+            version,
             truth: Truth::default(),
             lagging: BTreeSet::new(),
             leader_lags: Vec::new(),

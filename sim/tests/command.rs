@@ -73,6 +73,7 @@ fn wrong_usage_is_one_line_and_64() {
         "--seeds 1..x",
         "--threads 0",
         "--plant nothing",
+        "--servers 3.3",
         "--shrink x",
         "--seed 1 --seeds 1..2",
         "--scenario /does/not/exist.ron",

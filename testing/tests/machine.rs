@@ -160,11 +160,12 @@ fn empty_containers_and_old_ttl_nodes_are_reaped() {
     assert_eq!(b.exists(a, "/ttl", false), ErrorCode::NoNode);
 }
 
-/// Table 5 of the versions measured: 3.4 wraps, later ones stick at 2147483647.
+/// Table 5 of the versions measured: 3.4 wraps, and 3.5 (ZOOKEEPER-3249); later ones stick at 2147483647.
 #[test]
 fn the_sequence_counter_ends_as_measured() {
     for (version, third) in [
         (Version::V3_4, Ok("/p/x--2147483648")),
+        (Version::V3_5, Ok("/p/x--2147483648")),
         (Version::V3_6, Err(ErrorCode::NodeExists)),
         (Version::V3_8, Err(ErrorCode::NodeExists)),
         (Version::V3_9, Err(ErrorCode::NodeExists)),
@@ -191,7 +192,8 @@ fn the_sequence_counter_ends_as_measured() {
 #[test]
 fn each_version_knows_its_operations() {
     let since = |op: i32| match op {
-        15..=22 | 103..=106 => Version::V3_6,
+        15..=21 => Version::V3_5,
+        22 | 103..=106 => Version::V3_6,
         107 => Version::V3_8,
         _ => Version::V3_4,
     };
@@ -246,13 +248,17 @@ fn multi_results_are_of_the_type_measured() {
     };
     let with = |flags| create("/m", b"", flags);
     for (name, op, expected) in [
-        ("create", MultiOp::Create(with(0)), ["T1", "T1", "T1", "T1"]),
-        ("create2", MultiOp::Create2(with(0)), ["header -5", "T1", "T1", "T15"]),
-        ("container", MultiOp::CreateContainer(with(4)), ["header -5", "T15", "T15", "T15"]),
-        ("container 0", MultiOp::CreateContainer(with(0)), ["header -5", "T1", "T1", "T15"]),
-        ("create 4", MultiOp::Create(with(4)), ["-8", "T15", "T15", "T15"]),
-        ("create 5", MultiOp::Create(with(5)), ["-8", "header -5", "header -5", "header -5"]),
-        ("create 99", MultiOp::Create(with(99)), ["-8", "-8", "-8", "header -5"]),
+        ("create", MultiOp::Create(with(0)), ["T1", "T1", "T1", "T1", "T1"]),
+        ("create2", MultiOp::Create2(with(0)), ["header -5", "T1", "T1", "T1", "T15"]),
+        ("container", MultiOp::CreateContainer(with(4)), ["header -5", "T15", "T15", "T15", "T15"]),
+        ("container 0", MultiOp::CreateContainer(with(0)), ["header -5", "T1", "T1", "T1", "T15"]),
+        ("create 4", MultiOp::Create(with(4)), ["-8", "T15", "T15", "T15", "T15"]),
+        (
+            "create 5",
+            MultiOp::Create(with(5)),
+            ["-8", "header -5", "header -5", "header -5", "header -5"],
+        ),
+        ("create 99", MultiOp::Create(with(99)), ["-8", "-8", "-8", "-8", "header -5"]),
     ] {
         let found = Version::ALL.map(|version| kinds(version, op));
         assert_eq!(found, expected, "{name}");
@@ -265,6 +271,7 @@ fn rights_are_those_measured() {
     let write_only = [Acl::new(Perms::WRITE, "world", "anyone")];
     for (version, exists, events) in [
         (Version::V3_4, ErrorCode::Ok, 1),
+        (Version::V3_5, ErrorCode::Ok, 1),
         (Version::V3_6, ErrorCode::Ok, 1),
         (Version::V3_8, ErrorCode::Ok, 0),
         (Version::V3_9, ErrorCode::NoAuth, 0),

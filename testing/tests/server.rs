@@ -47,6 +47,27 @@ async fn it_starts_at_once() {
     assert!(best < Duration::from_millis(20), "{best:?}");
 }
 
+/// No connection is accepted, or waits to be, from the return of `stop` on.
+#[tokio::test]
+async fn a_stopped_server_refuses_connections_at_once() {
+    let server = TestingServer::start().await.unwrap();
+    let cluster = TestingCluster::start(3).await.unwrap();
+    let second = cluster.addr(1).unwrap();
+    for _ in 0..20 {
+        server.stop();
+        cluster.stop(1);
+        // A blocking connect: no task runs in between.
+        for addr in [server.addr(), second] {
+            let error = std::net::TcpStream::connect(addr).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        }
+        server.restart().await.unwrap();
+        cluster.restart(1).await.unwrap();
+        TcpStream::connect(server.addr()).await.unwrap();
+        TcpStream::connect(second).await.unwrap();
+    }
+}
+
 /// What a line begins with, up to where its value does, and how many lines begin so.
 fn names<'a>(text: &'a str, end: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| Some(line.split_once(end)?.0)).collect()

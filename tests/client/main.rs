@@ -13,6 +13,8 @@ mod support;
 
 mod conformance;
 mod harmful;
+mod keeper;
+mod missing_operations;
 mod reconnect;
 mod sasl;
 mod tls;

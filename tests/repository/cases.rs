@@ -1,4 +1,4 @@
-//! docs/CASES.md, docs/CURATOR.md, docs/PEERS.md and docs/MIGRATING.md name tests and functions that exist.
+//! docs/CASES.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md and docs/MIGRATING.md name tests and functions that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,6 +14,18 @@ fn every_test_that_the_cases_name_is_there() {
         .filter(|name| name.contains('_'))
         .collect();
     assert!(names.len() > 100, "only {} names: has the form of the table changed?", names.len());
+    assert_exist(&names);
+}
+
+#[test]
+fn every_test_that_the_gaps_of_a_keeper_name_is_there() {
+    let keeper = document("docs/KEEPER.md");
+    let rows = keeper.lines().filter(|line| line.starts_with("| ") && line.contains('#'));
+    let names: BTreeSet<_> = rows
+        .filter_map(|row| row.trim_end_matches(" |").rsplit_once('|'))
+        .flat_map(|(_, tests)| tests.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(names.len() > 5, "only {names:?}: has the form of the table changed?");
     assert_exist(&names);
 }
 

@@ -27,7 +27,7 @@ mod prompt;
 ///
 /// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until it
 /// is killed, or until `quit` on standard input; a closed standard input does not end it.
-#[derive(Args)]
+#[derive(Clone, Args)]
 #[command(after_long_help = console::HELP)]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 selects a free port. Further servers have the ports behind it
@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     /// Serve reads only, as a server without a quorum does
     #[arg(long, conflicts_with = "servers")]
     read_only: bool,
-    /// ZooKeeper version to emulate: 3.4, 3.6, 3.8 or 3.9
+    /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8 or 3.9, or ClickHouse keeper-24.8 or keeper-26.3
     #[arg(long, default_value = "3.9", value_parser = version)]
     version: Version,
     /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds
@@ -69,7 +69,8 @@ pub(crate) struct Serve {
 }
 
 fn version(text: &str) -> Result<Version, String> {
-    Version::from_number(text).ok_or_else(|| "is not one of 3.4, 3.6, 3.8, 3.9".to_owned())
+    Version::from_number(text)
+        .ok_or_else(|| "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.3".to_owned())
 }
 
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
@@ -90,12 +91,16 @@ impl Serve {
     }
 
     async fn serve(&self, config: Config) -> CommandResult {
+        let tls = config.tls.clone();
         // The text of the error names the address.
         let cluster = TestingCluster::listen(self.listen, config)
             .await
             .map_err(|error| Failure::new(exit::OS, error))?;
         println!("listening on {}", cluster.connect_string());
-        eprintln!("emulating ZooKeeper {} for tests: no persistence, no replication", self.version);
+        let of =
+            if self.version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
+        eprintln!("emulating {of} {} for tests: no persistence, no replication", self.version);
+        let _renewal = tls.map(|tls| tokio::spawn(self.clone().renew(tls)));
         let mut prompt = prompt::Prompt::start();
         let mut console = console::Console::new(&cluster);
         loop {
@@ -131,20 +136,62 @@ impl Serve {
                 Some(path) => file::read_users(path)?.into_iter().collect(),
             },
             sasl_required: self.sasl_required,
-            tls: self.tls()?,
+            tls: self.tls_files()?.map(|files| files.tls()).transpose()?,
             servers: self.servers.into(),
             seed: self.seed,
             ..Config::default()
         })
     }
 
-    fn tls(&self) -> Result<Option<Tls>, Failure> {
+    /// The contents of the files of TLS.
+    fn tls_files(&self) -> Result<Option<TlsFiles>, Failure> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
-        let (cert, key) = (file::read(cert)?, file::read(key)?);
-        let tls = match &self.tls_client_ca {
-            None => Tls::new(&cert, &key),
-            Some(roots) => Tls::with_client_roots(&cert, &key, &file::read(roots)?),
+        let client_ca = self.tls_client_ca.as_deref().map(file::read).transpose()?;
+        Ok(Some(TlsFiles { cert: file::read(cert)?, key: file::read(key)?, client_ca }))
+    }
+
+    /// Takes over renewed files, for new connections. A file is looked at again until it can be used: certificate and
+    /// key may be replaced one after the other.
+    async fn renew(self, tls: Tls) {
+        let (mut current, mut refused) = (self.tls_files().ok().flatten(), None);
+        loop {
+            tokio::time::sleep(RENEWAL_INTERVAL).await;
+            let Ok(Some(files)) = self.tls_files() else { continue };
+            if current.as_ref() == Some(&files) || refused.as_ref() == Some(&files) {
+                continue;
+            }
+            match files.tls() {
+                Ok(renewed) => {
+                    tls.replace(&renewed);
+                    eprintln!("the files of TLS have changed: new connections use them");
+                    (current, refused) = (Some(files), None);
+                }
+                Err(error) => {
+                    eprintln!("the files of TLS have changed, but cannot be used: {error}");
+                    refused = Some(files);
+                }
+            }
+        }
+    }
+}
+
+/// How often the files of TLS are read.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The contents of the files of TLS.
+#[derive(PartialEq, Eq)]
+struct TlsFiles {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl TlsFiles {
+    fn tls(&self) -> Result<Tls, Failure> {
+        let tls = match &self.client_ca {
+            None => Tls::new(&self.cert, &self.key),
+            Some(roots) => Tls::with_client_roots(&self.cert, &self.key, roots),
         };
-        tls.map(Some).map_err(Failure::usage)
+        tls.map_err(Failure::usage)
     }
 }

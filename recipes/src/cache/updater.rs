@@ -260,8 +260,9 @@ impl Updater {
             let Some((read, reply)) = on.in_flight.front_mut() else { return Poll::Pending };
             let Poll::Ready((answer, watcher)) = reply.poll(cx) else { return Poll::Pending };
             let has_answer = matches!(answer, Answer::Data(Ok(_)) | Answer::Children(Ok(_)));
-            let relies_on_watch =
-                has_answer && matches!(reply, Reply::Data(_) | Reply::Children(_));
+            let relies_on_watch = has_answer
+                && matches!(reply, Reply::Data(_) | Reply::Children(_))
+                || planted::is("missing-node-read-again");
             let read = read.clone();
             on.in_flight.pop_front();
             // Those that arrived before the reply.
@@ -291,7 +292,8 @@ impl Updater {
             if self.engine.has_wrong_paths() {
                 debug!(path = %self.root, "events have the path of the watch; using one-shot watches");
                 if let Some(lease) = self.client.session() {
-                    let unsupported = Error::new(ErrorKind::Unimplemented, Outcome::NotApplied);
+                    // As from a server that knows the operation, and has no use for it.
+                    let unsupported = Error::new(ErrorKind::MarshallingError, Outcome::NotApplied);
                     let refused: Result<(), _> = Err(unsupported);
                     missing_operations::record_reply(&lease, OpCode::AddWatch, 0, &refused);
                 }

@@ -82,7 +82,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` from older servers, which then close the connection.
+    /// `Unimplemented` from older servers; see [missing operations](#missing-operations).
     ///
     /// Source: op 103.
     pub fn get_ephemerals(&self, prefix: &str) -> Response<Vec<String>> {
@@ -94,7 +94,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NoNode`, `NoAuth`; `Unimplemented` from older servers, which then close the connection.
+    /// `NoNode`, `NoAuth`; `Unimplemented` from older servers; see [missing operations](#missing-operations).
     ///
     /// Source: op 104.
     pub fn get_all_children_number(&self, path: &str) -> Response<i32> {
@@ -106,7 +106,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` from older servers, which then close the connection.
+    /// `Unimplemented` from older servers; see [missing operations](#missing-operations).
     ///
     /// Source: op 107.
     pub fn who_am_i(&self) -> Response<Vec<ClientInfo>> {

@@ -121,6 +121,24 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// watches again. When the session is lost (a server reports its expiry, or there was no connection for the session
 /// timeout), the client creates a new session, as Curator does. [`states`](Self::states) reports both.
 ///
+/// # Missing operations
+///
+/// | operation | first version | instead, on older servers |
+/// |---|---|---|
+/// | create2, a create with Stat (15) | 3.5.0 | recipes: create (1), and an exists where they need the Stat |
+/// | checkWatches, removeWatches (17, 18) | 3.5.0 | nothing is sent: the watch stays, and its event finds no watcher |
+/// | createContainer (19) | 3.5.1 | parents and recipes: a persistent node; [`create`](Self::create): none |
+/// | createTTL (21) | 3.5.3 | none |
+/// | multiRead (22), getEphemerals (103), getAllChildrenNumber (104) | 3.6.0 | none |
+/// | addWatch (106) | 3.6.0 | caches: one-shot watches; [`add_watch`](Self::add_watch): none |
+/// | whoAmI (107) | 3.7.0 | none |
+///
+/// An older server replies `Unimplemented`, and **closes the connection**. So the client remembers that reply for the
+/// session, logs it once at INFO, and from then on refuses such calls, and those of later versions, without sending them:
+/// `Unimplemented` again, which names the version that the operation requires. After a reconnect to what may be a newer
+/// server, the operation is sent again, at most once a minute. [`SessionLease::lacks`](crate::SessionLease::lacks) shows
+/// what is known.
+///
 /// # Blocking code
 ///
 /// The client is a task of the runtime in which it was connected. A `current_thread` runtime polls it only while no other
@@ -159,7 +177,8 @@ impl Client {
     /// * `NodeExists`: the node exists. Not for sequential modes.
     /// * `NoNode`: the parent does not exist.
     /// * `NoChildrenForEphemerals`: the parent is ephemeral.
-    /// * `Unimplemented`: a container on a server before 3.5.1, or a TTL node on a server that has TTLs disabled.
+    /// * `Unimplemented`: a container on a server before 3.5.1, or a TTL node on one before 3.5.3, or where TTLs are
+    ///   disabled. See [missing operations](#missing-operations).
     /// * `BadArguments`: a node of a quota that would stop the server. Nothing is sent: see
     ///   [`harm`](ApplicationOperation::harm).
     /// * `ConnectionLoss` with [`Outcome::Unknown`](crate::Outcome::Unknown): the connection broke after the request
@@ -197,7 +216,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`create_with_acl`](Self::create_with_acl).
+    /// As [`create_with_acl`](Self::create_with_acl), and `Unimplemented` from servers before 3.5.0; see
+    /// [missing operations](#missing-operations).
     ///
     /// Source: op 15 (19, 21 for containers and TTL nodes).
     pub fn create_with_stat(
@@ -374,7 +394,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` from older servers, which then close the connection. `MarshallingError` from servers with the
+    /// `Unimplemented` from older servers; see [missing operations](#missing-operations). `MarshallingError` from servers with the
     /// optimised watch manager (`WatchManagerOptimized`), which does not support such watches.
     ///
     /// # Cancel safety
@@ -410,7 +430,8 @@ impl Client {
     ///
     /// `NoWatcher` when the connection has no such watch. Servers before 3.9 refuse the types `Persistent` and
     /// `PersistentRecursive` with `MarshallingError`; with the types `Children` and `Data`, they remove half of a
-    /// persistent watch (ZOOKEEPER-4471).
+    /// persistent watch (ZOOKEEPER-4471). `Unimplemented` from servers before 3.5.0; see
+    /// [missing operations](#missing-operations).
     ///
     /// [`EventType::DataWatchRemoved`]: docent_protocol::EventType::DataWatchRemoved
     ///
@@ -431,7 +452,7 @@ impl Client {
     /// # Errors
     ///
     /// `NoWatcher` when the connection has no such watch. Servers up to 3.8 report a watch when *any* connection has
-    /// one.
+    /// one. `Unimplemented` from servers before 3.5.0; see [missing operations](#missing-operations).
     ///
     /// Source: op 17; Curator sends it for each of its watches when a lock is released.
     pub fn check_watches(&self, path: &str, watcher_type: WatcherType) -> Response<()> {

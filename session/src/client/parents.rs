@@ -119,7 +119,10 @@ impl Client {
     ///
     /// * `BadArguments`: the mode is ephemeral or sequential. Nothing was sent.
     /// * `NoNode`: other clients deleted ancestors again and again.
-    /// * `Unimplemented`: containers on a server before 3.5.1, or nodes with a time to live where they are disabled.
+    /// * `Unimplemented`: nodes with a time to live on a server before 3.5.3, or where they are disabled.
+    ///
+    /// Servers before 3.5.1 have no containers: they get persistent nodes instead, as Curator gives to clients without
+    /// containers (`ZKPaths.getContainerCreateMode`).
     ///
     /// The call can be repeated after any error.
     ///
@@ -211,10 +214,29 @@ impl Client {
             next = path::parent(path);
         }
         for path in missing.into_iter().rev() {
-            // Another client may have created it since.
-            server.create_with_acl(path, b"", mode, acl).allow(ErrorKind::NodeExists).await?;
+            server.create_one(path, mode, acl).await?;
         }
         Ok(())
+    }
+
+    /// Creates a node, unless another client has done so since: a persistent one instead of a container on servers without
+    /// containers.
+    async fn create_one(&self, path: &str, mode: CreateMode, acl: &[Acl<'_>]) -> Result<(), Error> {
+        let create = |mode| self.create_with_acl(path, b"", mode, acl).allow(ErrorKind::NodeExists);
+        let error = match create(mode).await {
+            Err(error) if mode == CreateMode::Container => error,
+            other => return other.map(drop),
+        };
+        if error.kind() != ErrorKind::Unimplemented {
+            return Err(error);
+        }
+        match create(CreateMode::Persistent).await {
+            // It was sent on the connection that the server closes behind its refusal.
+            Err(error) if error.kind() == ErrorKind::ConnectionLoss => {
+                create(CreateMode::Persistent).await.map(drop)
+            }
+            other => other.map(drop),
+        }
     }
 
     /// Names the path of a server's error as the client knows it.

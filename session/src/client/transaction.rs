@@ -331,7 +331,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Of the whole call: an invalid path, or `Unimplemented` from older servers, which then close the connection. Of
+    /// Of the whole call: an invalid path, or `Unimplemented` from older servers ([missing operations](#missing-operations)). Of
     /// one read: `NoNode`, `NoAuth`, with its index ([`Error::index`]), operation and path.
     ///
     /// Source: op 22.

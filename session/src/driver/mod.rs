@@ -4,6 +4,7 @@
 mod clock;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod missing_operations;
 mod notifier;
 mod probe;
 mod reply_slot;

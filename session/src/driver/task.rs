@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
 use super::{
-    Notifier, Runtime, Timer, probe,
+    Notifier, Runtime, Timer, missing_operations, probe,
     reply_slot::Wakeups,
     shared::{Machine, Shared},
     transport::{ByteStream, Transport, tls_remedy},
@@ -88,6 +88,7 @@ impl Outputs {
                     info!(session = format_args!("{:#x}", lease.session_id()), "new session");
                 }
                 Event::Lease(lease) => lease.wake_waiters(),
+                Event::MissingOperation(lease, op) => missing_operations::log(&lease, op),
                 Event::Watch { watcher, event } => watcher.notify(event, shared.max_watch_events),
                 Event::Probe(host) => self.probes.push(host),
                 Event::ProbeRole(host, connection) => self.role_probes.push((host, connection)),

@@ -206,6 +206,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 return self.connection.give_up("the read-only server does not know the session");
             }
             if asked_for.is_some() {
+                // ClickHouse Keeper.
+                if !response.is_refused() {
+                    self.replaced = self.identity.as_ref().map(|known| Arc::clone(&known.lease));
+                }
                 self.expire("reported by the server");
                 if self.is_closing() {
                     // The session has ended, which was the purpose of the close.
@@ -274,6 +278,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let deadline = sent_at + self.lasts();
         let read_only = self.is_read_only();
         if let Some(identity) = &mut self.identity {
+            identity.lease.operations().note_connection();
+            identity.lease.operations().review(now);
             // A read-only server proves nothing: the quorum may have expired the session in the meantime.
             if !read_only {
                 self.suspended_at = None;
@@ -302,6 +308,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             (deadline, sent_at + proven(granted))
         };
         let lease = SessionLease::new(response.session_id, deadline, proven_until);
+        if let Some(replaced) = self.replaced.take() {
+            lease.operations().inherit(replaced.operations());
+        }
         self.identity = Some(Identity {
             id: response.session_id,
             password: response.passwd.unwrap_or_default().into(),

@@ -319,6 +319,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         body: ReplyBody<'_>,
     ) {
         let is_internal = effect.is_internal();
+        if header.err == ErrorCode::Unimplemented {
+            self.note_refusal(header.xid);
+        }
         // The server has set the watch, whether or not the reply can be decoded.
         match effect {
             Effect::None | Effect::Reserved => {}

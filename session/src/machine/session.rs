@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use docent_protocol::{frame, operation::Auth, request::AuthRequest, xid};
+use docent_protocol::{OpCode, frame, operation::Auth, request::AuthRequest, xid};
 
 use super::{
     answers::{Answers, Completion, Reply},
@@ -72,6 +72,10 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) answers: A,
     pub(super) buffers: BufferPool,
     pub(super) events: VecDeque<Event<W>>,
+    /// The session in whose place a server has given another one.
+    pub(super) replaced: Option<Arc<SessionLease>>,
+    /// The requests that a server may refuse because it does not know their operations.
+    pub(super) operations: VecDeque<(i32, OpCode)>,
 
     /// When the connection to the quorum was lost. Used for the expiration of a session whose last contact is unknown.
     pub(super) suspended_at: Option<Instant>,
@@ -110,6 +114,8 @@ pub enum Event<W> {
     /// The session is lost, or a server has granted it a shorter timeout than before, or has replied when the deadline of
     /// the lease had passed. Tasks waiting for the end of a claim must check again. Drivers without such tasks can ignore it.
     Lease(Arc<SessionLease>),
+    /// The servers do not support an operation: found out now, for the session.
+    MissingOperation(Arc<SessionLease>, OpCode),
     /// Ask this server whether it is read-write (`isro`), on a separate connection, and pass the result to
     /// [`Session::handle_probe`]. Optional.
     Probe(Host),
@@ -186,6 +192,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             answers,
             buffers: BufferPool::default(),
             events: VecDeque::new(),
+            replaced: None,
+            operations: VecDeque::new(),
             suspended_at: None,
             renewal: Renewal::default(),
             proof: None,
@@ -438,6 +446,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.fail_timed_out(now);
         self.search_read_write(now);
         self.retry_watches(now);
+        if let Some(identity) = &self.identity {
+            identity.lease.operations().review(now);
+        }
     }
 
     /// When the connection is closed because no reply came.

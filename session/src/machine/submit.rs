@@ -103,6 +103,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         now: impl FnOnce() -> Instant,
     ) -> bool {
         let xid = xid::next(self.last_xid);
+        let op = operation.op_code();
+        if self.is_missing(op)
+            && let Some(error) = self.refusal_of_missing(op, &effect)
+        {
+            return self.refuse(token, error);
+        }
         if self.requests.needs_check()
             && let Some(error) = self.refusal_of_more(&effect)
         {
@@ -122,6 +128,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         // The machine's own requests have no caller.
         let has_timeout = self.config.request_timeout.is_some() && token.is_some();
         self.push_request(xid, size, token, effect);
+        self.remember_operation(xid, op);
         if has_timeout || !self.is_connected() {
             self.set_limits(has_timeout, now());
         }

@@ -14,7 +14,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use docent_protocol::{
-    ErrorCode, EventType, KeeperState, WatcherType, frame,
+    ErrorCode, EventType, KeeperState, OpCode, WatcherType, frame,
     operation::{AddWatch, RemoveWatches, SetWatches, SetWatches2},
     request::{AddWatchRequest, SetWatches2Request, SetWatchesRequest, WatchesRequest},
     xid,
@@ -222,6 +222,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         token: Option<T>,
         now: impl FnOnce() -> Instant,
     ) {
+        if self.is_missing(OpCode::RemoveWatches) {
+            // The watch stays; its events find no watcher.
+            if let Some(mode) = self.watches.mode_mut(path) {
+                mode.forgotten = true;
+            }
+            return self.nothing_to_send(token);
+        }
         let request = RemoveWatches(WatchesRequest { path: (&**path).into(), watcher_type });
         let effect = WatchEffect::GiveBack { path: Arc::clone(path), watcher_type };
         if self.enqueue(&request, token, effect.into(), now) {

@@ -73,6 +73,9 @@ struct Arguments {
     /// Plant a fault into docent, which the simulator must find
     #[arg(long, value_name = "NAME", value_parser = usage::plant)]
     plant: Option<&'static str>,
+    /// Give all servers this version, such as 3.5
+    #[arg(long, value_name = "VERSION", value_parser = usage::version, conflicts_with = "plants")]
+    servers: Option<String>,
     /// The number of threads [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -94,6 +97,10 @@ impl Arguments {
         }
         options
     }
+
+    fn planner(&self) -> Planner {
+        planner(self.plant, self.servers.clone())
+    }
 }
 
 /// What can go wrong before anything is run, in one line.
@@ -111,7 +118,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     } else if arguments.plants {
         Ok(plants::find_all(arguments.options()))
     } else if let Some(seed) = arguments.shrink {
-        shrink::run(seed, arguments.plant, arguments.options())
+        shrink::run(seed, &arguments.planner(), arguments.options())
     } else {
         simulate(&arguments)
     };
@@ -127,13 +134,16 @@ fn simulate(arguments: &Arguments) -> Result<ExitCode, Refusal> {
             if let Some(plant) = plant {
                 plan.plant = Some(plant.to_owned());
             }
+            if arguments.servers.is_some() {
+                plan.servers.version.clone_from(&arguments.servers);
+            }
             let replay = format!("--scenario {}", file.display());
             (plan.seed..=plan.seed, Arc::new(move |_| plan.clone()), Some(replay))
         }
         None => {
             let of_seed = arguments.seed.map(|seed| seed..=seed);
             let seeds = of_seed.or_else(|| arguments.seeds.clone()).unwrap_or(DEFAULT_SEEDS);
-            (seeds, planner(plant), None)
+            (seeds, arguments.planner(), None)
         }
     };
     let output = Output;
@@ -151,9 +161,12 @@ fn simulate(arguments: &Arguments) -> Result<ExitCode, Refusal> {
             }
             let replay = replay.clone().unwrap_or_else(|| format!("--seed {seed}"));
             let plant = plant.map(|plant| format!(" --plant {plant}")).unwrap_or_default();
+            let version = arguments.servers.as_ref();
+            let version =
+                version.map(|version| format!(" --servers {version}")).unwrap_or_default();
             for text in outcome.history.violations() {
                 output.line(format_args!(
-                    "seed {seed}: {text} (replay: cargo xtask sim {replay}{plant} --trace)"
+                    "seed {seed}: {text} (replay: cargo xtask sim {replay}{plant}{version} --trace)"
                 ));
                 if text.starts_with("hang: ") && !arguments.trace {
                     print_end(&outcome.history);
@@ -167,8 +180,14 @@ fn simulate(arguments: &Arguments) -> Result<ExitCode, Refusal> {
 }
 
 /// Plans of seeds.
-fn planner(plant: Option<&'static str>) -> Planner {
-    Arc::new(move |seed| Plan { plant: plant.map(str::to_owned), ..draw::plan(seed) })
+fn planner(plant: Option<&'static str>, version: Option<String>) -> Planner {
+    Arc::new(move |seed| {
+        let mut plan = Plan { plant: plant.map(str::to_owned), ..draw::plan(seed) };
+        if version.is_some() {
+            plan.servers.version.clone_from(&version);
+        }
+        plan
+    })
 }
 
 /// A hanging seed cannot be replayed to its end, so the end of its history is shown at once.

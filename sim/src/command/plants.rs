@@ -31,7 +31,7 @@ pub(super) fn find_all(options: Options) -> ExitCode {
         let progress = Progress::new(plant.within);
         progress.say(plant.name);
         let mut found = None;
-        batch::run(1..=plant.within, &planner(Some(plant.name)), options, |seed, outcome| {
+        batch::run(1..=plant.within, &planner(Some(plant.name), None), options, |seed, outcome| {
             progress.advance();
             let Some(text) = outcome.history.violations().next() else {
                 return ControlFlow::Continue(());

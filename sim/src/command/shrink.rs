@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use docent_sim::{
-    batch::{Options, Totals},
-    diagram, draw,
+    batch::{Options, Planner, Totals},
+    diagram,
     plan::Plan,
     shrink::Shrinker,
 };
@@ -15,12 +15,8 @@ use super::{
 };
 
 /// Prints the shortest plan found, as a scenario with its diagram.
-pub(super) fn run(
-    seed: u64,
-    plant: Option<&'static str>,
-    options: Options,
-) -> Result<ExitCode, Refusal> {
-    let plan = Plan { plant: plant.map(str::to_owned), ..draw::plan(seed) };
+pub(super) fn run(seed: u64, planner: &Planner, options: Options) -> Result<ExitCode, Refusal> {
+    let plan = planner(seed);
     let output = Output;
     let mut totals = Totals::default();
     let mut shrinker = Shrinker::new(&plan, options);

@@ -4,6 +4,7 @@ use std::{ops::RangeInclusive, process::ExitCode};
 
 use clap::error::ErrorKind;
 use docent_sim::plants;
+use docent_testing::server::Version;
 
 /// `EX_USAGE`.
 const USAGE: u8 = 64;
@@ -42,6 +43,12 @@ pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 pub(super) fn plant(name: &str) -> Result<&'static str, String> {
     let plant = plants::PLANTS.iter().map(|plant| plant.name).find(|known| *known == name);
     plant.ok_or_else(|| "no planted fault has this name; `--list-plants` lists them".to_owned())
+}
+
+/// Parses a version of the servers.
+pub(super) fn version(number: &str) -> Result<String, String> {
+    let is_known = Version::from_number(number).is_some();
+    is_known.then(|| number.to_owned()).ok_or_else(|| "no embedded server imitates it".to_owned())
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ const BEHIND: Nanos = SECOND;
 /// How often the nodes of a cache are looked at.
 pub(super) const LOOKS_EVERY_MS: u64 = 400;
 
+/// The last time before the caches are judged, in which their process sends few requests.
+const PERIOD_MS: u64 = 5_000;
+
 /// A cache, with what its events have shown.
 pub(crate) struct Cache {
     cache: CuratorCache,
@@ -125,8 +128,19 @@ pub(crate) async fn judge_kept(worker: &Worker) {
         return;
     }
     let settled_at = worker.world.core().peace_at + SETTLES;
-    let now = worker.world.now();
-    worker.sleep(settled_at.saturating_sub(now) / MILLISECOND + 1_000).await;
+    let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 1_000;
+    let period_ms = PERIOD_MS.min(left_ms);
+    worker.sleep(left_ms - period_ms).await;
+    let before = requests_and_causes(worker);
+    worker.sleep(period_ms).await;
+    let after = requests_and_causes(worker);
+    let (requests, causes) = (after.0 - before.0, after.1 - before.1);
+    if requests > 10 * PERIOD_MS / 1_000 + 20 * causes {
+        let pid = worker.pid;
+        worker.violation(&format!(
+            "p{pid} with caches: {requests} requests in {period_ms} ms, for {causes} causes"
+        ));
+    }
     let caches = std::mem::take(&mut worker.stash().caches);
     for mut cache in caches {
         cache.settle(worker).await;
@@ -135,6 +149,13 @@ pub(crate) async fn judge_kept(worker: &Worker) {
         let session = worker.session_id();
         cache.end(worker, CacheEnd::Close, session).await;
     }
+}
+
+/// The requests of a process, and what may have caused them.
+fn requests_and_causes(worker: &Worker) -> (u64, u64) {
+    let metrics = worker.client.metrics();
+    let steps = worker.world.core().process(worker.pid).steps;
+    (metrics.requests, metrics.events + metrics.connections + steps)
 }
 
 impl Cache {

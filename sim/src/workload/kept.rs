@@ -6,6 +6,7 @@ use docent::{
     CreateMode, GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode,
     protocol::Ttl,
 };
+use docent_testing::server::Version;
 
 use super::{Worker, objects::lock_options};
 use crate::{
@@ -62,6 +63,8 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
         Ok(keeper) => keeper,
         Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
     };
+    let has_ttl = matches!(step.mode, KeepMode::Ttl(_) | KeepMode::Touched(_));
+    let lacks_ttl = has_ttl && worker.world.core().servers.version == Version::V3_4;
     let keeping = worker.world.keep(
         NewKeeping {
             pid: worker.pid,
@@ -71,7 +74,7 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
             path: &path,
             keeper: keeper.clone(),
             is_renamed,
-            is_impossible: step.without_parents,
+            is_impossible: step.without_parents || lacks_ttl,
         },
         matches!(step.mode, KeepMode::Touched(_)),
     );

@@ -287,7 +287,7 @@ const PERIOD_S: u64 = 5;
 
 /// Watches that a process that only takes part and keeps nodes sends nothing without a cause, once there is peace.
 pub(crate) async fn follow_requests(world: World, pid: Pid, client: WeakClient) {
-    let mut before = None;
+    let (mut before, mut connected) = (None, None);
     loop {
         let Some(client) = client.upgrade() else { return };
         if client.ended().is_some() {
@@ -304,7 +304,13 @@ pub(crate) async fn follow_requests(world: World, pid: Pid, client: WeakClient) 
             let text = format!("p{pid}: {requests} requests in {PERIOD_S} s, for {causes} causes");
             world.record(What::Violation(text));
         }
-        before = Some(now);
+        // A request that a server does not know costs the connection.
+        let connections = metrics.connections - connected.unwrap_or(metrics.connections);
+        if is_settled && connections > PERIOD_S {
+            let text = format!("p{pid}: {connections} connections in {PERIOD_S} s");
+            world.record(What::Violation(text));
+        }
+        (before, connected) = (Some(now), Some(metrics.connections));
         world.sleep(pid, Duration::from_secs(PERIOD_S)).await;
     }
 }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use docent::{AddWatchMode, ErrorKind, EventType, SessionLease, WatchedEvent, Watcher};
+use docent_testing::server::Version;
 
 use super::{Worker, register};
 use crate::{
@@ -88,6 +89,12 @@ pub(crate) async fn judge_kept(worker: &Worker) {
 }
 
 async fn set(worker: &Worker, target: WatchTarget) -> Option<Watch> {
+    let is_persistent = matches!(target, WatchTarget::Persistent(_) | WatchTarget::Recursive);
+    if is_persistent && matches!(worker.world.core().servers.version, Version::V3_6 | Version::V3_8)
+    {
+        // Events are matched with changes by their zxid, which only 3.9 sends.
+        return None;
+    }
     let client = &worker.client;
     let lease = client.session();
     let path = match target {

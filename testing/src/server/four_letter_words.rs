@@ -34,7 +34,8 @@ fn knows(version: Version, word: [u8; 4]) -> bool {
     match &word {
         b"conf" | b"cons" | b"crst" | b"dump" | b"envi" | b"gtmk" | b"isro" | b"mntr" | b"ruok"
         | b"srst" | b"srvr" | b"stat" | b"stmk" | b"wchc" | b"wchp" | b"wchs" => true,
-        b"dirs" | b"hash" => version > Version::V3_4,
+        b"dirs" => version > Version::V3_4,
+        b"hash" => version > Version::V3_5,
         _ => false,
     }
 }
@@ -130,6 +131,10 @@ impl Ensemble {
     }
 
     fn version_line(&self) -> String {
+        if self.config.version.is_keeper() {
+            let number = self.config.version.number().trim_start_matches("keeper-");
+            return format!("ClickHouse Keeper version: v{number}-docent-testing, a test double\n");
+        }
         format!(
             "Zookeeper version: {}-docent-testing, a test double: nothing on disk, nothing replicated\n",
             self.config.version

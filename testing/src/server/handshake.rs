@@ -35,7 +35,8 @@ impl Ensemble {
         if !self.serves(at) || read_only && wants_writes || request.last_zxid_seen > last_zxid {
             return self.close(id);
         }
-        if request.session_id == 0 {
+        // ClickHouse Keeper reads the id of the session, and ignores it.
+        if request.session_id == 0 || version.is_keeper() {
             self.new_session(id, at, &request);
         } else {
             self.reopen_session(id, at, &request);

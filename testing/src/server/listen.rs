@@ -6,23 +6,22 @@
 
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::{Buf as _, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{Notify, watch},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{Instant, sleep_until},
 };
-
-#[cfg(feature = "tls")]
-use tokio::net::TcpStream;
 
 use super::{Config, ConnectionId, Ensemble};
 
@@ -148,12 +147,51 @@ pub(crate) async fn alarm(shell: Arc<Shell>) {
     }
 }
 
+/// The socket on which a member listens. Dropping this closes the socket at once, and ends the connections.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    socket: Socket,
+    task: AbortHandle,
+}
+
+/// Shared with the task that accepts connections, which would close it only when it notices its abort.
+type Socket = Arc<Mutex<Option<TcpListener>>>;
+
+impl Listening {
+    /// Accepts connections to a member.
+    pub(crate) fn start(
+        tasks: &mut JoinSet<()>,
+        shell: &Arc<Shell>,
+        member: usize,
+        listener: TcpListener,
+    ) -> Self {
+        let socket = Arc::new(Mutex::new(Some(listener)));
+        let task = tasks.spawn(listen(Arc::clone(shell), member, Arc::clone(&socket)));
+        Self { socket, task }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(socket);
+        self.task.abort();
+    }
+}
+
+fn poll_accept(socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    match &*socket.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(listener) => listener.poll_accept(cx),
+        None => Poll::Pending,
+    }
+}
+
 /// Accepts connections to a member. Dropping the future ends them too.
-pub(crate) async fn listen(shell: Arc<Shell>, member: usize, listener: TcpListener) {
+async fn listen(shell: Arc<Shell>, member: usize, socket: Socket) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
+            accepted = poll_fn(|cx| poll_accept(&socket, cx)) => {
                 let Ok((stream, peer)) = accepted else { continue };
                 // This is an optimisation; its failure does not matter.
                 let _ = stream.set_nodelay(true);

@@ -189,7 +189,7 @@ struct Mode {
 
 impl Mode {
     fn of(flags: i32, version: Version) -> Result<Self, ErrorCode> {
-        let last = if version == Version::V3_4 { 3 } else { 6 };
+        let last = if version.has_containers() { 6 } else { 3 };
         if !(0..=last).contains(&flags) {
             return Err(ErrorCode::BadArguments);
         }
@@ -357,7 +357,7 @@ const fn is_write(op: &MultiOp<'_>, version: Version) -> bool {
     match op {
         MultiOp::Create(_) | MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => true,
         MultiOp::Create2(_) | MultiOp::CreateContainer(_) | MultiOp::CreateTtl(_) => {
-            !matches!(version, Version::V3_4)
+            version.has_containers()
         }
         _ => false,
     }
@@ -368,7 +368,7 @@ const fn is_write(op: &MultiOp<'_>, version: Version) -> bool {
 ///
 /// Source: `MultiOperationRecord.deserialize`, `Op.create`.
 fn multi_op(op: MultiOp<'_>, version: Version) -> Result<(Request<'_>, ResultType), ErrorCode> {
-    let old = version == Version::V3_4;
+    let old = !version.has_containers();
     Ok(match op {
         MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => {
             let flags = r.flags;

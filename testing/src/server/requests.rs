@@ -233,6 +233,9 @@ impl Ensemble {
     fn handle_locally(&mut self, context: Context, payload: &[u8]) {
         let Context { id, op, .. } = context;
         if !self.config.version.knows(op) {
+            if self.config.version.is_keeper() {
+                return self.close(id);
+            }
             self.reply(context, -1, ErrorCode::Unimplemented, &EmptyReply {});
             return self.close(id);
         }
@@ -431,7 +434,7 @@ impl Ensemble {
     fn must_prove(&self, id: ConnectionId) -> bool {
         let proved =
             self.connections.get(&id).is_some_and(|c| c.sasl == super::sasl::Exchange::Done);
-        self.config.sasl_required && !proved && self.config.version != Version::V3_4
+        self.config.sasl_required && !proved && self.config.version > Version::V3_5
     }
 
     /// Ends a session on a read-only server, which can end only a session of its own.

@@ -7,15 +7,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::DuplexStream,
-    net::TcpListener,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{io::DuplexStream, net::TcpListener, task::JoinSet};
 
 use super::{
     Config, Ensemble, Peer, Role,
-    listen::{Shell, alarm, bind, listen},
+    listen::{Listening, Shell, alarm, bind},
 };
 
 /// Several embedded servers that look like the members of an ensemble to a client. **A test double**: they run in one
@@ -29,7 +25,7 @@ use super::{
 pub struct TestingCluster {
     shell: Arc<Shell>,
     addrs: Vec<SocketAddr>,
-    listeners: Mutex<Vec<Option<AbortHandle>>>,
+    listeners: Mutex<Vec<Option<Listening>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -78,7 +74,7 @@ impl TestingCluster {
             let host = addr.ip().to_string();
             shell.with(|machine, _| machine.set_client_address(member, &host, addr.port()));
             addrs.push(addr);
-            listeners.push(Some(tasks.spawn(listen(Arc::clone(&shell), member, listener))));
+            listeners.push(Some(Listening::start(&mut tasks, &shell, member, listener)));
         }
         Ok(Self { shell, addrs, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })
     }
@@ -113,13 +109,11 @@ impl TestingCluster {
         self.shell.with(|machine, _| machine.leader())
     }
 
-    /// Stops a member: its connections end, new ones are refused.
+    /// Stops a member: its connections end, new ones are refused from the return on.
     pub fn stop(&self, member: usize) {
         self.shell.with(|machine, now| machine.stop_member(now, member));
-        let listener = self.listeners().get_mut(member).and_then(Option::take);
-        if let Some(listener) = listener {
-            listener.abort();
-        }
+        let listening = self.listeners().get_mut(member).and_then(Option::take);
+        drop(listening);
     }
 
     /// Starts a stopped member again, on the same port.
@@ -132,10 +126,10 @@ impl TestingCluster {
         self.stop(member);
         let listener = bind_again(addr).await?;
         self.shell.with(|machine, now| machine.start_member(now, member));
-        let task = listen(Arc::clone(&self.shell), member, listener);
-        let handle = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task);
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let listening = Listening::start(&mut tasks, &self.shell, member, listener);
         if let Some(slot) = self.listeners().get_mut(member) {
-            *slot = Some(handle);
+            *slot = Some(listening);
         }
         Ok(())
     }
@@ -188,7 +182,7 @@ impl TestingCluster {
         self.shell.with(call)
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Vec<Option<AbortHandle>>> {
+    fn listeners(&self) -> MutexGuard<'_, Vec<Option<Listening>>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,8 +197,8 @@ fn member_addr(first: SocketAddr, member: usize) -> io::Result<SocketAddr> {
     Ok(SocketAddr::new(first.ip(), port.ok_or_else(too_many)?))
 }
 
-/// Binds an address that this process has just released, and retries while it is in use: an aborted listener closes
-/// its socket only once its task notices the abort.
+/// Binds an address that this process has just released, and retries while it is in use: where a port is not reused at
+/// once, the connections of before keep it until their tasks notice their abort.
 pub(crate) async fn bind_again(addr: SocketAddr) -> io::Result<TcpListener> {
     const TRIES: u32 = 1000;
     let mut tries = 0;

@@ -7,14 +7,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::DuplexStream,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{io::DuplexStream, task::JoinSet};
 
 use super::{
     Config, Ensemble,
-    listen::{Shell, alarm, bind, listen},
+    listen::{Listening, Shell, alarm, bind},
     testing_cluster::bind_again,
 };
 use crate::tap::Tap;
@@ -44,7 +41,7 @@ use crate::tap::Tap;
 pub struct TestingServer {
     shell: Arc<Shell>,
     addr: SocketAddr,
-    listener: Mutex<Option<AbortHandle>>,
+    listener: Mutex<Option<Listening>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -84,8 +81,8 @@ impl TestingServer {
         shell.with(|machine, _| machine.set_client_address(0, &host, addr.port()));
         let mut tasks = JoinSet::new();
         tasks.spawn(alarm(Arc::clone(&shell)));
-        let handle = tasks.spawn(listen(Arc::clone(&shell), 0, listener));
-        let (listener, tasks) = (Mutex::new(Some(handle)), Mutex::new(tasks));
+        let listening = Listening::start(&mut tasks, &shell, 0, listener);
+        let (listener, tasks) = (Mutex::new(Some(listening)), Mutex::new(tasks));
         Ok(Self { shell, addr, listener, tasks })
     }
 
@@ -108,14 +105,12 @@ impl TestingServer {
         self.shell.connect(0)
     }
 
-    /// Stops the server: connections end, new ones are refused. Nodes and sessions are kept, and sessions do not
+    /// Stops the server: connections end, new ones are refused from the return on. Nodes and sessions are kept, and sessions do not
     /// expire while the server is stopped.
     pub fn stop(&self) {
         self.shell.with(|machine, now| machine.stop_member(now, 0));
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(listener) = listener {
-            listener.abort();
-        }
+        let listening = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(listening);
     }
 
     /// Starts the server again on the same port, with its nodes and sessions. A running server is stopped first.
@@ -127,9 +122,9 @@ impl TestingServer {
         self.stop();
         let listener = bind_again(self.addr).await?;
         self.shell.with(|machine, now| machine.start_member(now, 0));
-        let task = listen(Arc::clone(&self.shell), 0, listener);
-        let handle = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task);
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let listening = Listening::start(&mut tasks, &self.shell, 0, listener);
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
         Ok(())
     }
 

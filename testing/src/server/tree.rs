@@ -188,6 +188,7 @@ pub(crate) struct Tree {
     /// The zxid of the last applied change.
     pub(crate) last_zxid: i64,
     counter_wraps: bool,
+    deletion_sets_pzxid: bool,
     /// The number of paths with a quota.
     quotas: usize,
     /// The members of the ensemble.
@@ -217,6 +218,7 @@ impl Tree {
             sessions: BTreeMap::new(),
             last_zxid: 0,
             counter_wraps: version.counter_wraps(),
+            deletion_sets_pzxid: version.deletion_sets_pzxid(),
             quotas: 0,
             membership: Arc::default(),
         }
@@ -399,7 +401,7 @@ impl Tree {
         let (parent_path, name) = split(path);
         let wraps = self.counter_wraps;
         let Some(parent) = self.get_mut(parent_path) else { return Applied::Nothing };
-        // Since 3.5 a smaller number never replaces a larger one, so the counter sticks at its maximum.
+        // Since 3.6 a smaller number never replaces a larger one, so the counter sticks at its maximum.
         if wraps || *parent_cversion > parent.cversion {
             parent.cversion = *parent_cversion;
             parent.pzxid = zxid;
@@ -437,8 +439,11 @@ impl Tree {
     fn delete(&mut self, path: &str, zxid: i64, changes: &mut Vec<Change>) {
         let Some(node) = self.remove(path) else { return };
         let (parent_path, _) = split(path);
+        let sets_pzxid = self.deletion_sets_pzxid;
         let Some(parent) = self.get_mut(parent_path) else { return };
-        parent.pzxid = parent.pzxid.max(zxid);
+        if sets_pzxid {
+            parent.pzxid = parent.pzxid.max(zxid);
+        }
         let parent_acl = Arc::clone(&parent.acl);
         let (path, bytes) = (path.to_owned(), len(&node.data));
         changes.push(Change::Deleted { path, bytes, acl: node.acl, parent_acl });

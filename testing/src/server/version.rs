@@ -5,11 +5,20 @@ use docent_protocol::OpCode;
 /// A ZooKeeper version that the server imitates.
 ///
 /// The behaviour was measured on 3.4.14, 3.6.3, Debian's 3.8.0 (3.8.0-11+deb12u2, which has the security fixes of
-/// 3.8.4) and 3.9.5.
+/// 3.8.4) and 3.9.5. That of 3.5 was not: it is 3.6 without the operations and changes that came with 3.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Version {
+    /// ClickHouse Keeper 24.8, as its issues describe it: the operations of ZooKeeper 3.4 without setWatches and SASL, and
+    /// multiRead. It closes the connection behind an unknown operation, without a reply (ClickHouse#48141), and resumes no
+    /// session: a client that asks for one is given another one (ClickHouse#116690).
+    Keeper24,
+    /// ClickHouse Keeper 26.3, as its issues describe it: create2 and the watches of ZooKeeper 3.6 too, with the path of the
+    /// watch in the events of a recursive one (ClickHouse#115475).
+    Keeper26,
     /// 3.4.14: no create2, containers, TTLs or persistent watches.
     V3_4,
+    /// 3.5.10: no persistent watches, multiRead, getEphemerals or getAllChildrenNumber.
+    V3_5,
     /// 3.6.3: no whoAmI; events are not filtered by ACL.
     V3_6,
     /// 3.8.0 as Debian ships it.
@@ -20,26 +29,32 @@ pub enum Version {
 }
 
 impl Version {
-    /// All versions, oldest first.
-    pub const ALL: [Self; 4] = [Self::V3_4, Self::V3_6, Self::V3_8, Self::V3_9];
+    /// The versions of ZooKeeper, oldest first.
+    pub const ALL: [Self; 5] = [Self::V3_4, Self::V3_5, Self::V3_6, Self::V3_8, Self::V3_9];
 
-    /// The release that the behaviour was measured on.
+    /// The release that is imitated.
     #[must_use]
     pub const fn number(self) -> &'static str {
         match self {
+            Self::Keeper24 => "keeper-24.8",
+            Self::Keeper26 => "keeper-26.3",
             Self::V3_4 => "3.4.14",
+            Self::V3_5 => "3.5.10",
             Self::V3_6 => "3.6.3",
             Self::V3_8 => "3.8.0",
             Self::V3_9 => "3.9.5",
         }
     }
 
-    /// Parses a version number; only its first two parts matter (`3.8`, `3.8.0`).
+    /// Parses a version number; only its first two parts matter (`3.8`, `3.8.0`, `keeper-24.8`).
     #[must_use]
     pub fn from_number(number: &str) -> Option<Self> {
         let mut parts = number.split('.');
         match (parts.next()?, parts.next()?) {
+            ("keeper-24", _) => Some(Self::Keeper24),
+            ("keeper-26", _) => Some(Self::Keeper26),
             ("3", "4") => Some(Self::V3_4),
+            ("3", "5") => Some(Self::V3_5),
             ("3", "6") => Some(Self::V3_6),
             ("3", "8") => Some(Self::V3_8),
             ("3", "9") => Some(Self::V3_9),
@@ -51,22 +66,41 @@ impl Version {
     pub(crate) const fn knows(self, op: OpCode) -> bool {
         match op {
             OpCode::Check => !matches!(self, Self::V3_9),
-            OpCode::Create2
-            | OpCode::Reconfig
-            | OpCode::CheckWatches
-            | OpCode::RemoveWatches
+            OpCode::SetWatches => !matches!(self, Self::Keeper24),
+            OpCode::Sasl => !self.is_keeper(),
+            OpCode::Create2 | OpCode::CheckWatches | OpCode::RemoveWatches => {
+                !matches!(self, Self::Keeper24 | Self::V3_4)
+            }
+            OpCode::Reconfig
             | OpCode::CreateContainer
             | OpCode::DeleteContainer
-            | OpCode::CreateTtl
-            | OpCode::MultiRead
-            | OpCode::GetEphemerals
-            | OpCode::GetAllChildrenNumber
-            | OpCode::SetWatches2
-            | OpCode::AddWatch => !matches!(self, Self::V3_4),
+            | OpCode::CreateTtl => !self.is_keeper() && !matches!(self, Self::V3_4),
+            OpCode::MultiRead => !matches!(self, Self::V3_4 | Self::V3_5),
+            OpCode::SetWatches2 | OpCode::AddWatch => {
+                !matches!(self, Self::Keeper24 | Self::V3_4 | Self::V3_5)
+            }
+            OpCode::GetEphemerals | OpCode::GetAllChildrenNumber => {
+                matches!(self, Self::V3_6 | Self::V3_8 | Self::V3_9)
+            }
             OpCode::WhoAmI => matches!(self, Self::V3_8 | Self::V3_9),
             OpCode::Unknown(_) => false,
             _ => true,
         }
+    }
+
+    /// Whether this is ClickHouse Keeper.
+    pub(crate) const fn is_keeper(self) -> bool {
+        matches!(self, Self::Keeper24 | Self::Keeper26)
+    }
+
+    /// Whether the deletion of a node is a change of its parent's `pzxid` (ClickHouse#115457).
+    pub(crate) const fn deletion_sets_pzxid(self) -> bool {
+        !self.is_keeper()
+    }
+
+    /// Whether the events of a recursive watch have the path of the watch (ClickHouse#115475).
+    pub(crate) const fn events_name_the_watch(self) -> bool {
+        matches!(self, Self::Keeper26)
     }
 
     /// Whether events carry the zxid of their change instead of -1.
@@ -81,7 +115,7 @@ impl Version {
 
     /// Whether one-shot and persistent watches on one path are kept apart (ZOOKEEPER-4466).
     pub(crate) const fn keeps_watch_modes(self) -> bool {
-        matches!(self, Self::V3_9)
+        matches!(self, Self::V3_9 | Self::Keeper26)
     }
 
     /// Whether exists requires READ (ZOOKEEPER-2590).
@@ -94,9 +128,15 @@ impl Version {
         matches!(self, Self::V3_9)
     }
 
-    /// Whether the sequence counter wraps from 2147483647 to negative numbers; in later versions it sticks.
+    /// Whether the sequence counter wraps from 2147483647 to negative numbers; in later versions it sticks
+    /// (ZOOKEEPER-3249).
     pub(crate) const fn counter_wraps(self) -> bool {
-        matches!(self, Self::V3_4)
+        matches!(self, Self::V3_4 | Self::V3_5)
+    }
+
+    /// Whether a node can be a container, or have a time to live.
+    pub(crate) const fn has_containers(self) -> bool {
+        !self.is_keeper() && !matches!(self, Self::V3_4)
     }
 
     /// Whether a write that cannot be decoded uses up a zxid.
@@ -116,7 +156,7 @@ impl Version {
 
     /// Whether `/zookeeper/config` exists.
     pub(crate) const fn has_config_node(self) -> bool {
-        !matches!(self, Self::V3_4)
+        !self.is_keeper() && !matches!(self, Self::V3_4)
     }
 
     /// Whether the version allows a character in node names that others reject.

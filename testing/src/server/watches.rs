@@ -138,16 +138,19 @@ impl Paths {
                 self.set(at, watcher, modes.without(Modes::STANDARD));
             }
         }
-        let above = if self.recursive > 0 && event != EventType::NodeChildrenChanged {
-            path::parent(at)
-        } else {
-            None
-        };
-        for path in std::iter::successors(above, |path| path::parent(path)) {
-            let watchers = self.paths.get(path).into_iter().flatten();
-            notified.extend(watchers.filter(|(_, m)| m.has(Modes::RECURSIVE)).map(|(w, _)| *w));
+        if event != EventType::NodeChildrenChanged && !version.events_name_the_watch() {
+            notified.extend(self.recursive_above(at).map(|(_, watcher)| watcher));
         }
         notified
+    }
+
+    /// The recursive watches of the ancestors of a node.
+    fn recursive_above<'a>(&'a self, at: &'a str) -> impl Iterator<Item = (&'a str, Watcher)> {
+        let above = if self.recursive > 0 { path::parent(at) } else { None };
+        std::iter::successors(above, |path| path::parent(path)).flat_map(|path| {
+            let watchers = self.paths.get(path).into_iter().flatten();
+            watchers.filter(|(_, m)| m.has(Modes::RECURSIVE)).map(move |(w, _)| (path, *w))
+        })
     }
 }
 
@@ -267,6 +270,17 @@ impl Watches {
             Change::DataChanged { path, acl, .. } => {
                 let event = EventType::NodeDataChanged;
                 notify(event, path, acl, self.data.trigger(path, event, version));
+            }
+        }
+        if version.events_name_the_watch() {
+            let (event, path, acl) = match change {
+                Change::Created { path, acl, .. } => (EventType::NodeCreated, path, acl),
+                Change::Deleted { path, acl, .. } => (EventType::NodeDeleted, path, acl),
+                Change::DataChanged { path, acl, .. } => (EventType::NodeDataChanged, path, acl),
+            };
+            for (watched, watcher) in self.data.recursive_above(path) {
+                let (path, acl, to) = (watched.to_owned(), acl.clone(), BTreeSet::from([watcher]));
+                notices.push(Notice { event, path, acl, to });
             }
         }
         notices

@@ -38,6 +38,7 @@ mod handshake;
 mod lease;
 mod lease_renewal;
 mod proof;
+mod missing_operations;
 mod replies;
 #[cfg(feature = "sasl")]
 mod sasl;

@@ -1,0 +1,114 @@
+//! Operations that a server does not know: found out once, not sent again, and asked for anew after a reconnect.
+
+use docent_protocol::operation::WhoAmI;
+
+use super::*;
+
+const UNSUPPORTED: (ErrorKind, Outcome) = (ErrorKind::Unimplemented, Outcome::NotApplied);
+
+impl Scenario {
+    /// Submits a whoAmI; returns the number of requests that are sent.
+    fn who_am_i(&mut self, token: u32) -> usize {
+        let (now, before) = (self.now, self.wire.len());
+        self.machine.submit(&WhoAmI, token, None, || now);
+        self.flush();
+        self.wire.len() - before
+    }
+
+    /// The reply of a server that does not know the operation of the last request, and the end of the connection.
+    fn refuse_last(&mut self) {
+        let xid = self.wire.last().unwrap().0;
+        self.reply(xid, -1, ErrorCode::Unimplemented, b"");
+        self.cut();
+    }
+
+    fn come_back(&mut self) {
+        self.connect();
+        self.accept(7, 6000);
+    }
+
+    fn missing_operations(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.machine.poll_event())
+            .filter_map(|event| match event {
+                Event::MissingOperation(lease, op) => {
+                    Some(format!("{op} {:#x}", lease.session_id()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_refused_operation_is_sent_once_in_a_session() {
+    let mut scenario = Scenario::connected();
+    assert_eq!(scenario.who_am_i(1), 1);
+    scenario.refuse_last();
+    assert_eq!(scenario.missing_operations(), ["whoAmI 0x7"]);
+    scenario.come_back();
+    for token in 2..5 {
+        assert_eq!(scenario.who_am_i(token), 0);
+    }
+    let refused = |token| (token, Err(UNSUPPORTED));
+    assert_eq!(scenario.completions(), [1, 2, 3, 4].map(refused));
+    assert_eq!(scenario.missing_operations(), [""; 0]);
+    // Another session may have another server.
+    scenario.cut();
+    scenario.connect();
+    scenario.refuse();
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(8, 6000);
+    assert_eq!(scenario.who_am_i(5), 1);
+    scenario.refuse_last();
+    assert_eq!(scenario.missing_operations(), ["whoAmI 0x8"]);
+}
+
+/// The servers are upgraded one after the other: the session moves, and asks the next one.
+#[test]
+fn a_refused_operation_is_sent_again_after_a_later_reconnect() {
+    let mut scenario = Scenario::connected();
+    assert_eq!(scenario.who_am_i(1), 1);
+    scenario.refuse_last();
+    scenario.come_back();
+    for _ in 0..70 {
+        scenario.wait(ms(1000));
+        scenario.flush();
+        let xid = scenario.wire.last().unwrap().0;
+        if xid == xid::PING {
+            scenario.reply(xid, 60, ErrorCode::Ok, b"");
+        }
+    }
+    assert_eq!(scenario.who_am_i(2), 0, "without another reconnect, it is the same server");
+    scenario.cut();
+    scenario.come_back();
+    assert_eq!(scenario.who_am_i(3), 1);
+}
+
+/// A watch that cannot be removed costs no connection: its event finds no watcher.
+#[test]
+fn no_watch_is_removed_from_a_server_that_cannot() {
+    let mut scenario = Scenario::connected();
+    for token in [1, 2] {
+        let path = format!("/{token}");
+        scenario.watch(WatchKind::Data, &path, token);
+        scenario.flush();
+        let xid = scenario.wire.last().unwrap().0;
+        scenario.reply(xid, 50, ErrorCode::Ok, b"");
+    }
+    scenario.completions();
+    for (token, sent) in [(1, 1), (2, 0)] {
+        let (now, before) = (scenario.now, scenario.wire.len());
+        scenario.machine.remove_watch(&format!("/{token}"), &token, Some(token), || now);
+        scenario.flush();
+        assert_eq!(scenario.wire.len() - before, sent);
+        if sent == 1 {
+            let xid = scenario.wire.last().unwrap().0;
+            scenario.reply(xid, -1, ErrorCode::Unimplemented, b"");
+        }
+    }
+    let done: Vec<_> =
+        scenario.completions().into_iter().map(|(token, done)| (token, done.is_ok())).collect();
+    assert_eq!(done, [(1, true), (2, true)]);
+    assert_eq!(scenario.machine.watches(), 0);
+}

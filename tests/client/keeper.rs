@@ -1,0 +1,152 @@
+//! ClickHouse Keeper, as its issues describe it: the gaps in `docs/KEEPER.md`, each with the client, locks or a cache.
+
+use std::time::Duration;
+
+use docent::{
+    Client, CreateMode, CuratorCache, ErrorKind, InterProcessMutex, Outcome,
+    protocol::{OpCode, operation::Read},
+};
+use docent_testing::{
+    TestingServer,
+    server::{self, Version},
+};
+
+use crate::support::{eventually, fixture::Fixture, within_deadline};
+
+const KEEPERS: [Version; 2] = [Version::Keeper24, Version::Keeper26];
+
+async fn fixture(version: Version) -> Fixture {
+    let config = server::Config { version, ..Default::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    Fixture::on(server.connect_string(), Some(server)).await
+}
+
+fn session_id(client: &Client) -> Option<i64> {
+    client.session().map(|lease| lease.session_id())
+}
+
+#[tokio::test]
+async fn the_operations_of_zookeeper_3_4_work_on_a_keeper() {
+    for version in KEEPERS {
+        let fixture = fixture(version).await;
+        let (client, _tap) = fixture.client("A").await;
+        client.create("/a", b"1", CreateMode::Persistent).await.unwrap();
+        let (node, mut watcher) = client.get_data_and_watch("/a").await.unwrap();
+        client.set_data("/a", b"2", Some(node.stat.version)).await.unwrap();
+        assert_eq!(&*within_deadline("the event", watcher.changed()).await.path, "/a");
+        let mut transaction = client.transaction();
+        transaction.check("/a", Some(1)).create("/a/b", b"", CreateMode::Ephemeral);
+        transaction.commit().await.unwrap();
+        let read = client.multi_read(&[Read::GetData("/a"), Read::GetChildren("/a")]).await;
+        assert!(read.unwrap().iter().all(Result::is_ok), "{version}");
+        client.ensure_path("/c/d", CreateMode::Persistent).await.unwrap();
+        assert_eq!(client.metrics().sessions, 1, "{version}");
+    }
+}
+
+/// A lost connection is a lost session (ClickHouse#116690): the server gives another one, and docent says so.
+#[tokio::test]
+async fn a_session_that_a_keeper_replaces_is_lost() {
+    for version in KEEPERS {
+        let fixture = fixture(version).await;
+        let (client, tap) = fixture.client("A").await;
+        let before = session_id(&client);
+        let lease = client.session().unwrap();
+        client.create("/mine", b"", CreateMode::Ephemeral).await.unwrap();
+        tap.cut();
+        eventually("another session", async || (session_id(&client) != before).then_some(())).await;
+        assert!(lease.is_lost(), "{version}");
+        let node = eventually("the node", async || client.exists("/mine").await.ok()).await;
+        let owner = node.map(|stat| stat.ephemeral_owner);
+        assert_ne!(owner, session_id(&client), "{version}");
+    }
+}
+
+/// An unknown operation costs the connection, and so the session, without a reply. Two of them are a finding, which the
+/// next sessions keep.
+#[tokio::test]
+async fn a_lock_is_acquired_on_a_keeper_without_create2() {
+    let fixture = fixture(Version::Keeper24).await;
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::new(&client, "/locks/a").unwrap();
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    guard.fencing_token().await.unwrap();
+    let (session, sessions) = (session_id(&client), client.metrics().sessions);
+    assert_eq!(sessions, 3, "two were lost with create2");
+    // A waiter, and one that gives up.
+    let other = InterProcessMutex::new(&client, "/locks/a").unwrap();
+    assert!(other.acquire_timeout(Duration::from_millis(50)).await.unwrap().is_none());
+    guard.release().await.unwrap();
+    other.acquire().await.unwrap().release().await.unwrap();
+    // The watch that it has left stays, and costs nothing.
+    drop(client.exists_and_watch("/none").await.unwrap());
+    client.exists("/").await.unwrap();
+    assert_eq!((session_id(&client), client.metrics().sessions), (session, sessions));
+    let creates = fixture.tap.trace();
+    let count = |op| creates.iter().filter(|record| record.is_request(op)).count();
+    assert_eq!((count(OpCode::Create2), count(OpCode::RemoveWatches)), (2, 0));
+}
+
+#[tokio::test]
+async fn a_lock_is_acquired_on_a_keeper_with_create2() {
+    let fixture = fixture(Version::Keeper26).await;
+    let (client, _tap) = fixture.client("A").await;
+    client.create("/locks", b"", CreateMode::Persistent).await.unwrap();
+    client.create("/locks/a", b"", CreateMode::Persistent).await.unwrap();
+    let mutex = InterProcessMutex::new(&client, "/locks/a").unwrap();
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    let other = InterProcessMutex::new(&client, "/locks/a").unwrap();
+    assert!(other.acquire_timeout(Duration::from_millis(50)).await.unwrap().is_none());
+    guard.release().await.unwrap();
+    other.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(client.metrics().sessions, 1);
+}
+
+/// One-shot watches: without addWatch (ClickHouse#55594), and where events have the path of the watch
+/// (ClickHouse#115475). The deletion of a child leaves `pzxid` as it was (ClickHouse#115457).
+#[tokio::test]
+async fn a_cache_follows_the_nodes_of_a_keeper() {
+    for version in KEEPERS {
+        let fixture = fixture(version).await;
+        let (client, tap) = fixture.client("A").await;
+        let writer = fixture.observer().await;
+        for path in ["/r", "/r/a", "/r/a/b"] {
+            writer.create(path, b"1", CreateMode::Persistent).await.unwrap();
+        }
+        let cache = CuratorCache::start(&client, "/r").unwrap();
+        within_deadline("the cache", cache.initialized()).await.unwrap();
+        let nodes = async |count: usize| {
+            eventually(&format!("{count} nodes on {version}"), async || {
+                (cache.snapshot().len() == count).then_some(())
+            })
+            .await;
+        };
+        nodes(3).await;
+        writer.set_data("/r/a", b"2", None).await.unwrap();
+        let changed = || cache.get("/r/a").and_then(|node| node.data().cloned());
+        eventually("the change", async || (changed().as_deref() == Some(b"2")).then_some(())).await;
+        writer.delete("/r/a/b", None).await.unwrap();
+        nodes(2).await;
+        writer.create("/r/c", b"", CreateMode::Persistent).await.unwrap();
+        nodes(3).await;
+        // A lost connection is another session, in which the cache reads everything again.
+        tap.stall();
+        writer.delete("/r/c", None).await.unwrap();
+        tap.cut();
+        tap.resume();
+        nodes(2).await;
+        cache.close().await;
+    }
+}
+
+/// The loss of the reply is all that shows an unknown operation: its outcome is unknown.
+#[tokio::test]
+async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
+    for version in KEEPERS {
+        let fixture = fixture(version).await;
+        let (client, _tap) = fixture.client("A").await;
+        let error = within_deadline("whoAmI", client.who_am_i()).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+        eventually("a connection", async || client.exists("/").await.ok()).await;
+    }
+}

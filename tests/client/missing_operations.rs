@@ -1,0 +1,152 @@
+//! Servers of every version: what one lacks is found out once in a session, refused with the version that it requires, and
+//! replaced where that is possible.
+
+use docent::{
+    AddWatchMode, Client, CreateMode, Error, ErrorKind, Outcome, WatcherType,
+    protocol::{OpCode, operation::Read},
+};
+use docent_testing::{
+    TestingServer,
+    server::{self, Version},
+    tap::{Record, What},
+};
+
+use crate::support::{eventually, fixture::Fixture, within_deadline};
+
+async fn fixture(version: Version) -> Fixture {
+    let config = server::Config { version, ..Default::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    Fixture::on(server.connect_string(), Some(server)).await
+}
+
+/// The operations that came with 3.5 and later, with the version of each.
+const OPERATIONS: [(OpCode, Version, &str); 10] = [
+    (OpCode::Create2, Version::V3_5, "ZooKeeper 3.5.0"),
+    (OpCode::CheckWatches, Version::V3_5, "ZooKeeper 3.5.0"),
+    (OpCode::RemoveWatches, Version::V3_5, "ZooKeeper 3.5.0"),
+    (OpCode::CreateContainer, Version::V3_5, "ZooKeeper 3.5.1"),
+    (OpCode::CreateTtl, Version::V3_5, "ZooKeeper 3.5.3"),
+    (OpCode::MultiRead, Version::V3_6, "ZooKeeper 3.6.0"),
+    (OpCode::GetEphemerals, Version::V3_6, "ZooKeeper 3.6.0"),
+    (OpCode::GetAllChildrenNumber, Version::V3_6, "ZooKeeper 3.6.0"),
+    (OpCode::AddWatch, Version::V3_6, "ZooKeeper 3.6.0"),
+    (OpCode::WhoAmI, Version::V3_8, "ZooKeeper 3.7.0"),
+];
+
+async fn call(client: &Client, op: OpCode) -> Result<(), Error> {
+    let acl = docent::acl::OPEN_ACL_UNSAFE;
+    let path = format!("/{op}-");
+    let ttl = CreateMode::PersistentSequentialWithTtl(docent::Ttl::from_millis(60_000).unwrap());
+    match op {
+        OpCode::Create2 => {
+            let mode = CreateMode::PersistentSequential;
+            client.create_with_stat(&path, b"", mode, acl).await.map(drop)
+        }
+        OpCode::CheckWatches => client.check_watches("/", WatcherType::Data).await,
+        OpCode::RemoveWatches => client.remove_watches("/", WatcherType::Data).await,
+        OpCode::CreateContainer => {
+            let created = client.create(&path, b"", CreateMode::Container).await.map(drop);
+            client.delete(&path, None).await.ok();
+            created
+        }
+        OpCode::CreateTtl => client.create(&path, b"", ttl).await.map(drop),
+        OpCode::MultiRead => client.multi_read(&[Read::GetData("/")]).await.map(drop),
+        OpCode::GetEphemerals => client.get_ephemerals("/").await.map(drop),
+        OpCode::GetAllChildrenNumber => client.get_all_children_number("/").await.map(drop),
+        OpCode::AddWatch => client.add_watch("/", AddWatchMode::Persistent).await.map(drop),
+        OpCode::WhoAmI => client.who_am_i().await.map(drop),
+        _ => panic!("{op}"),
+    }
+}
+
+/// The number of requests of an operation, and of connections.
+fn sent(fixture: &Fixture, op: OpCode) -> usize {
+    let is_sent =
+        |record: &&Record| matches!(record.what, What::Request { op: of, .. } if of == op);
+    fixture.tap.trace().iter().filter(is_sent).count()
+}
+
+#[tokio::test]
+async fn each_version_is_asked_once_for_what_it_lacks() {
+    for version in Version::ALL {
+        for (op, since, requires) in OPERATIONS {
+            let fixture = fixture(version).await;
+            let (client, _tap) = fixture.client("A").await;
+            let session = client.session().unwrap().session_id();
+            let context = format!("{op} on {version}");
+            for round in 0..3 {
+                let result = within_deadline(&context, call(&client, op)).await;
+                if version >= since {
+                    let missing = result.err().filter(|e| e.kind() != ErrorKind::NoWatcher);
+                    assert_eq!(missing, None, "{context}");
+                    continue;
+                }
+                let error = result.unwrap_err();
+                let found = (error.kind(), error.outcome(), error.operation());
+                let expected = (ErrorKind::Unimplemented, Outcome::NotApplied, Some(op));
+                assert_eq!(found, expected, "{context}, round {round}");
+                assert!(error.to_string().contains(requires), "{error}");
+            }
+            let lacks = version < since;
+            assert_eq!(sent(&fixture, op), if lacks { 1 } else { 3 }, "{context}");
+            client.exists("/").await.unwrap();
+            assert_eq!(client.metrics().connections, 1 + u64::from(lacks), "{context}");
+            assert_eq!(client.session().unwrap().session_id(), session, "{context}");
+        }
+    }
+}
+
+/// One refusal says it of the operations that came later.
+#[tokio::test]
+async fn later_operations_are_not_sent_at_all() {
+    for version in [Version::V3_4, Version::V3_5] {
+        let fixture = fixture(version).await;
+        let (client, _tap) = fixture.client("A").await;
+        let (first, rest): (OpCode, &[OpCode]) = match version {
+            Version::V3_4 => (OpCode::RemoveWatches, &[OpCode::Create2, OpCode::AddWatch]),
+            _ => (OpCode::AddWatch, &[OpCode::MultiRead, OpCode::WhoAmI]),
+        };
+        for op in [&[first], rest].concat() {
+            let error = within_deadline("the refusal", call(&client, op)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unimplemented, "{op} on {version}");
+            assert_eq!(sent(&fixture, op), usize::from(op == first), "{op} on {version}");
+        }
+    }
+}
+
+/// Servers before 3.5.1 have no containers; parents are persistent nodes there.
+#[tokio::test]
+async fn parents_are_persistent_where_there_are_no_containers() {
+    for version in Version::ALL {
+        let fixture = fixture(version).await;
+        let (client, _tap) = fixture.client("A").await;
+        for path in ["/a/b/c", "/a/d/e"] {
+            let done = client.ensure_path(path, CreateMode::Container);
+            within_deadline("the parents", done).await.unwrap();
+            assert!(client.exists(path).await.unwrap().is_some(), "{version}");
+        }
+        let lacks = version == Version::V3_4;
+        assert_eq!(sent(&fixture, OpCode::CreateContainer), if lacks { 1 } else { 5 });
+        // With a chroot, for which the parents are created in the background.
+        let mode = CreateMode::PersistentWithTtl(docent::Ttl::from_millis(60_000).unwrap());
+        let result = client.ensure_path("/f/g", mode).await;
+        assert_eq!(result.is_err(), lacks, "{version}: {result:?}");
+    }
+}
+
+/// A dropped or removed watcher leaves its watch on a server that cannot remove it, at no cost.
+#[tokio::test]
+async fn watchers_are_dropped_and_removed_without_a_lost_connection_each() {
+    let fixture = fixture(Version::V3_4).await;
+    let (client, _tap) = fixture.client("A").await;
+    for at in 0..5 {
+        let path = format!("/{at}");
+        let removed = client.exists_and_watch(&path).await.unwrap().1;
+        within_deadline("the removal", removed.remove()).await.unwrap();
+        drop(client.exists_and_watch(&path).await.unwrap().1);
+    }
+    eventually("all replies", async || (client.metrics().pending == 0).then_some(())).await;
+    client.exists("/").await.unwrap();
+    assert_eq!(sent(&fixture, OpCode::RemoveWatches), 1);
+    assert_eq!(client.metrics().connections, 2);
+}
