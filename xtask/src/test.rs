@@ -9,6 +9,8 @@ use std::{env, fs, thread};
 
 use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
+#[cfg(target_os = "linux")]
+use crate::chaos;
 use crate::compose::Container;
 use crate::summary::Summary;
 use crate::{packages, sim};
@@ -66,8 +68,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             .collect();
         success &= cargo_test(&on_the_embedded_server(), environment, &mut summary)?;
     }
+    let mut no_chaos = None;
     if arguments.is_empty() {
         success &= test_simulator(&mut summary)?;
+        no_chaos = test_chaos(hermetic, &mut summary, &mut success);
     }
     let lacks_real_server = server.is_none();
     drop(server);
@@ -85,6 +89,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     print!("{}", summary.failures());
     if let Some(no_server) = no_server {
         println!("{no_server}");
+    }
+    if let Some(no_chaos) = no_chaos {
+        println!("{no_chaos}");
     }
     let incomplete = is_ci() && (summary.skipped > 0 || lacks_real_server);
     if incomplete {
@@ -206,6 +213,30 @@ fn test_simulator(summary: &mut Summary) -> Result<bool> {
     summary.add_run("cargo xtask sim", is_good);
     success &= is_good;
     Ok(success)
+}
+
+/// Runs two minutes of chaos, which count as one test. Returns why not, if this machine cannot: that is one skipped test.
+#[cfg(target_os = "linux")]
+fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Option<String> {
+    let missing = if hermetic { Some("--hermetic".into()) } else { chaos::requirements().err() };
+    if let Some(missing) = missing {
+        summary.skip_run();
+        return Some(format!("xtask: skipped: cargo xtask chaos: {missing}"));
+    }
+    println!("xtask: two minutes of chaos with a real ensemble");
+    let is_good = chaos::test().unwrap_or_else(|error| {
+        println!("xtask: cargo xtask chaos: {error}");
+        false
+    });
+    summary.add_run("cargo xtask chaos", is_good);
+    *success &= is_good;
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn test_chaos(_hermetic: bool, summary: &mut Summary, _success: &mut bool) -> Option<String> {
+    summary.skip_run();
+    Some("xtask: skipped: cargo xtask chaos: it needs Linux".to_owned())
 }
 
 /// Runs a test command of cargo, forwards its output and adds it to the summary.
