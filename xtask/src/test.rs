@@ -207,7 +207,7 @@ fn test_simulator(summary: &mut Summary) -> Result<bool> {
     println!("xtask: the simulator: its tests, and 2,000 seeds");
     let mut command = sim::cargo_in_sim();
     // The profile of the command, so that its dependencies are built once.
-    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--release", "--locked", "--no-fail-fast"]);
     let mut success = run_tests(command, summary)?;
     let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
     summary.add_run("cargo xtask sim", is_good);

@@ -57,7 +57,7 @@ pub fn judge(text: &str) -> Result<Judgement, String> {
         list.push((at, text));
     }
     for line in of("note") {
-        judgement.counted.push((0, line.fields.values().copied().collect::<Vec<_>>().join(" ")));
+        judgement.counted.push((line.number("at")?, line.text("text")?.replace('_', " ")));
     }
     judgement.violations.sort();
     judgement.counted.sort();

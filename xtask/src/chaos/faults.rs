@@ -11,12 +11,13 @@ use super::network::{Cut, Host};
 use super::plan::{Fault, Kind, Target};
 use super::world::World;
 
-/// Carries out the faults of one sequence, each to its end, until the run stops.
-pub(super) fn run(world: &World, faults: &[Fault], first_number: usize) -> Result<()> {
+/// Carries out the faults of one sequence, each to its end, until the run stops. A fault whose turn comes too late, because
+/// those before it took longer than planned, is left out.
+pub(super) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64) -> Result<()> {
     for (number, fault) in (first_number..).zip(faults) {
         let at = world.start + nanos(fault.at);
         world.sleep_until(at);
-        if world.is_stopping() {
+        if world.is_stopping() || now() + nanos(fault.lasts) > end {
             return Ok(());
         }
         let leader = world.members.leader();
@@ -38,8 +39,17 @@ pub(super) fn run(world: &World, faults: &[Fault], first_number: usize) -> Resul
         ));
         world.counters.faults.add(1);
         begun.and(ended)?;
+        wait_for_leader(world);
     }
     Ok(())
+}
+
+/// Waits until the ensemble serves clients, but not for ever: faults may come into an election.
+fn wait_for_leader(world: &World) {
+    let deadline = now() + nanos(Duration::from_secs(20));
+    while now() < deadline && !world.is_stopping() && world.members.leader().is_none() {
+        world.sleep_ms(500);
+    }
 }
 
 /// A fault that is carried out, and how it ends.
@@ -123,7 +133,13 @@ impl Undo<'_> {
             Kind::Rolling => Ok(()),
             Kind::FullDisk => {
                 world.members.empty_disk()?;
-                world.members.start(target)
+                if world.members.start_after_full_disk(target)? {
+                    let (member, at) = (target + 1, now());
+                    world.history.add(format_args!(
+                        "note at={at} text=m{member}_started_without_its_data:_its_log_was_incomplete"
+                    ));
+                }
+                Ok(())
             }
             Kind::PauseClient(client) => {
                 world.peer(client).signal(Signal::CONT);

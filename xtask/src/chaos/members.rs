@@ -58,6 +58,8 @@ impl Members {
             directory: directory.to_path_buf(),
             processes: (0..count).map(|_| Mutex::default()).collect(),
         };
+        // A copy: the program may be built anew meanwhile.
+        fs::copy(std::env::current_exe()?, members.asker())?;
         for index in 0..count {
             network.add(janitor, Host::Member(index))?;
             let data = members.data(index);
@@ -105,6 +107,27 @@ impl Members {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         *process = Some(command.spawn()?);
         Ok(())
+    }
+
+    /// Starts a member whose file system was full, and waits until it serves clients.
+    ///
+    /// A server may not start with a log whose last record is incomplete (ZOOKEEPER-1621). Then its data are removed, as an
+    /// operator would do; that is safe once all others serve, because each of them has all committed writes. Returns
+    /// whether they were removed.
+    pub(super) fn start_after_full_disk(&self, index: usize) -> Result<bool> {
+        self.start(index)?;
+        match self.wait_until_serving(index) {
+            Ok(()) => Ok(false),
+            Err(error) if self.is_running(index) => Err(error),
+            Err(_) => {
+                let mut others = (0..self.count()).filter(|other| *other != index);
+                others.try_for_each(|other| self.wait_until_serving(other))?;
+                fs::remove_dir_all(self.data(index).join("version-2"))?;
+                self.start(index)?;
+                self.wait_until_serving(index)?;
+                Ok(true)
+            }
+        }
     }
 
     /// Waits until every member serves clients.
@@ -185,9 +208,8 @@ impl Members {
     }
 
     fn ask(&self, index: usize) -> Option<String> {
-        let program = std::env::current_exe().ok()?;
         let mut command = self.network.command(Host::Member(index));
-        command.arg(program).args(["chaos", ASK, &address(index).to_string()]);
+        command.arg(self.asker()).args(["chaos", ASK, &address(index).to_string()]);
         let output = command.stdin(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -203,6 +225,11 @@ impl Members {
 
     fn data(&self, index: usize) -> PathBuf {
         self.member_directory(index).join("data")
+    }
+
+    /// This program.
+    fn asker(&self) -> PathBuf {
+        self.directory.join("xtask")
     }
 
     fn filling(&self) -> PathBuf {
@@ -226,7 +253,7 @@ impl Members {
     fn zoo_cfg(&self, index: usize) -> String {
         let address = Host::Member(index).address();
         let mut text = format!(
-            "tickTime=500\ninitLimit=40\nsyncLimit=8\nmaxClientCnxns=0\ndataDir={}\nclientPort={CLIENT_PORT}\n\
+            "tickTime=500\ninitLimit=12\nsyncLimit=7\nmaxClientCnxns=0\ndataDir={}\nclientPort={CLIENT_PORT}\n\
              clientPortAddress={address}\nadmin.enableServer=false\n",
             self.data(index).display()
         );
@@ -258,7 +285,7 @@ fn jars(directory: &Path) -> Result<OsString> {
 }
 
 /// Java's options of a member.
-const PROPERTIES: [&str; 7] = [
+const PROPERTIES: [&str; 8] = [
     "-Xmx128m",
     "-Dzookeeper.extendedTypesEnabled=true",
     "-Dznode.container.checkIntervalMs=10000",
@@ -267,6 +294,8 @@ const PROPERTIES: [&str; 7] = [
     "-Dzookeeper.4lw.commands.whitelist=srvr",
     // An election waits this long for a member that is cut off.
     "-Dzookeeper.cnxTimeout=1000",
+    // A member without a leader repeats its vote at least as often, instead of once a minute.
+    "-Dzookeeper.fastleader.maxNotificationInterval=2000",
     // Kilobytes of a log that are reserved at once: a full disk is noticed soon.
     "-Dzookeeper.preAllocSize=64",
 ];

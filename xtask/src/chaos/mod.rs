@@ -144,9 +144,9 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     prepare(&world, &observer)?;
     let finished = disturb(&world, plan, options);
     if let Err(error) = &finished {
-        world
-            .history
-            .add(format_args!("note error={}", error.to_string().replace([' ', '='], "_")));
+        let (at, text) =
+            (now(), error.to_string().replace(|c: char| c.is_whitespace() || c == '=', "_"));
+        world.history.add(format_args!("note at={at} text={text}"));
     }
     let read = finished.and_then(|()| read_at_the_end(&world, &observer));
     world.history.add(format_args!(
@@ -206,10 +206,10 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
                 scope.spawn(move || workload::live_for_one_hold(world, peer, random));
             }
         }
-        let of_members = scope.spawn(|| faults::run(world, &plan.of_members, 1));
-        let of_clients = scope.spawn(|| faults::run(world, &plan.of_clients, 1_001));
         let end = world.start + u64::try_from(options.length.as_nanos()).unwrap_or(u64::MAX);
-        while now() < end && !of_members.is_finished() || now() < end && !of_clients.is_finished() {
+        let of_members = scope.spawn(move || faults::run(world, &plan.of_members, 1, end));
+        let of_clients = scope.spawn(move || faults::run(world, &plan.of_clients, 1_001, end));
+        while now() < end {
             world.sleep_until(end.min(now() + 20_000 * world::MILLISECOND));
             let counters = &world.counters;
             println!(
@@ -236,7 +236,8 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
 fn revive(world: &World) -> Result<()> {
     for index in 0..world.members.count() {
         if !world.members.is_running(index) {
-            world.history.add(format_args!("note revived=m{}", index + 1));
+            let (member, at) = (index + 1, now());
+            world.history.add(format_args!("note at={at} text=m{member}_had_ended_by_itself"));
             world.members.start(index)?;
         }
     }

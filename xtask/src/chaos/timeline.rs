@@ -18,7 +18,7 @@ pub(super) const LEGEND: &str = "<p class=legend>\
 <span><i style='background:#d00000;width:3px'></i>violation</span></p>
 ";
 
-const ROW: f64 = 9.0;
+const ROW: f64 = 11.0;
 const LEFT: f64 = 110.0;
 const TOP: f64 = 64.0;
 

@@ -24,8 +24,8 @@ pub(super) const WORKLOADS: [fn(&World, &Peer, Random); 5] =
 fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         let ms = match random.below(10) {
-            0 => random.between(4_000, 14_000),
-            1 | 2 => random.between(500, 2_000),
+            0 | 1 => random.between(5_000, 14_000),
+            2 | 3 => random.between(500, 2_000),
             _ => random.between(10, 500),
         };
         if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/lock", WAIT_MS) {
