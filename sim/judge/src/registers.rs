@@ -52,10 +52,10 @@ pub(super) fn judge<'a>(
         unknown += operations.iter().filter(|operation| operation.returned == u64::MAX).count();
         match explain(&operations) {
             Explained::Yes => {}
-            Explained::No(at, who) => {
+            Explained::No(at, client) => {
                 judgement.violation(
                     at,
-                    format_args!("register {key}: no order explains the result of {who}"),
+                    format_args!("register {key}: no order explains the result of {client}"),
                 );
             }
             Explained::Undecided => undecided += 1,
@@ -144,8 +144,8 @@ fn explain(operations: &[Operation]) -> Explained {
         next.reverse();
         open.append(&mut next);
     }
-    let (at, who) = blocked.unwrap_or_default();
-    Explained::No(at, who)
+    let (at, client) = blocked.unwrap_or_default();
+    Explained::No(at, client)
 }
 
 /// The state after an operation; `None` if its result does not fit.

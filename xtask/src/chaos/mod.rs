@@ -148,7 +148,10 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
             (now(), error.to_string().replace(|c: char| c.is_whitespace() || c == '=', "_"));
         world.history.add(format_args!("note at={at} text={text}"));
     }
-    let read = finished.and_then(|()| read_at_the_end(&world, &observer));
+    let read = finished.and_then(|()| {
+        world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
+        read_at_the_end(&world, &observer)
+    });
     world.history.add(format_args!(
         "run seed={} members={} version={version} start={} end={} session={}",
         options.seed,
@@ -242,6 +245,20 @@ fn revive(world: &World) -> Result<()> {
         }
     }
     world.members.wait_until_all_serve()
+}
+
+/// A client, without faults, acquires and releases a lock. If it cannot, it is recorded as stuck.
+fn lock_at_the_end(world: &World, peer: &Peer) {
+    let deadline = now() + 60_000 * world::MILLISECOND;
+    while now() < deadline {
+        if let Answer::Ok { .. } = peer.ask("acquire mutex:/chaos/last 30000")
+            && let Answer::Ok { .. } = peer.ask("release mutex:/chaos/last")
+        {
+            return;
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    hold::stuck(world, peer, "an_acquire_after_all_faults");
 }
 
 /// Reads the sets, after the end of all clients.

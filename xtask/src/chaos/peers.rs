@@ -89,7 +89,7 @@ pub(super) enum Answer {
     },
     /// The process has ended.
     Gone,
-    /// There was no answer in time.
+    /// It took too much time.
     Stuck,
 }
 

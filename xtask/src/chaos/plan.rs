@@ -86,6 +86,8 @@ fn of_members(seed: u64, length: Duration, members: usize) -> Vec<Fault> {
                 Kind::Alone(Target::Leader),
                 Kind::Alone(Target::Follower(0)),
                 Kind::AloneWithClients(target()),
+                // A session ends on the other side while its client believes in it.
+                Kind::AloneWithClients(Target::Follower(1)),
                 Kind::Mute(target()),
                 Kind::Deaf(target()),
                 Kind::Bridge(target()),
@@ -99,6 +101,7 @@ fn of_members(seed: u64, length: Duration, members: usize) -> Vec<Fault> {
         let Some(kind) = deck.pop() else { return faults };
         let lasts = match kind {
             Kind::Rolling => Duration::from_secs(1),
+            Kind::AloneWithClients(_) => Duration::from_millis(random.between(9_000, 14_000)),
             _ => Duration::from_millis(random.between(4_000, 12_000)),
         };
         if at + lasts > length {

@@ -19,7 +19,7 @@ struct Report<'a> {
     judgement: &'a Judgement,
 }
 
-/// Judges the history, and writes `report.txt` and `report.html`.
+/// Judges the history, and writes the report as text and as HTML.
 pub(super) fn write(history: &Path, directory: &Path) -> Result<Judgement> {
     let text = fs::read_to_string(history)?;
     let judgement = docent_judge::judge(&text)?;
@@ -30,6 +30,12 @@ pub(super) fn write(history: &Path, directory: &Path) -> Result<Judgement> {
         println!("xtask: VIOLATION at {}: {text}", report.time(*at));
     }
     println!("xtask: report: {}", directory.join("report.html").display());
+    let is_zero = |name: &&&str| judgement.value(name).is_none_or(|value| value == "0");
+    if let Some(nothing) =
+        ["holds", "guarded writes", "operations on registers"].iter().find(is_zero)
+    {
+        return Err(format!("the run shows nothing: it has no {nothing}").into());
+    }
     Ok(judgement)
 }
 

@@ -84,7 +84,12 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
         if let Some(hold) = Hold::acquire(world, peer, "mutex:/chaos/guarded", WAIT_MS) {
             if let Answer::Ok { text, .. } = peer.ask(&format!("get {SET}")) {
                 let elements = text.split(' ').nth(3).unwrap_or("-").to_owned();
-                let ms = if random.below(4) == 0 { random.below(2_000) } else { random.below(200) };
+                let ms = match random.below(16) {
+                    // Longer than a session that has no connection.
+                    0 => random.between(6_000, 9_000),
+                    1..=3 => random.below(2_000),
+                    _ => random.below(200),
+                };
                 world.sleep_ms(ms);
                 let element = world.counters.elements.add(1);
                 let called = now();
