@@ -86,7 +86,8 @@ pub(super) fn run() -> Result<ExitCode> {
 
 /// Whether a path is in a temporary directory of a run.
 fn is_ours(path: &str) -> bool {
-    let below = Path::new(path).strip_prefix(std::env::temp_dir()).unwrap_or(Path::new(""));
+    let below =
+        Path::new(path).strip_prefix(std::env::temp_dir()).unwrap_or_else(|_| Path::new(""));
     let first = below.components().next();
     first.is_some_and(|first| first.as_os_str().to_string_lossy().starts_with(PREFIX))
         && !path.contains("..")

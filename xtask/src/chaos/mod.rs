@@ -97,7 +97,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     fs::create_dir_all(&report)?;
 
     let janitor = Janitor::start()?;
-    let run = format!("{:x}", u64::from(std::process::id()) << 24 | (now() / 1_000 & 0xff_ffff));
+    let run = format!("{:x}-{:x}", std::process::id(), now() / 1_000 % 0x100_0000);
     let directory = std::env::temp_dir().join(format!("{}chaos-{run}", janitor::PREFIX));
     janitor.register("directory", &directory.display().to_string())?;
     fs::create_dir(&directory)?;

@@ -198,9 +198,9 @@ mod tests {
         .map(Line::parse);
         let svg = draw(&lines, &[4_000_000_000], &[]);
         // Eight pixels per second, 110 of labels.
-        assert!(svg.contains("M118.0 106h16.0"), "the hold: {svg}");
-        assert!(svg.contains("M118.0 106h8.0"), "its proven part: {svg}");
-        assert!(svg.contains("M150.0 82h16.0"), "the member: {svg}");
+        assert!(svg.contains("M118.0 134h16.0"), "the hold: {svg}");
+        assert!(svg.contains("M118.0 134h8.0"), "its proven part: {svg}");
+        assert!(svg.contains("M150.0 86h16.0"), "the member: {svg}");
         assert!(svg.contains("M142.0 18V"), "the violation: {svg}");
     }
 }
