@@ -26,6 +26,9 @@ const CLIENT_PORT: u16 = 2181;
 /// A start takes some seconds, a minute on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// The time that a member has to serve again, when there is a majority.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The size of the file system that becomes full.
 const DISK_BYTES: usize = 96 << 20;
 
@@ -111,23 +114,24 @@ impl Members {
 
     /// Starts a member whose file system was full, and waits until it serves clients.
     ///
-    /// A server may not start with a log whose last record is incomplete (ZOOKEEPER-1621). Then its data are removed, as an
-    /// operator would do; that is safe once all others serve, because each of them has all committed writes. Returns
-    /// whether they were removed.
+    /// A server may not read a log whose last record is incomplete, as in ZOOKEEPER-1621: it ends, or tries for ever. Then its
+    /// data are removed, as an operator would do; that is safe once all others serve, because each of them has all
+    /// committed writes. Returns whether they were removed.
     pub(super) fn start_after_full_disk(&self, index: usize) -> Result<bool> {
         self.start(index)?;
-        match self.wait_until_serving(index) {
-            Ok(()) => Ok(false),
-            Err(error) if self.is_running(index) => Err(error),
-            Err(_) => {
-                let mut others = (0..self.count()).filter(|other| *other != index);
-                others.try_for_each(|other| self.wait_until_serving(other))?;
-                fs::remove_dir_all(self.data(index).join("version-2"))?;
-                self.start(index)?;
-                self.wait_until_serving(index)?;
-                Ok(true)
-            }
+        if self.serves_within(index, RECOVERY_TIMEOUT).is_ok() {
+            return Ok(false);
         }
+        let mut others = (0..self.count()).filter(|other| *other != index);
+        others.try_for_each(|other| self.wait_until_serving(other))?;
+        if self.mode(index).is_some() {
+            return Ok(false);
+        }
+        self.kill(index)?;
+        fs::remove_dir_all(self.data(index).join("version-2"))?;
+        self.start(index)?;
+        self.wait_until_serving(index)?;
+        Ok(true)
     }
 
     /// Waits until every member serves clients.
@@ -136,7 +140,11 @@ impl Members {
     }
 
     pub(super) fn wait_until_serving(&self, index: usize) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
+        self.serves_within(index, START_TIMEOUT)
+    }
+
+    fn serves_within(&self, index: usize, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
             if self.mode(index).is_some() {
                 return Ok(());

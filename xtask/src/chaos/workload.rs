@@ -24,7 +24,7 @@ pub(super) const WORKLOADS: [fn(&World, &Peer, Random); 5] =
 fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         let ms = match random.below(10) {
-            0 | 1 => random.between(5_000, 14_000),
+            0 | 1 => random.between(8_000, 20_000),
             2 | 3 => random.between(500, 2_000),
             _ => random.between(10, 500),
         };
