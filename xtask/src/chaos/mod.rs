@@ -80,6 +80,12 @@ pub(crate) fn requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err("needs root, for network namespaces: `sudo cargo xtask chaos`".into());
     }
+    // A container may have root without the right to do this.
+    if !packages::succeeds(Command::new("unshare").args(["--net", "--mount", "true"])) {
+        return Err(
+            "this process may not create network namespaces (a container: --privileged)".into()
+        );
+    }
     packages::network_tools()?;
     packages::java().map(drop)
 }
