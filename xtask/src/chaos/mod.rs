@@ -15,6 +15,7 @@ mod timeline;
 mod workload;
 mod world;
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -63,7 +64,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     };
     let plan = plan::draw(options.seed, options.length, options.members, CLIENTS.len());
     if options.shows_plan {
-        print!("{plan}");
+        // A reader may close the pipe early.
+        let _ = write!(io::stdout(), "{plan}");
         return Ok(ExitCode::SUCCESS);
     }
     if let Err(missing) = requirements() {
@@ -202,6 +204,8 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         peer.start()?;
     }
     thread::scope(|scope| {
+        // The scope waits for its threads, in a panic too.
+        let _stop = StopOnDrop(world);
         let mut workers = 0..;
         let mut random = || Random::of_part(world.seed, 100 + workers.next().unwrap_or(0));
         for (number, peer) in world.peers.iter().enumerate() {
@@ -239,6 +243,15 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         world.stop();
         healed
     })
+}
+
+/// Stops the threads of a run.
+struct StopOnDrop<'a>(&'a World);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// Starts members that have ended by themselves, and waits until all serve.
