@@ -6,26 +6,36 @@
 //! any time. Commands for one handle run in order, those for different handles at the same time.
 //!
 //! A handle is `KIND:PATH`, KIND one of `mutex`, `semmutex`, `read`, `write`, `sem=N`; handles that differ by a
-//! suffix `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner.
+//! suffix `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner. A handle
+//! `latch:PATH` is a part in an election. `proven HANDLE` says until when a hold is proven, `guarded HANDLE PATH DATA`
+//! writes a node while it is held, and `lock_peer/nodes.rs` has commands of single nodes; an error of a write is
+//! `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`.
 //!
 //! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes
-//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers` and `pipelined`.
+//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers` and `pipelined`. With `LOCK_PEER_TIMES` each line begins with
+//! `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with the time at which
+//! the question was taken up.
+
+#[path = "lock_peer/latch.rs"]
+mod latch;
+#[path = "lock_peer/nodes.rs"]
+mod nodes;
 
 use std::{
     collections::HashMap,
     io::Write as _,
     process::exit,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use docent::{
-    Client, Config, Error, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-    InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, Owner, Revoker,
-    retry::RetryNTimes,
+    Client, Config, Error, Instant, InterProcessMultiLock, InterProcessMutex,
+    InterProcessReadWriteLock, InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Leadership,
+    LockGuard, LockOptions, Owner, Revoker, Transaction, retry::RetryNTimes,
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -108,8 +118,9 @@ fn options(policy: RetryNTimes) -> LockOptions {
 /// One line on standard output, at once.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
+    let time = if *HAS_TIMES { format!("@{} ", monotonic_nanos()) } else { String::new() };
     // The reader has gone, so there is no one to report to.
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+    if writeln!(out, "{time}{line}").and_then(|()| out.flush()).is_err() {
         exit(0);
     }
 }
@@ -121,6 +132,30 @@ fn answer(id: &str, result: Result<Option<String>, Error>) {
         Ok(None) => say(&format!("{id} false")),
         Err(error) => say(&format!("{id} err {:?} {error}", error.kind())),
     }
+}
+
+/// As [`answer`], for a write: an error says whether it may have been applied.
+fn answer_write(id: &str, result: Result<String, Error>) {
+    match result {
+        Ok(text) => answer(id, Ok(Some(text))),
+        Err(error) => say(&format!("{id} err {:?} {:?} {error}", error.kind(), error.outcome())),
+    }
+}
+
+/// Whether lines have times: `LOCK_PEER_TIMES`.
+static HAS_TIMES: LazyLock<bool> = LazyLock::new(|| std::env::var_os("LOCK_PEER_TIMES").is_some());
+
+/// The machine's monotonic clock, which `System.nanoTime` of a JVM reads too.
+#[cfg(unix)]
+fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds * 1_000_000_000 + nanos
+}
+
+#[cfg(not(unix))]
+fn monotonic_nanos() -> u64 {
+    0
 }
 
 /// Answers when the future has the answer.
@@ -224,7 +259,8 @@ impl Peer {
                 say(&format!("{id} {text}"));
             }
             (
-                "acquire" | "release" | "held" | "token" | "participants" | "drop" | "revocable",
+                "acquire" | "release" | "held" | "token" | "participants" | "drop" | "revocable"
+                | "proven" | "guarded",
                 [handle, rest @ ..],
             ) => match self.handle(handle) {
                 Ok(handle) => {
@@ -235,6 +271,7 @@ impl Peer {
                 }
                 Err(error) => bad(&error),
             },
+            _ if nodes::command(&self.client, id, verb, args) => {}
             _ => bad(&format!("{verb} with {} arguments is not known", args.len())),
         }
     }
@@ -261,6 +298,14 @@ impl Peer {
             let Some((kind, path)) = lock_name.split_once(':') else {
                 return Err(format!("{name} is no handle: KIND:PATH"));
             };
+            let (commands, receiver) = mpsc::unbounded_channel();
+            let cancel = Arc::new(Cancel::default());
+            if kind == "latch" {
+                let (client, options) = (self.client.clone(), self.options.clone());
+                tokio::spawn(latch::run(client, path.to_owned(), options, receiver));
+                let handle = Handle { commands, cancel };
+                return Ok(self.handles.entry(name.to_owned()).or_insert(handle));
+            }
             let lock = match self.locks.get(lock_name) {
                 Some(lock) => lock.clone(),
                 None => self.new_lock(kind, path)?,
@@ -268,8 +313,6 @@ impl Peer {
             self.locks.insert(lock_name.to_owned(), lock.clone());
             let family = if matches!(kind, "read" | "write") { "readwrite" } else { kind };
             let owner = self.owners.entry(format!("{family}:{path}#{suffix}")).or_default().clone();
-            let (commands, receiver) = mpsc::unbounded_channel();
-            let cancel = Arc::new(Cancel::default());
             let (client, handle) = (self.client.clone(), name.to_owned());
             tokio::spawn(run(client, handle, lock, owner, receiver, Arc::clone(&cancel)));
             self.handles.insert(name.to_owned(), Handle { commands, cancel });
@@ -395,16 +438,9 @@ async fn run(
                 }
                 None => say(&format!("{id} err NotOwner the lock is not held by this handle")),
             },
-            "held" => {
-                let held = guards.last().is_some_and(LockGuard::is_held);
-                answer(&id, Ok(Some(held.to_string())));
+            "held" | "token" | "proven" | "guarded" => {
+                ask(&client, &id, &verb, &args, guards.last().map(Held::Lock)).await;
             }
-            "token" => match guards.last() {
-                Some(guard) => {
-                    answer(&id, guard.fencing_token().await.map(|token| Some(token.to_string())));
-                }
-                None => say(&format!("{id} err NotOwner the lock is not held by this handle")),
-            },
             "revocable" => match &lock {
                 Lock::Mutex(mutex) => {
                     let handle = handle.clone();
@@ -415,6 +451,75 @@ async fn run(
             },
             _ => answer(&id, lock.participants().await.map(|paths| Some(list(&paths)))),
         }
+    }
+}
+
+/// A lock's guard or a leadership.
+#[derive(Clone, Copy)]
+enum Held<'a> {
+    Lock(&'a LockGuard),
+    Leadership(&'a Leadership),
+}
+
+impl Held<'_> {
+    fn is_held(self) -> bool {
+        match self {
+            Self::Lock(guard) => guard.is_held(),
+            Self::Leadership(leadership) => leadership.is_held(),
+        }
+    }
+
+    fn proven_until(self) -> Instant {
+        match self {
+            Self::Lock(guard) => guard.proven_until(),
+            Self::Leadership(leadership) => leadership.proven_until(),
+        }
+    }
+
+    async fn fencing_token(self) -> Result<i64, Error> {
+        match self {
+            Self::Lock(guard) => guard.fencing_token().await,
+            Self::Leadership(leadership) => leadership.fencing_token().await,
+        }
+    }
+
+    fn guarded(&self) -> Result<Transaction<'_>, Error> {
+        match self {
+            Self::Lock(guard) => guard.guarded(),
+            Self::Leadership(leadership) => leadership.guarded(),
+        }
+    }
+}
+
+/// Answers a question about a hold, or writes under it.
+async fn ask(client: &Client, id: &str, verb: &str, args: &[String], held: Option<Held<'_>>) {
+    // Read first: a process that is stopped behind the question answers late.
+    let now = monotonic_nanos();
+    match (verb, args, held) {
+        ("held", [], held) => {
+            let held = held.is_some_and(Held::is_held);
+            let time = if *HAS_TIMES { format!(" {now}") } else { String::new() };
+            answer(id, Ok(Some(format!("{held}{time}"))));
+        }
+        ("token", [], Some(held)) => {
+            answer(id, held.fencing_token().await.map(|token| Some(token.to_string())));
+        }
+        ("proven", [], Some(held)) => {
+            let left = held.proven_until().saturating_duration_since(client.now());
+            let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+            answer(id, Ok(Some(now.saturating_add(left).to_string())));
+        }
+        ("guarded", [path, data], Some(held)) => {
+            let written = match held.guarded() {
+                Ok(mut transaction) => {
+                    transaction.set_data(path, data.as_bytes(), None).commit().await
+                }
+                Err(error) => Err(error),
+            };
+            answer_write(id, written.map(|_| String::new()));
+        }
+        (_, _, None) => say(&format!("{id} err NotOwner the lock is not held by this handle")),
+        _ => say(&format!("{id} err BadCommand {verb} of a hold with {} arguments", args.len())),
     }
 }
 

@@ -22,6 +22,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -33,6 +34,11 @@ import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryNTimes;
 import org.apache.curator.utils.ZKPaths;
+import org.apache.zookeeper.CreateMode;
+import org.apache.zookeeper.KeeperException;
+import org.apache.zookeeper.Op;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
 /**
@@ -52,8 +58,13 @@ import org.apache.zookeeper.data.Stat;
  *
  * <p>Curator's behaviour is kept, including the cases in which docent does better: an acquire by an owner whose
  * hold was lost is re-entrant and returns at once (that hold stays lost: {@code held} says false).
+ *
+ * <p>Commands of single nodes, and {@code guarded}, use ZooKeeper's own client: Curator would repeat a write whose
+ * outcome is unknown. With {@code LOCK_PEER_TIMES} lines have times, as those of {@code lock_peer}.
  */
 public final class CuratorPeer {
+    private static final boolean HAS_TIMES = System.getenv("LOCK_PEER_TIMES") != null;
+
     private final CuratorFramework client;
     private final Output output = new Output();
 
@@ -208,7 +219,28 @@ public final class CuratorPeer {
                 Handle handle = handle(words[2]);
                 handle.owner.execute(() -> handle.drop(id));
             }
-            case "held" -> inOrder(id, words[2], handle -> "ok " + handle.held());
+            case "held" -> inOrder(id, words[2], handle -> {
+                long now = System.nanoTime();
+                return "ok " + handle.held() + (HAS_TIMES ? " " + now : "");
+            });
+            case "guarded" -> inOrder(id, words[2], handle -> handle.guarded(words[3], words[4]));
+            case "create" -> inBackground(id, () -> write(() -> {
+                zooKeeper().create(words[2], bytes(words[3]), ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+                return "ok";
+            }));
+            case "set" -> inBackground(id, () -> write(() -> "ok "
+                    + zooKeeper().setData(words[2], bytes(words[3]), Integer.parseInt(words[4])).getVersion()));
+            case "get" -> inBackground(id, () -> read(words[2], keeper -> {}));
+            case "syncget" -> inBackground(id, () -> read(words[2], keeper -> {
+                java.util.concurrent.CompletableFuture<Integer> synced =
+                        new java.util.concurrent.CompletableFuture<>();
+                keeper.sync(words[2], (code, path, context) -> synced.complete(code), null);
+                if (synced.get() != 0) {
+                    throw new IllegalStateException("the sync failed");
+                }
+            }));
+            case "fencedget" -> inBackground(id, () -> read(words[2],
+                    keeper -> keeper.setData(words[3], bytes("fence"), -1)));
             case "token" -> inOrder(id, words[2], handle -> "ok " + handle.token());
             case "participants" -> inOrder(id, words[2], handle -> list(handle.lock.participants()));
             case "revocable" -> inOrder(id, words[2], handle -> {
@@ -216,6 +248,46 @@ public final class CuratorPeer {
                 return "ok";
             });
             default -> throw new IllegalArgumentException("unknown verb " + verb);
+        }
+    }
+
+    private ZooKeeper zooKeeper() throws Exception {
+        return client.getZookeeperClient().getZooKeeper();
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private interface Fence {
+        void pass(ZooKeeper keeper) throws Exception;
+    }
+
+    /** Reads behind a fence, in one session. */
+    private String read(String path, Fence fence) throws Exception {
+        ZooKeeper keeper = zooKeeper();
+        long session = keeper.getSessionId();
+        fence.pass(keeper);
+        Stat stat = new Stat();
+        String data = new String(keeper.getData(path, false, stat), StandardCharsets.UTF_8);
+        if (keeper.getSessionId() != session) {
+            throw new IllegalStateException("the session has changed");
+        }
+        return "ok " + stat.getVersion() + " " + stat.getMzxid() + " " + Long.toHexString(session) + " " + data;
+    }
+
+    /** An error says whether the write may have been applied: only a server's refusal says that it was not. */
+    private static String write(Command command) throws Exception {
+        try {
+            return command.run();
+        } catch (Exception e) {
+            boolean isUnknown = !(e instanceof KeeperException)
+                    || e instanceof KeeperException.ConnectionLossException
+                    || e instanceof KeeperException.SessionExpiredException
+                    || e instanceof KeeperException.OperationTimeoutException;
+            String kind = e.getClass().getSimpleName().replaceFirst("Exception$", "");
+            String outcome = isUnknown ? "Unknown" : "NotApplied";
+            return "err " + kind + " " + outcome + " " + oneLine(String.valueOf(e.getMessage()));
         }
     }
 
@@ -306,6 +378,7 @@ public final class CuratorPeer {
             case "read" -> new ThreadLock(readWriteLock(path).readLock());
             case "write" -> new ThreadLock(readWriteLock(path).writeLock());
             case "semmutex" -> new SemaphoreMutexLock(path);
+            case "latch" -> new LatchLock(path);
             default -> throw new IllegalArgumentException("unknown kind " + kind);
         };
     }
@@ -390,6 +463,19 @@ public final class CuratorPeer {
             boolean connected = state != ConnectionState.SUSPENDED && state != ConnectionState.LOST;
             Hold hold = newest();
             return connected && hold != null && !isLost(hold) && lock.isHeld();
+        }
+
+        /** Writes a node, if the lock's node exists. */
+        String guarded(String path, String data) throws Exception {
+            Hold hold = newest();
+            if (hold == null) {
+                return "err NotOwner NotApplied nothing is held";
+            }
+            String node = lock.node(hold.lease);
+            return write(() -> {
+                zooKeeper().multi(Arrays.asList(Op.check(node, -1), Op.setData(path, bytes(data), -1)));
+                return "ok";
+            });
         }
 
         /** The czxid of the lock's node. */
@@ -664,6 +750,51 @@ public final class CuratorPeer {
         }
     }
 
+    /** A part in an election, from an acquire to a release. */
+    private final class LatchLock extends Lock {
+        private final String path;
+        private LeaderLatch latch;
+
+        LatchLock(String path) {
+            this.path = path;
+        }
+
+        @Override
+        Lease acquire(Long ms) throws Exception {
+            latch = new LeaderLatch(client, path, "peer");
+            latch.start();
+            if (ms == null) {
+                latch.await();
+                return NO_LEASE;
+            }
+            if (latch.await(ms, TimeUnit.MILLISECONDS)) {
+                return NO_LEASE;
+            }
+            latch.close();
+            return null;
+        }
+
+        @Override
+        void release(Hold hold) throws Exception {
+            latch.close();
+        }
+
+        @Override
+        boolean isHeld() {
+            return latch.hasLeadership();
+        }
+
+        @Override
+        String node(Lease lease) {
+            return latch.getOurPath();
+        }
+
+        @Override
+        Collection<String> participants() throws Exception {
+            return inLockOrder(client.getChildren().forPath(path));
+        }
+    }
+
     /** By sequence number: the last ten characters. */
     private static List<String> inLockOrder(Collection<String> nodes) {
         List<String> sorted = new ArrayList<>(nodes);
@@ -699,7 +830,7 @@ public final class CuratorPeer {
 
         synchronized void line(String text) {
             if (!closed) {
-                stream.print(text + "\n");
+                stream.print((HAS_TIMES ? "@" + System.nanoTime() + " " : "") + text + "\n");
                 stream.flush();
             }
         }

@@ -92,8 +92,8 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
         command.args(arguments);
         command
     };
-    checks.push(("format of the simulator", in_sim(&["fmt", "--check"])));
-    let clippy = ["clippy", "--locked", "--all-targets", "--", "-D", "warnings"];
+    checks.push(("format of the simulator", in_sim(&["fmt", "--all", "--check"])));
+    let clippy = ["clippy", "--workspace", "--locked", "--all-targets", "--", "-D", "warnings"];
     checks.push(("lints of the simulator", in_sim(&clippy)));
     checks
 }

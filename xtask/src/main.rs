@@ -2,6 +2,8 @@
 
 mod api;
 mod bench;
+#[cfg(target_os = "linux")]
+mod chaos;
 mod check;
 mod compose;
 mod deny;
@@ -31,11 +33,15 @@ usage: cargo xtask COMMAND
                             core (hours); installs cargo-mutants; exceptions in xtask/mutants.txt
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
                             without options seeds 1..2000; --help lists the options
+  chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
+                            cut, stop and kill a real ensemble and its clients, and judge what they
+                            report (docs/CHAOS.md); needs root; --plan only prints the faults
   server [--port N]         run a real ZooKeeper until the end of standard input
 
 environment of test:
   DOCENT_TEST_CONNECT=HOST:PORT   use this server instead of starting one
   DOCENT_JAVA_LIB=DIRECTORY       directory of the jars of ZooKeeper and Curator (default: Debian's)
+  DOCENT_CHAOS_SERVER_LIB=DIRECTORY  directory of the jars of other servers, for chaos
   CI=true                         a skipped test is a failure";
 
 fn main() -> ExitCode {
@@ -47,6 +53,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("api", [])) => api::run(),
         Some(("bench", rest)) => bench::run(rest),
+        #[cfg(target_os = "linux")]
+        Some(("chaos", rest)) => chaos::run(rest),
         Some(("check", [])) => check::run(),
         Some(("guide", rest)) => guide::run(rest),
         Some(("mutants", rest)) => mutants::run(rest),

@@ -44,6 +44,27 @@ pub(crate) fn java() -> Result<Java> {
     Java::find()
 }
 
+/// Finds `ip` and `nft`. Installs their packages if they are missing and this process has the right to.
+#[cfg(target_os = "linux")]
+pub(crate) fn network_tools() -> Result<()> {
+    let has_tools = || {
+        succeeds(Command::new("ip").arg("-Version"))
+            && succeeds(Command::new("nft").arg("--version"))
+    };
+    if has_tools() {
+        return Ok(());
+    }
+    let missing = "needs ip and nft; on Debian, run `apt-get install iproute2 nftables` as root";
+    let administrator = administrator().ok_or(missing)?;
+    eprintln!("xtask: installing iproute2 and nftables");
+    apt_get(administrator, &["update"])?;
+    apt_get(
+        administrator,
+        &["install", "--yes", "--no-install-recommends", "iproute2", "nftables"],
+    )?;
+    if has_tools() { Ok(()) } else { Err(missing.into()) }
+}
+
 /// Names the Debian packages to install.
 fn how_to_install() -> String {
     format!("on Debian, run `apt-get install {} {JDK}` as root", LIBRARIES.join(" "))

@@ -73,6 +73,11 @@ impl Summary {
         }
     }
 
+    /// Counts a run of a program that this machine cannot do.
+    pub(crate) fn skip_run(&mut self) {
+        self.skipped += 1;
+    }
+
     /// Counts tests as skipped that libtest counted as passed, because they returned early.
     pub(crate) fn skip(&mut self, tests: usize) {
         self.passed = self.passed.saturating_sub(tests);

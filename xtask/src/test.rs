@@ -9,6 +9,8 @@ use std::{env, fs, thread};
 
 use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
+#[cfg(target_os = "linux")]
+use crate::chaos;
 use crate::compose::Container;
 use crate::summary::Summary;
 use crate::{packages, sim};
@@ -72,8 +74,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             .collect();
         success &= cargo_test(&on_the_embedded_server(), has_gssapi, environment, &mut summary)?;
     }
+    let mut no_chaos = None;
     if arguments.is_empty() {
         success &= test_simulator(&mut summary)?;
+        no_chaos = test_chaos(hermetic, &mut summary, &mut success);
     }
     let lacks_real_server = server.is_none();
     drop(server);
@@ -91,6 +95,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     print!("{}", summary.failures());
     if let Some(no_server) = no_server {
         println!("{no_server}");
+    }
+    if let Some(no_chaos) = no_chaos {
+        println!("{no_chaos}");
     }
     let incomplete = is_ci() && (summary.skipped > 0 || lacks_real_server || lacks_kerberos);
     if incomplete {
@@ -213,12 +220,36 @@ fn test_simulator(summary: &mut Summary) -> Result<bool> {
     println!("xtask: the simulator: its tests, and 2,000 seeds");
     let mut command = sim::cargo_in_sim();
     // The profile of the command, so that its dependencies are built once.
-    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--release", "--locked", "--no-fail-fast"]);
     let mut success = run_tests(command, summary)?;
     let is_good = sim::build()? && sim::simulator(&[]).status()?.success();
     summary.add_run("cargo xtask sim", is_good);
     success &= is_good;
     Ok(success)
+}
+
+/// Runs two minutes of chaos, which count as one test. Returns why not, if this machine cannot: that is one skipped test.
+#[cfg(target_os = "linux")]
+fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Option<String> {
+    let missing = if hermetic { Some("--hermetic".into()) } else { chaos::requirements().err() };
+    if let Some(missing) = missing {
+        summary.skip_run();
+        return Some(format!("xtask: skipped: cargo xtask chaos: {missing}"));
+    }
+    println!("xtask: two minutes of chaos with a real ensemble");
+    let is_good = chaos::test().unwrap_or_else(|error| {
+        println!("xtask: cargo xtask chaos: {error}");
+        false
+    });
+    summary.add_run("cargo xtask chaos", is_good);
+    *success &= is_good;
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn test_chaos(_hermetic: bool, summary: &mut Summary, _success: &mut bool) -> Option<String> {
+    summary.skip_run();
+    Some("xtask: skipped: cargo xtask chaos: it needs Linux".to_owned())
 }
 
 /// Runs a test command of cargo, forwards its output and adds it to the summary.

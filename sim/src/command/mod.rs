@@ -61,6 +61,9 @@ struct Arguments {
     /// List the planted faults
     #[arg(long, group = "subject", conflicts_with_all = ["trace", "plant", "threads"])]
     list_plants: bool,
+    /// Judge the history of a run on real servers, which `cargo xtask chaos` has written
+    #[arg(long, value_name = "FILE", group = "subject", conflicts_with_all = ["trace", "plant", "threads"])]
+    judge: Option<PathBuf>,
     /// Print the history of each seed
     #[arg(long)]
     trace: bool,
@@ -115,6 +118,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     run::catch_panics();
     let done = if arguments.list_plants {
         Ok(plants::list())
+    } else if let Some(file) = &arguments.judge {
+        judge_file(file)
     } else if arguments.plants {
         Ok(plants::find_all(arguments.options()))
     } else if let Some(seed) = arguments.shrink {
@@ -123,6 +128,15 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         simulate(&arguments)
     };
     done.unwrap_or_else(|refusal| usage::refuse(&refusal))
+}
+
+/// Judges a history and prints the judgement.
+fn judge_file(file: &std::path::Path) -> Result<ExitCode, Refusal> {
+    let name = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    let judgement = docent_judge::judge(&text).map_err(|error| format!("{name}: {error}"))?;
+    Output.print(&judgement);
+    Ok(ExitCode::from(u8::from(!judgement.violations.is_empty())))
 }
 
 /// Runs seeds or a scenario.

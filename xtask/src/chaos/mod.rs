@@ -1,0 +1,360 @@
+//! `cargo xtask chaos`: a real ensemble and real clients in a network that is really cut. docs/CHAOS.md is its guide.
+
+mod faults;
+mod history;
+mod hold;
+mod janitor;
+mod members;
+mod network;
+mod options;
+mod peers;
+mod plan;
+mod random;
+mod report;
+mod timeline;
+mod workload;
+mod world;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, thread};
+
+use docent_judge::Judgement;
+use rustix::process::{Pid, Signal, kill_process};
+use xtask::{Result, workspace::cargo};
+
+use crate::packages;
+use history::{History, now};
+use janitor::Janitor;
+use members::Members;
+use network::{Host, Network};
+use options::Options;
+use peers::{Answer, Library, Peer, Programs};
+use plan::Plan;
+use random::Random;
+use world::{Parts, World};
+
+/// The session timeout of all clients.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// The long-lived clients.
+const CLIENTS: [Library; 5] =
+    [Library::Docent, Library::Curator, Library::Docent, Library::Curator, Library::Docent];
+
+/// The number of clients that live for one hold.
+const SHORT_LIVED_CLIENTS: usize = 3;
+
+/// Runs the command. The last line is `H holds, W guarded writes, F faults, V violations`.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        [janitor::ARGUMENT] => return janitor::run(),
+        [members::ASK, address] => return members::ask(address).map(|()| ExitCode::SUCCESS),
+        _ => {}
+    }
+    let options = match Options::parse(&arguments) {
+        Ok(options) => options,
+        Err(text) => {
+            eprintln!("xtask: {text}");
+            return Ok(crate::usage());
+        }
+    };
+    let plan = plan::draw(options.seed, options.length, options.members, CLIENTS.len());
+    if options.shows_plan {
+        // A reader may close the pipe early.
+        let _ = write!(io::stdout(), "{plan}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Err(missing) = requirements() {
+        eprintln!("xtask: cargo xtask chaos: {missing}");
+        return Ok(ExitCode::FAILURE);
+    }
+    let judgement = try_run(&options, &plan)?;
+    println!("{}", report::last_line(&judgement));
+    Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a run needs and this machine lacks.
+pub(crate) fn requirements() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("needs root, for network namespaces: `sudo cargo xtask chaos`".into());
+    }
+    // A container may have root without the right to do this.
+    if !packages::succeeds(Command::new("unshare").args(["--net", "--mount", "true"])) {
+        return Err(
+            "this process may not create network namespaces (a container: --privileged)".into()
+        );
+    }
+    packages::network_tools()?;
+    packages::java().map(drop)
+}
+
+fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
+    println!(
+        "xtask: seed {}, {} members, {} min: building",
+        options.seed,
+        options.members,
+        options.length.as_secs_f64() / 60.0
+    );
+    let java = packages::java()?;
+    let lock_peer = build_lock_peer()?;
+    let report = options.report.clone().unwrap_or_else(default_report);
+    fs::create_dir_all(&report)?;
+
+    let janitor = Janitor::start()?;
+    let run = format!("{:x}-{:x}", std::process::id(), now() / 1_000 % 0x100_0000);
+    let directory = std::env::temp_dir().join(format!("{}chaos-{run}", janitor::PREFIX));
+    janitor.register("directory", &directory.display().to_string())?;
+    fs::create_dir(&directory)?;
+
+    let network = Arc::new(Network::new(&janitor, &run)?);
+    let members = Members::new(&janitor, &java, &network, &directory, options.members)?;
+    (0..members.count()).try_for_each(|index| members.start(index))?;
+    members.wait_until_all_serve()?;
+
+    let connect = members.connect_string();
+    let programs = Programs::new(lock_peer, &java, connect, SESSION_TIMEOUT, &directory)?;
+    let programs = Arc::new(programs);
+    let hosts = CLIENTS.len() + SHORT_LIVED_CLIENTS + 1;
+    let peer = |number: usize, name: String, library| -> Result<Arc<Peer>> {
+        let host = Host::Client(number);
+        network.add(&janitor, host)?;
+        Ok(Arc::new(Peer::new(name, library, host, &network, &programs)))
+    };
+    let mut peers = Vec::new();
+    for (number, library) in CLIENTS.into_iter().enumerate() {
+        peers.push(peer(number, format!("{}-{}", library.name(), number + 1), library)?);
+    }
+    for number in 0..SHORT_LIVED_CLIENTS {
+        let name = format!("short-{}", number + 1);
+        peers.push(peer(CLIENTS.len() + number, name, workload::SHORT_LIVED)?);
+    }
+    // Never cut off, it prepares and reads the nodes. It has the last host.
+    let observer = peer(hosts - 1, "observer".to_owned(), Library::Docent)?;
+
+    let history = report.join("history.txt");
+    let registers = options.length.as_secs() / 2 + 5;
+    let world = World::new(Parts {
+        seed: options.seed,
+        history: History::create(&history)?,
+        network: Arc::clone(&network),
+        members,
+        peers,
+        hosts: hosts - 1,
+        registers,
+    });
+    let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
+    println!("xtask: ZooKeeper {version} serves; report in {}", report.display());
+    observer.start()?;
+    prepare(&world, &observer)?;
+    let finished = disturb(&world, plan, options);
+    if let Err(error) = &finished {
+        let (at, text) =
+            (now(), error.to_string().replace(|c: char| c.is_whitespace() || c == '=', "_"));
+        world.history.add(format_args!("note at={at} text={text}"));
+    }
+    let read = finished.and_then(|()| {
+        world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
+        read_at_the_end(&world, &observer)
+    });
+    world.history.add(format_args!(
+        "run seed={} members={} version={version} start={} end={} session={}",
+        options.seed,
+        options.members,
+        world.start,
+        now(),
+        SESSION_TIMEOUT.as_nanos()
+    ));
+    world.history.finish()?;
+    copy_logs(&directory, &report);
+    drop(world);
+    drop(janitor);
+    read?;
+    report::write(&history, &report)
+}
+
+/// Creates the nodes of the workloads.
+fn prepare(world: &World, observer: &Peer) -> Result<()> {
+    let names = world.peers.iter().map(|peer| format!("/chaos/fence-{}", peer.name));
+    let registers = (0..world.registers).map(|key| format!("/chaos/r{key}"));
+    let others = ["/chaos", workload::SET, "/chaos/fence-observer"].map(str::to_owned);
+    for path in others.into_iter().chain(names).chain(registers) {
+        let mut attempts = 0;
+        loop {
+            match observer.ask(&format!("create {path} -")) {
+                Answer::Ok { .. } => break,
+                Answer::Failed { kind, .. } if kind == "NodeExists" => break,
+                answer if attempts == 50 => {
+                    return Err(format!("cannot create {path}: {answer:?}").into());
+                }
+                _ => thread::sleep(Duration::from_millis(200)),
+            }
+            attempts += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the clients and the faults, to the end of both.
+fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
+    for peer in world.peers.iter().take(CLIENTS.len()) {
+        peer.start()?;
+    }
+    thread::scope(|scope| {
+        // The scope waits for its threads, in a panic too.
+        let _stop = StopOnDrop(world);
+        let mut workers = 0..;
+        let mut random = || Random::of_part(world.seed, 100 + workers.next().unwrap_or(0));
+        for (number, peer) in world.peers.iter().enumerate() {
+            if number < CLIENTS.len() {
+                for workload in workload::WORKLOADS {
+                    let random = random();
+                    scope.spawn(move || workload(world, peer, random));
+                }
+            } else {
+                let random = random();
+                scope.spawn(move || workload::live_for_one_hold(world, peer, random));
+            }
+        }
+        let end = world.start + u64::try_from(options.length.as_nanos()).unwrap_or(u64::MAX);
+        let of_members = scope.spawn(move || faults::run(world, &plan.of_members, 1, end));
+        let of_clients = scope.spawn(move || faults::run(world, &plan.of_clients, 1_001, end));
+        while now() < end {
+            world.sleep_until(end.min(now() + 20_000 * world::MILLISECOND));
+            let counters = &world.counters;
+            println!(
+                "xtask: {:>4} s: {} holds, {} guarded writes, {} operations on registers, {} faults",
+                (now() - world.start) / 1_000_000_000,
+                counters.holds.get(),
+                counters.guarded.get(),
+                counters.operations.get(),
+                counters.faults.get()
+            );
+        }
+        let failed = |error| format!("a fault panicked: {error:?}");
+        let of_members = of_members.join().map_err(failed)?;
+        let of_clients = of_clients.join().map_err(failed)?;
+        // All is healed: what follows must succeed again.
+        let healed = of_members.and(of_clients).and_then(|()| revive(world));
+        world.sleep_until(end.max(now() + 5_000 * world::MILLISECOND));
+        world.stop();
+        healed
+    })
+}
+
+/// Stops the threads of a run.
+struct StopOnDrop<'a>(&'a World);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Starts members that have ended by themselves, and waits until all serve.
+fn revive(world: &World) -> Result<()> {
+    for index in 0..world.members.count() {
+        if !world.members.is_running(index) {
+            let (member, at) = (index + 1, now());
+            world.history.add(format_args!("note at={at} text=m{member}_had_ended_by_itself"));
+            world.members.start(index)?;
+        }
+    }
+    // The file system of the last one has been full.
+    let last = world.members.count().saturating_sub(1);
+    world.members.start_after_full_disk(last)?;
+    world.members.wait_until_all_serve()
+}
+
+/// A client, without faults, acquires and releases a lock. If it cannot, it is recorded as stuck.
+fn lock_at_the_end(world: &World, peer: &Peer) {
+    let deadline = now() + 60_000 * world::MILLISECOND;
+    while now() < deadline {
+        if let Answer::Ok { .. } = peer.ask("acquire mutex:/chaos/last 30000")
+            && let Answer::Ok { .. } = peer.ask("release mutex:/chaos/last")
+        {
+            return;
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    hold::stuck(world, peer, "an_acquire_after_all_faults");
+}
+
+/// Reads the sets, after the end of all clients.
+fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
+    for peer in &world.peers {
+        peer.kill();
+    }
+    for (name, set) in [("naive", &world.naive_set), ("proven", &world.proven_set)] {
+        let elements: Vec<_> = world::lock(set).iter().map(u64::to_string).collect();
+        world
+            .history
+            .add(format_args!("final set={name} version=- elements={}", elements.join(",")));
+    }
+    for _ in 0..60 {
+        let answer = observer.ask(&format!("fencedget {} /chaos/fence-observer", workload::SET));
+        if let Answer::Ok { text, .. } = answer {
+            let mut words = text.split(' ');
+            let (version, data) = (words.next().unwrap_or("-"), words.nth(2).unwrap_or("-"));
+            let elements = data.trim_start_matches('-').trim_start_matches(',');
+            world
+                .history
+                .add(format_args!("final set=guarded version={version} elements={elements}"));
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    Err("the set cannot be read after all faults have ended".into())
+}
+
+/// Builds the client. Returns its program.
+fn build_lock_peer() -> Result<PathBuf> {
+    let status = cargo()
+        .args(["build", "--quiet", "--package", "docent", "--example", "lock_peer"])
+        .stdin(Stdio::null())
+        .status()?;
+    if !status.success() {
+        return Err("the example lock_peer cannot be built".into());
+    }
+    let program = std::env::current_exe()?;
+    let target = program.parent().and_then(Path::parent).ok_or("a program outside target")?;
+    Ok(target.join("debug/examples/lock_peer"))
+}
+
+fn default_report() -> PathBuf {
+    xtask::workspace::root().join("target/chaos")
+}
+
+/// Keeps the logs beside the report. An error only loses them.
+fn copy_logs(directory: &Path, report: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let logs = entries.flatten().map(|entry| entry.path());
+    for log in logs.filter(|path| path.extension().is_some_and(|extension| extension == "log")) {
+        // A member that cannot read its data repeats that for ever.
+        let is_small = fs::metadata(&log).is_ok_and(|of| of.len() < 4 << 20);
+        if let Some(name) = log.file_name().filter(|_| is_small) {
+            let _ = fs::copy(&log, report.join(name));
+        }
+    }
+}
+
+/// Sends a signal to a process of this run. An error means that it has ended.
+fn signal(process: u32, signal: Signal) {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Runs the short plan that belongs to all tests, and returns whether it found no violation.
+pub(crate) fn test() -> Result<bool> {
+    let report = default_report().join("test").display().to_string();
+    let status = Command::new(std::env::current_exe()?)
+        .args(["chaos", "--minutes", "2", "--seed", "4", "--report", &report])
+        .stdin(Stdio::null())
+        .status()?;
+    Ok(status.success())
+}
