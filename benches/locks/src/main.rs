@@ -37,9 +37,9 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 const USAGE: &str = "\
 usage: locks SERVICE WORKLOAD OPTIONS     one client process; prints one line of JSON
-       locks speed [--quick] [SERVICE...]
+       locks speed [--quick] [--rounds N] [--only WORKLOAD] [SERVICE...]
        locks fault NAME --service SERVICE [--rounds N] [--parallel N] [--fsync on|off]
-       locks faults [--quick] [SERVICE...]
+       locks faults [--quick] [--rounds N] [--only FAULT,...] [SERVICE...]
        locks report
 
 workloads: cycle, count, handoff, throughput, waiters, memory, agent

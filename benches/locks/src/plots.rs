@@ -96,7 +96,7 @@ pub(crate) fn label(microseconds: f64) -> String {
     }
 }
 
-/// Rows of bars out of 1,000, in groups: without tokens in red, and what is left with tokens in dark.
+/// Rows of bars out of 1,000, in groups: in red, and those that remain with tokens in dark.
 pub(crate) fn bars(title: &str, groups: &[(String, Vec<Bar>)]) -> String {
     let rows: usize = groups.iter().map(|(_, bars)| bars.len() + 1).sum();
     let height = 60.0 + 17.0 * rows as f64;

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// How writes are made durable, and how that is switched off.
+    /// How writes are made durable, and how they are not.
     pub(crate) const fn durability(self) -> (&'static str, &'static str) {
         match self {
             Self::ZooKeeper => ("zookeeper.forceSync=yes", "zookeeper.forceSync=no"),

@@ -57,7 +57,12 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
     let services = selected(names)?;
     let quick = arguments.flag("quick");
     let rounds = if quick { 1 } else { arguments.number("rounds", 3)? };
-    let chosen = |line: &Value| services.iter().any(|service| line["service"] == service.name);
+    let only = arguments.text("only");
+    let is_wanted = |workload: &str| only.is_none_or(|only| only == workload);
+    let chosen = |line: &Value| {
+        services.iter().any(|service| line["service"] == service.name)
+            && line["workload"].as_str().is_none_or(is_wanted)
+    };
     results::retain("speed", |line| !chosen(line))?;
     let mut running: HashMap<(Kind, bool), Servers> = HashMap::new();
     for service in &services {
@@ -79,7 +84,8 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
         }
     }
     for round in 0..rounds {
-        for plan in PLANS.iter().filter(|plan| round == 0 || !plan.once) {
+        let plans = PLANS.iter().filter(|plan| is_wanted(plan.workload));
+        for plan in plans.filter(|plan| round == 0 || !plan.once) {
             for fsync in [true, false] {
                 for service in &services {
                     let servers = running.get(&(service.kind, fsync));
@@ -98,7 +104,8 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
     }
     // At the end: held locks stay until their sessions expire.
     let locks = MEMORY_LOCKS.to_string();
-    for service in services.iter().filter(|service| service.kind != Kind::File) {
+    let with_memory = services.iter().filter(|service| service.kind != Kind::File);
+    for service in with_memory.filter(|_| is_wanted("memory")) {
         if let Some(servers) = running.get(&(service.kind, false)) {
             let mut options = vec!["--locks", &locks, "--lease-ms", "60000"];
             options.extend((service.kind == Kind::ZooKeeper).then_some("--java"));

@@ -22,16 +22,21 @@ use crate::{
 /// Cycles before anything is measured.
 const WARM_UP: usize = 20;
 
-/// Connections that are opened at the same time.
+/// How long a contender of a hand-off holds the lock: others ask meanwhile, and wait.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// The limit of a connect, and of the warm-up.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(service: &str, workload: &str, arguments: &Arguments) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let work = async { with_service!(service, dispatch(workload, arguments)) };
-    let outcome: Result<Value> = LocalSet::new().block_on(&runtime, work);
-    println!("{}", outcome?);
-    // Contenders that still wait are not waited for.
-    std::process::exit(0)
+    let work = async {
+        let outcome: Result<Value> = with_service!(service, dispatch(workload, arguments));
+        println!("{}", outcome?);
+        // Contenders that still wait are not waited for, and not dropped: some clients send requests then.
+        std::process::exit(0)
+    };
+    LocalSet::new().block_on(&runtime, work)
 }
 
 async fn dispatch<S: Service>(workload: &str, arguments: &Arguments) -> Result<Value> {
@@ -247,6 +252,7 @@ async fn contend<S: Service>(service: &S, queue: &Queue, lock: &str) -> Result<(
         let guard = service.acquire(lock).await?;
         queue.granted(ticket, asked.elapsed());
         let grants = queue.grants.get();
+        tokio::time::sleep(HOLD).await;
         queue.released.set(Some(Instant::now()));
         service.release(guard).await?;
         // The lock passes to another contender: a client that polls would acquire its own again, before all others.
