@@ -33,7 +33,7 @@ pub(crate) fn distributions(title: &str, series: &[(String, Vec<f64>)]) -> Strin
     const HEIGHT: f64 = 420.0;
     let (left, right, top, bottom) = (50.0, 640.0, 40.0, 370.0);
     let positive = || series.iter().flat_map(|(_, values)| values).filter(|value| **value > 0.0);
-    let least = positive().copied().fold(f64::INFINITY, f64::min).log10().floor();
+    let least = positive().copied().reduce(f64::min).unwrap_or(1.0).log10().floor();
     let most = positive().copied().fold(1.0, f64::max).log10().ceil().max(least + 1.0);
     let x = |value: f64| {
         left + (value.max(1e-3).log10().max(least) - least) / (most - least) * (right - left)

@@ -67,11 +67,14 @@ impl Kind {
             return Ok("the operating system".into());
         }
         if self == Self::ZooKeeper {
-            let class_path = Java::find()?.class_path().to_string_lossy().into_owned();
-            let jar = class_path.split(':').find(|jar| jar.contains("zookeeper-"));
-            let jar = fs::canonicalize(jar.unwrap_or("/usr/share/java/zookeeper.jar"))
-                .or_else(|_| fs::canonicalize("/usr/share/java/zookeeper.jar"))?;
-            return Ok(jar.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into()));
+            // The jar that is used may be a link without its version, or the target of links with it.
+            let directory = std::env::var("DOCENT_JAVA_LIB").unwrap_or("/usr/share/java".into());
+            let names = fs::read_dir(directory)?.flatten().map(|entry| entry.file_name());
+            let version = names.filter_map(|name| {
+                let rest = name.to_str()?.strip_prefix("zookeeper-")?.strip_suffix(".jar")?;
+                rest.starts_with(|c: char| c.is_ascii_digit()).then(|| rest.to_owned())
+            });
+            return Ok(format!("ZooKeeper {}", version.max().unwrap_or_default()));
         }
         let output = Command::new(find(self)?).arg("--version").output()?;
         let text = String::from_utf8_lossy(&output.stdout);
