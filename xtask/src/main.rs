@@ -4,6 +4,7 @@ mod api;
 mod bench;
 #[cfg(target_os = "linux")]
 mod chaos;
+mod bench_locks;
 mod check;
 mod compose;
 mod deny;
@@ -27,6 +28,9 @@ usage: cargo xtask COMMAND
                             valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev if installed
   bench cache [--quick]     compare docent's cache with Curator's, on a real ZooKeeper; writes its
                             section of docs/BENCHMARKS.md (--quick: prints it)
+  bench-locks [--quick] [SERVICE...]
+                            compare lock services, on servers that it installs and starts, and write
+                            docs/LOCK-SERVICES.md; --fault NAME --service SERVICE [--rounds N]: one fault
   api                       write the lists of the public API, docs/api, which a test compares
   guide                     record the diagrams of docs/guide and build the book (with mdbook)
   mutants [FILES]           test the tests: run them against changed files, by default those of the
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Some(("bench", rest)) => bench::run(rest),
         #[cfg(target_os = "linux")]
         Some(("chaos", rest)) => chaos::run(rest),
+        Some(("bench-locks", rest)) => bench_locks::run(rest),
         Some(("check", [])) => check::run(),
         Some(("guide", rest)) => guide::run(rest),
         Some(("mutants", rest)) => mutants::run(rest),

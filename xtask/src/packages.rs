@@ -65,6 +65,19 @@ pub(crate) fn network_tools() -> Result<()> {
     if has_tools() { Ok(()) } else { Err(missing.into()) }
 }
 
+/// Installs Debian packages, if this process has the right to.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    let names = packages.join(" ");
+    let Some(administrator) = administrator() else {
+        return Err(format!("on Debian, run `apt-get install {names}` as root").into());
+    };
+    eprintln!("xtask: installing the Debian packages {names}");
+    apt_get(administrator, &["update"])?;
+    let mut install = vec!["install", "--yes", "--no-install-recommends", "--no-upgrade"];
+    install.extend(packages);
+    apt_get(administrator, &install)
+}
+
 /// Names the Debian packages to install.
 fn how_to_install() -> String {
     format!("on Debian, run `apt-get install {} {JDK}` as root", LIBRARIES.join(" "))

@@ -143,15 +143,6 @@ impl Hold {
         is_valid
     }
 
-    /// The time until which no other client can hold the lock.
-    pub(crate) fn proven_until(&self) -> Instant {
-        match &self.strict {
-            Some(_) if self.state.is_released_or_deleted() => Instant::ZERO,
-            Some(claim) => claim.until(),
-            None => self.claim.lease().proven_until(),
-        }
-    }
-
     /// From now on, the first change of the connection after the state that `connection` has seen ends the hold. A
     /// connection changes only by being lost, so no later state can hide a loss.
     pub(crate) fn end_with_connection(&self, connection: Connection) {
@@ -176,10 +167,16 @@ impl Hold {
         &self.claim
     }
 
-    /// When the proven bound of the session expires for this hold.
+    /// When the proven bound expires for this hold: of a strict hold that of its claim, otherwise that of the session.
     pub(crate) fn proven_until(&self) -> Instant {
-        let claim = self.proof.get().unwrap_or(&self.claim);
-        claim.proven_until(self.releaser.client.now())
+        match &self.strict {
+            Some(_) if self.state.is_released_or_deleted() => Instant::ZERO,
+            Some(claim) => claim.until(),
+            None => {
+                let claim = self.proof.get().unwrap_or(&self.claim);
+                claim.proven_until(self.releaser.client.now())
+            }
+        }
     }
 
     /// Fixes the claim of the proven bound: the one of the hold, if it is proven now, or else a new one, if `is_renewed`.

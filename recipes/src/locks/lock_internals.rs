@@ -130,10 +130,6 @@ impl LockInternals {
         Self { creates_base_path: false, ..self }
     }
 
-    pub(crate) const fn options(&self) -> &LockOptions {
-        &self.options
-    }
-
     pub(crate) const fn client(&self) -> &Client {
         &self.client
     }

@@ -1,0 +1,140 @@
+//! Quantiles of measured values, and the CPU time and memory of processes.
+
+use std::{fs, process::Command, time::Duration};
+
+use crate::Result;
+
+/// The quantile `q` of sorted values, by the nearest rank; 0 without values.
+pub(crate) fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let rank = (q * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0.0)
+}
+
+/// The median of values in any order.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile(&sorted, 0.5)
+}
+
+/// Every fifth percentile of durations, in microseconds, with the 99th in place of the last but one.
+pub(crate) fn distribution(durations: &mut [Duration]) -> Vec<f64> {
+    durations.sort();
+    let sorted: Vec<_> = durations.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+    (0..=20)
+        .map(|step| quantile(&sorted, f64::from(step) / 20.0))
+        .chain([quantile(&sorted, 0.99)])
+        .collect()
+}
+
+/// The unit of CPU time in /proc on Linux, whatever the kernel's own tick: USER_HZ.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Process, parent, and CPU ticks of itself and of its ended children, from the text of /proc/PID/stat.
+fn parse_stat(text: &str) -> Option<(u32, u32, u64)> {
+    let (process, rest) = text.split_once(' ')?;
+    // The name is in parentheses, and may contain any character.
+    let fields: Vec<_> = rest.rsplit_once(") ")?.1.split(' ').collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
+    Some((process.parse().ok()?, fields.get(1)?.parse().ok()?, ticks))
+}
+
+/// The given processes and all their descendants, with their ticks.
+fn tree(roots: &[u32]) -> Vec<(u32, u64)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if let Ok(text) = fs::read_to_string(entry.path().join("stat")) {
+            all.extend(parse_stat(&text));
+        }
+    }
+    let mut found: Vec<u32> = roots.to_vec();
+    let mut index = 0;
+    while let Some(&parent) = found.get(index) {
+        found.extend(all.iter().filter(|process| process.1 == parent).map(|process| process.0));
+        index += 1;
+    }
+    all.into_iter().filter(|process| found.contains(&process.0)).map(|(id, _, t)| (id, t)).collect()
+}
+
+/// The CPU seconds of processes and their descendants, ended ones included.
+pub(crate) fn cpu_seconds(roots: &[u32]) -> f64 {
+    tree(roots).iter().map(|process| process.1 as f64).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// The memory of servers: the used heap after a collection for Java, the resident and unshared memory of others.
+pub(crate) fn memory(roots: &[u32], java: bool) -> Result<f64> {
+    if java {
+        let mut used = 0.0;
+        for root in roots {
+            let jcmd =
+                |command: &str| Command::new("jcmd").arg(root.to_string()).arg(command).output();
+            jcmd("GC.run")?;
+            let output = jcmd("GC.heap_info")?;
+            used += used_heap(&String::from_utf8_lossy(&output.stdout)).ok_or("no heap of jcmd")?;
+        }
+        return Ok(used);
+    }
+    let mut bytes = 0.0;
+    for (process, _) in tree(roots) {
+        let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+        // The proportional size counts a shared page once for all the processes that map it.
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let size = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        bytes += size.unwrap_or(0.0) * 1024.0;
+    }
+    Ok(bytes)
+}
+
+/// The used bytes of the generations in the output of `jcmd GC.heap_info`.
+fn used_heap(text: &str) -> Option<f64> {
+    let generations = text.lines().filter(|line| line.contains("generation"));
+    let used = generations.filter_map(|line| {
+        let rest = line.split_once("used ")?.1;
+        rest.split_once('K')?.0.parse::<f64>().ok()
+    });
+    let used: Vec<_> = used.collect();
+    (!used.is_empty()).then(|| used.iter().sum::<f64>() * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_the_nearest_rank() {
+        let values: Vec<_> = (1..=100).map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.5), 50.0);
+        assert_eq!(quantile(&values, 0.99), 99.0);
+        assert_eq!(quantile(&values, 0.0), 1.0);
+        assert_eq!(quantile(&values, 1.0), 100.0);
+        assert_eq!(quantile(&[7.0], 0.99), 7.0);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+        assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
+    }
+
+    #[test]
+    fn a_distribution_ends_with_the_maximum_and_the_99th_percentile() {
+        let mut durations: Vec<_> = (1..=1000).rev().map(Duration::from_micros).collect();
+        let quantiles = distribution(&mut durations);
+        assert_eq!(quantiles.len(), 22);
+        assert!((quantiles[10] - 500.0).abs() < 1e-6);
+        assert!((quantiles[20] - 1000.0).abs() < 1e-6);
+        assert!((quantiles[21] - 990.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_is_one_field() {
+        let text = "42 (a (b) c) S 7 1 1 0 -1 0 1 2 3 4 10 20 3 4 20 0 1";
+        assert_eq!(parse_stat(text), Some((42, 7, 37)));
+        assert_eq!(parse_stat("42 (a"), None);
+    }
+
+    #[test]
+    fn the_used_heap_is_the_sum_of_the_generations() {
+        let text = "1:\n def new generation   total 9K, used 100K [0x0)\n  eden space 8K, 50% used [0x0)\n \
+                    tenured generation   total 9K, used 20K [0x0)\n Metaspace used 5K\n";
+        assert_eq!(used_heap(text), Some(120.0 * 1024.0));
+        assert_eq!(used_heap("nothing"), None);
+    }
+}
