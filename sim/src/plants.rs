@@ -109,6 +109,7 @@ pub const PLANTS: &[Plant] = &[
     plant("barrier-opened-by-loss", 2_000, "a waiter takes the loss of its session for an opening"),
     plant("old-ready-opens", 500, "the ready node of a former round opens a double barrier"),
     plant("double-node-left", 50, "a member of a double barrier that gives up leaves its node"),
+    // Of the strict mutex: first limits, before the seeds that find them are measured.
     plant("strict-takes-at-once", 500, "a strict mutex is taken over without a wait"),
     plant("strict-waits-half", 500, "a strict mutex is taken over after half of the wait"),
     plant(
