@@ -15,7 +15,7 @@ const NO_NODE: &[u8] = &[
 
 const TOKEN: u32 = 99;
 
-/// What is left of six seconds for a clock that may be wrong by 1 %.
+/// How long a proof lasts with a timeout of six seconds, for clocks that may be wrong by 1 %.
 const LASTS: Duration = ms(5940);
 
 impl Scenario {
