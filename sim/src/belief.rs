@@ -3,8 +3,8 @@
 //! Of running processes only: a stopped one does nothing with its belief, and when it goes on its clock has gone on.
 
 mod excuse;
-mod strict;
 mod proof;
+mod strict;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,9 +2,9 @@
 
 mod api;
 mod bench;
+mod bench_locks;
 #[cfg(target_os = "linux")]
 mod chaos;
-mod bench_locks;
 mod check;
 mod compose;
 mod deny;

@@ -37,8 +37,8 @@ mod flow_control;
 mod handshake;
 mod lease;
 mod lease_renewal;
-mod proof;
 mod missing_operations;
+mod proof;
 mod replies;
 #[cfg(feature = "sasl")]
 mod sasl;
