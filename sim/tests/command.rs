@@ -124,7 +124,7 @@ fn panics_and_livelocks_are_broken_rules() {
 /// Nothing stops a poll from outside: the process reports it, and ends.
 #[test]
 fn an_endless_loop_is_a_hang_with_its_trace() {
-    let output = run("--seeds 1..9 --plant endless-loop --hang-after 1");
+    let output = run("--seeds 1..9 --threads 1 --plant endless-loop --hang-after 1");
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).starts_with("seed 1: hang: "), "{output:?}");
     assert!(last_line(&output).ends_with(" 1 violations"), "{output:?}");

@@ -131,6 +131,7 @@ Alice writes: Err(\"token N is stale, N was here\")
 the text is by Bob
 ",
     ),
+    ("proven_hold", "page 1\npage 2\npage 3\n"),
     (
         "configuration",
         "workers = 2: 2 workers, rejected: None

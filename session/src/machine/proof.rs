@@ -6,14 +6,14 @@
 //!
 //! | rule | base of the bound | why |
 //! |---|---|---|
-//! | write at the leader | the write was sent | a leader resets the timeout for each request of its own clients. Only with [`direct_servers`](crate::Config::with_direct_servers), after `srvr` has said so on the address of the connection |
+//! | write at the leader | the write was sent | a leader resets the timeout for each request of its own clients. Only with [`direct_servers`](crate::Config::with_direct_servers), after a reply to `srvr` from the address of the connection |
 //! | reconnect | the connect request of the connection was sent | every server asks the leader about a session that is resumed, and the leader resets its timeout |
 //!
 //! In both cases the leader was still the leader afterwards, because it committed a write that was sent later on the same
 //! connection: a server closes all connections before it looks for another leader, so one connection belongs to one term
-//! of one leader. A later leader gives each session its full timeout anew, and starts after that write. The bound needs
-//! neither the tick time nor the sync limit, and holds if servers stall. A write through a follower moves nothing by
-//! itself.
+//! of one leader. A later leader gives each session its full timeout anew, and starts after that write. The bound
+//! does not depend on the tick time or the sync limit, and holds if servers stall. A write through a follower moves
+//! nothing by itself.
 //!
 //! A server matches the leader's answers about a session by its id. With two connect requests outstanding, the answer to
 //! the first may complete the second. So the base is the send time of the earliest connect request without a reply. A

@@ -56,7 +56,7 @@ pub(super) fn add(plan: &mut Plan) {
 enum Sequence {
     /// A member is cut off the others, or their leader stands still: it answers its clients, and renews nothing.
     Apart,
-    /// A leader stands still until there is another one, goes on, and answers those who wait before it knows.
+    /// A leader stands still until there is another one, goes on, and replies to waiting clients before it knows.
     Deposed,
     /// Replies come late, and then nothing comes any more.
     Late,

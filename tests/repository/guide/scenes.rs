@@ -1,5 +1,7 @@
 //! The scenes of the chapters, played.
 
+use std::{future::Future, pin::Pin};
+
 use docent::{
     CacheEvent, CacheEvents, CacheOptions, CreateMode, CuratorCache, ErrorKind, EventType,
     LeaderLatch, Outcome,
@@ -22,30 +24,32 @@ use super::{
 
 /// Plays a scene; they are numbered in the order of the guide.
 pub(crate) async fn play(number: usize) -> Option<Diagram> {
-    Some(match number {
-        0 => session().await,
-        1 => persistent_watch().await,
-        2 => naive_lock().await,
-        3 => sequential_lock().await,
-        4 => first_lock().await,
-        5 => contended_lock().await,
-        6 => timed_out_lock().await,
-        7 => protected_create().await,
-        8 => guaranteed_delete().await,
-        9 => fencing().await,
-        10 => read_write().await,
-        11 => semaphore().await,
-        12 => multi().await,
-        13 => election().await,
-        14 => deposed_leader().await,
-        15 => reconnected_leader().await,
-        16 => cache_load().await,
-        17 => cache_changes().await,
-        18 => cache_resync().await,
-        19 => five_waiters().await,
-        20 => revocation().await,
+    // On the heap, one at a time: all of them in one future are more than the stack of a test.
+    let scene: Pin<Box<dyn Future<Output = Diagram>>> = match number {
+        0 => Box::pin(session()),
+        1 => Box::pin(persistent_watch()),
+        2 => Box::pin(naive_lock()),
+        3 => Box::pin(sequential_lock()),
+        4 => Box::pin(first_lock()),
+        5 => Box::pin(contended_lock()),
+        6 => Box::pin(timed_out_lock()),
+        7 => Box::pin(protected_create()),
+        8 => Box::pin(guaranteed_delete()),
+        9 => Box::pin(fencing()),
+        10 => Box::pin(read_write()),
+        11 => Box::pin(semaphore()),
+        12 => Box::pin(multi()),
+        13 => Box::pin(election()),
+        14 => Box::pin(deposed_leader()),
+        15 => Box::pin(reconnected_leader()),
+        16 => Box::pin(cache_load()),
+        17 => Box::pin(cache_changes()),
+        18 => Box::pin(cache_resync()),
+        19 => Box::pin(five_waiters()),
+        20 => Box::pin(revocation()),
         _ => return None,
-    })
+    };
+    Some(scene.await)
 }
 
 async fn session() -> Diagram {

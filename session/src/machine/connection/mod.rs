@@ -58,7 +58,7 @@ pub(super) enum Due {
     Authentication,
     /// No reply was received for too long.
     Silence,
-    /// The requests in flight were not answered in time for a planned reconnect.
+    /// Replies to the requests in flight did not come in time for a planned reconnect.
     Reattach,
     /// Nothing was sent for the ping interval.
     Ping,

@@ -79,6 +79,25 @@ impl WatchKind {
     }
 }
 
+impl WatchKind {
+    /// An event that ends a watch of this kind, as the server reports it for such a watch.
+    ///
+    /// A read that is covered by the events of a persistent watch sets no watch of its own. If the persistent watch is set
+    /// after the read, the first event may be missing, and the next one does not fit to what the read has found: a node
+    /// that existed cannot be created. The server's answer to setWatches would be the event that is reported here.
+    ///
+    /// Source: `DataTree.setWatches`.
+    const fn as_seen(self, event_type: EventType) -> EventType {
+        match (self, event_type) {
+            (Self::Data, EventType::NodeCreated) => EventType::NodeDataChanged,
+            (Self::Exist, EventType::NodeDataChanged | EventType::NodeDeleted) => {
+                EventType::NodeCreated
+            }
+            _ => event_type,
+        }
+    }
+}
+
 /// A watch to be registered when the reply to its request confirms it.
 #[derive(Debug)]
 pub struct Registration<W> {
@@ -297,7 +316,8 @@ impl<W: Clone + Ord> Watches<W> {
             }
         }
         for kind in ONE_SHOT.into_iter().filter(|kind| kind.is_ended_by(event_type)) {
-            self.take(path, kind, |path, watcher| notify(watcher, event_type, path));
+            let as_seen = kind.as_seen(event_type);
+            self.take(path, kind, |path, watcher| notify(watcher, as_seen, path));
         }
         if children {
             return;

@@ -76,6 +76,28 @@ fn an_event_takes_the_lists_it_concerns() {
     }
 }
 
+/// The persistent watch that covers two reads was set after the next change of the node.
+#[test]
+fn a_one_shot_watch_reports_what_a_server_would_although_the_first_event_is_missing() {
+    let reported = |kind, event| {
+        let mut watches = table(&[(Persistent, "/a", 1), (kind, "/a", 2)]);
+        let events = dispatch(&mut watches, event, "/a");
+        assert_eq!(events.first().map(|(_, event, _)| *event), Some(event));
+        events.get(1).map(|(_, event, _)| *event)
+    };
+    for (kind, event, as_seen) in [
+        (Data, EventType::NodeCreated, EventType::NodeDataChanged),
+        (Data, EventType::NodeDataChanged, EventType::NodeDataChanged),
+        (Data, EventType::NodeDeleted, EventType::NodeDeleted),
+        (Exist, EventType::NodeCreated, EventType::NodeCreated),
+        (Exist, EventType::NodeDataChanged, EventType::NodeCreated),
+        (Exist, EventType::NodeDeleted, EventType::NodeCreated),
+        (Child, EventType::NodeDeleted, EventType::NodeDeleted),
+    ] {
+        assert_eq!(reported(kind, event), Some(as_seen), "{kind:?} {event}");
+    }
+}
+
 /// Source: `ZKWatchManager.materialize`, the persistent lists.
 #[test]
 fn persistent_watches_stay_and_recursive_ones_hear_what_is_below() {
