@@ -69,6 +69,10 @@ fn make_strict(rng: &mut Rng, step: &mut LockStep, locks: u8, is_long: bool) {
     step.lock = LockName::Strict(rng.u8(..locks));
     (step.owner, step.revocable, step.quantity) = (None, false, 0);
     step.then.clear();
+    if step.end == HoldEnd::Keep {
+        // Nobody else of the process could acquire it again: it is not re-entrant.
+        step.end = HoldEnd::Drop;
+    }
     if is_long && one_in(rng, 2) {
         step.hold_ms = rng.u64(1_000..12_000);
         step.wait_ms = step.wait_ms.map(|_| rng.u64(4_000..20_000));

@@ -183,7 +183,10 @@ async fn main(world: World, pid: Pid, plan: ProcessPlan) {
     let steps = || plan.workers.iter().flatten();
     // No task more for other plans: it would change their histories.
     if steps().all(is_quiet) && steps().any(plays) {
-        let follow = leader::follow_requests(world.clone(), pid, client.downgrade());
+        let renews =
+            |step: &Step| matches!(step, Step::Lead(step) if step.options.renew_ms.is_some());
+        let reconnects = steps().any(renews);
+        let follow = leader::follow_requests(world.clone(), pid, client.downgrade(), reconnects);
         world.spawn(pid, follow);
     }
     let client_number = world.calls().next_client(plan.client.waits_when_full);
