@@ -331,3 +331,18 @@ async fn tokens_rise_from_record_to_record() {
     assert!(guard.fencing_token().await.unwrap() > before + 3);
     guard.release().await.unwrap();
 }
+
+/// The node is made, but the transactions that grant and release the lock are larger than a request may be.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_too_large_leaves_no_node() {
+    let world = World::new().await;
+    let other = world.client().await;
+    mutex(&other).acquire().await.unwrap().release().await.unwrap();
+    let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
+    let config = config.with_transport(InProcess(Arc::clone(&world.server)));
+    let client = config.with_max_request_bytes(150).connect().await.unwrap();
+    let error = mutex(&client).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RequestTooLarge, "{error}");
+    let free = timeout(SOON, mutex(&other).acquire()).await.expect("no node blocks the lock");
+    free.unwrap().release().await.unwrap();
+}

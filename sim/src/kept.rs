@@ -33,7 +33,7 @@ const LOOKS_EVERY: Nanos = SECOND;
 pub(crate) enum Keeper {
     Node(PersistentNode),
     Ttl(PersistentTtlNode),
-    Member(GroupMember),
+    Member(Box<GroupMember>),
 }
 
 impl Keeper {

@@ -13,7 +13,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -66,6 +66,8 @@ pub(crate) struct Operations {
     findings: [Finding; SINCE.len()],
     /// The number of connections on which the session was accepted.
     connections: AtomicU64,
+    /// Whether there were findings when the server replaced an earlier session.
+    inherited: AtomicBool,
 }
 
 /// What is known of one operation.
@@ -116,13 +118,28 @@ impl Operations {
         }
     }
 
-    /// Whether a server has refused an operation that is as old or older. A Keeper that closes the connection behind create2
-    /// knows none of the others either, but for multiRead.
-    fn is_implied(&self, at: usize) -> bool {
-        let is_keeper = self.findings.first().is_some_and(|create2| create2.state() == LACKING);
-        if is_keeper && Some(at) != place(OpCode::MultiRead) {
-            return true;
+    /// Whether a server has replied that it does not support an operation, or one that is as old or older. What lost
+    /// connections have shown does not count: it may be the fault of a network.
+    fn refuses(&self, op: OpCode) -> bool {
+        let Some(at) = place(op) else { return false };
+        let Some(finding) = self.findings.get(at) else { return false };
+        match finding.state() {
+            REFUSED => true,
+            KNOWN => false,
+            _ => self.is_refused_with(at),
         }
+    }
+
+    /// Whether other findings show that an operation is missing. A Keeper that closes the connection behind create2, and
+    /// ends the session with it, knows none of the others either, but for multiRead.
+    fn is_implied(&self, at: usize) -> bool {
+        let is_keeper = self.inherited.load(Ordering::Relaxed)
+            && self.findings.first().is_some_and(|create2| create2.state() == LACKING);
+        is_keeper && Some(at) != place(OpCode::MultiRead) || self.is_refused_with(at)
+    }
+
+    /// Whether a server has refused an operation that is as old or older.
+    fn is_refused_with(&self, at: usize) -> bool {
         let since = |at: usize| SINCE.get(at).map(|(_, version)| *version);
         let mut refused = self.findings.iter().zip(SINCE);
         refused.any(|(finding, (op, version))| {
@@ -148,6 +165,8 @@ impl Operations {
     pub(super) fn inherit(&self, other: &Self) {
         let relaxed = Ordering::Relaxed;
         self.connections.store(other.connections.load(relaxed) + 1, relaxed);
+        let has_findings = other.findings.iter().any(|finding| finding.state() != 0);
+        self.inherited.store(has_findings || other.inherited.load(relaxed), relaxed);
         for (to, from) in self.findings.iter().zip(&other.findings) {
             to.state.store(from.state(), relaxed);
             to.connections.store(from.connections.load(relaxed), relaxed);
@@ -246,9 +265,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         place(op).is_some() && self.lease().is_some_and(|lease| lease.lacks(op))
     }
 
-    /// Refuses a request whose operation the servers are known to lack: it would cost the connection.
+    /// Refuses a request whose operation a server has refused before: it would cost the connection.
     pub(super) fn refusal_of_missing(&self, op: OpCode, effect: &Effect<W>) -> Option<Error> {
-        if effect.is_internal() || !self.is_missing(op) {
+        let refuses = self.lease().is_some_and(|lease| lease.operations().refuses(op));
+        if effect.is_internal() || !refuses {
             return None;
         }
         let text = "known from the reply to an earlier request";
@@ -292,6 +312,26 @@ mod tests {
         }
         assert!(!lease.lacks(OpCode::GetData));
         lease.lacks(OpCode::Create2)
+    }
+
+    /// A network that breaks twice while a create2 is in flight is no old server: only the recipes take another operation.
+    #[test]
+    fn lost_connections_refuse_no_call() {
+        let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
+        for losses in [0, 1] {
+            let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
+            lease.record_reply(OpCode::Create2, losses, &lost);
+        }
+        let operations = lease.operations();
+        assert!(lease.lacks(OpCode::Create2) && !operations.refuses(OpCode::Create2));
+        for (op, _) in SINCE.into_iter().skip(1) {
+            assert!(!lease.lacks(op) && !operations.refuses(op), "{op}");
+        }
+        // The server has replaced the session as well: a ClickHouse Keeper, as far as recipes are concerned.
+        let next = SessionLease::new(2, Instant::ZERO, Instant::ZERO);
+        next.operations().inherit(operations);
+        assert!(next.lacks(OpCode::AddWatch) && !next.lacks(OpCode::MultiRead));
+        assert!(!next.operations().refuses(OpCode::AddWatch));
     }
 
     /// So that it is logged once.
@@ -358,20 +398,19 @@ mod tests {
         assert!(!lease.lacks(OpCode::AddWatch) && lease.lacks(OpCode::GetEphemerals));
     }
 
-    /// What closes the connection behind create2 has multiRead at most.
+    /// What closes the connection behind create2, and ends the session with it, has multiRead at most.
     #[test]
     fn a_silent_end_behind_create2_says_it_of_the_others_too() {
         let lost: Result<(), _> = LOST.map_err(|(kind, outcome)| Error::new(kind, outcome));
         let lease = SessionLease::new(1, Instant::ZERO, Instant::ZERO);
         for losses in 0..2 {
-            assert!(!lease.lacks(OpCode::RemoveWatches));
             lease.record_reply(OpCode::Create2, losses, &lost);
+            assert!(!lease.lacks(OpCode::RemoveWatches));
         }
         let lacking = |lease: &SessionLease| {
             let all = SINCE.map(|(op, _)| op);
             all.into_iter().filter(|op| !lease.lacks(*op)).collect::<Vec<_>>()
         };
-        assert_eq!(lacking(&lease), [OpCode::MultiRead]);
         let next = SessionLease::new(2, Instant::ZERO, Instant::ZERO);
         next.operations().inherit(lease.operations());
         assert_eq!(lacking(&next), [OpCode::MultiRead]);

@@ -55,7 +55,7 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
                 worker.world.beliefs().kept.changed.entry(GROUP.to_owned()).or_default();
                 let (member, options) = (step.node.to_string(), lock_options(step.retry));
                 GroupMember::join_with(&worker.client, GROUP, &member, first, options)
-                    .map(Keeper::Member)
+                    .map(|member| Keeper::Member(Box::new(member)))
             }
         },
     };

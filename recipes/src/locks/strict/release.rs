@@ -54,7 +54,8 @@ pub(crate) fn release_in_background(client: &Client, node: &str, claim: &Arc<Str
 }
 
 /// Queues a release in the call itself. If the record is not the one of this hold, because the grant was not applied or
-/// a hand has changed it, only the node is deleted.
+/// a hand has changed it, only the node is deleted. So it is if the transaction is larger than a request may be: the
+/// grant, which is of its size, was refused for that, too.
 fn request(
     client: &Client,
     node: &str,
@@ -66,8 +67,10 @@ fn request(
         match released.await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NoNode && error.index() == Some(0) => Ok(()),
-            Err(error) if error.index() == Some(1) => {
-                debug!(node, %error, "the record is not that of this hold; deleting the node only");
+            Err(error)
+                if error.index() == Some(1) || error.kind() == ErrorKind::RequestTooLarge =>
+            {
+                debug!(node, %error, "the record is not changed; deleting the node only");
                 // Without a client its session has ended, and the node with it.
                 let Some(client) = weak.upgrade() else { return Ok(()) };
                 match client.cleanup().delete(&node, None).await {
