@@ -171,13 +171,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.renewal.unanswered_since = None;
         let attached_at = self.connection.attached_at();
         let sent_at = self.requests.last_answered_sent_at().unwrap_or(attached_at);
-        let by_write = self.is_at_leader() || planted::is("proof-by-any-write");
+        let by_write = self.is_at_leader();
         self.proof = Some(if by_write { sent_at.max(attached_at) } else { attached_at });
     }
 
     /// Moves the proven bound: the session was renewed at `base` or later.
     pub(super) fn prove(&mut self, now: Instant, base: Instant) {
-        let base = if planted::is("proof-from-receipt") { now } else { base };
         let lasts = proven(self.timeouts.session);
         // The creation timeout of a session that was handed in is unknown, and a later leader returns to it.
         let known = self.identity.as_mut();

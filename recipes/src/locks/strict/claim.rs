@@ -80,7 +80,6 @@ impl StrictClaim {
     /// Renews the claim by a write that was sent at `sent_at` and whose reply was received at `now`. A claim that has
     /// ended is not renewed: a rival may hold the lock. Returns whether it is valid.
     pub(super) fn renew(&self, now: Instant, sent_at: Instant) -> bool {
-        let sent_at = if planted::is("strict-claim-from-receipt") { now } else { sent_at };
         if !self.is_valid(now) && !planted::is("strict-revived") {
             return false;
         }
