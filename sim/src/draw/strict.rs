@@ -46,7 +46,9 @@ pub(super) fn add(plan: &mut Plan) {
             }
         }
     }
-    if one_in(rng, 4) {
+    // Where a process resumes a session, a fault ends the one before.
+    let resumes = plan.processes.iter().any(|process| process.resumes.is_some());
+    if one_in(rng, 4) && !resumes {
         // Most of the run is calm: releases are handed over at once.
         plan.peace_at_ms = plan.peace_at_ms.min(2_000);
         let peace_at_ms = plan.peace_at_ms;
@@ -70,7 +72,7 @@ fn make_strict(rng: &mut Rng, step: &mut LockStep, locks: u8, is_long: bool) {
     (step.owner, step.revocable, step.quantity) = (None, false, 0);
     step.then.clear();
     if step.end == HoldEnd::Keep {
-        // Nobody else of the process could acquire it again: it is not re-entrant.
+        // It is not re-entrant: the process could not acquire it again.
         step.end = HoldEnd::Drop;
     }
     if is_long && one_in(rng, 2) {
