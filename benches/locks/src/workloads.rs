@@ -152,7 +152,7 @@ async fn count<S: Service>(arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// The contenders of one lock, and what is seen of the order in which they acquire it.
+/// The contenders of one lock, and the order in which they acquire it.
 #[derive(Default)]
 struct Queue {
     next: Cell<u64>,

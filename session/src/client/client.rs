@@ -137,7 +137,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// session, logs it once at INFO, and from then on refuses such calls, and those of later versions, without sending them:
 /// `Unimplemented` again, which names the version that the operation requires. After a reconnect to what may be a newer
 /// server, the operation is sent again, at most once a minute. [`SessionLease::lacks`](crate::SessionLease::lacks) shows
-/// what is known.
+/// the findings.
 ///
 /// # Blocking code
 ///
@@ -394,8 +394,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` from older servers; see [missing operations](#missing-operations). `MarshallingError` from servers with the
-    /// optimised watch manager (`WatchManagerOptimized`), which does not support such watches.
+    /// `Unimplemented` from older servers; see [missing operations](#missing-operations). `MarshallingError` from servers
+    /// with the optimised watch manager (`WatchManagerOptimized`), which does not support such watches.
     ///
     /// # Cancel safety
     ///

@@ -8,9 +8,9 @@ use super::client::Client;
 use crate::{Error, Instant};
 
 impl Client {
-    /// Renews the proven bound of the session ([`SessionLease::proven_until`](crate::SessionLease::proven_until)) by a write that changes nothing: a
-    /// transaction that checks that `path` exists. Returns the bound, which has moved unless the reconnect below was
-    /// given up.
+    /// Renews the proven bound of the session ([`SessionLease::proven_until`](crate::SessionLease::proven_until)) by a
+    /// write that changes nothing: a transaction that checks that `path` exists. Returns the bound, which has moved unless
+    /// the reconnect below was given up.
     ///
     /// The guards and leaderships of recipes do this by themselves, if their options say so. A bound that has expired
     /// moves too, but not for the [claims](crate::SessionClaim) made before.

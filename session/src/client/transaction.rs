@@ -331,8 +331,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Of the whole call: an invalid path, or `Unimplemented` from older servers ([missing operations](#missing-operations)). Of
-    /// one read: `NoNode`, `NoAuth`, with its index ([`Error::index`]), operation and path.
+    /// Of the whole call: an invalid path, or `Unimplemented` from older servers
+    /// ([missing operations](#missing-operations)). Of one read: `NoNode`, `NoAuth`, with its index ([`Error::index`]),
+    /// operation and path.
     ///
     /// Source: op 22.
     pub fn multi_read(&self, reads: &[Read<'_>]) -> MultiReadResponse {

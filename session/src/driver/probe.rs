@@ -53,7 +53,7 @@ pub(super) fn spawn_role(
     });
 }
 
-/// Sends a four-letter word, and passes on what is read until the end, or `limit` bytes; nothing if that fails.
+/// Sends a four-letter word, and passes on the reply: up to `limit` bytes, and none if there is an error.
 fn spawn(
     shared: &Arc<Shared>,
     transport: &Arc<dyn Transport>,

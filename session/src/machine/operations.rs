@@ -260,15 +260,16 @@ const MAX_REMEMBERED: usize = 64;
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Whether the servers are known to lack an operation.
-    #[inline(always)] // `false` at once for most requests.
     pub(super) fn is_missing(&self, op: OpCode) -> bool {
-        place(op).is_some() && self.lease().is_some_and(|lease| lease.lacks(op))
+        self.lease().is_some_and(|lease| lease.lacks(op))
     }
 
     /// Refuses a request whose operation a server has refused before: it would cost the connection.
+    #[inline(always)] // `None` at once for most requests.
     pub(super) fn refusal_of_missing(&self, op: OpCode, effect: &Effect<W>) -> Option<Error> {
-        let refuses = self.lease().is_some_and(|lease| lease.operations().refuses(op));
-        if effect.is_internal() || !refuses {
+        place(op)?;
+        let refuses = || self.lease().is_some_and(|lease| lease.operations().refuses(op));
+        if effect.is_internal() || !refuses() {
             return None;
         }
         let text = "known from the reply to an earlier request";
@@ -279,10 +280,21 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     #[inline(always)] // Nothing for most requests.
     pub(super) fn remember_operation(&mut self, xid: i32, op: OpCode) {
         if place(op).is_some() {
-            self.operations.push_back((xid, op));
-            if self.operations.len() > MAX_REMEMBERED {
+            self.remember(xid, op);
+        }
+    }
+
+    fn remember(&mut self, xid: i32, op: OpCode) {
+        if self.operations.len() >= MAX_REMEMBERED {
+            let oldest = self.requests.oldest().unwrap_or(xid);
+            let is_answered = |(of, _): &(i32, OpCode)| of.wrapping_sub(oldest) < 0;
+            while self.operations.front().is_some_and(is_answered) {
                 self.operations.pop_front();
             }
+        }
+        // The replies come in order: the refusal of an earlier request comes first, and ends the connection.
+        if self.operations.len() < MAX_REMEMBERED {
+            self.operations.push_back((xid, op));
         }
     }
 

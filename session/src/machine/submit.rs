@@ -104,9 +104,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ) -> bool {
         let xid = xid::next(self.last_xid);
         let op = operation.op_code();
-        if self.is_missing(op)
-            && let Some(error) = self.refusal_of_missing(op, &effect)
-        {
+        if let Some(error) = self.refusal_of_missing(op, &effect) {
             return self.refuse(token, error);
         }
         if self.requests.needs_check()

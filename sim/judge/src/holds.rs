@@ -1,4 +1,4 @@
-//! Exclusion of holds: by token, by what is proven, and by what clients believe.
+//! Exclusion of holds: by token, by the proven bounds, and by the belief of clients.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Judges the history of a run on real servers: what clients reported, with times of one clock. `cargo xtask chaos` writes
-//! it; docs/CHAOS.md says what is judged.
+//! it; docs/CHAOS.md has the rules.
 //!
 //! The simulator knows what its servers have applied. Here only the clients' reports are known, so each rule is stated in
 //! times that are certain: what a client did came after its call and before its answer.

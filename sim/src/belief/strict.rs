@@ -51,7 +51,7 @@ impl World {
         self.core().process(pid).drift_ppm.abs() > PROVEN_DRIFT_PPM
     }
 
-    /// Notes until when a hold is proven. Returns what is wrong if it begins within another one.
+    /// Notes until when a hold is proven. Returns a violation if it begins within another one.
     pub(super) fn note_strict(
         &self,
         holds: &mut StrictHolds,

@@ -96,22 +96,19 @@ impl<'a> Hold<'a> {
     pub(super) fn release(self) {
         let at = now();
         match self.peer.ask(&format!("release {}", self.handle)) {
-            Answer::Ok { .. } => self.record(Some(at), "released"),
-            Answer::Failed { .. } | Answer::False => self.record(Some(at), "failed"),
-            Answer::Gone => self.record(Some(at), "gone"),
+            Answer::Ok { .. } => self.end(Some(at), "released"),
+            Answer::Failed { .. } | Answer::False => self.end(Some(at), "failed"),
+            Answer::Gone => self.end(Some(at), "gone"),
             Answer::Stuck => {
                 stuck(self.world, self.peer, "release");
-                self.record(Some(at), "stuck");
+                self.end(Some(at), "stuck");
             }
         }
     }
 
-    /// Records a hold whose session or process is ended at once: `release` is the time of its release, if there is one.
-    pub(super) fn end(self, release: Option<u64>, how: &str) {
-        self.record(release, how);
-    }
-
-    fn record(&self, release: Option<u64>, end: &str) {
+    /// Records the end of a hold. `release` is the time of its release, or of the end of its session or process, if that
+    /// is known.
+    pub(super) fn end(self, release: Option<u64>, end: &str) {
         let lock = self.handle.split_once(':').map_or(self.handle, |(_, path)| path);
         let text = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
         let held = self.held.map_or_else(|| "-".to_owned(), |(from, to)| format!("{from}-{to}"));

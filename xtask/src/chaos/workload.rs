@@ -224,7 +224,7 @@ pub(super) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
                 hold.release();
                 peer.ask("close");
             }
-            // Kept to the end of what is proven.
+            // Kept until the proven bound.
             2 => {
                 hold.keep(proven);
                 hold.release();

@@ -13,8 +13,8 @@ use crate::machine::connect_string::Host;
 ///
 /// [`SaslCredential`](crate::SaslCredential) is DIGEST-MD5, and the crate `docent-gssapi` has GSSAPI (Kerberos).
 /// [`Config::with_sasl_mechanism`](crate::Config::with_sasl_mechanism) takes any implementation. The session starts an
-/// exchange on each connection, before any other request, and carries its tokens; what is in them, and whether the
-/// server has proved itself, is the decision of the mechanism. So is the negotiation of a security layer: a server of
+/// exchange on each connection, before any other request, and carries its tokens. Their contents, and whether the
+/// server has proved itself, are the decision of the mechanism. So is the negotiation of a security layer: a server of
 /// ZooKeeper offers none.
 ///
 /// `Debug` must not show secrets: the configuration of a client is printed with it.

@@ -64,6 +64,35 @@ fn a_refused_operation_is_sent_once_in_a_session() {
     assert_eq!(scenario.missing_operations(), ["whoAmI 0x8"]);
 }
 
+/// The first reply of a long pipeline is the refusal; the connection ends behind it.
+#[test]
+fn the_first_refusal_of_many_requests_is_found() {
+    let mut scenario = Scenario::connected();
+    for token in 0..200 {
+        assert_eq!(scenario.who_am_i(token), 1);
+    }
+    let first = scenario.wire[scenario.wire.len() - 200].0;
+    scenario.reply(first, -1, ErrorCode::Unimplemented, b"");
+    scenario.cut();
+    assert_eq!(scenario.missing_operations(), ["whoAmI 0x7"]);
+    scenario.come_back();
+    assert_eq!(scenario.who_am_i(200), 0);
+}
+
+/// Only requests without a reply are remembered.
+#[test]
+fn a_refusal_behind_many_replies_is_found() {
+    let mut scenario = Scenario::connected();
+    for token in 0..200 {
+        assert_eq!(scenario.who_am_i(token), 1);
+        let xid = scenario.wire.last().unwrap().0;
+        scenario.reply(xid, 1, ErrorCode::NoNode, b"");
+    }
+    assert_eq!(scenario.who_am_i(200), 1);
+    scenario.refuse_last();
+    assert_eq!(scenario.missing_operations(), ["whoAmI 0x7"]);
+}
+
 /// The servers are upgraded one after the other: the session moves, and asks the next one.
 #[test]
 fn a_refused_operation_is_sent_again_after_a_later_reconnect() {

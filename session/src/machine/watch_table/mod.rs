@@ -77,9 +77,7 @@ impl WatchKind {
             _ => false,
         }
     }
-}
 
-impl WatchKind {
     /// An event that ends a watch of this kind, as the server reports it for such a watch.
     ///
     /// A read that is covered by the events of a persistent watch sets no watch of its own. If the persistent watch is set
