@@ -5,19 +5,22 @@
 //! `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at
 //! any time. Commands for one handle run in order, those for different handles at the same time.
 //!
-//! A handle is `KIND:PATH`, KIND one of `mutex`, `semmutex`, `read`, `write`, `sem=N`; handles that differ by a
+//! A handle is `KIND:PATH`, KIND one of `mutex`, `semmutex`, `read`, `write`, `sem=N`, `strict`, and `renewed`, a mutex
+//! whose proven bound is renewed every two seconds. Handles that differ by a
 //! suffix `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner. A handle
 //! `latch:PATH` is a part in an election. `proven HANDLE` says until when a hold is proven, `guarded HANDLE PATH DATA`
 //! writes a node while it is held, and `lock_peer/nodes.rs` has commands of single nodes; an error of a write is
-//! `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`.
+//! `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`. `cpu` answers with the CPU time, in nanoseconds.
 //!
 //! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes
-//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers` and `pipelined`. With `LOCK_PEER_TIMES` each line begins with
+//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES` each line begins with
 //! `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with the time at which
 //! the question was taken up.
 
 #[path = "lock_peer/latch.rs"]
 mod latch;
+#[path = "lock_peer/lock.rs"]
+mod lock;
 #[path = "lock_peer/nodes.rs"]
 mod nodes;
 
@@ -32,10 +35,11 @@ use std::{
     time::Duration,
 };
 
+use self::lock::Lock;
 use docent::{
     Client, Config, Error, Instant, InterProcessMultiLock, InterProcessMutex,
     InterProcessReadWriteLock, InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Leadership,
-    LockGuard, LockOptions, Owner, Revoker, Transaction, retry::RetryNTimes,
+    LockGuard, LockOptions, Owner, Revoker, StrictMutex, Transaction, retry::RetryNTimes,
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -67,6 +71,7 @@ async fn main() {
         }
     };
     let client = config
+        .with_direct_servers(has_option("direct"))
         .with_session_timeout(Duration::from_millis(session_ms.into()))
         .with_connection_timeout(Duration::from_millis(3000))
         .start();
@@ -105,14 +110,17 @@ fn options(policy: RetryNTimes) -> LockOptions {
     if let Ok(data) = std::env::var("LOCK_PEER_LOCK_DATA") {
         options = options.with_data(data);
     }
-    for option in std::env::var("LOCK_PEER_OPTIONS").unwrap_or_default().split(',') {
-        options = match option {
-            "no-containers" => options.without_container_parents(),
-            "pipelined" => options.with_pipelined_listing(),
-            _ => options,
-        };
+    if has_option("no-containers") {
+        options = options.without_container_parents();
+    }
+    if has_option("pipelined") {
+        options = options.with_pipelined_listing();
     }
     options
+}
+
+fn has_option(name: &str) -> bool {
+    std::env::var("LOCK_PEER_OPTIONS").is_ok_and(|list| list.split(',').any(|one| one == name))
 }
 
 /// One line on standard output, at once.
@@ -142,20 +150,33 @@ fn answer_write(id: &str, result: Result<String, Error>) {
     }
 }
 
+/// Of `renewed` handles.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Whether lines have times: `LOCK_PEER_TIMES`.
 static HAS_TIMES: LazyLock<bool> = LazyLock::new(|| std::env::var_os("LOCK_PEER_TIMES").is_some());
 
 /// The machine's monotonic clock, which `System.nanoTime` of a JVM reads too.
-#[cfg(unix)]
 fn monotonic_nanos() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
-    seconds * 1_000_000_000 + nanos
+    #[cfg(unix)]
+    return nanos_of(rustix::time::ClockId::Monotonic);
+    #[cfg(not(unix))]
+    return 0;
 }
 
-#[cfg(not(unix))]
-fn monotonic_nanos() -> u64 {
-    0
+/// The CPU time of this process.
+fn cpu_nanos() -> u64 {
+    #[cfg(unix)]
+    return nanos_of(rustix::time::ClockId::ProcessCPUTime);
+    #[cfg(not(unix))]
+    return 0;
+}
+
+#[cfg(unix)]
+fn nanos_of(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    let (seconds, nanos) = (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned());
+    seconds * 1_000_000_000 + nanos
 }
 
 /// Answers when the future has the answer.
@@ -194,15 +215,6 @@ struct Peer {
     multi: Arc<tokio::sync::Mutex<Option<LockGuard>>>,
 }
 
-/// A lock of any kind.
-#[derive(Clone)]
-enum Lock {
-    /// Of the mutex and of the two that are one in a read/write lock.
-    Mutex(InterProcessMutex),
-    SemaphoreMutex(InterProcessSemaphoreMutex),
-    Semaphore(InterProcessSemaphoreV2),
-}
-
 /// Where the commands of one handle are queued.
 struct Handle {
     commands: mpsc::UnboundedSender<(String, String, Vec<String>)>,
@@ -220,6 +232,7 @@ impl Peer {
                 Some(session) => say(&format!("{id} ok {:x}", session.session_id())),
                 None => say(&format!("{id} err ConnectionLoss there is no session")),
             },
+            ("cpu", []) => answer(id, Ok(Some(cpu_nanos().to_string()))),
             ("children", [path]) => {
                 let (path, client) = (path.clone(), self.client.clone());
                 spawn_answer(id, async move {
@@ -324,6 +337,11 @@ impl Peer {
         let (client, options) = (&self.client, self.options.clone());
         let lock = match kind {
             "mutex" => InterProcessMutex::with_options(client, path, options).map(Lock::Mutex),
+            "renewed" => {
+                let options = options.with_proven_renewal(RENEWAL_INTERVAL);
+                InterProcessMutex::with_options(client, path, options).map(Lock::Mutex)
+            }
+            "strict" => StrictMutex::with_options(client, path, options).map(Lock::Strict),
             "semmutex" => InterProcessSemaphoreMutex::with_options(client, path, options)
                 .map(Lock::SemaphoreMutex),
             "read" | "write" => {
@@ -354,39 +372,6 @@ impl Peer {
         }
         say("! closed");
         exit(0);
-    }
-}
-
-impl Lock {
-    async fn acquire(
-        &self,
-        owner: &Owner,
-        wait: Option<Duration>,
-    ) -> Result<Option<LockGuard>, Error> {
-        match (self, wait) {
-            (Self::Mutex(lock), None) => lock.acquire_as(owner).await.map(Some),
-            (Self::Mutex(lock), Some(wait)) => lock.acquire_as_timeout(owner, wait).await,
-            (Self::SemaphoreMutex(lock), None) => lock.acquire().await.map(Some),
-            (Self::SemaphoreMutex(lock), Some(wait)) => lock.acquire_timeout(wait).await,
-            (Self::Semaphore(lock), None) => lock.acquire().await.map(Some),
-            (Self::Semaphore(lock), Some(wait)) => lock.acquire_timeout(wait).await,
-        }
-    }
-
-    async fn participants(&self) -> Result<Vec<String>, Error> {
-        match self {
-            Self::Mutex(lock) => lock.participants().await,
-            Self::SemaphoreMutex(lock) => lock.participants().await,
-            Self::Semaphore(lock) => lock.participants().await,
-        }
-    }
-
-    /// The result of an acquire.
-    fn result(&self, guard: &LockGuard) -> String {
-        match self {
-            Self::Semaphore(_) => guard.lock_path().rsplit('/').next().unwrap_or("").to_owned(),
-            _ => String::new(),
-        }
     }
 }
 
@@ -505,9 +490,12 @@ async fn ask(client: &Client, id: &str, verb: &str, args: &[String], held: Optio
             answer(id, held.fencing_token().await.map(|token| Some(token.to_string())));
         }
         ("proven", [], Some(held)) => {
-            let left = held.proven_until().saturating_duration_since(client.now());
-            let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-            answer(id, Ok(Some(now.saturating_add(left).to_string())));
+            let (bound, at) = (held.proven_until(), client.now());
+            let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let left = nanos(bound.saturating_duration_since(at));
+            let past = nanos(at.saturating_duration_since(bound));
+            let bound = now.saturating_add(left).saturating_sub(past);
+            answer(id, Ok(Some(bound.to_string())));
         }
         ("guarded", [path, data], Some(held)) => {
             let written = match held.guarded() {

@@ -433,8 +433,8 @@ async fn a_script_without_its_interpreter_is_reported() {
 
 #[tokio::test]
 async fn the_error_names_the_unreachable_server() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nowhere = format!("127.0.0.1:{port}");
+    let nothing = xtask::KeptPort::free().unwrap();
+    let nowhere = nothing.address().to_string();
     let arguments = ["lock", "--connect-timeout", "300ms", "/l", "--", "true"];
     run(&nowhere, &arguments).await.failed(69, &nowhere);
     let named = "no-such-host.invalid:2181";

@@ -4,15 +4,16 @@
 
 mod support;
 
-use std::{fs, net::TcpListener};
+use std::fs;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use support::{Ran, docent, real::RealServer, run, within_deadline};
-use xtask::{Settings, TemporaryDirectory};
+use xtask::{KeptPort, Settings, TemporaryDirectory};
 
 /// A TLS server, with the certificates and keys to connect to it.
 struct TlsServer {
     _server: RealServer,
+    _port: KeptPort,
     files: TemporaryDirectory,
     connect: String,
 }
@@ -38,11 +39,11 @@ impl TlsServer {
             write(&format!("{name}.key"), &key.serialize_pem());
             write(&format!("{name}-both.pem"), &format!("{}{certificate}", key.serialize_pem()));
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = KeptPort::free().unwrap();
         let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
         let config = [
             ("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned()),
-            ("secureClientPort", port.to_string()),
+            ("secureClientPort", port.address().port().to_string()),
             ("secureClientPortAddress", "127.0.0.1".to_owned()),
             ("ssl.keyStore.location", path("server-both.pem")),
             ("ssl.keyStore.type", "PEM".to_owned()),
@@ -57,8 +58,8 @@ impl TlsServer {
         let config = config.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let server = RealServer::start_with(Settings { config, ..Settings::default() });
         async move {
-            let connect = format!("127.0.0.1:{port}");
-            Some(Self { _server: server.await?, files, connect })
+            let connect = port.address().to_string();
+            Some(Self { _server: server.await?, _port: port, files, connect })
         }
     }
 

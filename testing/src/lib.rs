@@ -127,6 +127,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod fault;
+mod kept_port;
 pub mod server;
 pub mod tap;
 

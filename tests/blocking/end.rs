@@ -191,8 +191,8 @@ fn every_recipe_may_be_the_last_of_its_client() {
 
 #[test]
 fn a_server_that_is_not_there_is_an_error() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let config = Config::new(&format!("127.0.0.1:{port}")).unwrap();
+    let nothing = xtask::KeptPort::free().unwrap();
+    let config = Config::new(&nothing.address().to_string()).unwrap();
     let config = config.with_connection_timeout(Duration::from_millis(100));
     let error = Client::connect_with(config.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionLoss);

@@ -1,6 +1,6 @@
 //! TLS and mutual TLS, with a real server and with the embedded one.
 
-use std::{fs, net::TcpListener, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use crate::support::{real::RealServer, within_deadline};
 use docent::{
@@ -9,7 +9,7 @@ use docent::{
 };
 use docent_testing::{TestingCluster, TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use xtask::{Settings, TemporaryDirectory};
+use xtask::{KeptPort, Settings, TemporaryDirectory};
 
 /// The certificates of a test.
 pub(crate) struct Authority {
@@ -47,6 +47,7 @@ impl Authority {
 /// A server that speaks TLS, and its certificate authority.
 struct Fixture {
     _server: RealServer,
+    _port: KeptPort,
     files: TemporaryDirectory,
     authority: Authority,
     connect: String,
@@ -66,11 +67,11 @@ impl Fixture {
         };
         let key_store = file("server.pem", &format!("{}{}", server.key, server.certificate));
         let trust_store = file("ca.pem", &authority.pem);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = KeptPort::free().unwrap();
         let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let config = vec![
             line("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory"),
-            line("secureClientPort", &port.to_string()),
+            line("secureClientPort", &port.address().port().to_string()),
             line("secureClientPortAddress", "127.0.0.1"),
             line("ssl.keyStore.location", key_store.to_str().unwrap()),
             line("ssl.keyStore.type", "PEM"),
@@ -84,8 +85,8 @@ impl Fixture {
         ];
         let server = RealServer::start_with(Settings { config, ..Settings::default() });
         async move {
-            let connect = format!("127.0.0.1:{port}");
-            Some(Self { _server: server.await?, files, authority, connect })
+            let connect = port.address().to_string();
+            Some(Self { _server: server.await?, _port: port, files, authority, connect })
         }
     }
 

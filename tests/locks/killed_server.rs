@@ -54,7 +54,7 @@ on_restartable_servers! {
 /// A server that can be stopped and restarted.
 enum Server {
     Embedded(TestingServer),
-    Real(RealServer),
+    Real(Box<RealServer>),
 }
 
 impl Server {
@@ -68,7 +68,7 @@ impl Server {
         let longest = LONG_SESSION.as_millis().to_string();
         let config = vec![("maxSessionTimeout".to_owned(), longest)];
         let server = RealServer::start_with(Settings { config, ..Settings::default() });
-        async move { Some(Self::Real(server.await?)) }
+        async move { Some(Self::Real(Box::new(server.await?))) }
     }
 
     fn connect_string(&self) -> String {

@@ -279,10 +279,10 @@ fn without_tokens(text: &str) -> String {
 
 #[tokio::test]
 async fn lock_says_what_is_wrong_with_a_server_that_is_not_there() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nothing = xtask::KeptPort::free().unwrap();
     for (connect, part) in [
         ("nonsense:port".to_owned(), "\"nonsense:port\" has a port that is not a number"),
-        (format!("127.0.0.1:{port}"), "refused"),
+        (nothing.address().to_string(), "refused"),
     ] {
         let output = Command::new(example("lock")).env("DOCENT_CONNECT", &connect).output();
         let output = within_deadline("the example", output).await.unwrap();

@@ -5,6 +5,7 @@
 
 mod cache;
 mod count;
+mod holds;
 mod peers;
 mod proxy;
 mod report;
@@ -58,6 +59,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let quick = match arguments.as_slice() {
         [] => false,
         ["--quick"] => true,
+        ["holds"] => return holds::run(false),
+        ["holds", "--quick"] => return holds::run(true),
         ["cache"] => return cache::run(false),
         ["cache", "--quick"] => return cache::run(true),
         _ => return Ok(crate::usage()),

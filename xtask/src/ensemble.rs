@@ -1,15 +1,17 @@
 //! A real ZooKeeper ensemble on the loopback interface.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::zookeeper::{Failure, free_loopback_addresses};
-use crate::{Java, Result, Server, Settings, four_letter_word};
+use crate::zookeeper::Failure;
+use crate::{Java, KeptPort, Result, Server, Settings, four_letter_word};
 
 /// The servers of an ensemble. They are killed, and their files removed, on drop.
 #[derive(Debug)]
 pub struct Ensemble {
     members: Vec<Server>,
+    _ports: Vec<KeptPort>,
 }
 
 impl Ensemble {
@@ -57,7 +59,9 @@ impl Ensemble {
 
     fn try_start(java: &Java, size: usize, more: &Settings) -> std::result::Result<Self, Failure> {
         // A member has three ports: for followers, for elections, for clients.
-        let addresses = free_loopback_addresses(3 * size)?;
+        let ports: io::Result<Vec<_>> = (0..3 * size).map(|_| KeptPort::free()).collect();
+        let ports = ports?;
+        let addresses: Vec<_> = ports.iter().map(KeptPort::address).collect();
         let (mut config, mut client_ports) = (Vec::new(), Vec::new());
         for (id, ports) in (1..).zip(addresses.chunks_exact(3)) {
             let [followers, elections, clients] = ports else { continue };
@@ -87,7 +91,7 @@ impl Ensemble {
         for member in &mut members {
             member.wait_until_ready()?;
         }
-        Ok(Self { members })
+        Ok(Self { members, _ports: ports })
     }
 }
 

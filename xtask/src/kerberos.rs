@@ -11,8 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Result;
-use crate::zookeeper::free_loopback_addresses;
+use crate::{KeptPort, Result};
 
 /// The realm of all tests.
 pub const REALM: &str = "DOCENT.TEST";
@@ -24,7 +23,7 @@ const PROGRAMS: [&str; 5] = ["krb5kdc", "kdb5_util", "kadmin.local", "kinit", "k
 #[derive(Debug)]
 pub struct Kdc {
     directory: PathBuf,
-    address: SocketAddr,
+    port: KeptPort,
     process: Option<Child>,
 }
 
@@ -54,11 +53,8 @@ impl Kdc {
     /// Creates the database of the realm in `directory`, and starts the KDC. `relay` is the address at which clients
     /// look for it, if they must not connect to it directly.
     pub fn start(directory: &Path, relay: Option<SocketAddr>) -> Result<Self> {
-        let mut kdc = Self {
-            directory: directory.to_path_buf(),
-            address: free_loopback_addresses(1)?.remove(0),
-            process: None,
-        };
+        let mut kdc =
+            Self { directory: directory.to_path_buf(), port: KeptPort::free()?, process: None };
         kdc.configure(relay)?;
         kdc.run("kdb5_util", &["create", "-s", "-P", "master"])?;
         for _ in 1..START_ATTEMPTS {
@@ -66,7 +62,7 @@ impl Kdc {
                 return Ok(kdc);
             }
             // Another process took the port meanwhile.
-            kdc.address = free_loopback_addresses(1)?.remove(0);
+            kdc.port = KeptPort::free()?;
             kdc.configure(relay)?;
         }
         kdc.start_again()?;
@@ -76,7 +72,7 @@ impl Kdc {
     /// Writes krb5.conf for clients, server.conf (the same without the relay), and kdc.conf.
     fn configure(&self, relay: Option<SocketAddr>) -> Result<()> {
         let directory = self.directory.display();
-        let address = self.address;
+        let address = self.port.address();
         let client = |kdc: SocketAddr| {
             format!(
                 "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n \
@@ -111,7 +107,7 @@ impl Kdc {
         self.process = Some(process);
         let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
-            if TcpStream::connect(self.address).is_ok() && self.has_started() {
+            if TcpStream::connect(self.port.address()).is_ok() && self.has_started() {
                 return Ok(());
             }
             thread::sleep(POLL_INTERVAL);
@@ -138,7 +134,7 @@ impl Kdc {
 
     /// Returns `127.0.0.1:PORT`.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// Returns the directory of its files.
@@ -205,7 +201,7 @@ fn program(name: &str) -> Option<PathBuf> {
 const START_ATTEMPTS: u32 = 3;
 
 /// A start takes a few milliseconds, seconds on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The interval of polling for the start.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

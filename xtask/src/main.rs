@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
                             valgrind, strace, a real ZooKeeper and libzookeeper-mt-dev if installed
   bench cache [--quick]     compare docent's cache with Curator's, on a real ZooKeeper; writes its
                             section of docs/BENCHMARKS.md (--quick: prints it)
+  bench holds [--quick]     compare holds whose end is proven with plain ones, in the same way
   bench-locks [--quick] [SERVICE...]
                             compare lock services, on servers that it installs and starts, and write
                             docs/LOCK-SERVICES.md; --fault NAME --service SERVICE [--rounds N]: one fault
@@ -40,6 +41,7 @@ usage: cargo xtask COMMAND
   chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
                             cut, stop and kill a real ensemble and its clients, and judge what they
                             report (docs/CHAOS.md); needs root; --plan only prints the faults
+  chaos --picture FILE      draw belief and truth of plain and proven holds, from a run with one fault
   server [--port N]         run a real ZooKeeper until the end of standard input
 
 environment of test:

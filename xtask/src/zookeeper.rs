@@ -6,13 +6,13 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Java, Result, TemporaryDirectory};
+use crate::{Java, KeptPort, Result, TemporaryDirectory};
 
 /// The settings of a server.
 #[derive(Debug, Clone)]
@@ -48,6 +48,8 @@ pub struct Server {
     classes: PathBuf,
     settings: Settings,
     address: SocketAddr,
+    /// Absent if the settings have the port.
+    port: Option<KeptPort>,
     directory: TemporaryDirectory,
     process: Option<Child>,
 }
@@ -62,11 +64,14 @@ impl Server {
 
     /// Creates a server without starting it.
     pub(crate) fn new(java: &Java, settings: Settings) -> Result<Self> {
+        let free = (settings.port == 0).then(KeptPort::free).transpose()?;
+        let fixed = SocketAddr::from(([127, 0, 0, 1], settings.port));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/WatchedServer.java");
         Ok(Self {
             java: java.clone(),
             classes: java.compile(&source)?,
-            address: SocketAddr::from(([127, 0, 0, 1], settings.port)),
+            address: free.as_ref().map_or(fixed, KeptPort::address),
+            port: free,
             settings,
             directory: TemporaryDirectory::new("zookeeper")?,
             process: None,
@@ -78,15 +83,14 @@ impl Server {
     pub fn start_again(&mut self) -> Result<()> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
-            if self.address.port() == 0 {
-                self.address = free_loopback_addresses(1)?.remove(0);
-            }
             self.spawn()?;
             match self.wait_until_ready() {
                 Ok(()) => return Ok(()),
                 // Another process took the port meanwhile: retry with another one.
-                Err(Failure::Died(text)) if self.settings.port == 0 && self.is_new() => {
-                    self.address.set_port(0);
+                Err(Failure::Died(text)) if self.port.is_some() && self.is_new() => {
+                    let free = KeptPort::free()?;
+                    self.address = free.address();
+                    self.port = Some(free);
                     last = Some(text);
                 }
                 // A fixed port may be busy for a moment after its last user: retry.
@@ -253,13 +257,6 @@ pub fn four_letter_word(address: SocketAddr, word: &str) -> io::Result<String> {
     Ok(reply)
 }
 
-/// Returns `count` different addresses that are not in use.
-pub(crate) fn free_loopback_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let listeners: io::Result<Vec<_>> =
-        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect();
-    listeners?.iter().map(TcpListener::local_addr).collect()
-}
-
 /// Why a start failed. A server that died may have found its port in use.
 pub(crate) enum Failure {
     Died(String),
@@ -289,8 +286,8 @@ const READY_FILE: &str = "ready";
 /// Enough for races for a port, few enough for a broken installation.
 const START_ATTEMPTS: u32 = 5;
 
-/// A start takes about a second, ten on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// A start takes about a second. On two processors at a load of 15, more than a minute was seen.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The interval of polling for the start.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

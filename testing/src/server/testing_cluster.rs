@@ -7,12 +7,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::DuplexStream, net::TcpListener, task::JoinSet};
+use tokio::{io::DuplexStream, task::JoinSet};
 
 use super::{
     Config, Ensemble, Peer, Role,
-    listen::{Listening, Shell, alarm, bind},
+    listen::{Listening, Shell, alarm, free_loopback},
 };
+use crate::kept_port::KeptPort;
 
 /// Several embedded servers that look like the members of an ensemble to a client. **A test double**: they run in one
 /// process, and keep their logs in memory.
@@ -24,7 +25,7 @@ use super::{
 #[derive(Debug)]
 pub struct TestingCluster {
     shell: Arc<Shell>,
-    addrs: Vec<SocketAddr>,
+    ports: Vec<KeptPort>,
     listeners: Mutex<Vec<Option<Listening>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -63,32 +64,33 @@ impl TestingCluster {
         let shell = Shell::new(config);
         let mut tasks = JoinSet::new();
         tasks.spawn(alarm(Arc::clone(&shell)));
-        let (mut addrs, mut listeners) = (Vec::new(), Vec::new());
+        let (mut ports, mut listeners) = (Vec::new(), Vec::new());
         for member in 0..servers {
             let addr = first.map(|first| member_addr(first, member)).transpose()?;
-            let listener = bind(addr).await.map_err(|error| match addr {
+            let bound = KeptPort::listen(addr.unwrap_or_else(free_loopback)).await;
+            let (port, listener) = bound.map_err(|error| match addr {
                 Some(addr) => io::Error::new(error.kind(), format!("{addr}: {error}")),
                 None => error,
             })?;
-            let addr = listener.local_addr()?;
+            let addr = port.addr();
             let host = addr.ip().to_string();
             shell.with(|machine, _| machine.set_client_address(member, &host, addr.port()));
-            addrs.push(addr);
+            ports.push(port);
             listeners.push(Some(Listening::start(&mut tasks, &shell, member, listener)));
         }
-        Ok(Self { shell, addrs, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })
+        Ok(Self { shell, ports, listeners: Mutex::new(listeners), tasks: Mutex::new(tasks) })
     }
 
     /// The address on which a member listens.
     #[must_use]
     pub fn addr(&self, member: usize) -> Option<SocketAddr> {
-        self.addrs.get(member).copied()
+        self.ports.get(member).map(KeptPort::addr)
     }
 
     /// The addresses of all members as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        self.addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        self.ports.iter().map(|port| port.addr().to_string()).collect::<Vec<_>>().join(",")
     }
 
     /// Opens an in-memory connection to a member. Returns `None` while the member is stopped.
@@ -120,11 +122,11 @@ impl TestingCluster {
     ///
     /// # Errors
     ///
-    /// If another process has taken the port.
+    /// If another process has taken the port, which is kept from others on Linux only.
     pub async fn restart(&self, member: usize) -> io::Result<()> {
-        let Some(addr) = self.addr(member) else { return Err(io::ErrorKind::NotFound.into()) };
+        let Some(port) = self.ports.get(member) else { return Err(io::ErrorKind::NotFound.into()) };
         self.stop(member);
-        let listener = bind_again(addr).await?;
+        let listener = port.listen_again().await?;
         self.shell.with(|machine, now| machine.start_member(now, member));
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let listening = Listening::start(&mut tasks, &self.shell, member, listener);
@@ -195,21 +197,4 @@ fn member_addr(first: SocketAddr, member: usize) -> io::Result<SocketAddr> {
     };
     let too_many = || io::Error::new(io::ErrorKind::InvalidInput, "too few ports behind the first");
     Ok(SocketAddr::new(first.ip(), port.ok_or_else(too_many)?))
-}
-
-/// Binds an address that this process has just released, and retries while it is in use: where a port is not reused at
-/// once, the connections of before keep it until their tasks notice their abort.
-pub(crate) async fn bind_again(addr: SocketAddr) -> io::Result<TcpListener> {
-    const TRIES: u32 = 1000;
-    let mut tries = 0;
-    loop {
-        tokio::task::yield_now().await;
-        match bind(Some(addr)).await {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < TRIES => {
-                tries += 1;
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            bound => return bound,
-        }
-    }
 }

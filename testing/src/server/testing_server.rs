@@ -11,10 +11,9 @@ use tokio::{io::DuplexStream, task::JoinSet};
 
 use super::{
     Config, Ensemble,
-    listen::{Listening, Shell, alarm, bind},
-    testing_cluster::bind_again,
+    listen::{Listening, Shell, alarm, free_loopback},
 };
-use crate::tap::Tap;
+use crate::{kept_port::KeptPort, tap::Tap};
 
 /// An embedded ZooKeeper server. **A test double**: it stores nothing on disk and replicates nothing.
 ///
@@ -40,7 +39,7 @@ use crate::tap::Tap;
 #[derive(Debug)]
 pub struct TestingServer {
     shell: Arc<Shell>,
-    addr: SocketAddr,
+    port: KeptPort,
     listener: Mutex<Option<Listening>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -74,8 +73,8 @@ impl TestingServer {
     }
 
     async fn listen_on(addr: Option<SocketAddr>, config: Config) -> io::Result<Self> {
-        let listener = bind(addr).await?;
-        let addr = listener.local_addr()?;
+        let (port, listener) = KeptPort::listen(addr.unwrap_or_else(free_loopback)).await?;
+        let addr = port.addr();
         let shell = Shell::new(Config { servers: 1, ..config });
         let host = addr.ip().to_string();
         shell.with(|machine, _| machine.set_client_address(0, &host, addr.port()));
@@ -83,19 +82,19 @@ impl TestingServer {
         tasks.spawn(alarm(Arc::clone(&shell)));
         let listening = Listening::start(&mut tasks, &shell, 0, listener);
         let (listener, tasks) = (Mutex::new(Some(listening)), Mutex::new(tasks));
-        Ok(Self { shell, addr, listener, tasks })
+        Ok(Self { shell, port, listener, tasks })
     }
 
     /// The address on which the server listens.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
-        self.addr
+        self.port.addr()
     }
 
     /// The server's address as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        self.addr.to_string()
+        self.addr().to_string()
     }
 
     /// Opens an in-memory connection to the server, which behaves like one over a socket. Returns `None` while the
@@ -117,10 +116,10 @@ impl TestingServer {
     ///
     /// # Errors
     ///
-    /// If another process has taken the port.
+    /// If another process has taken the port, which is kept from others on Linux only.
     pub async fn restart(&self) -> io::Result<()> {
         self.stop();
-        let listener = bind_again(self.addr).await?;
+        let listener = self.port.listen_again().await?;
         self.shell.with(|machine, now| machine.start_member(now, 0));
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let listening = Listening::start(&mut tasks, &self.shell, 0, listener);

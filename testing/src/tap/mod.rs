@@ -86,7 +86,7 @@ impl Tap {
         let shared = Arc::new(Shared::new(upstream));
         let mut tasks = JoinSet::new();
         let port = proxy::open_port(&shared, Arc::from(""), addr, &mut tasks).await?;
-        let addr = port.addr;
+        let addr = port.addr();
         Ok(Self { shared, ports: Mutex::new(vec![port]), addr, tasks: Mutex::new(tasks) })
     }
 
@@ -276,7 +276,7 @@ impl Controls {
     ///
     /// # Errors
     ///
-    /// If another process has taken the port.
+    /// If another process has taken the port, which is kept from others on Linux only.
     pub async fn accept(&self) -> io::Result<()> {
         self.set_refuse(false).await
     }
@@ -325,13 +325,13 @@ impl TapClient {
     /// The address for this client to connect to.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
-        self.port.addr
+        self.port.addr()
     }
 
     /// The address for this client to connect to, as a connect string.
     #[must_use]
     pub fn connect_string(&self) -> String {
-        self.port.addr.to_string()
+        self.port.addr().to_string()
     }
 
     /// The client's label.

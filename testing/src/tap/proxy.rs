@@ -24,6 +24,7 @@ use super::{
     conversation::{Conversation, Registry, Step},
     record::{Record, Side, What},
 };
+use crate::kept_port::KeptPort;
 
 /// Size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
@@ -131,7 +132,7 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) label: Arc<str>,
-    pub(crate) addr: SocketAddr,
+    kept: KeptPort,
     pub(crate) settings: watch::Sender<Settings>,
     /// Whether the accept loop is listening, or the error of its bind.
     pub(crate) listening: watch::Sender<Result<bool, io::ErrorKind>>,
@@ -142,15 +143,19 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    fn new(label: Arc<str>, addr: SocketAddr) -> Self {
+    fn new(label: Arc<str>, kept: KeptPort) -> Self {
         Self {
             label,
-            addr,
+            kept,
             settings: watch::Sender::new(Settings::default()),
             listening: watch::Sender::new(Ok(true)),
             budget: Mutex::default(),
             open: watch::Sender::new(0),
         }
+    }
+
+    pub(crate) const fn addr(&self) -> SocketAddr {
+        self.kept.addr()
     }
 
     pub(crate) fn set_budget(&self, direction: Direction, bytes: Option<usize>) {
@@ -186,8 +191,8 @@ pub(crate) async fn open_port(
     addr: SocketAddr,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<Arc<Port>> {
-    let listener = TcpListener::bind(addr).await?;
-    let port = Arc::new(Port::new(label, listener.local_addr()?));
+    let (kept, listener) = KeptPort::listen(addr).await?;
+    let port = Arc::new(Port::new(label, kept));
     tasks.spawn(accept(Arc::clone(shared), Arc::clone(&port), listener));
     Ok(port)
 }
@@ -199,7 +204,7 @@ async fn accept(shared: Arc<Shared>, port: Arc<Port>, listener: TcpListener) {
     loop {
         let wanted = !settings.borrow_and_update().refuse;
         if wanted && listener.is_none() {
-            match TcpListener::bind(port.addr).await {
+            match port.kept.listen_again().await {
                 Ok(bound) => listener = Some(bound),
                 Err(error) => {
                     let _ = port.listening.send_replace(Err(error.kind()));

@@ -10,6 +10,9 @@ use std::{
 
 use xtask::Result;
 
+/// Longer ones are text.
+const MAX_FRAME: u32 = 256 << 20;
+
 /// How long no frame passes before an exchange counts as complete.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -21,6 +24,12 @@ pub(super) struct Counts {
     pub(super) most_in_flight: u64,
     /// The bytes of all frames, in both directions.
     pub(super) bytes: u64,
+    /// Of both directions, with handshakes and pings.
+    pub(super) frames: u64,
+    /// Those that clients have opened.
+    pub(super) connections: u64,
+    /// Those among them that were for a session.
+    pub(super) handshakes: u64,
     in_flight: u64,
     /// When the last frame passed that is no ping.
     pub(super) last: Instant,
@@ -31,7 +40,17 @@ pub(super) struct Counts {
 impl Counts {
     fn new() -> Self {
         let now = Instant::now();
-        Self { requests: 0, most_in_flight: 0, bytes: 0, in_flight: 0, last: now, connected: now }
+        Self {
+            requests: 0,
+            most_in_flight: 0,
+            bytes: 0,
+            frames: 0,
+            connections: 0,
+            handshakes: 0,
+            in_flight: 0,
+            last: now,
+            connected: now,
+        }
     }
 }
 
@@ -114,7 +133,10 @@ fn connect(shared: &Arc<Shared>, client: TcpStream, server: SocketAddr) -> Resul
         socket.set_nodelay(true)?;
         shared.sockets().push(socket.try_clone()?);
     }
-    shared.counts().in_flight = 0;
+    let mut counts = shared.counts();
+    counts.in_flight = 0;
+    counts.connections += 1;
+    drop(counts);
     let (from_client, from_server) = (client.try_clone()?, server.try_clone()?);
     let (requests, replies) = (Arc::clone(shared), Arc::clone(shared));
     thread::spawn(move || forward(from_client, server, |frame| request(&requests, frame)));
@@ -133,6 +155,10 @@ struct Frame {
 fn request(shared: &Shared, frame: &Frame) {
     let mut counts = shared.counts();
     counts.bytes += frame.length + 4;
+    counts.frames += 1;
+    if frame.is_handshake {
+        counts.handshakes += 1;
+    }
     if frame.is_handshake || frame.xid < 0 {
         return;
     }
@@ -146,6 +172,7 @@ fn reply(shared: &Shared, frame: &Frame) {
     const PING: i32 = -2;
     let mut counts = shared.counts();
     counts.bytes += frame.length + 4;
+    counts.frames += 1;
     let now = Instant::now();
     if frame.is_handshake {
         counts.connected = now;
@@ -174,9 +201,14 @@ fn forward(mut from: TcpStream, mut to: TcpStream, mut on_frame: impl FnMut(&Fra
             if let [l0, l1, l2, l3, x0, x1, x2, x3] = head[..] {
                 let length = u32::from_be_bytes([l0, l1, l2, l3]);
                 let xid = i32::from_be_bytes([x0, x1, x2, x3]);
-                on_frame(&Frame { length: length.into(), xid, is_handshake });
-                is_handshake = false;
-                skip = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(4);
+                if length > MAX_FRAME {
+                    // Not frames but the reply to a four-letter word.
+                    skip = usize::MAX;
+                } else {
+                    on_frame(&Frame { length: length.into(), xid, is_handshake });
+                    is_handshake = false;
+                    skip = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(4);
+                }
                 head.clear();
             }
         }

@@ -11,7 +11,7 @@ pub(super) struct Hold<'a> {
     handle: &'a str,
     pub(super) token: Option<u64>,
     called: u64,
-    granted: u64,
+    pub(super) granted: u64,
     /// Until when docent says that the hold is proven.
     pub(super) proven: Option<u64>,
     /// From the first to the last moment at which the client said that it holds the lock.
@@ -85,6 +85,23 @@ impl<'a> Hold<'a> {
             }
             self.world.sleep_until(until.min(now() + QUESTION_INTERVAL_MS * MILLISECOND));
         }
+    }
+
+    /// The same, for a hold whose proven bound is renewed meanwhile: asks for the bound too.
+    pub(super) fn keep_renewed(&mut self, until: u64) {
+        while self.is_held() {
+            // The bound of a hold does not go back, but the client may have lost the hold.
+            self.proven = self.proven.max(self.number("proven"));
+            if now() >= until || self.world.is_stopping() {
+                return;
+            }
+            self.world.sleep_until(until.min(now() + QUESTION_INTERVAL_MS * MILLISECOND));
+        }
+    }
+
+    /// The last moment at which the client said that it holds the lock.
+    pub(super) fn held_until(&self) -> u64 {
+        self.held.map_or(self.granted, |(_, to)| to)
     }
 
     /// A command about this hold.

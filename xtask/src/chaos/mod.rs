@@ -8,6 +8,7 @@ mod members;
 mod network;
 mod options;
 mod peers;
+mod picture;
 mod plan;
 mod random;
 mod report;
@@ -40,9 +41,53 @@ use world::{Parts, World};
 /// The session timeout of all clients.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// The long-lived clients.
-const CLIENTS: [Library; 5] =
-    [Library::Docent, Library::Curator, Library::Docent, Library::Curator, Library::Docent];
+/// The long-lived clients. Curator proves no holds.
+const CLIENTS: [(Library, Work); 8] = [
+    (Library::Docent, Work::Everything),
+    (Library::Curator, Work::Everything),
+    (Library::Docent, Work::Everything),
+    (Library::Curator, Work::Everything),
+    (Library::Docent, Work::Everything),
+    (Library::Docent, Work::ProvenDirectly),
+    (Library::Docent, Work::Proven),
+    (Library::Docent, Work::ProvenDirectly),
+];
+
+/// What a long-lived client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// The workloads of all libraries.
+    Everything,
+    /// Locks whose proven bounds are renewed, each time by a reconnect.
+    Proven,
+    /// The same, without a reconnect while the client is connected to the leader.
+    ProvenDirectly,
+}
+
+impl Work {
+    fn name(self, library: Library) -> &'static str {
+        match self {
+            Self::Everything => library.name(),
+            Self::Proven => "proven",
+            Self::ProvenDirectly => "proven-direct",
+        }
+    }
+
+    fn workloads(self) -> &'static [workload::Workload] {
+        match self {
+            Self::Everything => &workload::OF_ALL,
+            Self::Proven | Self::ProvenDirectly => &workload::OF_PROVEN,
+        }
+    }
+
+    /// What the program takes from `LOCK_PEER_OPTIONS`.
+    fn options(self) -> &'static str {
+        match self {
+            Self::ProvenDirectly => "direct",
+            Self::Everything | Self::Proven => "",
+        }
+    }
+}
 
 /// The number of clients that live for one hold.
 const SHORT_LIVED_CLIENTS: usize = 3;
@@ -72,6 +117,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         eprintln!("xtask: cargo xtask chaos: {missing}");
         return Ok(ExitCode::FAILURE);
     }
+    if let Some(file) = &options.picture {
+        fs::write(file, draw_picture(&options)?)?;
+        println!("xtask: wrote {}", file.display());
+        return Ok(ExitCode::SUCCESS);
+    }
     let judgement = try_run(&options, &plan)?;
     println!("{}", report::last_line(&judgement));
     Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -99,52 +149,32 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         options.members,
         options.length.as_secs_f64() / 60.0
     );
-    let java = packages::java()?;
-    let lock_peer = build_lock_peer()?;
     let report = options.report.clone().unwrap_or_else(default_report);
     fs::create_dir_all(&report)?;
-
-    let janitor = Janitor::start()?;
-    let run = format!("{:x}-{:x}", std::process::id(), now() / 1_000 % 0x100_0000);
-    let directory = std::env::temp_dir().join(format!("{}chaos-{run}", janitor::PREFIX));
-    janitor.register("directory", &directory.display().to_string())?;
-    fs::create_dir(&directory)?;
-
-    let network = Arc::new(Network::new(&janitor, &run)?);
-    let members = Members::new(&janitor, &java, &network, &directory, options.members)?;
-    (0..members.count()).try_for_each(|index| members.start(index))?;
-    members.wait_until_all_serve()?;
-
-    let connect = members.connect_string();
-    let programs = Programs::new(lock_peer, &java, connect, SESSION_TIMEOUT, &directory)?;
-    let programs = Arc::new(programs);
+    let stage = Stage::new(options.members)?;
     let hosts = CLIENTS.len() + SHORT_LIVED_CLIENTS + 1;
-    let peer = |number: usize, name: String, library| -> Result<Arc<Peer>> {
-        let host = Host::Client(number);
-        network.add(&janitor, host)?;
-        Ok(Arc::new(Peer::new(name, library, host, &network, &programs)))
-    };
     let mut peers = Vec::new();
-    for (number, library) in CLIENTS.into_iter().enumerate() {
-        peers.push(peer(number, format!("{}-{}", library.name(), number + 1), library)?);
+    for (number, (library, work)) in CLIENTS.into_iter().enumerate() {
+        let name = format!("{}-{}", work.name(library), number + 1);
+        peers.push(stage.peer(number, name, library, work.options())?);
     }
     for number in 0..SHORT_LIVED_CLIENTS {
         let name = format!("short-{}", number + 1);
-        peers.push(peer(CLIENTS.len() + number, name, workload::SHORT_LIVED)?);
+        peers.push(stage.peer(CLIENTS.len() + number, name, workload::SHORT_LIVED, "")?);
     }
     // Never cut off, it prepares and reads the nodes. It has the last host.
-    let observer = peer(hosts - 1, "observer".to_owned(), Library::Docent)?;
+    let observer = stage.peer(hosts - 1, "observer".to_owned(), Library::Docent, "")?;
 
     let history = report.join("history.txt");
-    let registers = options.length.as_secs() / 2 + 5;
+    let Stage { janitor, directory, network, members, .. } = stage;
     let world = World::new(Parts {
         seed: options.seed,
         history: History::create(&history)?,
-        network: Arc::clone(&network),
+        network,
         members,
         peers,
         hosts: hosts - 1,
-        registers,
+        registers: options.length.as_secs() / 2 + 5,
     });
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     println!("xtask: ZooKeeper {version} serves; report in {}", report.display());
@@ -174,6 +204,71 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     drop(janitor);
     read?;
     report::write(&history, &report)
+}
+
+/// An ensemble that serves, in a network of its own.
+struct Stage {
+    janitor: Janitor,
+    directory: PathBuf,
+    network: Arc<Network>,
+    members: Members,
+    programs: Arc<Programs>,
+}
+
+impl Stage {
+    fn new(members: usize) -> Result<Self> {
+        let java = packages::java()?;
+        let lock_peer = build_lock_peer()?;
+        let janitor = Janitor::start()?;
+        let run = format!("{:x}-{:x}", std::process::id(), now() / 1_000 % 0x100_0000);
+        let directory = std::env::temp_dir().join(format!("{}chaos-{run}", janitor::PREFIX));
+        janitor.register("directory", &directory.display().to_string())?;
+        fs::create_dir(&directory)?;
+
+        let network = Arc::new(Network::new(&janitor, &run)?);
+        let members = Members::new(&janitor, &java, &network, &directory, members)?;
+        (0..members.count()).try_for_each(|index| members.start(index))?;
+        members.wait_until_all_serve()?;
+        let connect = members.connect_string();
+        let programs = Programs::new(lock_peer, &java, connect, SESSION_TIMEOUT, &directory)?;
+        Ok(Self { janitor, directory, network, members, programs: Arc::new(programs) })
+    }
+
+    /// Prepares a client, which does not run yet.
+    fn peer(
+        &self,
+        number: usize,
+        name: String,
+        library: Library,
+        options: &'static str,
+    ) -> Result<Arc<Peer>> {
+        let host = Host::Client(number);
+        self.network.add(&self.janitor, host)?;
+        Ok(Arc::new(Peer::new(name, library, options, host, &self.network, &self.programs)))
+    }
+}
+
+/// Makes the picture of a run with one fault.
+fn draw_picture(options: &Options) -> Result<String> {
+    let stage = Stage::new(options.members)?;
+    let peers = (0..picture::CLIENTS)
+        .map(|number| stage.peer(number, format!("client-{}", number + 1), Library::Docent, ""));
+    let peers = peers.collect::<Result<_>>()?;
+    let Stage { janitor, directory, network, members, .. } = stage;
+    let world = World::new(Parts {
+        seed: options.seed,
+        history: History::create(&directory.join("history.txt"))?,
+        network,
+        members,
+        peers,
+        hosts: picture::CLIENTS,
+        registers: 0,
+    });
+    let drawn = picture::run(&world, u64::try_from(SESSION_TIMEOUT.as_nanos()).unwrap_or(u64::MAX));
+    world.peers.iter().for_each(|peer| peer.kill());
+    drop(world);
+    drop(janitor);
+    drawn
 }
 
 /// Creates the nodes of the workloads.
@@ -209,8 +304,8 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         let mut workers = 0..;
         let mut random = || Random::of_part(world.seed, 100 + workers.next().unwrap_or(0));
         for (number, peer) in world.peers.iter().enumerate() {
-            if number < CLIENTS.len() {
-                for workload in workload::WORKLOADS {
+            if let Some((_, work)) = CLIENTS.get(number) {
+                for workload in work.workloads() {
                     let random = random();
                     scope.spawn(move || workload(world, peer, random));
                 }

@@ -11,6 +11,8 @@ pub(super) struct Options {
     pub(super) members: usize,
     pub(super) report: Option<PathBuf>,
     pub(super) shows_plan: bool,
+    /// Where the picture of a run with one fault is written, instead of a run with many.
+    pub(super) picture: Option<PathBuf>,
 }
 
 impl Options {
@@ -21,6 +23,7 @@ impl Options {
             members: 3,
             report: None,
             shows_plan: false,
+            picture: None,
         };
         let mut rest = arguments.iter();
         while let Some(option) = rest.next() {
@@ -48,6 +51,7 @@ impl Options {
                         _ => return Err(refused("must be 3 or 5")),
                     }
                 }
+                "--picture" => options.picture = Some(PathBuf::from(value)),
                 "--report" => options.report = Some(PathBuf::from(value)),
                 _ => return Err(format!("{option} is no option of chaos")),
             }

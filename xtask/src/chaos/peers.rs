@@ -97,6 +97,8 @@ pub(super) enum Answer {
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) library: Library,
+    /// `LOCK_PEER_OPTIONS`.
+    options: &'static str,
     host: Host,
     network: Arc<Network>,
     programs: Arc<Programs>,
@@ -117,12 +119,13 @@ impl Peer {
     pub(super) fn new(
         name: String,
         library: Library,
+        options: &'static str,
         host: Host,
         network: &Arc<Network>,
         programs: &Arc<Programs>,
     ) -> Self {
         let (network, programs) = (Arc::clone(network), Arc::clone(programs));
-        Self { name, library, host, network, programs, running: Mutex::default() }
+        Self { name, library, options, host, network, programs, running: Mutex::default() }
     }
 
     /// Starts a process, unless one runs.
@@ -135,7 +138,7 @@ impl Peer {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = self.network.command(self.host);
         self.programs.add(&mut command, self.library)?;
-        command.env("LOCK_PEER_TIMES", "1");
+        command.env("LOCK_PEER_TIMES", "1").env("LOCK_PEER_OPTIONS", self.options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);

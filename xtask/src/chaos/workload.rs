@@ -16,9 +16,15 @@ pub(super) const SET: &str = "/chaos/set";
 /// An acquire of a contended lock.
 const WAIT_MS: u64 = 8_000;
 
-/// The workloads of a long-lived client.
-pub(super) const WORKLOADS: [fn(&World, &Peer, Random); 5] =
+/// Runs until the world stops.
+pub(super) type Workload = fn(&World, &Peer, Random);
+
+/// The workloads of clients of both libraries.
+pub(super) const OF_ALL: [Workload; 5] =
     [lock_and_hold, change_memory, write_guarded, use_registers, lead];
+
+/// The workloads of clients that renew the proven bounds of their holds.
+pub(super) const OF_PROVEN: [Workload; 2] = [hold_renewed, hold_strict];
 
 /// A lock whose holds must not overlap. Most are short, some outlast a session.
 fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
@@ -30,6 +36,32 @@ fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
         };
         if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/lock", WAIT_MS) {
             hold.keep(now() + ms * MILLISECOND);
+            hold.release();
+        }
+        world.sleep_ms(random.below(100));
+    }
+}
+
+/// A mutex with `LockOptions::with_proven_renewal`.
+fn hold_renewed(world: &World, peer: &Peer, random: Random) {
+    hold_proven(world, peer, random, "renewed:/chaos/renewed");
+}
+
+/// A `StrictMutex`.
+fn hold_strict(world: &World, peer: &Peer, random: Random) {
+    hold_proven(world, peer, random, "strict:/chaos/strict");
+}
+
+/// Holds a lock, some times for longer than a session lives: then only renewals prove the rest of the hold.
+fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
+    while !world.is_stopping() {
+        let ms = match random.below(10) {
+            0..=2 => random.between(6_000, 20_000),
+            3..=5 => random.between(500, 3_000),
+            _ => random.between(10, 500),
+        };
+        if let Some(mut hold) = Hold::acquire(world, peer, handle, 2 * WAIT_MS) {
+            hold.keep_renewed(now() + ms * MILLISECOND);
             hold.release();
         }
         world.sleep_ms(random.below(100));
