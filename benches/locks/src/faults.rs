@@ -57,7 +57,7 @@ pub(crate) const FAULTS: [Fault; 13] = [
     },
     Fault {
         name: "holder-stopped",
-        what: "the holder's process is stopped (SIGSTOP) until the waiter has acquired the lock, at most three \
+        what: "the holder's process is stopped (SIGSTOP) until the waiter has acquired the lock, at most four \
                leases, and continued",
         services: |_| true,
         fsync: true,
@@ -132,6 +132,9 @@ pub(crate) const FAULTS: [Fault; 13] = [
 
 /// The lease of all services: etcd grants no shorter one, and ZooKeeper's limit is one second here.
 const LEASE: Duration = Duration::from_secs(2);
+
+/// How long a contender may take: a lease that was renewed at the fault, and a wait for a second one, twice.
+const LIMIT: Duration = Duration::from_secs(4 * LEASE.as_secs());
 
 /// glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready for it.
 const MALLOC: &str = "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0";
@@ -348,7 +351,7 @@ impl<'a> Scene<'a> {
             "none" => holder.command("release")?,
             "holder-stopped" => {
                 holder.signal(Signal::SIGSTOP)?;
-                self.resource.wait_for("waiter", locks, 3 * LEASE);
+                self.resource.wait_for("waiter", locks, LIMIT);
                 thread::sleep(SETTLE / 4);
                 holder.signal(Signal::SIGCONT)?;
                 thread::sleep(SETTLE);
@@ -384,7 +387,7 @@ impl<'a> Scene<'a> {
             other => return Err(format!("no fault {other:?}").into()),
         }
         // The holder works on meanwhile: late writes are those behind the waiter's grant.
-        self.resource.wait_for("waiter", locks, 2 * LEASE);
+        self.resource.wait_for("waiter", locks, LIMIT);
         thread::sleep(SETTLE);
         Ok(since)
     }
@@ -412,7 +415,7 @@ impl<'a> Scene<'a> {
         redis(&port, &["REPLICAOF", "NO", "ONE"])?;
         let mut waiter = self.agent("waiter", replica.addresses(), locks)?;
         waiter.command("acquire")?;
-        self.resource.wait_for("waiter", locks, 2 * LEASE);
+        self.resource.wait_for("waiter", locks, LIMIT);
         thread::sleep(SETTLE);
         drop((holder, waiter));
         replica.kill(usize::MAX)?;
@@ -434,7 +437,7 @@ impl<'a> Scene<'a> {
         waiter.command("acquire")?;
         thread::sleep(SETTLE);
         holder.command("release")?;
-        self.resource.wait_for("waiter", locks, 2 * LEASE);
+        self.resource.wait_for("waiter", locks, LIMIT);
         thread::sleep(SETTLE);
         Ok(since)
     }
@@ -454,7 +457,7 @@ impl<'a> Scene<'a> {
         holder.command("release")?;
         self.resource.wait_for("waiter", locks, SETTLE);
         third.command("acquire")?;
-        self.resource.wait_for("third", locks, 2 * LEASE);
+        self.resource.wait_for("third", locks, LIMIT);
         thread::sleep(SETTLE);
         Ok(since)
     }

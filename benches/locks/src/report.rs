@@ -1,5 +1,8 @@
 //! `locks report`: docs/LOCK-SERVICES.md and its plots, from the measured values.
 
+#[path = "choosing.rs"]
+mod choosing;
+
 use std::{fmt::Write as _, fs};
 
 use serde_json::Value;
@@ -15,7 +18,7 @@ use crate::{
     statistics,
 };
 
-/// Writes the document and its plots.
+/// Writes the document, its plots, and the guide's chapter.
 pub(crate) fn run() -> Result<()> {
     let (speed, faults) = (results::read("speed")?, results::read("faults")?);
     let root = xtask::workspace::root();
@@ -43,6 +46,10 @@ pub(crate) fn run() -> Result<()> {
         .replace("{{findings}}", &findings(&speed, &faults));
     let path = docs.join("LOCK-SERVICES.md");
     fs::write(&path, text)?;
+    println!("{} written", path.display());
+    let template = fs::read_to_string(root.join("benches/locks/src/choosing.md"))?;
+    let path = docs.join("guide/src/choosing.md");
+    fs::write(&path, choosing::text(&template, &speed, &faults)?)?;
     println!("{} written", path.display());
     Ok(())
 }

@@ -65,7 +65,8 @@ pub(super) fn judge<'a>(
     judgement.figure("proven, in total", seconds(proven.iter().sum()));
     let mut overlaps = Overlaps::default();
     for (lock, holds) in &locks {
-        let proven: u64 = holds.iter().filter_map(|hold| Some(hold.proven_end()? - hold.granted)).sum();
+        let proven: u64 =
+            holds.iter().filter_map(|hold| Some(hold.proven_end()? - hold.granted)).sum();
         let figure = format!("{lock}={}, proven for {}", holds.len(), seconds(proven));
         judgement.figures.push(("holds by lock", figure));
         check_tokens(lock, holds, judgement);

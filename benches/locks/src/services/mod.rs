@@ -14,7 +14,7 @@ pub(crate) use file::FileLock;
 pub(crate) use mariadb::{ForUpdate, GetLock};
 pub(crate) use postgres::Advisory;
 pub(crate) use redis::{RedLock, SetNx};
-pub(crate) use zookeeper::{Docent, DocentPipelined, Kezhuw};
+pub(crate) use zookeeper::{Docent, DocentPipelined, DocentStrict, Kezhuw};
 
 use crate::{Result, servers::Kind};
 
@@ -78,7 +78,7 @@ pub(crate) struct Entry {
     pub(crate) has_lease: bool,
 }
 
-pub(crate) const ENTRIES: [Entry; 11] = [
+pub(crate) const ENTRIES: [Entry; 12] = [
     Entry {
         name: "zookeeper-docent",
         kind: Kind::ZooKeeper,
@@ -96,11 +96,19 @@ pub(crate) const ENTRIES: [Entry; 11] = [
         has_lease: true,
     },
     Entry {
+        name: "zookeeper-docent-strict",
+        kind: Kind::ZooKeeper,
+        client: "docent, StrictMutex; one event to one waiter, which waits for the lease of a holder that did not release",
+        held: "client's clock and the last hold that a majority has confirmed",
+        token: Some("czxid of the lock node"),
+        has_lease: true,
+    },
+    Entry {
         name: "zookeeper-client",
         kind: Kind::ZooKeeper,
         client: "zookeeper-client 0.11, Client::lock; one event to one waiter",
         held: "the client's session state",
-        token: None,
+        token: Some("czxid of the lock node, which the caller reads"),
         has_lease: true,
     },
     Entry {
@@ -186,6 +194,9 @@ macro_rules! with_service {
             "zookeeper-docent" => $function::<$crate::services::Docent>($($argument),*).await,
             "zookeeper-docent-pipelined" => {
                 $function::<$crate::services::DocentPipelined>($($argument),*).await
+            }
+            "zookeeper-docent-strict" => {
+                $function::<$crate::services::DocentStrict>($($argument),*).await
             }
             "zookeeper-client" => $function::<$crate::services::Kezhuw>($($argument),*).await,
             "etcd" => $function::<$crate::services::Etcd>($($argument),*).await,

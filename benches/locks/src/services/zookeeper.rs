@@ -2,7 +2,9 @@
 
 use std::mem;
 
-use docent::{Client, Config, CreateMode, ErrorKind, InterProcessMutex, LockGuard, LockOptions};
+use docent::{
+    Client, Config, CreateMode, ErrorKind, InterProcessMutex, LockGuard, LockOptions, StrictMutex,
+};
 use zookeeper_client as peer;
 
 use super::{Service, Target};
@@ -102,6 +104,38 @@ impl Service for DocentPipelined {
     }
 }
 
+/// docent's strict mutex. It makes its node itself, for the record of the last holder.
+pub(crate) struct DocentStrict(Client);
+
+impl Service for DocentStrict {
+    type Guard = LockGuard;
+
+    async fn connect(target: &Target) -> Result<Self> {
+        Ok(Self(connect(target).await?))
+    }
+
+    async fn prepare(&self, _lock: &str) -> Result<()> {
+        self.0.create(ROOT, b"", CreateMode::Persistent).allow(ErrorKind::NodeExists).await?;
+        Ok(())
+    }
+
+    async fn acquire(&self, lock: &str) -> Result<LockGuard> {
+        Ok(StrictMutex::new(&self.0, &format!("{ROOT}/{lock}"))?.acquire().await?)
+    }
+
+    async fn is_held(&self, guard: &LockGuard) -> bool {
+        guard.is_held()
+    }
+
+    async fn token(&self, guard: &LockGuard) -> Option<i64> {
+        guard.fencing_token().await.ok()
+    }
+
+    async fn release(&self, guard: LockGuard) -> Result<()> {
+        Ok(guard.release().await?)
+    }
+}
+
 /// zookeeper-client's lock.
 pub(crate) struct Kezhuw(peer::Client);
 
@@ -138,8 +172,8 @@ impl Service for Kezhuw {
         self.0.state() == peer::SessionState::SyncConnected
     }
 
-    async fn token(&self, _guard: &Self::Guard) -> Option<i64> {
-        None
+    async fn token(&self, guard: &Self::Guard) -> Option<i64> {
+        Some(self.0.check_stat(guard.lock_path()).await.ok()??.czxid)
     }
 
     async fn release(&self, guard: Self::Guard) -> Result<()> {
