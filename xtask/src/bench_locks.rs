@@ -87,7 +87,7 @@ fn directory() -> std::path::PathBuf {
 /// Builds the program, in the target directory of its own workspace.
 fn build() -> Result<()> {
     let mut command = cargo();
-    command.current_dir(directory()).args(["build", "--release", "--locked", "--quiet"]);
+    command.current_dir(directory()).args(["build", "--release", "--quiet"]);
     command.env_remove("CARGO_TARGET_DIR");
     let status = command.status()?;
     if status.success() {

@@ -210,7 +210,7 @@ mod tests {
     use super::{Bar, Record, draw};
 
     #[test]
-    fn an_overlap_and_a_gap_are_told() {
+    fn an_overlap_and_a_gap_are_labelled() {
         let second = 1_000_000_000;
         let bar = |from: u64, to: u64| Some(Bar { from: from * second, to: to * second });
         let record = Record {

@@ -23,7 +23,7 @@ pub(crate) struct DocentPipelined {
 }
 
 async fn connect(target: &Target) -> Result<Client> {
-    let config = Config::new(&target.address().to_owned())?
+    let config = Config::new(target.address())?
         .with_session_timeout(target.lease)
         .with_connection_timeout(target.lease);
     Ok(config.connect().await?)
