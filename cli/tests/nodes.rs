@@ -34,6 +34,20 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
 }
 
+/// Servers before 3.5.0 return no Stat of a created node.
+#[tokio::test]
+async fn nodes_are_created_on_old_servers() {
+    let version = docent_testing::server::Version::V3_4;
+    let config = docent_testing::server::Config { version, ..Default::default() };
+    let server = docent_testing::TestingServer::start_with(config).await.unwrap();
+    let connect = server.connect_string();
+    assert_eq!(run(&connect, &["create", "-p", "/a/b", "one"]).await.ok(), "/a/b\n");
+    assert_eq!(run(&connect, &["get", "/a/b"]).await.ok(), "one");
+    assert_eq!(run(&connect, &["create", "-s", "/a/s-"]).await.ok(), "/a/s-0000000001\n");
+    run(&connect, &["create", "--json", "/c"]).await.failed(65, "it requires ZooKeeper 3.5.0");
+    run(&connect, &["create", "-c", "/c"]).await.failed(65, "it requires ZooKeeper 3.5.1");
+}
+
 #[tokio::test]
 async fn data_is_written_and_read_byte_for_byte() {
     let chroot = new_chroot().await;

@@ -4,38 +4,23 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use std::{fmt, sync::Arc, time::Duration};
+mod support;
+
+use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
 use docent_recipes::cache::{CacheEvent, CacheEvents, CacheOptions, CuratorCache};
-use docent_session::{Client, Clock, Config, Connecting, Host, Transport};
+use docent_session::{Client, Clock, Config};
 use docent_testing::TestingServer;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 
+use support::InProcess;
+
 const NODES: usize = 200;
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Connections to a server in this process.
-#[derive(Clone)]
-struct InProcess(Arc<TestingServer>);
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcess")
-    }
-}
-
-impl Transport for InProcess {
-    fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
-        Box::pin(async move {
-            let stream = self.0.connect().ok_or(std::io::ErrorKind::ConnectionRefused)?;
-            Ok(Box::new(stream) as _)
-        })
-    }
-}
 
 async fn client(server: &Arc<TestingServer>) -> Client {
     let config = Config::new("in-process:2181").unwrap();

@@ -2,18 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use std::{fmt, sync::Arc, time::Duration};
+mod support;
+
+use std::{sync::Arc, time::Duration};
 
 use docent_protocol::CreateMode;
 use docent_recipes::{
     ErrorKind,
     locks::{InterProcessMutex, LockGuard, LockOptions, StrictMutex},
 };
-use docent_session::{
-    Client, Clock, Config, Connecting, Host, Instant, Transport, retry::RetryNTimes,
-};
+use docent_session::{Client, Clock, Config, Instant, retry::RetryNTimes};
 use docent_testing::TestingServer;
 use tokio::time::{sleep, timeout};
+
+use support::InProcess;
 
 const PATH: &str = "/locks/strict";
 const T: Duration = Duration::from_secs(6);
@@ -21,25 +23,6 @@ const T: Duration = Duration::from_secs(6);
 const WAIT: Duration = Duration::from_millis(6_060);
 /// More than any step takes in virtual time.
 const SOON: Duration = Duration::from_millis(500);
-
-/// Connections to a server in this process.
-#[derive(Clone)]
-struct InProcess(Arc<TestingServer>);
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcess")
-    }
-}
-
-impl Transport for InProcess {
-    fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
-        Box::pin(async move {
-            let stream = self.0.connect().ok_or(std::io::ErrorKind::ConnectionRefused)?;
-            Ok(Box::new(stream) as _)
-        })
-    }
-}
 
 struct World {
     server: Arc<TestingServer>,

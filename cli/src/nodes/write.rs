@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use docent::{Acl, Client, CreateMode, ErrorKind, Ttl};
+use docent::{Acl, Client, CreateMode, Error, ErrorKind, Stat, Ttl};
 use docent_protocol::acl::OPEN_ACL_UNSAFE;
 
 use super::{
@@ -143,10 +143,10 @@ impl Command for Create {
         };
         let acl: Vec<Acl<'_>> = self.acl.iter().map(acl::Entry::as_acl).collect();
         let acl = if acl.is_empty() { OPEN_ACL_UNSAFE } else { &acl };
-        let created = match client.create_with_stat(&self.path, &self.bytes, mode, acl).await {
+        let created = match self.create(client, mode, acl).await {
             Err(error) if error.kind() == ErrorKind::NoNode && self.parents => {
                 client.create_parents_with_acl(&self.path, CreateMode::Persistent, acl).await?;
-                client.create_with_stat(&self.path, &self.bytes, mode, acl).await
+                self.create(client, mode, acl).await
             }
             other => other,
         };
@@ -157,7 +157,7 @@ impl Command for Create {
             ),
             _ => error.into(),
         })?;
-        if self.json {
+        if let Some(stat) = stat {
             let mut object = path_object(&path);
             object.insert("stat".to_owned(), stat_json(&stat));
             print_json(object)?;
@@ -165,6 +165,23 @@ impl Command for Create {
             print(&format!("{path}\n"))?;
         }
         Ok(0)
+    }
+}
+
+impl Create {
+    /// Only `--json` needs the Stat: servers before 3.5.0 return none.
+    async fn create(
+        &self,
+        client: &Client,
+        mode: CreateMode,
+        acl: &[Acl<'_>],
+    ) -> Result<(String, Option<Stat>), Error> {
+        if self.json {
+            let created = client.create_with_stat(&self.path, &self.bytes, mode, acl).await;
+            return created.map(|(path, stat)| (path, Some(stat)));
+        }
+        let created = client.create_with_acl(&self.path, &self.bytes, mode, acl).await;
+        created.map(|path| (path, None))
     }
 }
 
