@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Result, arguments::Arguments, faults::FAULTS, speed::selected};
+use crate::{Result, arguments::Arguments, faults::FAULTS, results, speed::selected};
 
 pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
     let services = selected(names)?;
@@ -23,6 +23,12 @@ pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
         let with = services.iter().filter(|service| (fault.services)(service));
         waiting.extend(with.map(|service| (fault.name, service.name)));
     }
+    // A whole run replaces the values of earlier ones; single faults are added to it.
+    results::retain("faults", |line| {
+        !waiting
+            .iter()
+            .any(|(fault, service)| line["fault"] == *fault && line["service"] == *service)
+    })?;
     waiting.reverse();
     let mut running: Vec<(Child, String)> = Vec::new();
     loop {
