@@ -248,6 +248,12 @@ impl Members {
         self.member_directory(index).join("zoo.cfg")
     }
 
+    /// Whether a member has reported that its data differ from those of the leader: the digests that servers compare since
+    /// 3.6 (`DataTree.compareDigest`).
+    pub(super) fn has_other_data(&self, index: usize) -> bool {
+        fs::read_to_string(self.log(index)).is_ok_and(|log| log.contains("digest mismatch"))
+    }
+
     fn log(&self, index: usize) -> PathBuf {
         self.directory.join(format!("m{}.log", index + 1))
     }

@@ -198,6 +198,11 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         now(),
         SESSION_TIMEOUT.as_nanos()
     ));
+    for member in (0..world.members.count()).filter(|index| world.members.has_other_data(*index)) {
+        let (member, at) = (member + 1, now());
+        let text = "reported_a_digest_mismatch:_the_servers_lost_a_committed_write";
+        world.history.add(format_args!("note at={at} text=m{member}_{text}"));
+    }
     world.history.finish()?;
     copy_logs(&directory, &report);
     drop(world);
