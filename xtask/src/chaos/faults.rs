@@ -104,8 +104,7 @@ impl Undo<'_> {
                 for index in &self.targets {
                     world.members.kill(*index)?;
                     thread::sleep(Duration::from_millis(300));
-                    world.members.start(*index)?;
-                    world.members.wait_until_serving(*index)?;
+                    self.start_again(*index)?;
                 }
                 Ok(())
             }
@@ -133,13 +132,7 @@ impl Undo<'_> {
             Kind::Rolling => Ok(()),
             Kind::FullDisk => {
                 world.members.empty_disk()?;
-                if world.members.start_after_full_disk(target)? {
-                    let (member, at) = (target + 1, now());
-                    world.history.add(format_args!(
-                        "note at={at} text=m{member}_started_without_its_data:_its_log_was_incomplete"
-                    ));
-                }
-                Ok(())
+                self.start_again(target)
             }
             Kind::PauseClient(client) => {
                 world.peer(client).signal(Signal::CONT);
@@ -148,6 +141,22 @@ impl Undo<'_> {
             Kind::KillClient(client) => world.peer(client).start(),
             _ => world.network.heal(self.number),
         }
+    }
+
+    /// Starts a member and waits until it serves. The last one may have an incomplete log: its disk has been full.
+    fn start_again(&self, member: usize) -> Result<()> {
+        let world = self.world;
+        if member + 1 < world.members.count() {
+            world.members.start(member)?;
+            return world.members.wait_until_serving(member);
+        }
+        if world.members.start_after_full_disk(member)? {
+            let (member, at) = (member + 1, now());
+            world.history.add(format_args!(
+                "note at={at} text=m{member}_started_without_its_data:_its_log_was_incomplete"
+            ));
+        }
+        Ok(())
     }
 
     fn cuts(&self, target: usize) -> Vec<Cut> {
