@@ -32,8 +32,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clones share the certificates: [`replace`](Self::replace) also changes those of a running server.
 ///
 /// A client certificate authenticates its connection as `x509:<subject>`, as `X509AuthenticationProvider` of a real server
-/// does: the subject is written as Java does, such as `CN=alice,O=Example\, Inc.,C=DE`, with the last part of the
-/// certificate first. 3.4 and ClickHouse Keeper do not know this scheme.
+/// does. The subject is written as `X500Principal.getName` of Java does, in the reverse order of the certificate:
+/// `CN=alice,O=Example\, Inc.,C=DE`. A subject that is not valid DER ends the connection. 3.4 and ClickHouse Keeper do not
+/// know the scheme.
 #[derive(Clone)]
 pub struct Tls {
     current: Arc<RwLock<Current>>,

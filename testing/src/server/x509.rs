@@ -1,6 +1,6 @@
 //! The names of the scheme `x509`: the subject of a client certificate, written as Java does, and what an ACL may name.
 //!
-//! Two subjects are the same identity if these texts are equal, so every character counts.
+//! Identities are compared as texts, so each character must be that of a real server.
 //!
 //! Source: RFC 2253; `X509AuthenticationProvider.getClientId` and `isValid`; of the JDK, `X500Principal.getName`,
 //! `AVA.toRFC2253String`, `X500Name.parseDN`.
@@ -50,7 +50,8 @@ const FURTHER_KEYWORDS: [&str; 12] = [
 ///
 /// # Errors
 ///
-/// `InvalidData` if the subject is not valid DER. Java does not accept such a certificate.
+/// `InvalidData` if the subject is not valid DER, or an arc of an object identifier has more than 128 bits. Java accepts
+/// such an arc, and lengths that are not in their shortest form.
 pub(crate) fn subject(certificate: &CertificateDer<'_>) -> io::Result<String> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let certificate = webpki::EndEntityCert::try_from(certificate)
@@ -127,7 +128,7 @@ fn text(bytes: &[u8]) -> String {
                 [0x80..=0xBF, after @ ..] => after,
                 _ => after,
             };
-            // A byte that is always replaced by itself.
+            // It is in no sequence of UTF-8, so it becomes one replacement.
             valid.push(0xFF);
         } else {
             valid.push(byte);
@@ -139,7 +140,7 @@ fn text(bytes: &[u8]) -> String {
 /// The length above which the JDK refuses an object identifier, in bytes.
 const MAX_OBJECT_IDENTIFIER: usize = 4096;
 
-/// Writes an object identifier with dots. Its arcs are limited to 128 bits, those of a UUID.
+/// Writes an object identifier with dots. An arc has at most 128 bits, as those of UUIDs have.
 fn object_identifier(der: &[u8]) -> Option<String> {
     if der.len() > MAX_OBJECT_IDENTIFIER {
         return None;
