@@ -14,7 +14,8 @@ use tokio::{
 };
 use xtask::TemporaryDirectory;
 
-/// A directory with `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key` and `stranger.pem`, another root.
+/// A directory with `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`, `other.pem`, `other.key` and
+/// `stranger.pem`, another root.
 struct Files(TemporaryDirectory);
 
 impl Files {
@@ -30,7 +31,11 @@ impl Files {
         };
         let issuer = authority("ca");
         authority("stranger");
-        for (name, subject) in [("server", vec!["127.0.0.1".to_owned()]), ("client", Vec::new())] {
+        for (name, subject) in [
+            ("server", vec!["127.0.0.1".to_owned()]),
+            ("client", Vec::new()),
+            ("other", Vec::new()),
+        ] {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(subject).unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
@@ -119,6 +124,20 @@ async fn a_client_certificate_can_be_required() {
     let options = ["--tls-ca", &ca, "--tls-cert", &client, "--tls-key", &client_key];
     server.get(&options).await.ok();
     server.get(&["--tls-ca", &ca]).await.failed(69, "requires a client certificate");
+
+    // The certificate is the identity of the client.
+    let (other, other_key) = (files.path("other.pem"), files.path("other.key"));
+    let other = ["--tls-ca", &ca, "--tls-cert", &other, "--tls-key", &other_key];
+    for acl in ["auth::cdrwa", "x509:CN=client:cdrwa"] {
+        let create = [&["create", "--acl", acl], &options[..], &["/mine", "secret"]].concat();
+        run(&server.connect, &create).await.ok();
+        let get = async |options: &[&str]| {
+            run(&server.connect, &[&["get"], options, &["/mine"]].concat()).await
+        };
+        assert_eq!(get(&options).await.ok(), "secret");
+        get(&other).await.failed(77, "/mine");
+        run(&server.connect, &[&["delete"], &options[..], &["/mine"]].concat()).await.ok();
+    }
 }
 
 #[tokio::test]

@@ -20,3 +20,4 @@ mod sasl;
 mod tls;
 mod tls_renewal;
 mod tracing;
+mod x509;

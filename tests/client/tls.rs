@@ -8,7 +8,9 @@ use docent::{
     session::{Error, Tls, TlsOptions},
 };
 use docent_testing::{TestingCluster, TestingServer, server};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
 use xtask::{KeptPort, Settings, TemporaryDirectory};
 
 /// The certificates of a test.
@@ -34,29 +36,34 @@ impl Authority {
     }
 
     pub(crate) fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
+        let mut subject = DistinguishedName::new();
+        subject.push(DnType::CommonName, common_name);
+        self.identify_subject(subject, names)
+    }
+
+    pub(crate) fn identify_subject(&self, subject: DistinguishedName, names: &[&str]) -> Identity {
         let key = KeyPair::generate().unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.distinguished_name = subject;
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         Identity { certificate, key: key.serialize_pem() }
     }
 }
 
 /// A server that speaks TLS, and its certificate authority.
-struct Fixture {
+pub(crate) struct Fixture {
     _server: RealServer,
     _port: KeptPort,
-    files: TemporaryDirectory,
-    authority: Authority,
-    connect: String,
+    _files: TemporaryDirectory,
+    pub(crate) authority: Authority,
+    pub(crate) connect: String,
 }
 
 impl Fixture {
     /// `client_auth` is ZooKeeper's: `none`, `want`, `need`. `None` if there is no server, which is then reported.
     #[track_caller]
-    fn start(client_auth: &str, names: &[&str]) -> impl Future<Output = Option<Self>> {
+    pub(crate) fn start(client_auth: &str, names: &[&str]) -> impl Future<Output = Option<Self>> {
         let authority = Authority::named("tests of docent");
         let server = authority.identify("server", names);
         let files = TemporaryDirectory::new("tls").unwrap();
@@ -86,7 +93,7 @@ impl Fixture {
         let server = RealServer::start_with(Settings { config, ..Settings::default() });
         async move {
             let connect = port.address().to_string();
-            Some(Self { _server: server.await?, _port: port, files, authority, connect })
+            Some(Self { _server: server.await?, _port: port, _files: files, authority, connect })
         }
     }
 
@@ -198,16 +205,28 @@ async fn a_client_certificate_is_an_identity() {
 #[tokio::test]
 async fn the_example_speaks_tls_with_a_client_certificate() {
     let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
-    let alice = fixture.authority.identify("alice", &[]);
+    example_is_alice(&fixture.connect, &fixture.authority).await;
+}
+
+#[tokio::test]
+async fn the_example_speaks_tls_with_the_embedded_server() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
+    example_is_alice(&server.connect_string(), &authority).await;
+}
+
+async fn example_is_alice(connect: &str, authority: &Authority) {
+    let files = TemporaryDirectory::new("tls").unwrap();
+    let alice = authority.identify("alice", &[]);
     let file = |name: &str, text: &str| {
-        let path = fixture.files.path().join(name);
+        let path = files.path().join(name);
         fs::write(&path, text).unwrap();
         path
     };
     let mut example = tokio::process::Command::new(xtask::example("tls").unwrap());
     example
-        .env("DOCENT_CONNECT", &fixture.connect)
-        .env("DOCENT_TLS_CA", file("roots.pem", &fixture.authority.pem))
+        .env("DOCENT_CONNECT", connect)
+        .env("DOCENT_TLS_CA", file("roots.pem", &authority.pem))
         .env("DOCENT_TLS_CERT", file("alice.pem", &alice.certificate))
         .env("DOCENT_TLS_KEY", file("alice.key", &alice.key));
     let output = within_deadline("the example", example.kill_on_drop(true).output()).await.unwrap();
@@ -243,6 +262,11 @@ pub(crate) async fn embedded(
 
 pub(crate) fn certificate_of(identity: &Identity) -> server::Tls {
     server::Tls::new(identity.certificate.as_bytes(), identity.key.as_bytes()).unwrap()
+}
+
+pub(crate) fn with_client_roots(authority: &Authority, identity: &Identity) -> server::Tls {
+    let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
+    server::Tls::with_client_roots(chain, key, authority.pem.as_bytes()).unwrap()
 }
 
 pub(crate) fn trust(authority: &Authority) -> TlsOptions {
@@ -303,11 +327,7 @@ async fn a_stalled_server_continues_no_handshake() {
 #[tokio::test]
 async fn the_embedded_server_requires_a_client_certificate_if_it_has_roots_for_them() {
     let authority = Authority::named("tests of docent");
-    let server = embedded(&authority, |identity| {
-        let (chain, key) = (identity.certificate.as_bytes(), identity.key.as_bytes());
-        server::Tls::with_client_roots(chain, key, authority.pem.as_bytes()).unwrap()
-    })
-    .await;
+    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
     let config = || patient(&server.connect_string());
     let with = |owner: &Authority| {
         let alice = owner.identify("alice", &[]);

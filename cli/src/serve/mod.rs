@@ -63,7 +63,8 @@ pub(crate) struct Serve {
     /// PEM file with the private key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Refuse clients without a certificate that is signed by one of those in this PEM file
+    /// Refuse clients without a certificate that is signed by one of those in this PEM file; the subject of the
+    /// certificate is the client's identity, x509:SUBJECT
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }

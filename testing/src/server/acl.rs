@@ -1,10 +1,10 @@
 //! Access control: the ids of connections, the ACLs of nodes, and the check of one against the other.
 //!
 //! The schemes are `world`, `auth`, `digest`, `ip`, and `super`, which passes every check. `sasl` is valid if there
-//! are SASL users. `x509` is never valid, as on a server without its provider.
+//! are SASL users, `x509` if clients have certificates: a real server requires its provider for them.
 //!
 //! Source: `PrepRequestProcessor.fixupACL`, `ZooKeeperServer.checkACL`, `IPAuthenticationProvider`,
-//! `DigestAuthenticationProvider`.
+//! `DigestAuthenticationProvider`, `X509AuthenticationProvider`.
 
 use std::sync::Arc;
 
@@ -32,6 +32,13 @@ impl Ident {
             &self.id
         }
     }
+}
+
+/// Which of the schemes that need a setting are valid in ACLs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Schemes {
+    pub(crate) sasl: bool,
+    pub(crate) x509: bool,
 }
 
 /// The permissions of one identity.
@@ -69,7 +76,7 @@ fn matches(wanted: &Ident, ids: &[Ident]) -> bool {
     match wanted.scheme.as_str() {
         "world" => wanted.id == "anyone",
         "ip" => ids.iter().any(|id| id.scheme == "ip" && ip_matches(&id.id, &wanted.id)),
-        "digest" | "sasl" => ids.contains(wanted),
+        "digest" | "sasl" | "x509" => ids.contains(wanted),
         _ => false,
     }
 }
@@ -81,7 +88,7 @@ pub(crate) fn fix_up(
     acl: AclList<'_>,
     ids: &[Ident],
     version: Version,
-    sasl: bool,
+    schemes: Schemes,
 ) -> Result<NodeAcl, ErrorCode> {
     if version == Version::V3_4 && (acl.is_null() || acl.iter().any(|a| a.id.scheme.is_null())) {
         return Err(ErrorCode::MarshallingError);
@@ -101,8 +108,8 @@ pub(crate) fn fix_up(
         let scheme = entry.id.scheme.to_str();
         let perms = entry.perms.number();
         if scheme == "auth" {
-            let mine: Vec<_> =
-                ids.iter().filter(|id| matches!(&*id.scheme, "digest" | "sasl")).collect();
+            let is_proven = |id: &&Ident| matches!(&*id.scheme, "digest" | "sasl" | "x509");
+            let mine: Vec<_> = ids.iter().filter(is_proven).collect();
             if mine.is_empty() {
                 return Err(ErrorCode::InvalidAcl);
             }
@@ -113,7 +120,8 @@ pub(crate) fn fix_up(
         }
         let has_provider = match &*scheme {
             "world" | "digest" | "ip" => true,
-            "sasl" => sasl,
+            "sasl" => schemes.sasl,
+            "x509" => schemes.x509,
             _ => false,
         };
         if !has_provider {
@@ -127,6 +135,8 @@ pub(crate) fn fix_up(
             "world" => id == "anyone",
             "digest" => is_digest(&id),
             "sasl" => !id.is_empty(),
+            #[cfg(feature = "tls")]
+            "x509" => super::x509::is_name(&id),
             _ => is_ip(&id),
         };
         if !valid {
@@ -200,14 +210,14 @@ pub(crate) fn without_digests(acl: &[AclEntry]) -> Vec<AclEntry> {
     acl.iter().map(hide).collect()
 }
 
-/// The ACL in wire format.
-pub(crate) fn to_wire(acl: &[AclEntry]) -> Vec<Acl<'_>> {
-    acl.iter()
-        .map(|entry| Acl {
-            perms: Perms::from_number(entry.perms),
-            id: Id { scheme: Text::new(&entry.who.scheme), id: Text::new(&entry.who.id) },
-        })
-        .collect()
+impl AclEntry {
+    /// The entry in wire format, with its id as [`java::bytes`](super::java::bytes) encodes it.
+    pub(crate) fn to_wire<'a>(&'a self, id: &'a [u8]) -> Acl<'a> {
+        Acl {
+            perms: Perms::from_number(self.perms),
+            id: Id { scheme: Text::new(&self.who.scheme), id: Text::from_bytes(Some(id)) },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -215,7 +225,7 @@ mod tests {
     use super::*;
 
     fn fix(entries: &[Acl<'_>], ids: &[Ident]) -> Result<Vec<AclEntry>, ErrorCode> {
-        fix_up(entries.into(), ids, Version::V3_8, false).map(|acl| acl.to_vec())
+        fix_up(entries.into(), ids, Version::V3_8, Schemes::default()).map(|acl| acl.to_vec())
     }
 
     #[test]
@@ -227,6 +237,7 @@ mod tests {
             ("ip", "10.0.0"),
             ("ip", "10.0.0.0/33"),
             ("sasl", "bob"),
+            ("x509", "CN=bob"),
             ("nosuch", ""),
             ("auth", ""),
         ] {

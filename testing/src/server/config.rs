@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::version::Version;
+use super::{acl::Schemes, version::Version};
 
 /// The configuration of a server. [`Config::default`] suits tests: short ticks, long sessions, and TTL nodes enabled.
 /// The other settings have the defaults of a real server.
@@ -45,7 +45,8 @@ pub struct Config {
     #[cfg(feature = "sasl")]
     pub sasl_required: bool,
     /// The certificates for TLS, as on `secureClientPort`; `None`: without TLS. Only sockets use it: the in-memory
-    /// connections of [`TestingServer::connect`](super::TestingServer::connect) have no TLS.
+    /// connections of [`TestingServer::connect`](super::TestingServer::connect) have no TLS. With roots for client
+    /// certificates, each connection has the identity `x509:<subject>`, and `x509` is a valid ACL scheme.
     #[cfg(feature = "tls")]
     pub tls: Option<super::Tls>,
     /// `znode.container.checkIntervalMs`: the interval between searches for empty containers and expired TTL nodes.
@@ -104,7 +105,11 @@ impl Config {
         self.epoch_ms.unwrap_or(1_700_000_000_000)
     }
 
-    /// Whether `sasl` is a valid ACL scheme: only if there are SASL users.
+    /// The valid ACL schemes: `sasl` only if there are SASL users, `x509` only if clients have certificates.
+    pub(crate) fn schemes(&self) -> Schemes {
+        Schemes { sasl: self.has_sasl(), x509: self.has_x509() }
+    }
+
     #[cfg_attr(
         not(feature = "sasl"),
         expect(clippy::unused_self, reason = "has it with the feature")
@@ -113,6 +118,18 @@ impl Config {
         #[cfg(feature = "sasl")]
         return !self.sasl_users.is_empty();
         #[cfg(not(feature = "sasl"))]
+        false
+    }
+
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::unused_self, reason = "has it with the feature")
+    )]
+    fn has_x509(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.version.knows_x509()
+            && self.tls.as_ref().is_some_and(super::Tls::requires_client_certificates);
+        #[cfg(not(feature = "tls"))]
         false
     }
 

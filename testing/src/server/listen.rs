@@ -229,9 +229,12 @@ async fn serve_tls(
         return;
     }
     // A failed handshake ends the connection; rustls has sent its alert.
-    if let Ok(stream) = tls.accept(stream).await
+    if let Ok((stream, subject)) = tls.accept(stream).await
         && let Some(id) = shell.accept(member, peer)
     {
+        if let Some(subject) = subject {
+            shell.with(|machine, _| machine.prove_x509(id, &subject));
+        }
         serve(shell, member, id, stream).await;
     }
 }

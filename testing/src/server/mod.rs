@@ -31,6 +31,8 @@ mod tree;
 mod version;
 mod watches;
 mod writes;
+#[cfg(feature = "tls")]
+mod x509;
 
 #[cfg(feature = "tls")]
 pub use self::tls::Tls;

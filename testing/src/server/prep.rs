@@ -29,8 +29,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) version: Version,
     /// `extendedTypesEnabled`: whether TTL nodes are allowed.
     pub(crate) ttls: bool,
-    /// Whether `sasl` is a valid ACL scheme.
-    pub(crate) sasl: bool,
+    pub(crate) schemes: acl::Schemes,
     /// Whether changes over the hard limit of a quota are refused.
     pub(crate) quotas: bool,
     /// Whether the session is local, that is, known to one server only.
@@ -103,7 +102,7 @@ pub(crate) fn prepare(
         }
         Request::SetAcl(r) => {
             let path = valid(r.path, asker)?;
-            let acl = acl::fix_up(r.acl, asker.ids, asker.version, asker.sasl)?;
+            let acl = acl::fix_up(r.acl, asker.ids, asker.version, asker.schemes)?;
             let node = tree.node(&path)?;
             acl::check(&node.acl, Perms::ADMIN, asker.ids)?;
             let version = next_version(node.aversion, r.version)?;
@@ -142,7 +141,7 @@ fn create(new: &NewNode<'_>, tree: &Tree, asker: &Asker<'_>) -> Result<Txn, Refu
         Some((parent, _)) if !asked.contains('\0') => parent,
         _ => return Err(ErrorCode::BadArguments.into()),
     };
-    let acl = acl::fix_up(new.acl, asker.ids, asker.version, asker.sasl)?;
+    let acl = acl::fix_up(new.acl, asker.ids, asker.version, asker.schemes)?;
     let parent = tree.node(parent_path)?;
     acl::check(&parent.acl, Perms::CREATE, asker.ids)?;
     let path = if mode.sequential {

@@ -165,7 +165,10 @@ impl Ensemble {
                 } else {
                     &hidden[..]
                 };
-                let (acl, stat) = (acl::to_wire(shown), node.stat());
+                let ids: Vec<_> = shown.iter().map(|entry| java::bytes(&entry.who.id)).collect();
+                let entries = shown.iter().zip(&ids);
+                let acl: Vec<_> = entries.map(|(entry, id)| entry.to_wire(id)).collect();
+                let stat = node.stat();
                 ok(&|out| out.put(&GetAclReply { acl: List::new(&acl), stat }));
             }
             Request::GetAllChildrenNumber(r) => {
@@ -183,11 +186,13 @@ impl Ensemble {
                 ok(&|out| out.put(&GetChildrenReply { children: List::new(&paths) }));
             }
             Request::WhoAmI => {
+                let users: Vec<_> = ids.iter().map(|id| java::bytes(id.user())).collect();
                 let infos: Vec<_> = ids
                     .iter()
-                    .map(|id| ClientInfo {
+                    .zip(&users)
+                    .map(|(id, user)| ClientInfo {
                         auth_scheme: Text::new(&id.scheme),
-                        user: Text::new(id.user()),
+                        user: Text::from_bytes(Some(user)),
                     })
                     .collect();
                 ok(&|out| out.put(&WhoAmIReply { client_info: List::new(&infos) }));

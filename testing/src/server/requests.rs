@@ -372,6 +372,8 @@ impl Ensemble {
                 Some(Ident { scheme: "digest".to_owned(), id })
             }
             ("ip", _) => self.ids_of(context.id).first().cloned(),
+            // It is proven by the certificate, not by the data. A connection without a certificate has no such id.
+            ("x509", _) => self.ids_of(context.id).iter().find(|id| id.scheme == "x509").cloned(),
             _ => None,
         };
         let Some(connection) = self.connections.get_mut(&context.id) else { return };
@@ -384,6 +386,17 @@ impl Ensemble {
                 self.reply(context, 0, ErrorCode::AuthFailed, &EmptyReply {});
                 self.close(context.id);
             }
+        }
+    }
+
+    /// Adds the identity of a client certificate.
+    ///
+    /// Source: `X509AuthenticationProvider.handleAuthentication`.
+    #[cfg(feature = "tls")]
+    pub(super) fn prove_x509(&mut self, id: ConnectionId, subject: &str) {
+        let connection = self.connections.get_mut(&id);
+        if let Some(connection) = connection.filter(|_| self.config.version.knows_x509()) {
+            connection.prove(Ident::new("x509", subject));
         }
     }
 

@@ -22,6 +22,8 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
+use super::x509;
+
 /// The time limit of a handshake. ZooKeeper: `handshakeDetectionTimeoutMillis`, 5 s.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -29,10 +31,19 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Clones share the certificates: [`replace`](Self::replace) also changes those of a running server.
 ///
-/// A client certificate is verified, but it does not authenticate the connection as a user of the scheme `x509`.
+/// A client certificate authenticates its connection as `x509:<subject>`, as `X509AuthenticationProvider` of a real server
+/// does. The subject is written as `X500Principal.getName` of Java does, in the reverse order of the certificate:
+/// `CN=alice,O=Example\, Inc.,C=DE`. A subject that is not valid DER ends the connection. 3.4 and ClickHouse Keeper do not
+/// know the scheme.
 #[derive(Clone)]
 pub struct Tls {
-    current: Arc<RwLock<Arc<ServerConfig>>>,
+    current: Arc<RwLock<Current>>,
+}
+
+#[derive(Clone)]
+struct Current {
+    config: Arc<ServerConfig>,
+    requires_client_certificates: bool,
 }
 
 impl Tls {
@@ -46,7 +57,8 @@ impl Tls {
     }
 
     /// Like [`new`](Self::new), for clients with a certificate that is signed by one of these roots, in PEM. Others are
-    /// refused, as with `ssl.clientAuth=need`, the default of a real server.
+    /// refused, as with `ssl.clientAuth=need`, the default of a real server. The subject of the certificate is the identity
+    /// of the connection.
     ///
     /// # Errors
     ///
@@ -78,25 +90,38 @@ impl Tls {
         let config = builder
             .with_single_cert(chain, key)
             .map_err(|error| invalid(format_args!("the certificate: {error}")))?;
-        Ok(Self { current: Arc::new(RwLock::new(Arc::new(config))) })
+        let requires_client_certificates = roots_pem.is_some();
+        let current = Current { config: Arc::new(config), requires_client_certificates };
+        Ok(Self { current: Arc::new(RwLock::new(current)) })
     }
 
     /// Replaces the certificates and the roots: new connections use those of `other`. Existing connections are kept.
     pub fn replace(&self, other: &Self) {
-        let new = other.config();
+        let new = other.current();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
-    fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    fn current(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Performs the handshake on a new connection.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let handshake = TlsAcceptor::from(self.config()).accept(stream);
-        timeout(HANDSHAKE_TIMEOUT, handshake)
+    pub(crate) fn requires_client_certificates(&self) -> bool {
+        self.current().requires_client_certificates
+    }
+
+    /// Performs the handshake on a new connection. Returns the subject of the client certificate, if there is one.
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(TlsStream<TcpStream>, Option<String>)> {
+        let handshake = TlsAcceptor::from(self.current().config).accept(stream);
+        let stream = timeout(HANDSHAKE_TIMEOUT, handshake)
             .await
-            .unwrap_or_else(|_: Elapsed| Err(io::ErrorKind::TimedOut.into()))
+            .unwrap_or_else(|_: Elapsed| Err(io::ErrorKind::TimedOut.into()))?;
+        // The first one is that of the client; the others are its authorities.
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let subject = certificate.map(x509::subject).transpose()?;
+        Ok((stream, subject))
     }
 }
 

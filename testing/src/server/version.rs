@@ -62,6 +62,14 @@ impl Version {
         }
     }
 
+    /// Whether the version knows the scheme `x509`.
+    ///
+    /// Source: ZOOKEEPER-2125.
+    #[cfg(feature = "tls")]
+    pub(crate) fn knows_x509(self) -> bool {
+        self >= Self::V3_5
+    }
+
     /// Whether the version knows the operation; an unknown one ends the connection.
     pub(crate) const fn knows(self, op: OpCode) -> bool {
         match op {

@@ -131,7 +131,7 @@ impl Ensemble {
             ids,
             version: self.config.version,
             ttls: self.config.extended_types_enabled,
-            sasl: self.config.has_sasl(),
+            schemes: self.config.schemes(),
             quotas: self.config.enforce_quota && self.config.version.enforces_quotas(),
             local: context.local,
         };

@@ -1,0 +1,273 @@
+//! The identity of a client certificate, `x509:<subject>`, as a real server and the embedded one see it.
+
+use docent::{Acl, Client, Config, CreateMode, ErrorKind, Perms, acl::CREATOR_ALL_ACL};
+use docent_testing::{
+    TestingCluster, TestingServer,
+    server::{self, Version},
+};
+use rcgen::{DistinguishedName, DnType, DnValue};
+
+use crate::{
+    support::{eventually, within_deadline},
+    tls::{
+        Authority, Fixture, Identity, certificate_of, embedded, patient, trust, with_client_roots,
+    },
+};
+
+const STREET: &[u64] = &[2, 5, 4, 9];
+const TITLE: &[u64] = &[2, 5, 4, 12];
+const SURNAME: &[u64] = &[2, 5, 4, 4];
+const DOMAIN_COMPONENT: &[u64] = &[0, 9, 2342, 19_200_300, 100, 1, 25];
+const USER_ID: &[u64] = &[0, 9, 2342, 19_200_300, 100, 1, 1];
+const EMAIL_ADDRESS: &[u64] = &[1, 2, 840, 113_549, 1, 9, 1];
+/// An arc of 128 bits cannot be given to rcgen; one of 64 can.
+const LARGE_ARC: &[u64] = &[2, 25, u64::MAX];
+
+fn subject<V: Into<DnValue>>(parts: impl IntoIterator<Item = (DnType, V)>) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    parts.into_iter().for_each(|(name, value)| subject.push(name, value));
+    subject
+}
+
+fn common_name(value: impl Into<DnValue>) -> DistinguishedName {
+    subject([(DnType::CommonName, value)])
+}
+
+/// Subjects, and their names as a real 3.8.0 shows them.
+fn subjects() -> Vec<(DistinguishedName, &'static str)> {
+    let custom = |oid: &[u64]| DnType::CustomDnType(oid.to_vec());
+    vec![
+        (
+            subject([
+                (DnType::CountryName, "DE"),
+                (DnType::StateOrProvinceName, "Baden-Württemberg"),
+                (DnType::LocalityName, "Köln; am Rhein"),
+                (DnType::OrganizationName, "Müller, Söhne + Co"),
+                (DnType::OrganizationalUnitName, "#1 <\"a=b\\\">"),
+                (DnType::CommonName, "日本 😀"),
+            ]),
+            "CN=日本 😀,OU=\\#1 \\<\\\"a\\=b\\\\\\\"\\>,O=Müller\\, Söhne \\+ Co,L=Köln\\; am Rhein,\
+             ST=Baden-Württemberg,C=DE",
+        ),
+        (
+            subject([
+                (custom(DOMAIN_COMPONENT), "example"),
+                (custom(USER_ID), "alice"),
+                (custom(STREET), "1, Main St"),
+                (custom(TITLE), "Dr"),
+                (custom(SURNAME), "A+B"),
+                (custom(EMAIL_ADDRESS), "a@b.c"),
+                (custom(LARGE_ARC), ""),
+            ]),
+            "2.25.18446744073709551615=#0c00,1.2.840.113549.1.9.1=#0c056140622e63,2.5.4.4=#0c03412b42,\
+             2.5.4.12=#0c024472,STREET=1\\, Main St,UID=alice,DC=example",
+        ),
+        (common_name("  two each  "), "CN=\\ \\ two each\\ \\ "),
+        (common_name(" "), "CN=\\ "),
+        (common_name("\r\n\ta\0"), "CN=\\\r\n\ta\\00"),
+        (common_name(""), "CN="),
+        (common_name(DnValue::PrintableString("p".try_into().unwrap())), "CN=p"),
+        (common_name(DnValue::Ia5String("i@i".try_into().unwrap())), "CN=i@i"),
+        (common_name(DnValue::TeletexString("t".try_into().unwrap())), "CN=t"),
+        // Java reads the two bytes of each character as UTF-8, and has no text for UTF-32.
+        (common_name(DnValue::BmpString("aé".try_into().unwrap())), "CN=\\00a\\00\u{FFFD}"),
+        (common_name(DnValue::UniversalString("a".try_into().unwrap())), "CN=#1c0400000061"),
+    ]
+}
+
+/// Ids of ACLs, and whether a real 3.8.0 accepts them.
+const IDS: &[(&str, bool)] = &[
+    ("CN=alice", true),
+    ("cn = alice , OU=\"a, b\";o=c+L=d", true),
+    ("2.5.4.3=a,OID.2.5.4.4=#0c0161", true),
+    ("EMAILADDRESS=a@b,T=Dr,S=x", true),
+    ("CN=a\\,b\\C3\\A9", true),
+    ("CN=", true),
+    ("", true),
+    ("alice", false),
+    ("NOSUCH=alice", false),
+    ("CN=a,", false),
+    ("CN=a b\"c", false),
+    ("CN=\"a", false),
+    ("CN=\"a\"b", false),
+    ("CN=a\\", false),
+    ("CN=a\\x", false),
+    ("CN=#0c016", false),
+    ("CN=#0c02", false),
+    ("CN=#", false),
+    ("3.5.4.3=a", false),
+    ("2=a", false),
+    ("2.5.=a", false),
+];
+
+async fn connect(servers: &str, authority: &Authority, identity: &Identity) -> Client {
+    let tls = trust(authority)
+        .with_client_certificate(identity.certificate.as_bytes(), identity.key.as_bytes());
+    let config: Config = patient(servers).with_transport(tls.build().unwrap());
+    within_deadline("a client", config.connect()).await.unwrap()
+}
+
+fn is<T: std::fmt::Debug>(result: Result<T, docent::Error>, kind: ErrorKind, of: &str) {
+    assert_eq!(result.unwrap_err().kind(), kind, "{of}");
+}
+
+/// What holds on every server that requires client certificates.
+async fn certificates_are_identities(servers: &str, authority: &Authority) {
+    let bob = connect(servers, authority, &authority.identify("bob", &[])).await;
+    for (number, (subject, expected)) in subjects().into_iter().enumerate() {
+        let client = connect(servers, authority, &authority.identify_subject(subject, &[])).await;
+        let ids = client.who_am_i().await.unwrap();
+        let mut ids: Vec<_> = ids.iter().map(|id| (&*id.auth_scheme, &*id.user)).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [("ip", "127.0.0.1"), ("x509", expected)]);
+
+        // Its node belongs to it alone, whether the ACL is of the scheme `auth` or names the subject.
+        for (way, acl) in
+            [CREATOR_ALL_ACL, &[Acl::new(Perms::ALL, "x509", expected)]].into_iter().enumerate()
+        {
+            let path = format!("/x509-{number}-{way}");
+            let created =
+                client.create_with_stat(&path, b"secret", CreateMode::Ephemeral, acl).await;
+            if way == 1 && expected.contains('\r') {
+                // Java writes an escape that it does not read.
+                is(created, ErrorKind::InvalidAcl, expected);
+                continue;
+            }
+            created.unwrap();
+            let (entries, _) = client.get_acl(&path).await.unwrap();
+            let [entry] = entries.to_vec()[..] else { panic!("{entries:?}") };
+            assert_eq!((entry.perms, &*entry.id.id.to_str()), (Perms::ALL, expected));
+            assert_eq!(entry.id.scheme.to_str(), "x509");
+            // Java's encoding of characters above U+FFFF.
+            let has_surrogates = entry.id.id.as_bytes().windows(3).any(|w| w == b"\xED\xA0\xBD");
+            assert_eq!(has_surrogates, expected.contains('😀'));
+            assert_eq!(client.get_data(&path).await.unwrap().data, &b"secret"[..]);
+            is(bob.get_data(&path).await, ErrorKind::NoAuth, &path);
+            is(bob.set_data(&path, b"", None).await, ErrorKind::NoAuth, &path);
+            is(bob.get_acl(&path).await, ErrorKind::NoAuth, &path);
+        }
+        client.close().await.unwrap();
+    }
+
+    let alice = connect(servers, authority, &authority.identify("alice", &[])).await;
+    let of_bob = [Acl::new(Perms::READ, "x509", "CN=bob")];
+    alice.create_with_stat("/of-bob", b"", CreateMode::Ephemeral, &of_bob).await.unwrap();
+    bob.get_data("/of-bob").await.unwrap();
+    is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
+    // The names are compared as texts.
+    let other_form = [Acl::new(Perms::READ, "x509", "cn=alice")];
+    alice.create_with_stat("/form", b"", CreateMode::Ephemeral, &other_form).await.unwrap();
+    is(alice.get_data("/form").await, ErrorKind::NoAuth, "/form");
+
+    // As credentials, the scheme proves the certificate again, whatever the bytes.
+    alice.add_auth("x509", b"CN=bob").await.unwrap();
+    is(alice.get_data("/of-bob").await, ErrorKind::NoAuth, "/of-bob");
+    assert_eq!(alice.who_am_i().await.unwrap().len(), 2);
+    alice.add_auth("digest", b"alice:secret").await.unwrap();
+    alice.create_with_stat("/both", b"", CreateMode::Ephemeral, CREATOR_ALL_ACL).await.unwrap();
+    let (entries, _) = alice.get_acl("/both").await.unwrap();
+    let mut schemes: Vec<_> = entries.iter().map(|acl| acl.id.scheme.to_str()).collect();
+    schemes.sort_unstable();
+    assert_eq!(schemes, ["digest", "x509"]);
+
+    let mut accepted = Vec::new();
+    for (id, _) in IDS {
+        let acl = [Acl::new(Perms::ALL, "world", "anyone"), Acl::new(Perms::READ, "x509", id)];
+        match alice.create_with_stat("/id", b"", CreateMode::Ephemeral, &acl).await {
+            Ok(_) => {
+                alice.delete("/id", None).await.unwrap();
+                accepted.push((*id, true));
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::InvalidAcl, "{id}");
+                accepted.push((*id, false));
+            }
+        }
+    }
+    assert_eq!(accepted, IDS);
+}
+
+#[tokio::test]
+async fn a_real_server_identifies_clients_by_their_certificates() {
+    let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
+    certificates_are_identities(&fixture.connect, &fixture.authority).await;
+}
+
+#[tokio::test]
+async fn the_embedded_server_identifies_clients_by_their_certificates() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, |identity| with_client_roots(&authority, identity)).await;
+    certificates_are_identities(&server.connect_string(), &authority).await;
+}
+
+async fn create(client: &Client, path: &str, acl: &[Acl<'_>]) -> Result<(), docent::Error> {
+    client.create_with_stat(path, b"", CreateMode::Ephemeral, acl).await.map(drop)
+}
+
+/// A member passes the identity on to the leader, and to the connections that follow.
+#[tokio::test]
+async fn every_member_of_an_embedded_ensemble_identifies_its_clients() {
+    let authority = Authority::named("tests of docent");
+    let tls = with_client_roots(&authority, &authority.identify("server", &["127.0.0.1"]));
+    let config = server::Config { servers: 3, tls: Some(tls), ..server::Config::default() };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let alice = authority.identify("alice", &[]);
+    for member in 0..3 {
+        let at = cluster.addr(member).unwrap().to_string();
+        let client = connect(&at, &authority, &alice).await;
+        let path = format!("/member-{member}");
+        create(&client, &path, CREATOR_ALL_ACL).await.unwrap();
+        let bob = connect(&at, &authority, &authority.identify("bob", &[])).await;
+        is(bob.set_data(&path, b"", None).await, ErrorKind::NoAuth, &path);
+        cluster.cut_connections(member);
+        let write = async || client.set_data(&path, b"", None).await.ok();
+        eventually("a write by the next connection", write).await;
+    }
+}
+
+#[tokio::test]
+async fn the_scheme_is_invalid_without_client_certificates() {
+    let authority = Authority::named("tests of docent");
+    let identity = authority.identify("server", &["127.0.0.1"]);
+    let named = [Acl::new(Perms::ALL, "x509", "CN=alice")];
+    let tls = certificate_of(&identity);
+    let config = server::Config { tls: Some(tls.clone()), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let alice = authority.identify("alice", &[]);
+    let client = connect(&server.connect_string(), &authority, &alice).await;
+    is(create(&client, "/auth", CREATOR_ALL_ACL).await, ErrorKind::InvalidAcl, "auth");
+    is(create(&client, "/named", &named).await, ErrorKind::InvalidAcl, "x509");
+    // With the roots the scheme is valid, and the next connection has the identity.
+    tls.replace(&with_client_roots(&authority, &identity));
+    create(&client, "/named", &named).await.unwrap();
+    is(client.get_data("/named").await, ErrorKind::NoAuth, "the first connection");
+    is(create(&client, "/auth", CREATOR_ALL_ACL).await, ErrorKind::InvalidAcl, "auth");
+    server.cut_connections();
+    eventually("the identity", async || client.get_data("/named").await.ok()).await;
+    create(&client, "/auth", CREATOR_ALL_ACL).await.unwrap();
+    // Without a certificate the credentials of the scheme are refused.
+    tls.replace(&certificate_of(&identity));
+    let client = connect(&server.connect_string(), &authority, &alice).await;
+    is(client.add_auth("x509", b"CN=alice").await, ErrorKind::AuthFailed, "x509");
+}
+
+/// ZOOKEEPER-2125 came with 3.5.
+#[tokio::test]
+async fn old_versions_do_not_know_the_scheme() {
+    let authority = Authority::named("tests of docent");
+    let tls = with_client_roots(&authority, &authority.identify("server", &["127.0.0.1"]));
+    let alice = authority.identify("alice", &[]);
+    for version in [Version::V3_4, Version::V3_5, Version::V3_6] {
+        let config =
+            server::Config { version, tls: Some(tls.clone()), ..server::Config::default() };
+        let server = TestingServer::start_with(config).await.unwrap();
+        let client = connect(&server.connect_string(), &authority, &alice).await;
+        client.create("/n", b"", CreateMode::Persistent).await.unwrap();
+        let named = [Acl::new(Perms::ALL, "x509", "CN=alice")];
+        let named = client.set_acl("/n", &named, None).await;
+        let auth = client.set_acl("/n", CREATOR_ALL_ACL, None).await;
+        let expected = (version == Version::V3_4).then_some(ErrorKind::InvalidAcl);
+        assert_eq!(auth.err().map(|error| error.kind()), expected, "{version}");
+        assert_eq!(named.err().map(|error| error.kind()), expected, "{version}");
+    }
+}
