@@ -123,8 +123,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let stays = !self.is_connected() || self.is_read_only() || self.is_closing();
         // A reconnect that can prove nothing is left out.
         let known = self.identity.as_ref();
-        let is_provable = !self.renewal.is_never_resumed && known.is_some_and(Identity::is_provable);
-        if !stays && is_provable && !is_young && !self.connection.is_migrating() && !self.is_at_leader() {
+        let is_provable =
+            !self.renewal.is_never_resumed && known.is_some_and(Identity::is_provable);
+        if !stays
+            && is_provable
+            && !is_young
+            && !self.connection.is_migrating()
+            && !self.is_at_leader()
+        {
             self.connection.reattach(now + self.timeouts.reattach);
         }
     }
