@@ -1,7 +1,13 @@
 //! The renewal of proven bounds by holds and leaderships, in virtual time: its pace and its cost, what it must not do on
 //! servers where it can prove nothing, and when a bound is over.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -292,7 +298,7 @@ async fn a_session_that_was_handed_in_is_not_reconnected_for_proofs() {
     assert!(metrics.requests < 50, "{} requests", metrics.requests);
 }
 
-/// Nobody may read the lock nodes.
+/// No client may read the lock nodes.
 #[derive(Debug)]
 struct LockNodesUnread;
 
