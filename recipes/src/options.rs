@@ -125,6 +125,9 @@ impl LockOptions {
     /// [`Client::renew_proof`](docent_session::Client::renew_proof) documents the cost. The holds of one client share
     /// these reconnects.
     ///
+    /// Not for a ClickHouse Keeper, which resumes no session: the first of these reconnects ends the session and its locks,
+    /// and no bound is renewed after that. A [`StrictMutex`](crate::locks::StrictMutex) needs no reconnect.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use docent_recipes::locks::LockOptions;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
         mpsc,
     },
@@ -13,10 +13,10 @@ use std::{
 use docent::{
     AddWatchMode, CreateMode, ErrorKind, LockOptions, Owner,
     blocking::{
-        Held,
+        Client, Held,
         locks::{
             InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Revoker,
+            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Revoker, StrictMutex,
         },
         shared::SharedCount,
     },
@@ -37,6 +37,7 @@ blocking_on_both_servers! {
     a_semaphore_has_its_leases
     a_multi_lock_holds_locks_of_two_clients_or_none
     a_holder_releases_on_request
+    strict_holds_follow_each_other_and_are_renewed
 }
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -230,4 +231,58 @@ fn threads_that_wait_survive_a_broken_connection() {
     let guard = waiting.join().unwrap().unwrap();
     assert!(guard.is_held());
     guard.release().unwrap();
+}
+
+fn strict_holds_follow_each_other_and_are_renewed(server: Server) {
+    let path = server.path("strict");
+    let config = server.config().with_session_timeout(Duration::from_secs(6));
+    let clients = [Client::connect_with(config.clone()).unwrap(), server.client()];
+    let (inside, last) = (AtomicU32::new(0), Mutex::new(0));
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let mutex = StrictMutex::new(&clients[thread % 2], &path).unwrap();
+            let (inside, last) = (&inside, &last);
+            scope.spawn(move || {
+                for _ in 0..4 {
+                    let guard = mutex.acquire().unwrap();
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two threads hold the lock");
+                    let token = guard.fencing_token().unwrap();
+                    let before = std::mem::replace(&mut *last.lock().unwrap(), token);
+                    assert!(token > before, "{token} after {before}");
+                    inside.fetch_sub(1, SeqCst);
+                    guard.release().unwrap();
+                }
+            });
+        }
+    });
+    let [client, other] = clients;
+    let rival = StrictMutex::new(&other, &path).unwrap();
+    let mutex = StrictMutex::new(&client, &path).unwrap();
+    let guard = mutex.acquire_timeout(Duration::ZERO).unwrap().expect("released");
+    assert!(mutex.is_acquired_in_this_process() && !rival.is_acquired_in_this_process());
+    assert!(rival.acquire_timeout(SHORT).unwrap().is_none());
+    let first = guard.proven_until();
+    assert!(client.now() < first);
+    // A client is used by the guard, and so by its renewals, after all other handles are dropped.
+    let clock = client.now();
+    drop((mutex, client));
+    let waited = std::time::Instant::now();
+    eventually_blocking("two renewals", || {
+        (guard.proven_until() > first + Duration::from_secs(3)).then_some(())
+    });
+    assert!(guard.is_held() && clock + waited.elapsed() < guard.proven_until());
+    // Dropped on another thread: the next holder does not wait for its claim.
+    thread::spawn(move || drop(guard)).join().unwrap();
+    let start = std::time::Instant::now();
+    let guard = rival.acquire_timeout(DEADLINE).unwrap().expect("the dropped lock");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    guard.release().unwrap();
+    // Through the trait, and where a node of another lock is.
+    let client = server.client();
+    let as_any: &dyn InterProcessLock = &rival;
+    as_any.acquire().unwrap().release().unwrap();
+    let plain = InterProcessMutex::new(&client, &path).unwrap().acquire().unwrap();
+    assert_eq!(rival.acquire().unwrap_err().kind(), ErrorKind::ForeignNode);
+    plain.release().unwrap();
+    rival.acquire().unwrap().release().unwrap();
 }

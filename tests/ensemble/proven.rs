@@ -115,3 +115,52 @@ async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session()
     eprintln!("is_held() behind the timeout: {was_held}; behind the deletion: {overlaps}");
     assert!(was_held, "the follower has answered no pings");
 }
+
+/// A follower freezes while the connection is replaced or the write behind it is on its way. What was not proven by then
+/// is not proven later, also if it serves its clients again before it hears that their sessions have ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
+    const TIMEOUT: Duration = Duration::from_secs(4);
+    let Some(ensemble) = Ensemble::real(3, SYNC_LIMIT).await else { return };
+    let leader = ensemble.leader().await;
+    let (follower, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let observer = ensemble.client_of(other).await;
+    let mut holds = Vec::new();
+    for number in 0..4 {
+        let client = client(&ensemble, follower, TIMEOUT).await;
+        let guard = hold(&client, &format!("/frozen/{number}"), Some(TIMEOUT / 10)).await;
+        holds.push((client, guard));
+    }
+    // One of them is being renewed when the follower freezes.
+    let (renewing, _) = &holds[0];
+    let before = renewing.metrics().connections;
+    eventually("a renewal", async || (renewing.metrics().connections > before).then_some(())).await;
+    let Ensemble::Real(real) = &ensemble else { unreachable!() };
+    let mut frozen = Some(Frozen::new(real.process_id(follower).unwrap()));
+    let mut bounds = vec![docent::Instant::ZERO; holds.len()];
+    let mut gone = vec![false; holds.len()];
+    let mut gaps = vec![Duration::MAX; holds.len()];
+    eventually("all nodes are deleted", async || {
+        for (at, (client, guard)) in holds.iter().enumerate() {
+            let now = client.now();
+            let bound = guard.proven_until();
+            bounds[at] = bounds[at].max(bound);
+            let node = observer.exists(guard.lock_path()).await.ok()?;
+            if node.is_none() && !std::mem::replace(&mut gone[at], true) {
+                assert!(client.now() >= bounds[at], "deleted within the proven bound");
+                gaps[at] = now.duration_since(bounds[at]);
+            }
+        }
+        // It serves again when some of its sessions have ended, and others have not.
+        if gone.contains(&true) {
+            frozen.take();
+        }
+        gone.iter().all(|gone| *gone).then_some(())
+    })
+    .await;
+    eprintln!("deleted {gaps:?} after the proven bounds");
+    for (client, guard) in &holds {
+        eventually("the end of the hold", async || (!guard.is_held()).then_some(())).await;
+        assert!(!is_proven(client, guard), "revived");
+    }
+}

@@ -30,6 +30,7 @@ mod old_servers;
 mod protected;
 mod read_write;
 mod refused;
+mod renewal;
 mod runtimes;
 mod self_wait;
 mod semaphore;

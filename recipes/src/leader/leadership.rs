@@ -76,7 +76,9 @@ impl Leadership {
     }
 
     /// The time until which no other client can lead, whatever happens to servers and network. See
-    /// [`LockGuard::proven_until`](crate::locks::LockGuard::proven_until).
+    /// [`LockGuard::proven_until`](crate::locks::LockGuard::proven_until). [`Instant::ZERO`] once the leadership has ended
+    /// before its session: it was given up, its node is known to be deleted, or the connection was lost, with the standard
+    /// error policy.
     #[must_use]
     pub fn proven_until(&self) -> Instant {
         self.holds.proven_until()

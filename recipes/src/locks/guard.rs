@@ -168,7 +168,8 @@ impl LockGuard {
     /// Without [`with_proven_renewal`](super::LockOptions::with_proven_renewal), it ends about one session timeout after
     /// the session was created, or whenever another hold of the client renews it. A bound that has passed never lies ahead
     /// again for this guard: stop before it, and compare the time *after* each step that can block. Of a
-    /// [`StrictMutex`](super::StrictMutex), it is the end of the hold, and is renewed always.
+    /// [`StrictMutex`](super::StrictMutex), it is the end of the hold, and is renewed always. [`Instant::ZERO`] once the
+    /// lock node is known to be deleted.
     ///
     /// It is sound under these assumptions: the rates of the clocks of this process and of the servers differ by less than
     /// 1 %; this clock counts the time of a suspension (the [default clock](docent_session::Clock::system) does; that of a

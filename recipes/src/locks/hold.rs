@@ -50,8 +50,8 @@ pub(crate) struct Hold {
     releaser: Releaser,
     node: NodeIdentity,
     claim: SessionClaim,
-    /// The claim of the proven bound, once it is fixed; before that it is `claim`. A bound that was unproven when the
-    /// hold began begins with the first renewal, once.
+    /// The claim of the proven bound, once it is fixed: by the first renewal, or when a bound that lies ahead is reported
+    /// first. Before that it is `claim`.
     proof: OnceLock<SessionClaim>,
     czxid: OnceCell<i64>,
     /// The write hold that this read hold continues, after a downgrade.
@@ -168,24 +168,38 @@ impl Hold {
     }
 
     /// When the proven bound expires for this hold: of a strict hold that of its claim, otherwise that of the session.
+    /// [`Instant::ZERO`] once the node is known to be deleted, or is about to be: the hold was released, or a change of
+    /// the connection has ended it.
     pub(crate) fn proven_until(&self) -> Instant {
+        if self.state.is_released_or_deleted() || self.connection.get().is_some_and(has_changed) {
+            return Instant::ZERO;
+        }
         match &self.strict {
-            Some(_) if self.state.is_released_or_deleted() => Instant::ZERO,
             Some(claim) => claim.until(),
             None => {
-                let claim = self.proof.get().unwrap_or(&self.claim);
-                claim.proven_until(self.releaser.client.now())
+                let now = self.releaser.client.now();
+                let until = self.proven_by_session(now);
+                if until <= now {
+                    return until;
+                }
+                // Reported as proven: once that has expired, no renewal begins it again.
+                self.proof.get_or_init(|| self.claim.clone()).proven_until(now)
             }
         }
     }
 
-    /// Fixes the claim of the proven bound: the one of the hold, if it is proven now, or else a new one, if `is_renewed`.
-    /// In that case the bound has just been renewed by a write that found the node.
-    pub(crate) fn begin_proof(&self, is_renewed: bool) {
+    /// The proven bound of the session for this hold. Unlike [`proven_until`](Self::proven_until), this fixes no claim.
+    pub(crate) fn proven_by_session(&self, now: Instant) -> Instant {
+        self.proof.get().unwrap_or(&self.claim).proven_until(now)
+    }
+
+    /// Fixes the claim of the proven bound, which has just been renewed by a write that found the node: the one of the
+    /// hold, if it is proven, or else a new one.
+    pub(crate) fn begin_proof(&self) {
         let now = self.releaser.client.now();
         if self.claim.proven_until(now) > now {
             self.proof.get_or_init(|| self.claim.clone());
-        } else if is_renewed && self.claim.lease().proven_until() > now {
+        } else if self.claim.lease().proven_until() > now {
             self.proof.get_or_init(|| self.claim.lease().claim());
         }
     }

@@ -32,8 +32,6 @@ pub(crate) async fn begin(hold: &Arc<Hold>, every: Option<Duration>, wait: Optio
 /// Starts the renewal, until the hold ends. `first` is notified once the hold is proven, or its first renewal has failed.
 pub(crate) fn start(hold: &Arc<Hold>, every: Duration, mut first: Option<oneshot::Sender<()>>) {
     let hold = Arc::clone(hold);
-    // Before the renewal can move the bound: what has expired by now is not revived.
-    hold.begin_proof(false);
     let client = hold.client().clone();
     let runtime = Arc::clone(client.runtime());
     runtime.spawn(Box::pin(async move {
@@ -44,17 +42,24 @@ pub(crate) fn start(hold: &Arc<Hold>, every: Duration, mut first: Option<oneshot
             }
             let mut pause = until_renewal(&client, &hold, every);
             if pause.is_zero() {
-                match select(client.renew_proof(hold.path()), hold.lost()).await {
-                    Either::Left(Ok(_)) => hold.begin_proof(true),
+                let is_urgent = match select(client.renew_proof(hold.path()), hold.lost()).await {
+                    Either::Left(Ok(until)) => {
+                        hold.begin_proof();
+                        // Otherwise the session cannot be proven.
+                        until > client.now()
+                    }
                     Either::Left(Err(error)) if error.kind() == ErrorKind::NoNode => {
                         return hold.note_deletion();
                     }
                     Either::Left(Err(error)) => {
                         debug!(path = hold.path(), %error, "proven bound not renewed; retrying");
+                        // The next one will most likely be refused, too.
+                        error.kind() != ErrorKind::NoAuth
                     }
                     Either::Right(()) => return,
-                }
-                let retry = every.max(client.session_timeout() / 10) / 4;
+                };
+                let every = clamped(every, &client);
+                let retry = if is_urgent { every / 4 } else { every };
                 pause = until_renewal(&client, &hold, every).max(retry);
             }
             if let Some(first) = first.take() {
@@ -69,8 +74,14 @@ pub(crate) fn start(hold: &Arc<Hold>, every: Duration, mut first: Option<oneshot
 /// How long until the next renewal is due: until its bound is `every` older than a new one.
 fn until_renewal(client: &Client, hold: &Hold, every: Duration) -> Duration {
     let timeout = client.session_timeout();
-    let every = every.clamp(timeout / 10, timeout / 2);
     // Less than a new bound has left by the time of its reply.
-    let renewed = timeout.saturating_sub(timeout / 50).saturating_sub(every);
-    hold.proven_until().duration_since(client.now()).saturating_sub(renewed)
+    let renewed = timeout.saturating_sub(timeout / 50).saturating_sub(clamped(every, client));
+    let now = client.now();
+    hold.proven_by_session(now).duration_since(now).saturating_sub(renewed)
+}
+
+/// The interval of renewals, from a tenth of the session timeout to half of it.
+fn clamped(every: Duration, client: &Client) -> Duration {
+    let timeout = client.session_timeout();
+    every.clamp(timeout / 10, timeout / 2)
 }

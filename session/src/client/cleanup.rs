@@ -53,7 +53,8 @@ impl Cleanup<'_> {
         self.request(path, &GetChildren2(ReadRequest { path: (&*at).into(), watch: false }))
     }
 
-    /// As [`Transaction::commit`]: for the delete of a node together with another write.
+    /// As [`Transaction::commit`]: for the delete of a node together with another write, or for a write that keeps a hold
+    /// of such a node.
     ///
     /// # Errors
     ///

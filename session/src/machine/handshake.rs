@@ -208,6 +208,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             if asked_for.is_some() {
                 // ClickHouse Keeper.
                 if !response.is_refused() {
+                    self.renewal.note_replacement();
                     self.replaced = self.identity.as_ref().map(|known| Arc::clone(&known.lease));
                 }
                 self.expire("reported by the server");

@@ -37,6 +37,12 @@ impl Identity {
             local: false,
         }
     }
+
+    /// Whether the proven bound can be renewed: the timeout of its creation, to which a later leader returns, is known,
+    /// and so is the session to the quorum.
+    pub(super) const fn is_provable(&self) -> bool {
+        !self.local && !self.created_timeout.is_zero()
+    }
 }
 
 impl fmt::Debug for Identity {

@@ -24,6 +24,9 @@
 //! not come in time, the connection is kept, and the bound with it. Watches are set again, as after any reconnect. The
 //! state of the connection does not change unless the attempt fails.
 //!
+//! A Keeper resumes no session, and a planned reconnect loses it. It is not known before, so the first one is lost; from
+//! then on, none is planned.
+//!
 //! Source: `LeaderZooKeeperServer`, `Learner.validateSession`, `LearnerHandler` (`REVALIDATE`),
 //! `ZooKeeperServer.submitRequestNow`, `LeaderSessionTracker`.
 
@@ -37,6 +40,7 @@ use super::{
     answers::Answers,
     connection::Role,
     handshake::proven,
+    identity::Identity,
     session::{Event, Session},
 };
 use crate::{planted, time::Instant};
@@ -58,6 +62,9 @@ pub(super) struct Renewal {
     is_follower: bool,
     /// The number of the connection whose server was last asked for its role.
     probed: u64,
+    /// Whether a server has replaced a session instead of resuming it, as a Keeper does: a planned reconnect would lose
+    /// the session.
+    is_never_resumed: bool,
 }
 
 impl Renewal {
@@ -91,6 +98,11 @@ impl Renewal {
         std::mem::replace(&mut self.moving, false)
     }
 
+    /// Records that a server gave another session in place of the one that was to be resumed.
+    pub(super) const fn note_replacement(&mut self) {
+        self.is_never_resumed = true;
+    }
+
     /// The session has ended.
     pub(super) const fn forget(&mut self) {
         self.moving = false;
@@ -109,7 +121,16 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let is_young =
             now.duration_since(self.connection.attached_at()) < self.timeouts.session / YOUNG;
         let stays = !self.is_connected() || self.is_read_only() || self.is_closing();
-        if !stays && !is_young && !self.connection.is_migrating() && !self.is_at_leader() {
+        // A reconnect that can prove nothing is left out.
+        let known = self.identity.as_ref();
+        let is_provable =
+            !self.renewal.is_never_resumed && known.is_some_and(Identity::is_provable);
+        if !stays
+            && is_provable
+            && !is_young
+            && !self.connection.is_migrating()
+            && !self.is_at_leader()
+        {
             self.connection.reattach(now + self.timeouts.reattach);
         }
     }
@@ -171,17 +192,15 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.renewal.unanswered_since = None;
         let attached_at = self.connection.attached_at();
         let sent_at = self.requests.last_answered_sent_at().unwrap_or(attached_at);
-        let by_write = self.is_at_leader();
+        // The reply to an earlier write may have been delayed while its server lost the connection and was elected.
+        let by_write = self.connection.was_at_leader(sent_at);
         self.proof = Some(if by_write { sent_at.max(attached_at) } else { attached_at });
     }
 
     /// Moves the proven bound: the session was renewed at `base` or later.
     pub(super) fn prove(&mut self, now: Instant, base: Instant) {
         let lasts = proven(self.timeouts.session);
-        // The creation timeout of a session that was handed in is unknown, and a later leader returns to it.
-        let known = self.identity.as_mut();
-        let known = known.filter(|known| !known.local && !known.created_timeout.is_zero());
-        if let Some(identity) = known
+        if let Some(identity) = self.identity.as_mut().filter(|known| known.is_provable())
             && identity.lease.prove(now, base + lasts)
         {
             identity.proven_base = base;

@@ -42,7 +42,8 @@ async fn renew(weak: &WeakClient, node: &str, claim: &StrictClaim, state: &NodeS
         }
         let Some(client) = weak.upgrade() else { return };
         let sent_at = client.now();
-        let renewed = claim.renewal(&client, node).commit();
+        // A queue that is full of other requests does not end the hold.
+        let renewed = client.cleanup().commit(&claim.renewal(&client, node));
         let timeout = claim.claim / RENEWALS;
         let timer = client.runtime().timer(timeout.min(left(claim, sent_at)));
         drop(client);

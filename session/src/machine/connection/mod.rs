@@ -92,6 +92,8 @@ pub(super) struct Connection {
     /// that has no reply.
     attached_at: Instant,
     role: Role,
+    /// When bytes were last sent before the role was known.
+    role_since: Instant,
     /// The search for a read-write server, while connected to a read-only one.
     search: Option<Search>,
 }
@@ -113,6 +115,7 @@ impl Connection {
             reattach_until: NEVER,
             attached_at: Instant::ZERO,
             role: Role::Unknown,
+            role_since: Instant::ZERO,
             search: None,
         }
     }
@@ -310,6 +313,12 @@ impl Connection {
 
     pub(super) const fn set_role(&mut self, role: Role) {
         self.role = role;
+        self.role_since = self.last_sent;
+    }
+
+    /// Whether a request sent at `sent_at` was sent to the leader, and after that was known.
+    pub(super) fn was_at_leader(&self, sent_at: Instant) -> bool {
+        self.role == Role::Leader && sent_at > self.role_since
     }
 
     /// Whether the server is read-only: it serves its own data, outside the quorum.

@@ -270,10 +270,36 @@ fn a_session_that_was_handed_in_is_never_proven() {
     scenario.accept(7, 6000);
     scenario.now += ms(2000);
     scenario.renew();
-    scenario.follow_plan();
+    assert!(!scenario.is_broken(), "replaced for nothing");
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(7, 6000);
     let xid = scenario.last_xid();
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
     assert_eq!(scenario.proven_until(), Instant::ZERO);
+}
+
+/// A Keeper gives another session instead.
+#[test]
+fn no_reconnect_is_planned_where_no_session_is_resumed() {
+    let mut scenario = Scenario::connected();
+    scenario.now += ms(2000);
+    scenario.renew();
+    assert!(scenario.is_broken());
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(8, 6000);
+    scenario.cut();
+    scenario.connect();
+    scenario.accept(9, 6000);
+    let created = scenario.proven_until();
+    scenario.now += ms(2000);
+    scenario.renew();
+    assert!(!scenario.is_broken(), "this session would be lost, too");
+    scenario.flush();
+    let xid = scenario.last_xid();
+    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    assert_eq!(scenario.proven_until(), created);
 }
 
 #[test]
@@ -307,6 +333,34 @@ fn at_the_leader_a_write_counts_from_its_sending() {
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
     assert_eq!(scenario.proven_until(), sent_at + LASTS);
     assert_eq!(scenario.role_probes(), []);
+}
+
+/// A server loses its connections before it is elected, but its last replies may arrive behind what it says then.
+#[test]
+fn a_write_that_was_sent_before_the_role_was_known_counts_from_the_connect_request() {
+    let mut scenario = direct();
+    scenario.now += ms(2000);
+    scenario.renew();
+    let attached_at = scenario.follow_plan();
+    let number = *scenario.role_probes().last().unwrap();
+    let xid = scenario.last_xid();
+    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    scenario.now += ms(300);
+    scenario.renew();
+    scenario.flush();
+    scenario.now += ms(10);
+    scenario.machine.handle_role(number, true);
+    scenario.now += ms(10);
+    let xid = scenario.last_xid();
+    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    assert_eq!(scenario.proven_until(), attached_at + LASTS);
+
+    scenario.renew();
+    let sent_at = scenario.now;
+    scenario.flush();
+    let xid = scenario.last_xid();
+    scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
+    assert_eq!(scenario.proven_until(), sent_at + LASTS);
 }
 
 #[test]

@@ -1,0 +1,340 @@
+//! The renewal of proven bounds by holds and leaderships, in virtual time: its pace and its cost, what it must not do on
+//! servers where it can prove nothing, and when a bound is over.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use docent_protocol::{Acl, CreateMode, Perms};
+use docent_recipes::{
+    AclProvider,
+    leader::{LeaderLatch, LeaderOptions, Leadership},
+    locks::{InterProcessMutex, LockGuard, LockOptions, StrictMutex},
+};
+use docent_session::{
+    Client, Clock, Config, Connecting, Host, Instant, Transport, retry::RetryNTimes,
+};
+use docent_testing::{TestingServer, server};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::{sleep, timeout},
+};
+
+const PATH: &str = "/locks/proven";
+const T: Duration = Duration::from_secs(6);
+const EVERY: Duration = Duration::from_secs(2);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Connections to a server in this process, whose replies take `latency`.
+#[derive(Clone)]
+struct InProcess {
+    server: Arc<TestingServer>,
+    latency: Duration,
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcess")
+    }
+}
+
+impl Transport for InProcess {
+    fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
+        Box::pin(async move {
+            let stream = self.server.connect().ok_or(io::ErrorKind::ConnectionRefused)?;
+            if self.latency.is_zero() {
+                return Ok(Box::new(stream) as _);
+            }
+            let (client, link) = tokio::io::duplex(1 << 16);
+            let (from_server, to_server) = tokio::io::split(stream);
+            let (from_client, to_client) = tokio::io::split(link);
+            tokio::spawn(forward(from_server, to_client, self.latency));
+            tokio::spawn(forward(from_client, to_server, Duration::ZERO));
+            Ok(Box::new(client) as _)
+        })
+    }
+}
+
+async fn forward(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    latency: Duration,
+) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        sleep(latency).await;
+        if to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+    // The other side has gone, too, if it fails.
+    let _ = to.shutdown().await;
+}
+
+struct World {
+    server: Arc<TestingServer>,
+    clock: Clock,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(server::Config::default()).await
+    }
+
+    async fn with(config: server::Config) -> Self {
+        let server = Arc::new(TestingServer::start_with(config).await.unwrap());
+        Self { server, clock: Clock::tokio() }
+    }
+
+    fn config_with(&self, latency: Duration) -> Config {
+        let transport = InProcess { server: Arc::clone(&self.server), latency };
+        let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
+        config.with_transport(transport).with_session_timeout(T)
+    }
+
+    fn config(&self) -> Config {
+        self.config_with(Duration::ZERO)
+    }
+
+    async fn client(&self) -> Client {
+        self.config().connect().await.unwrap()
+    }
+
+    fn is_proven(&self, guard: &LockGuard) -> bool {
+        self.clock.now() < guard.proven_until()
+    }
+
+    fn leads_by_proof(&self, leadership: &Leadership) -> bool {
+        self.clock.now() < leadership.proven_until()
+    }
+
+    /// Sleeps, while the bound of a guard stays ahead.
+    async fn sleep_proven(&self, guard: &LockGuard, duration: Duration) {
+        let end = self.clock.now() + duration;
+        while self.clock.now() < end {
+            sleep(T / 60).await;
+            assert!(guard.is_held() && self.is_proven(guard), "lapsed");
+        }
+    }
+}
+
+fn options() -> LockOptions {
+    LockOptions::default().with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
+}
+
+async fn hold(client: &Client, path: &str, every: Duration) -> LockGuard {
+    let options = options().with_proven_renewal(every);
+    InterProcessMutex::with_options(client, path, options).unwrap().acquire().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_interval_of_renewals_keeps_the_bound_ahead() {
+    for every in [Duration::ZERO, Duration::from_millis(1), EVERY, T / 2, T * 4, Duration::MAX] {
+        let world = World::new().await;
+        let client = world.client().await;
+        let guard = hold(&client, PATH, every).await;
+        world.sleep_proven(&guard, MINUTE).await;
+        // A tenth of the session timeout, and half of it.
+        let connections = client.metrics().connections;
+        assert!((19..=101).contains(&connections), "{every:?}: {connections} connections");
+        guard.release().await.unwrap();
+    }
+}
+
+/// The holds of a client share their reconnects, whatever their intervals are.
+#[tokio::test(start_paused = true)]
+async fn many_holds_reconnect_no_more_often_than_one() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let mut guards = Vec::new();
+    for number in 0..50 {
+        let every = T / 10 + Duration::from_millis(number * 48);
+        guards.push(hold(&client, &format!("{PATH}/{number}"), every).await);
+    }
+    world.sleep_proven(&guards[49], MINUTE).await;
+    assert!(guards.iter().all(|guard| world.is_proven(guard)));
+    let connections = client.metrics().connections;
+    assert!(connections <= 101, "{connections} connections");
+}
+
+/// The bound of the session's creation ends while the first renewal is made, of which the caller has seen nothing.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_proven_that_begins_just_before_the_end_of_a_bound() {
+    const LATENCY: Duration = Duration::from_millis(50);
+    for before in [1, 2, 3, 4, 6, 8] {
+        let world = World::new().await;
+        let client = world.config_with(LATENCY).connect().await.unwrap();
+        drop(hold(&client, PATH, EVERY).await);
+        let client = world.config_with(LATENCY).connect().await.unwrap();
+        let end = client.session().unwrap().proven_until();
+        sleep(end.duration_since(world.clock.now()) - LATENCY * before).await;
+        let guard = hold(&client, PATH, EVERY).await;
+        assert!(world.is_proven(&guard), "{before} latencies before the end");
+        world.sleep_proven(&guard, MINUTE).await;
+    }
+}
+
+/// A queue that is full of other requests at all times, as in a client that is used for more than a lock.
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_ends_no_strict_hold() {
+    let world = World::new().await;
+    let config = world.config_with(Duration::from_millis(300)).with_max_requests(4).unwrap();
+    let client = config.connect().await.unwrap();
+    let guard =
+        StrictMutex::with_options(&client, PATH, options()).unwrap().acquire().await.unwrap();
+    let renewed = hold(&client, "/locks/renewed", EVERY).await;
+    for _ in 0..4 {
+        let client = client.clone();
+        tokio::spawn(async move {
+            while client.ended().is_none() {
+                if client.exists("/").await.is_err() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+    }
+    let end = world.clock.now() + MINUTE;
+    while world.clock.now() < end {
+        sleep(T / 60).await;
+        assert!(guard.is_held() && world.is_proven(&guard), "the strict hold has lapsed");
+        assert!(renewed.is_held() && world.is_proven(&renewed), "the renewed bound has lapsed");
+    }
+    guard.release().await.unwrap();
+    client.close().await.unwrap();
+}
+
+/// A leadership is cloned and outlives its end; the next leader does not wait for its bound.
+#[tokio::test(start_paused = true)]
+async fn a_leadership_that_has_ended_has_no_proven_bound() {
+    let world = World::new().await;
+    let options =
+        || LeaderOptions::default().with_lock_options(options().with_proven_renewal(EVERY));
+    let (a, b) = (world.client().await, world.client().await);
+    let first = LeaderLatch::start_with(&a, PATH, "a", options()).unwrap();
+    let second = LeaderLatch::start_with(&b, PATH, "b", options());
+    let led = first.leadership().await.unwrap();
+    sleep(MINUTE).await;
+    assert!(led.is_held() && world.leads_by_proof(&led));
+    first.close().await.unwrap();
+    let second = second.unwrap();
+    let next = second.leadership().await.unwrap();
+    assert!(!led.is_held() && next.is_held());
+    assert_eq!(led.proven_until(), Instant::ZERO, "two leaders, within the proven bound");
+    sleep(T).await;
+    assert!(world.leads_by_proof(&next));
+    // With the standard error policy, a lost connection ends it.
+    world.server.cut_session(next.session_id());
+    next.lost().await;
+    assert_eq!(next.proven_until(), Instant::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
+    let world = World::new().await;
+    let (client, other) = (world.client().await, world.client().await);
+    // Seen by its renewal, and by its watch.
+    for is_watched in [false, true] {
+        let guard = hold(&client, PATH, EVERY).await;
+        assert!(world.is_proven(&guard));
+        other.delete(guard.lock_path(), None).await.unwrap();
+        if is_watched {
+            guard.lost().await;
+        } else {
+            sleep(T).await;
+        }
+        assert!(!guard.is_held());
+        assert_eq!(guard.proven_until(), Instant::ZERO);
+        guard.release().await.unwrap();
+    }
+}
+
+/// A Keeper resumes no session, so that a planned reconnect ends the locks of the client. It is not repeated.
+#[tokio::test(start_paused = true)]
+async fn renewals_lose_one_session_of_a_keeper_at_most() {
+    for version in [server::Version::Keeper24, server::Version::Keeper26] {
+        let world = World::with(server::Config { version, ..Default::default() }).await;
+        for path in ["/locks", PATH] {
+            let other = world.client().await;
+            other.create(path, b"", CreateMode::Persistent).await.unwrap();
+        }
+        let client = world.client().await;
+        let lost = hold(&client, PATH, EVERY).await;
+        // On the older one, sessions were lost before, to an operation that it does not know.
+        let is_lost = timeout(MINUTE, lost.lost()).await.is_ok();
+        assert_eq!(is_lost, version == server::Version::Keeper26, "{version:?}");
+        drop(lost);
+        let guard = hold(&client, PATH, EVERY).await;
+        let sessions = client.metrics().sessions;
+        sleep(MINUTE).await;
+        assert!(guard.is_held(), "{version:?}: lost by a renewal");
+        assert_eq!(client.metrics().sessions, sessions, "{version:?}");
+        assert!(!world.is_proven(&guard));
+        guard.release().await.unwrap();
+        // A strict mutex needs no reconnect.
+        let strict = StrictMutex::with_options(&client, "/locks/strict", options()).unwrap();
+        let guard = strict.acquire().await.unwrap();
+        world.sleep_proven(&guard, MINUTE).await;
+        assert_eq!(client.metrics().sessions, sessions, "{version:?}");
+    }
+}
+
+/// Of a session from another process nothing can be proved, and no reconnect is spent on it.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_handed_in_is_not_reconnected_for_proofs() {
+    let world = World::new().await;
+    let token = world.client().await.detach().unwrap();
+    let client = world.config().with_session(token).connect().await.unwrap();
+    let guard = hold(&client, PATH, EVERY).await;
+    sleep(MINUTE).await;
+    assert!(guard.is_held() && !world.is_proven(&guard));
+    let metrics = client.metrics();
+    assert_eq!((metrics.sessions, metrics.connections), (1, 1));
+    assert!(metrics.requests < 50, "{} requests", metrics.requests);
+}
+
+/// No client may read the lock nodes.
+#[derive(Debug)]
+struct LockNodesUnread;
+
+impl AclProvider for LockNodesUnread {
+    fn acl_for_path(&self, path: &str) -> Option<&[Acl<'_>]> {
+        const UNREAD: &[Acl<'_>] = &[Acl::new(Perms::WRITE, "world", "anyone")];
+        path.contains("-lock-").then_some(UNREAD)
+    }
+}
+
+/// The check needs the permission to read the node.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_permission_costs_no_more_than_one_with_it() {
+    let world = World::new().await;
+    let client = world.client().await;
+    // The bound of the session's creation passes first: without it, no renewal ends the attempts.
+    sleep(T).await;
+    let options = options().with_proven_renewal(EVERY).with_acl_provider(LockNodesUnread);
+    let mutex = InterProcessMutex::with_options(&client, PATH, options).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    sleep(MINUTE).await;
+    assert!(guard.is_held() && !world.is_proven(&guard));
+    let connections = client.metrics().connections;
+    assert!(connections <= 32, "{connections} connections");
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_are_renewed_on_the_oldest_servers() {
+    let version = server::Version::V3_4;
+    let world = World::with(server::Config { version, ..Default::default() }).await;
+    let client = world.client().await;
+    let guard = hold(&client, PATH, EVERY).await;
+    world.sleep_proven(&guard, MINUTE).await;
+    let strict = StrictMutex::with_options(&client, "/locks/strict", options()).unwrap();
+    let strict = strict.acquire().await.unwrap();
+    world.sleep_proven(&strict, MINUTE).await;
+    assert!(world.is_proven(&guard));
+    assert_eq!(client.metrics().sessions, 1);
+}
