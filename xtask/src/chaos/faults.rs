@@ -131,6 +131,8 @@ impl Undo<'_> {
             }
             Kind::Rolling => Ok(()),
             Kind::FullDisk => {
+                // As long as it runs, it would join again with a hole in its log (ZOOKEEPER-4882).
+                world.members.kill(target)?;
                 world.members.empty_disk()?;
                 self.start_again(target)
             }
