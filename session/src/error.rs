@@ -115,7 +115,7 @@ pub enum ErrorKind {
     MarshallingError,
     /// The server does not know the operation, or the operation is disabled.
     Unimplemented,
-    /// The session is attached to another server.
+    /// The session is attached to another server. The client closes the connection, and connects again.
     SessionMoved,
     /// A hard quota is exhausted.
     QuotaExceeded,

@@ -11,14 +11,13 @@ use std::{
     sync::Arc,
 };
 
-use docent::session::planted;
 use docent::{
-    CachedNode, Client, EventType, Instant, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE,
+    CachedNode, Client, EventType, LockGuard, SessionLease, recipes::locks::REVOKE_MESSAGE,
 };
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use excuse::{Lapse, naive_limit};
-pub(crate) use proof::Proof;
+pub(crate) use proof::{BOUND, Proof};
 
 use self::strict::StrictHolds;
 use crate::{
@@ -41,9 +40,6 @@ pub(crate) const END_NOTICED_WITHIN: Nanos = SECOND;
 /// How long a watched hold may last after the deletion of its node by another client, or a revocable one after the
 /// request, if nothing disturbs its client meanwhile: the watch may have to be set again, after a pause of up to 5 s.
 pub(crate) const EVENT_SEEN_WITHIN: Nanos = 15 * SECOND;
-
-/// The error of a clock's rate that the proven bound allows for, in millionths.
-const PROVEN_DRIFT_PPM: i64 = 10_000;
 
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -361,6 +357,7 @@ impl World {
         let mut found = Vec::new();
         for (id, belief) in &mut held {
             self.check_end(belief, &mut records);
+            records.extend(self.check_proof(&mut beliefs, *id, belief));
             self.note_strict(&mut beliefs.strict, *id, belief);
         }
         let believed: Vec<_> = held.iter().filter(|(_, belief)| belief.is_believed(self)).collect();
@@ -431,18 +428,6 @@ impl World {
         beliefs.held = held;
         drop(beliefs);
         records.into_iter().for_each(|record| self.record(record));
-    }
-
-    /// Whether the proven bound of a hold excludes that its node is gone. It allows for clocks of 1 %.
-    fn is_proven(&self, belief: &Belief) -> bool {
-        self.is_before(belief.pid, &belief.client, belief.guard.proven_until())
-    }
-
-    /// Whether a proven bound lies ahead.
-    pub(crate) fn is_before(&self, pid: usize, client: &Client, proven_until: Instant) -> bool {
-        let drift_ppm = self.core().process(pid).drift_ppm;
-        let is_allowed = drift_ppm >= -PROVEN_DRIFT_PPM || planted::is("clock-beyond-margin");
-        is_allowed && client.now() < proven_until
     }
 
     /// Whether a hold ends as it should.

@@ -31,6 +31,7 @@ pub fn plan(seed: u64) -> Plan {
         sync_limit: pick(rng, &[3, 5]),
         container_check_ms: pick(rng, &[1_000, 60_000]),
         election_ms: 0,
+        min_session_timeout_ms: None,
         version: None,
     };
     let network = NetworkPlan {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use docent::{Client, LeaderLatch, LeaderSelector, Leadership};
 
 use crate::{
-    belief::{Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, Lapse, Proof},
+    belief::{BOUND, Beliefs, END_NOTICED_WITHIN, EVENT_SEEN_WITHIN, Lapse, Proof},
     history::What,
     nodes::{ORPHAN_AFTER, Using},
     process::{Pid, ProcessState},
@@ -220,7 +220,8 @@ impl World {
             return;
         }
         let mut leaders = std::mem::take(&mut beliefs.leaders);
-        self.follow_queues(&mut leaders, records);
+        let excused_until = beliefs.excused_until;
+        self.follow_queues(&mut leaders, excused_until, records);
         let mut found = Vec::new();
         let mut led: BTreeMap<&str, Vec<(u64, &Participant, Leadership)>> = BTreeMap::new();
         let mut wanted: BTreeSet<&str> = BTreeSet::new();
@@ -235,6 +236,16 @@ impl World {
                 self.check_leadership(open, election, leadership.as_ref(), records);
             }
             let open = &*open;
+            if let Some(leadership) = &leadership
+                && open.missing_since.is_some()
+                && self.is_before(open.pid, &open.client, leadership.proven_until())
+                && self.has_expired(beliefs, leadership.session_id())
+                && leaders.reported.insert((*number, BOUND))
+            {
+                let name = open.name();
+                let text = format!("{name}: its session has ended within the proven bound");
+                records.push(What::Violation(format!("{}: {text}", open.election)));
+            }
             if open.client.ended().is_none() {
                 wanted.insert(&open.election);
             }
@@ -378,7 +389,7 @@ impl World {
     }
 
     /// Looks at the changes of the queues.
-    fn follow_queues(&self, leaders: &mut Leaders, records: &mut Vec<What>) {
+    fn follow_queues(&self, leaders: &mut Leaders, excused_until: Nanos, records: &mut Vec<What>) {
         let now = self.now();
         let core = self.core();
         let changes = &core.servers.truth.changes;
@@ -399,8 +410,12 @@ impl World {
                 let text = format!("{parent}: {id} creates {} after its close", change.path);
                 records.push(What::Violation(text));
             }
-            let same = election.nodes.values().filter(|(other, _)| *other == id).count();
-            if same > 1 {
+            // A session that the client has given up may last longer at the servers.
+            let counts = |owner: i64| now >= excused_until || owner == stat.ephemeral_owner;
+            let is_same = |(other, owner): &&(String, i64)| *other == id && counts(*owner);
+            let same = election.nodes.values().filter(is_same).count();
+            // The delete of a selector's former node may have been refused; it is repeated in the background.
+            if same > 1 && !core.refuses(now) {
                 records.push(What::Violation(format!("{parent}: {id} has {same} nodes")));
             }
         }

@@ -148,6 +148,7 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
         sync_limit: plan.servers.sync_limit,
         container_check_interval: Duration::from_millis(plan.servers.container_check_ms),
         election_time: Duration::from_millis(plan.servers.election_ms),
+        min_session_timeout: plan.servers.min_session_timeout_ms.map(Duration::from_millis),
         seed: plan.seed,
         ..Config::default()
     });
@@ -166,6 +167,11 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
         core.cut_limit_ms = sync_limit;
         core.longest_timeout = timeouts.max().unwrap_or(0) * MILLISECOND;
         core.sync_limit_ms = plan.servers.tick_ms * u64::from(plan.servers.sync_limit + 2);
+    }
+    let least_timeout_ms = plan.servers.min_session_timeout_ms.unwrap_or(u64::MAX);
+    if plan.servers.count > 1 && least_timeout_ms < plan.servers.tick_ms {
+        // A session that its member renews may end at any time.
+        world.beliefs().excused_until = Nanos::MAX;
     }
     world.plan_processes(plan.seed, &plan.processes);
     world.plan_faults(&plan.faults, plan.peace_at_ms);

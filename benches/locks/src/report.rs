@@ -123,14 +123,17 @@ fn measured(speed: &[Value], faults: &[Value]) -> String {
     let loads = speed.iter().filter_map(|line| line["load"].as_f64());
     let mut loads: Vec<_> = loads.collect();
     loads.sort_by(f64::total_cmp);
+    let median = (!loads.is_empty()).then(|| statistics::quantile(&loads, 0.5));
+    let is_loaded = median.is_some_and(|median| median > cores as f64);
     format!(
-        "Measured on {}, on a machine with {cores} cores ({model}), Linux {}. It was shared and loaded: the load average \
-         of a minute was {} to {}, {} in the median, while the speed was measured.",
+        "Measured on {}, on a machine with {cores} cores ({model}), Linux {}. {}While the speed was measured, the load \
+         average of a minute was {} to {}, {} in the median, with the load of the measurement itself.",
         dates.join(" and "),
         kernel.trim(),
+        if is_loaded { "It was shared and loaded. " } else { "" },
         number(loads.first().copied()),
         number(loads.last().copied()),
-        number((!loads.is_empty()).then(|| statistics::quantile(&loads, 0.5))),
+        number(median),
     )
 }
 
@@ -260,13 +263,7 @@ fn runs<'a>(faults: &'a [Value], fault: &str, service: &str) -> Vec<&'a Value> {
     faults.iter().filter(matches).collect()
 }
 
-/// A count of rounds out of 1,000.
-fn per_thousand(line: &Value, name: &str) -> Option<f64> {
-    let rounds = line["rounds"].as_f64().filter(|rounds| *rounds > 0.0)?;
-    Some(line[name].as_f64()? * 1000.0 / rounds)
-}
-
-/// All runs of a cell together.
+/// A count in all runs of a cell together, out of 1,000 rounds.
 fn together(runs: &[&Value], name: &str) -> Option<f64> {
     let valid: Vec<_> = runs.iter().filter(|line| line.get(name).is_some()).collect();
     let sum = |name: &str| valid.iter().filter_map(|line| line[name].as_f64()).sum::<f64>();
@@ -412,18 +409,16 @@ fn findings(speed: &[Value], faults: &[Value]) -> String {
             );
         }
     }
-    let mut wrong = Vec::new();
+    let (mut wrong, mut despite) = (Vec::new(), Vec::new());
     for fault in &FAULTS {
         for service in ENTRIES.iter().filter(|service| (fault.services)(service)) {
             let runs = runs(faults, fault.name, service.name);
-            if let Some(value) = together(&runs, "wrong_answers").filter(|value| *value > 0.0) {
-                wrong.push(format!(
-                    "{} under {} ({})",
-                    service.name,
-                    fault.name,
-                    number(Some(value))
-                ));
-            }
+            let cell = |key| {
+                let value = together(&runs, key).filter(|value| *value > 0.0)?;
+                Some(format!("{} under {} ({})", service.name, fault.name, number(Some(value))))
+            };
+            wrong.extend(cell("wrong_answers"));
+            despite.extend(cell("violations_despite_token"));
         }
     }
     if !wrong.is_empty() {
@@ -433,20 +428,10 @@ fn findings(speed: &[Value], faults: &[Value]) -> String {
             wrong.join(", ")
         );
     }
-    let despite: Vec<_> = faults
-        .iter()
-        .filter(|line| {
-            per_thousand(line, "violations_despite_token").is_some_and(|value| value > 0.0)
-        })
-        .filter_map(|line| {
-            let (service, fault) = (line["service"].as_str()?, line["fault"].as_str()?);
-            Some(format!("{service} under {fault}"))
-        })
-        .collect();
     let sentence = if despite.is_empty() {
         "* The token let no late write pass in any round of any fault.".to_owned()
     } else {
-        format!("* The token let late writes pass: {}.", despite.join(", "))
+        format!("* The token let late writes pass, in rounds of 1,000: {}.", despite.join(", "))
     };
     let _ = writeln!(text, "{sentence}");
     text

@@ -212,6 +212,8 @@ impl Updater {
             state.wait_for(|state| state.is_some_and(ConnectionState::is_connected)).await.ok()?;
             let lease = self.client.session();
             if lease.as_ref().is_some_and(|lease| lease.lacks(OpCode::AddWatch)) {
+                // A refusal in each session is no reason for longer pauses.
+                *attempts = 0;
                 return Some(Watches::OneShot(OneShotWatches::default()));
             }
             let losses = lease.as_ref().map_or(0, |lease| lease.losses(OpCode::AddWatch));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docent_protocol::WatcherType;
+use docent_protocol::{OpCode, WatcherType};
 
 use super::watch_table::{Mode, Registration, WatchBatch};
 
@@ -12,6 +12,11 @@ pub(super) enum Effect<W> {
     None,
     /// No effect; the request is accepted even when the queue is full.
     Reserved,
+    /// A transaction, whose results may show that the session has moved.
+    Transaction {
+        /// Accepted as `Reserved`.
+        is_reserved: bool,
+    },
     /// A write whose success may prove that the session exists; accepted as `Reserved`.
     Proof,
     /// closeSession: ends the session.
@@ -21,13 +26,28 @@ pub(super) enum Effect<W> {
 }
 
 impl<W> Effect<W> {
+    /// The effect of a request with this operation, if its caller knows of none.
+    #[inline]
+    pub(super) fn or_of(self, op: OpCode) -> Self {
+        match self {
+            Self::None if op == OpCode::Multi => Self::Transaction { is_reserved: false },
+            Self::Reserved if op == OpCode::Multi => Self::Transaction { is_reserved: true },
+            effect => effect,
+        }
+    }
+
+    /// Whether the request is accepted even when the queue is full.
+    pub(super) const fn is_reserved(&self) -> bool {
+        matches!(self, Self::Reserved | Self::Proof | Self::Transaction { is_reserved: true })
+    }
+
     /// Whether the request is the machine's own and tied to this connection: useless on another one. A closeSession is
     /// sent last there.
     pub(super) fn is_internal(&self) -> bool {
         match self {
             Self::Watches(effect) => effect.is_internal(),
             Self::Close => true,
-            Self::None | Self::Reserved | Self::Proof => false,
+            Self::None | Self::Reserved | Self::Transaction { .. } | Self::Proof => false,
         }
     }
 
@@ -35,7 +55,9 @@ impl<W> Effect<W> {
     pub(super) fn watched_path(&self) -> Option<&Arc<str>> {
         match self {
             Self::Watches(effect) => effect.path(),
-            Self::None | Self::Reserved | Self::Proof | Self::Close => None,
+            Self::None | Self::Reserved | Self::Transaction { .. } | Self::Proof | Self::Close => {
+                None
+            }
         }
     }
 }

@@ -130,6 +130,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             && !is_young
             && !self.connection.is_migrating()
             && !self.is_at_leader()
+            && !planted::is("proof-by-any-write")
         {
             self.connection.reattach(now + self.timeouts.reattach);
         }
@@ -193,13 +194,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let attached_at = self.connection.attached_at();
         let sent_at = self.requests.last_answered_sent_at().unwrap_or(attached_at);
         // The reply to an earlier write may have been delayed while its server lost the connection and was elected.
-        let by_write = self.connection.was_at_leader(sent_at);
+        let by_write = self.connection.was_at_leader(sent_at) || planted::is("proof-by-any-write");
         self.proof = Some(if by_write { sent_at.max(attached_at) } else { attached_at });
     }
 
     /// Moves the proven bound: the session was renewed at `base` or later.
     pub(super) fn prove(&mut self, now: Instant, base: Instant) {
         let lasts = proven(self.timeouts.session);
+        let base = if planted::is("proof-from-receipt") { now } else { base };
         if let Some(identity) = self.identity.as_mut().filter(|known| known.is_provable())
             && identity.lease.prove(now, base + lasts)
         {

@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use docent_protocol::{
-    Decode, ErrorCode, WatcherEvent, frame, jute::Reader, reply::ReplyHeader, xid,
+    Decode, ErrorCode, WatcherEvent, frame, jute::Reader, multi::MultiHeader, reply::ReplyHeader,
+    xid,
 };
 
 use super::{
@@ -322,9 +323,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if header.err == ErrorCode::Unimplemented {
             self.note_refusal(header.xid);
         }
+        let has_moved = match (&effect, &body) {
+            (Effect::Transaction { .. } | Effect::Proof, ReplyBody::Whole(reply))
+                if header.err.is_ok() =>
+            {
+                is_of_moved_session(reply.bytes())
+            }
+            _ => header.err == ErrorCode::SessionMoved,
+        };
         // The server has set the watch, whether or not the reply can be decoded.
         match effect {
-            Effect::None | Effect::Reserved => {}
+            Effect::None | Effect::Reserved | Effect::Transaction { .. } => {}
             Effect::Proof => {
                 if let (true, ReplyBody::Whole(reply)) = (header.err.is_ok(), &body) {
                     self.note_proof(reply.bytes());
@@ -348,6 +357,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.deliver(token, result);
         if header.err == ErrorCode::SessionClosedRequireSaslAuth {
             self.refuse_authentication("the server requires SASL authentication");
+        }
+        if has_moved {
+            // No other write would succeed on this connection. Most servers close it; 3.4 does not.
+            self.connection.give_up("the session has moved to another server");
         }
     }
 
@@ -425,6 +438,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 /// server does not support does, and the connection ends with it.
 const fn may_overtake(err: ErrorCode) -> bool {
     matches!(err, ErrorCode::Unimplemented | ErrorCode::SessionClosedRequireSaslAuth)
+}
+
+/// Whether these results of a transaction say that its session is attached to another server: the first one does.
+fn is_of_moved_session(results: &[u8]) -> bool {
+    let first = MultiHeader::decode(&mut Reader::new(results));
+    first.is_ok_and(|first| first.err == ErrorCode::SessionMoved)
 }
 
 /// Whether the remaining input is the start of a reply: a large one may take a while.

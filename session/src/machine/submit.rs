@@ -104,6 +104,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ) -> bool {
         let xid = xid::next(self.last_xid);
         let op = operation.op_code();
+        let effect = effect.or_of(op);
         if let Some(error) = self.refusal_of_missing(op, &effect) {
             return self.refuse(token, error);
         }
@@ -160,7 +161,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return Some(self.refusal());
         }
         let limited = self.requests.refuses();
-        (limited && !effect.is_internal() && !matches!(effect, Effect::Reserved | Effect::Proof))
+        (limited && !effect.is_internal() && !effect.is_reserved())
             .then(|| Error::new(ErrorKind::TooManyRequests, Outcome::NotApplied))
     }
 

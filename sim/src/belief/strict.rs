@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Belief, Mode, PROVEN_DRIFT_PPM};
+use super::{Belief, Mode, proof::PROVEN_DRIFT_PPM};
 use crate::{
     history::What,
     process::Pid,

@@ -7,6 +7,9 @@ use fastrand::Rng;
 use super::{one_in, pick};
 use crate::plan::{Fault, FaultKind, Flow, Plan, Step};
 
+/// The session timeout where the tick is longer.
+const LONG_TICK_TIMEOUT_MS: u64 = 4_000;
+
 /// Makes some holds and leaderships of half of the plans renew their proven bound.
 pub(super) fn add(plan: &mut Plan) {
     let mut rng = Rng::with_seed(plan.seed ^ 0x2b0d_91e7_2b0d_91e7);
@@ -18,8 +21,11 @@ pub(super) fn add(plan: &mut Plan) {
         0 => Some(Sequence::Apart),
         1 => Some(Sequence::Deposed),
         2 => Some(Sequence::Late),
+        3 => Some(Sequence::LateApart),
+        4 => Some(Sequence::LongTick),
         _ => None,
     };
+    let sequence = sequence.filter(|_| plan.servers.min_session_timeout_ms.is_none());
     if let Some(sequence) = sequence {
         prepare(plan, sequence);
     }
@@ -51,6 +57,33 @@ pub(super) fn add(plan: &mut Plan) {
     plan.faults.sort_by_key(|fault| fault.at_ms);
 }
 
+/// A slow holder whose session ends although nothing fails, while its renewal is on its way. Its rivals are at other
+/// members, one of which is the leader.
+pub(super) fn end_slow_holder(plan: &mut Plan, rng: &mut Rng) {
+    prepare(plan, Sequence::LongTick);
+    shift_ticks(plan, rng);
+    let home = rng.usize(..3);
+    for process in 0..plan.processes.len() {
+        for member in (0..3).filter(|member| (*member == home) != (process == 0)) {
+            let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
+            let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
+            plan.faults.push(Fault { at_ms: 0, kind });
+        }
+    }
+    let by_ms = rng.u64(LONG_TICK_TIMEOUT_MS / 20..LONG_TICK_TIMEOUT_MS / 13);
+    let kind = FaultKind::Slow { process: 0, by_ms, for_ms: plan.peace_at_ms };
+    plan.faults.push(Fault { at_ms: 4_500, kind });
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+}
+
+/// The next leader hears of a follower's clients so that two of these times do not fit before the end of a tick.
+fn shift_ticks(plan: &mut Plan, rng: &mut Rng) {
+    let slack_ms = (plan.servers.tick_ms / 2).saturating_sub(LONG_TICK_TIMEOUT_MS + 100);
+    let kind = FaultKind::StopMember { member: None, for_ms: 100 };
+    plan.faults.push(Fault { at_ms: rng.u64(..slack_ms), kind });
+}
+
 /// Faults that make a wrong rule of renewal fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequence {
@@ -60,6 +93,10 @@ enum Sequence {
     Deposed,
     /// Replies come late, and then nothing comes any more.
     Late,
+    /// Replies come late, and then the member is cut off the others.
+    LateApart,
+    /// The leader hears of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come late.
+    LongTick,
 }
 
 /// Leaves the faults out that would end most holds early.
@@ -70,10 +107,24 @@ fn prepare(plan: &mut Plan, sequence: Sequence) {
     (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
         Sequence::Apart => (1_000, 5),
         Sequence::Deposed | Sequence::Late => (200, 3),
+        Sequence::LateApart => (500, 10),
+        Sequence::LongTick => (12_000, 5),
     };
-    let timeout = if sequence == Sequence::Deposed { 10_000 } else { 4_000 };
+    let timeout = match sequence {
+        Sequence::Deposed => 10_000,
+        Sequence::LongTick => LONG_TICK_TIMEOUT_MS,
+        _ => 4_000,
+    };
+    if sequence == Sequence::LongTick {
+        plan.servers.min_session_timeout_ms = Some(timeout);
+    }
     for process in &mut plan.processes {
         process.client.session_timeout_ms = timeout;
+        for step in process.workers.iter_mut().flatten() {
+            if let Step::Visit(visit) = step {
+                visit.client.session_timeout_ms = timeout;
+            }
+        }
     }
 }
 
@@ -91,6 +142,9 @@ fn add_sequence(plan: &mut Plan, rng: &mut Rng, sequence: Sequence) {
                 plan.faults.push(Fault { at_ms: 0, kind });
             }
         }
+    }
+    if sequence == Sequence::LongTick {
+        shift_ticks(plan, rng);
     }
     let mut at_ms = rng.u64(2_000..6_000);
     while at_ms < plan.peace_at_ms {
@@ -125,6 +179,25 @@ fn add_sequence(plan: &mut Plan, rng: &mut Rng, sequence: Sequence) {
                     silence(plan, process, at_ms + for_ms, timeout + 2_000);
                 }
                 timeout * 3
+            }
+            Sequence::LateApart => {
+                let late_ms = rng.u64(timeout / 4..timeout);
+                for process in 0..count {
+                    let by_ms = rng.u64(timeout / 40..timeout / 12);
+                    let kind = FaultKind::Slow { process, by_ms, for_ms: late_ms };
+                    plan.faults.push(Fault { at_ms, kind });
+                }
+                let (member, for_ms) = (Some(rng.usize(..3)), rng.u64(6_000..12_000));
+                let kind = FaultKind::Isolate { member, for_ms };
+                plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
+                late_ms + for_ms
+            }
+            Sequence::LongTick => {
+                let (process, for_ms) = (rng.usize(..count), rng.u64(timeout * 2..timeout * 6));
+                let by_ms = rng.u64(timeout / 20..timeout / 13);
+                let kind = FaultKind::Slow { process, by_ms, for_ms };
+                plan.faults.push(Fault { at_ms, kind });
+                for_ms
             }
         };
         at_ms += lasts_ms + rng.u64(2_000..8_000);

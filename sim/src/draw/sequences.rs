@@ -11,6 +11,10 @@ use crate::plan::{
 
 /// Adds a sequence of faults to three of eight plans. `has_locks_only`: no other workload is in the plan.
 pub(super) fn add(plan: &mut Plan, has_locks_only: bool) {
+    if plan.servers.min_session_timeout_ms.is_some() {
+        // It has a sequence already.
+        return;
+    }
     let mut rng = Rng::with_seed(plan.seed ^ 0x0570_4135_0570_4135);
     let rng = &mut rng;
     let add_faults = match rng.u8(..8) {

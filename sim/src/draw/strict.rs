@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use super::{one_in, pick};
+use super::{one_in, pick, renewals};
 use crate::plan::{FaultKind, HoldEnd, HoldWatch, LockName, LockSettings, LockStep, Plan, Step};
 
 /// Makes all locks of one in eight plans strict. Their clocks differ by what the proof allows for.
@@ -61,6 +61,17 @@ pub(super) fn add(plan: &mut Plan) {
                 process.workers.iter_mut().for_each(|steps| steps.push(Step::Lock(step.clone())));
             }
         }
+    } else if one_in(rng, 2) && !resumes {
+        // Clocks that differ would hide what comes too late.
+        for (number, process) in plan.processes.iter_mut().enumerate() {
+            process.drift_ppm = 0;
+            process.starts_at_ms = if number == 0 { 0 } else { rng.u64(2_500..6_000) };
+            let hold_ms = if number == 0 { 30_000 } else { rng.u64(1_000..5_000) };
+            let mut step = lock_step(LockName::Strict(0), hold_ms);
+            step.watch = HoldWatch::Nothing;
+            process.workers = vec![vec![Step::Sleep { ms: rng.u64(..1_400) }, Step::Lock(step)]];
+        }
+        renewals::end_slow_holder(plan, rng);
     }
 }
 

@@ -83,6 +83,7 @@ impl StrictClaim {
         if !self.is_valid(now) && !planted::is("strict-revived") {
             return false;
         }
+        let sent_at = if planted::is("strict-from-receipt") { now } else { sent_at };
         let mut bound = self.lock();
         bound.until = bound.until.max(sent_at + claimed(self.claim));
         !bound.is_over

@@ -1,5 +1,10 @@
 //! Migrations, read-only servers, resumed sessions, limits of time and memory.
 
+use docent_protocol::{
+    multi::{MultiReply, MultiResult},
+    operation::{Multi, Write},
+};
+
 use super::*;
 use crate::SessionToken;
 
@@ -541,4 +546,37 @@ fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
     assert!(!scenario.is_broken());
     scenario.machine.handle_probe(&host, true);
     assert!(scenario.is_broken());
+}
+
+/// A server of version 3.4 goes on after the reply to a transaction: each later one would fail the same way.
+#[test]
+fn a_session_that_has_moved_leaves_the_connection() {
+    let moved = MultiResult::Error(ErrorCode::SessionMoved);
+    let mut results = BytesMut::new();
+    MultiReply::new(&[moved, moved]).encode(&mut results);
+    let submit = |scenario: &mut Scenario, way: u8| {
+        let now = scenario.now;
+        let mut check = Multi::new();
+        check.push(&Write::check("/lock", -1));
+        match way {
+            0 => scenario.machine.submit(&check, 1, None, || now),
+            1 => scenario.machine.submit_reserved(&check, 1, || now),
+            _ => scenario.machine.submit_proof(&check, 1, || now),
+        }
+        scenario.flush();
+    };
+    for way in 0..3 {
+        let mut scenario = Scenario::connected();
+        submit(&mut scenario, way);
+        scenario.reply(1, 5, ErrorCode::Ok, &results);
+        assert!(scenario.is_broken());
+        let [(1, Ok(_))] = &scenario.completions()[..] else { panic!("its results") };
+
+        let mut scenario = Scenario::connected();
+        submit(&mut scenario, way);
+        scenario.reply(1, 5, ErrorCode::SessionMoved, b"");
+        assert!(scenario.is_broken());
+        let [(1, Err(error))] = &scenario.completions()[..] else { panic!("its error") };
+        assert_eq!(error.0, ErrorKind::SessionMoved);
+    }
 }
