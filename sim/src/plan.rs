@@ -133,8 +133,8 @@ pub struct ServersPlan {
     /// How long an election takes.
     #[serde(default)]
     pub election_ms: u64,
-    /// `minSessionTimeout`, in milliseconds; `None`: two ticks. Below one tick, sessions end although nothing fails: a
-    /// follower tells the leader of its clients every half tick.
+    /// `minSessionTimeout`, in milliseconds; `None`: two ticks. Below one tick, sessions end although nothing fails: the
+    /// leader hears of the clients of a follower every half tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_session_timeout_ms: Option<u64>,
     /// The version of ZooKeeper that they imitate, such as `3.6`; `None`: the default.
