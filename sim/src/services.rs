@@ -100,6 +100,8 @@ struct Node {
     owner: i64,
     /// The registration that has created it.
     creator: String,
+    created_at: Nanos,
+    changed_at: Nanos,
 }
 
 /// All registrations.
@@ -286,6 +288,16 @@ impl World {
                 (None, _) => Some("is not there"),
                 (_, Some(_)) => Some("is there twice"),
                 (Some(node), None) if open.versions.last() == Some(&node.shown) => None,
+                // A write of the former session was on its way when this one created the node. As Curator's, it has no
+                // version.
+                (Some(node), None)
+                    if open.sessions.len() > 1
+                        && open.versions.contains(&node.shown)
+                        && node.changed_at > node.created_at
+                        && node.changed_at < node.created_at + grace =>
+                {
+                    None
+                }
                 _ => Some("has older data"),
             };
             let Some(wrong) = wrong else {
@@ -330,9 +342,11 @@ impl World {
             let text = services.note_written(&core, now, path, &shown, stat);
             records.extend(text.map(What::Violation));
             let registration = shown.registration().to_owned();
-            let before = services.nodes.remove(path).map(|node| node.creator);
-            let creator = before.filter(|_| stat.version > 0).unwrap_or(registration);
-            let node = Node { shown, owner: stat.ephemeral_owner, creator };
+            let before = services.nodes.remove(path).filter(|_| stat.version > 0);
+            let (creator, created_at) =
+                before.map_or((registration, applied.at), |node| (node.creator, node.created_at));
+            let owner = stat.ephemeral_owner;
+            let node = Node { shown, owner, creator, created_at, changed_at: applied.at };
             services.nodes.insert(path.clone(), node);
         }
         services.seen = changes.len();

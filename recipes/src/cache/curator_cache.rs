@@ -27,7 +27,9 @@ use crate::error;
 /// The node need not exist; it is not created. A cache of `/` includes the server's own nodes below `/zookeeper`.
 ///
 /// On servers without persistent watches (ZooKeeper before 3.6, and ClickHouse Keeper, whose events have the wrong path)
-/// the cache sets two one-shot watches on each node. That is found out once for each session.
+/// the cache sets two one-shot watches on each node. That is found out once for each session. When a node is deleted and
+/// created again together with its children, a child may be reported once more as deleted and created: it can be read
+/// before its parent.
 ///
 /// Clones are the same cache; dropping the last one closes it in the background.
 ///

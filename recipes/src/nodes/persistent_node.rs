@@ -353,6 +353,9 @@ impl PersistentNode {
     /// can be the same. [`written`](Self::written) does not return `Ok` for such a write. Before a write is repeated, the
     /// node is looked at.
     ///
+    /// For the same reason, a setData that was delayed on the way to the leader while its session was lost can be applied
+    /// to the node of the next session. That node has the older data then, until the next `set_data`.
+    ///
     /// Source: `setData`, which fails before the node was first created.
     pub fn set_data(&self, data: impl Into<Bytes>) {
         let data = data.into();

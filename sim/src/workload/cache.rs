@@ -45,8 +45,8 @@ pub(crate) struct Cache {
     is_stale: bool,
     /// The nodes that could not be read.
     failed: BTreeSet<String>,
-    /// The nodes that were deleted since the last outage, by their `czxid`.
-    deleted: BTreeSet<i64>,
+    /// The nodes that were deleted since the last outage, by their `czxid`, each with that of its parent.
+    deleted: BTreeMap<i64, Option<i64>>,
     /// The newest state of each path that was seen: `czxid` and `mzxid`.
     newest: BTreeMap<String, (i64, i64)>,
 }
@@ -95,7 +95,7 @@ pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
         is_initialized: false,
         is_stale: false,
         failed: BTreeSet::new(),
-        deleted: BTreeSet::new(),
+        deleted: BTreeMap::new(),
         newest: BTreeMap::new(),
     };
     // Before any read.
@@ -178,7 +178,9 @@ impl Cache {
                 if path != self.root && !self.nodes.contains_key(parent) {
                     self.bad(worker, &format!("reports {path}, and not its parent"));
                 }
-                if self.deleted.contains(&node.stat().czxid) {
+                // A child that was read before its parent, which was created again, goes and comes with it.
+                let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
+                if self.deleted.get(&node.stat().czxid).is_some_and(|of| *of == parent) {
                     self.bad(worker, &format!("reports {node:?} again, after its deletion"));
                 }
                 if self.nodes.insert(path, node.clone()).is_some() {
@@ -201,7 +203,9 @@ impl Cache {
                 }
                 // In another session, a server that lags may hide a node and show it again.
                 if self.is_initialized && !self.is_stale {
-                    self.deleted.insert(node.stat().czxid);
+                    let parent = node.path().rsplit_once('/').map_or("", |(parent, _)| parent);
+                    let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
+                    self.deleted.insert(node.stat().czxid, parent);
                 }
                 let below = format!("{}/", node.path());
                 if self.nodes.keys().any(|path| path.starts_with(&below)) {
