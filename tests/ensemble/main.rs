@@ -14,6 +14,7 @@ mod support;
 mod elections;
 mod ensemble;
 mod lost_members;
+mod moved_session;
 mod partitions;
 mod peer;
 mod proven;

@@ -1,0 +1,56 @@
+//! A session that another connection, at another member, has taken over: the first connection ends, also where the
+//! server keeps it, and the client takes the session back.
+
+use crate::ensemble::Ensemble;
+use crate::support::{eventually, within_deadline};
+use docent::{Client, ErrorKind, Outcome};
+use docent_testing::{
+    TestingCluster,
+    server::{self, Version},
+};
+
+async fn commit(client: &Client) -> Result<(), docent::Error> {
+    let mut transaction = client.transaction();
+    transaction.check("/", None);
+    within_deadline("a transaction", transaction.commit()).await.map(drop)
+}
+
+/// The members are those of these addresses.
+async fn a_moved_session_is_taken_back(members: [String; 2], context: &str) {
+    let [first, second] = members.map(|member| Ensemble::config_of(&member));
+    let client = first.connect().await.unwrap();
+    commit(&client).await.unwrap();
+    let session = client.session().unwrap().session_id();
+    let other = second.with_session(client.session_token()).connect().await.unwrap();
+    commit(&other).await.unwrap();
+    assert_eq!(other.session().unwrap().session_id(), session, "{context}");
+    drop(other.detach());
+
+    let error = commit(&client).await.unwrap_err();
+    // 3.4 replies that the session has moved, and keeps the connection; the others close it without a reply.
+    match error.kind() {
+        ErrorKind::SessionMoved => assert_eq!(error.outcome(), Outcome::NotApplied, "{context}"),
+        kind => assert_eq!(kind, ErrorKind::ConnectionLoss, "{context}: {error}"),
+    }
+    eventually("the session is taken back", async || commit(&client).await.ok()).await;
+    assert_eq!(client.session().unwrap().session_id(), session, "{context}");
+    assert_eq!(client.metrics().connections, 2, "{context}");
+}
+
+#[tokio::test]
+async fn a_moved_session_is_taken_back_embedded() {
+    for version in Version::ALL {
+        let config = server::Config { servers: 3, version, ..server::Config::default() };
+        let cluster = TestingCluster::start_with(config).await.unwrap();
+        let members = [0, 1].map(|member| cluster.addr(member).unwrap().to_string());
+        a_moved_session_is_taken_back(members, &version.to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_moved_session_is_taken_back_real() {
+    if let Some(ensemble) = Ensemble::real(3, 10).await {
+        let members = [0, 1].map(|member| ensemble.connect_to(member));
+        a_moved_session_is_taken_back(members, "real").await;
+    }
+}
