@@ -30,7 +30,7 @@
 //! # Ok::<(), docent_protocol::DecodeError>(())
 //! ```
 //!
-//! Source: `zookeeper.jute`, `ZooDefs`, `KeeperException` and `BinaryInputArchive` of ZooKeeper 3.4 to 3.10.
+//! Source: `zookeeper.jute`, `ZooDefs`, `KeeperException` and `BinaryInputArchive` of ZooKeeper 3.4 to 3.9.
 //! Every fact was checked against frames of real servers (`tests/golden.rs`).
 
 #![no_std]

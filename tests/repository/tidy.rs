@@ -233,6 +233,20 @@ fn every_source_file_says_what_it_is() {
     }
 }
 
+/// One place for the root of a module: a file of its name, or `mod.rs` beside its other files.
+#[test]
+fn a_module_with_files_of_its_own_is_a_mod_rs() {
+    let files: BTreeSet<_> = files()
+        .into_iter()
+        .filter(|file| file.ends_with(".rs") && !file.contains("/bin/"))
+        .collect();
+    for file in &files {
+        let directory = format!("{}/", file.trim_end_matches(".rs"));
+        let inside = files.iter().find(|other| other.starts_with(&directory));
+        assert_eq!(inside, None, "{file} belongs into {directory}mod.rs");
+    }
+}
+
 #[test]
 fn every_crate_takes_the_lints_of_the_workspace() {
     for name in CRATES {

@@ -1,6 +1,6 @@
 //! Drives a lock peer: a process that does lock operations on command, a line each.
 //!
-//! There are two of them, ours (`tools/lock_peer.rs`) and its twin around real Curator
+//! There are two of them, ours (`tools/lock_peer/main.rs`) and its twin around real Curator
 //! (`tests/java/CuratorPeer.java`), and they speak alike, so a test is written once.
 //!
 //! ```text

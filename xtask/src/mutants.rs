@@ -32,7 +32,7 @@ const CORE: &[&str] = &[
     "session/src/machine/watch_table/mode.rs",
     "session/src/machine/watch_table/watchers.rs",
     "session/src/machine/watch_table/replay.rs",
-    "recipes/src/protection.rs",
+    "recipes/src/protection/mod.rs",
     "recipes/src/protection/our_node.rs",
     "recipes/src/locks/lease.rs",
     "recipes/src/locks/lock_internals.rs",

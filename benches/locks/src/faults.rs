@@ -112,7 +112,7 @@ pub(crate) const FAULTS: [Fault; 13] = [
     },
     Fault {
         name: "backend-killed",
-        what: "pg_terminate_backend ends the backend of the holder",
+        what: "the backend of the holder is ended by pg_terminate_backend",
         services: is_postgres,
         fsync: true,
     },

@@ -91,8 +91,8 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// sent. The methods that are `async fn` make several requests, and send them as their future is polled.
 ///
 /// A call sends one request and nothing else; its op code is the *Source* of the method. The client itself sends a ping
-/// (11) after a third of the session timeout without a request, and the handshake, credentials (100) and watches (101,
-/// 105) on each new connection. No request is repeated: after a lost connection the caller decides, by
+/// (11) after a third of the session timeout, at most 10 s, without a request, and the handshake, credentials (100) and
+/// watches (101, 105) on each new connection. No request is repeated: after a lost connection the caller decides, by
 /// [`Error::outcome`], or [`retry`](Self::retry) does.
 ///
 /// # Errors

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-const TRACES: &str = include_str!("../data/curator-leader-traces.txt");
+const TRACES: &str = include_str!("../../data/curator-leader-traces.txt");
 
 struct Scenario {
     tap: Tap,
@@ -448,13 +448,13 @@ async fn r52_a_latch_starts_during_an_outage() {
 #[test]
 fn every_recorded_scenario_is_played_and_listed() {
     let sources = [
-        include_str!("trace_parity.rs"),
-        include_str!("trace_parity/latches.rs"),
-        include_str!("trace_parity/nodes.rs"),
-        include_str!("trace_parity/selectors.rs"),
+        include_str!("mod.rs"),
+        include_str!("latches.rs"),
+        include_str!("nodes.rs"),
+        include_str!("selectors.rs"),
     ]
     .concat();
-    let document = include_str!("../../docs/CURATOR.md");
+    let document = include_str!("../../../docs/CURATOR.md");
     let titles = TRACES.lines().filter_map(|line| line.strip_prefix("=== "));
     // The second run of a scenario whose order varies.
     for title in titles.filter(|title| !title.ends_with(" (other run)")) {

@@ -17,11 +17,8 @@
 //! `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with the time at which
 //! the question was taken up.
 
-#[path = "lock_peer/latch.rs"]
 mod latch;
-#[path = "lock_peer/lock.rs"]
 mod lock;
-#[path = "lock_peer/nodes.rs"]
 mod nodes;
 
 use std::{

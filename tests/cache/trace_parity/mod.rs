@@ -26,7 +26,7 @@ use crate::{
     support::{DEADLINE, eventually, within_deadline},
 };
 
-const TRACES: &str = include_str!("../data/curator-cache-traces.txt");
+const TRACES: &str = include_str!("../../data/curator-cache-traces.txt");
 
 /// A scenario, as far as it was played.
 struct Player {

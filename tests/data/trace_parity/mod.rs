@@ -27,7 +27,7 @@ use crate::{
     support::{DEADLINE, eventually, pending_and_watches, real::unique_path, within_deadline},
 };
 
-const TRACES: &str = include_str!("curator-barrier-atomic-traces.txt");
+const TRACES: &str = include_str!("../curator-barrier-atomic-traces.txt");
 
 struct Scenario {
     tap: Tap,
