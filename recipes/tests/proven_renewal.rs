@@ -13,9 +13,9 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use docent_protocol::{Acl, CreateMode, Perms};
 use docent_recipes::{
-    AclProvider,
+    AclProvider, ErrorKind,
     leader::{LeaderLatch, LeaderOptions, Leadership},
-    locks::{InterProcessMutex, LockGuard, LockOptions, StrictMutex},
+    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, StrictMutex},
 };
 use docent_session::{
     Client, Clock, Config, Connecting, Host, Instant, Transport, retry::RetryNTimes,
@@ -252,6 +252,45 @@ async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
         assert_eq!(guard.proven_until(), Instant::ZERO);
         guard.release().await.unwrap();
     }
+}
+
+/// The first renewal does not find the node: whoever acquires gets no guard that is lost already.
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
+    const LATENCY: Duration = Duration::from_millis(200);
+    let world = World::new().await;
+    let (client, other) =
+        (world.config_with(LATENCY).connect().await.unwrap(), world.client().await);
+    let leases = format!("{PATH}/leases");
+    other.create_parents(&format!("{leases}/x"), CreateMode::Container).await.unwrap();
+    other.create_parents(&format!("{PATH}/mutex/x"), CreateMode::Container).await.unwrap();
+    sleep(T).await;
+    // After the listing that grants the lock, and before its reply.
+    let delete_first = |parent: String| {
+        let other = other.clone();
+        tokio::spawn(async move {
+            loop {
+                if let Some(name) = other.get_children(&parent).await.unwrap().iter().next() {
+                    sleep(LATENCY * 3 / 2).await;
+                    return other.delete(&format!("{parent}/{name}"), None).await.unwrap();
+                }
+                sleep(LATENCY / 10).await;
+            }
+        })
+    };
+    let deleted = delete_first(format!("{PATH}/mutex"));
+    let mutex = format!("{PATH}/mutex");
+    let options = || options().with_proven_renewal(EVERY);
+    let mutex = InterProcessMutex::with_options(&client, &mutex, options()).unwrap();
+    assert_eq!(mutex.acquire().await.unwrap_err().kind(), ErrorKind::LockLost);
+    deleted.await.unwrap();
+    assert!(mutex.acquire().await.unwrap().is_held());
+
+    let deleted = delete_first(leases);
+    let semaphore = InterProcessSemaphoreV2::with_options(&client, PATH, 1, options()).unwrap();
+    let lease = semaphore.acquire().await.unwrap();
+    deleted.await.unwrap();
+    assert!(lease.is_held() && world.is_proven(&lease));
 }
 
 /// A Keeper resumes no session, so that a planned reconnect ends the locks of the client. It is not repeated.

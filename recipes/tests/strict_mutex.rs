@@ -295,6 +295,8 @@ async fn a_changed_record_ends_the_hold() {
     let data = format!("docent-strict-mutex/1 free token={token}");
     client.set_data(PATH, data.as_bytes(), None).await.unwrap();
     timeout(T / 2, guard.lost()).await.expect("found by the renewal");
+    // The record no longer makes a rival wait.
+    assert_eq!(guard.proven_until(), Instant::ZERO);
     guard.release().await.unwrap();
     assert_eq!(client.get_children(PATH).await.unwrap().len(), 0, "the node is deleted");
     assert_eq!(client.get_data(PATH).await.unwrap().data, data.as_bytes());
@@ -328,4 +330,17 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
     assert_eq!(error.kind(), ErrorKind::RequestTooLarge, "{error}");
     let free = timeout(SOON, mutex(&other).acquire()).await.expect("no node blocks the lock");
     free.unwrap().release().await.unwrap();
+}
+
+/// A read-only server shows what its log has, committed or not.
+#[tokio::test(start_paused = true)]
+async fn a_strict_mutex_refuses_a_client_of_read_only_servers() {
+    let world = World::new().await;
+    let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
+    let config = config.with_transport(InProcess(Arc::clone(&world.server)));
+    let client = config.with_read_only(true).connect().await.unwrap();
+    let refused = StrictMutex::new(&client, PATH).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::BadArguments);
+    assert!(refused.to_string().contains("with_read_only"), "{refused}");
+    assert_eq!(client.exists("/locks").await.unwrap(), None);
 }

@@ -295,11 +295,12 @@ impl Config {
         self.session.read_only
     }
 
-    /// Sets whether each address of the connect string leads to one server process: no load balancer, no service of
-    /// Kubernetes, no name with the addresses of several servers. Default no.
+    /// Sets whether each address of the connect string leads to one server process, and to the same one as long as the client
+    /// runs: no load balancer, no service of Kubernetes, no name with the addresses of several servers, no name that moves to
+    /// another server. Default no.
     ///
     /// This makes the renewal of proven bounds ([`Client::renew_proof`](crate::Client::renew_proof)) cheaper. The client
-    /// then asks the address of its connection for the role of the server, by the four-letter word `srvr` on another
+    /// then asks the server of its connection, by its name in the connect string, for its role, by the four-letter word `srvr` on another
     /// connection, at most once for each connection and only if bounds are renewed. On a leader, a renewal needs no
     /// reconnect. Behind a load balancer the answer may come from another server than the one of the connection, and
     /// the bound would be wrong. A server that does not answer (`4lw.commands.whitelist`) counts as a follower.

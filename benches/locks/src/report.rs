@@ -120,6 +120,7 @@ fn measured(speed: &[Value], faults: &[Value]) -> String {
     let model = model.map_or("unknown processor", |(_, name)| name).trim().to_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel: Vec<_> = kernel.split(['.', '-']).take(2).collect();
     let loads = speed.iter().filter_map(|line| line["load"].as_f64());
     let mut loads: Vec<_> = loads.collect();
     loads.sort_by(f64::total_cmp);
@@ -129,7 +130,7 @@ fn measured(speed: &[Value], faults: &[Value]) -> String {
         "Measured on {}, on a machine with {cores} cores ({model}), Linux {}. {}While the speed was measured, the load \
          average of a minute was {} to {}, {} in the median, with the load of the measurement itself.",
         dates.join(" and "),
-        kernel.trim(),
+        kernel.join("."),
         if is_loaded { "It was shared and loaded. " } else { "" },
         number(loads.first().copied()),
         number(loads.last().copied()),
@@ -251,7 +252,8 @@ fn cost(speed: &[Value]) -> String {
             median_of(&waiters, field("flights_per_second")),
             median_of(&waiters, field("bytes_per_second")),
             median_of(&waiters, field("server_cpu_us_per_second")),
-            median_of(&memory, field("bytes_per_lock")),
+            // A server that had enough memory before shows no growth.
+            median_of(&memory, field("bytes_per_lock")).filter(|bytes| *bytes > 0.0),
         ];
         values.map(|value| number(value.filter(|_| has_server))).join(" | ")
     })

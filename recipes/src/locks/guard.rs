@@ -166,7 +166,7 @@ impl LockGuard {
     /// clock of [`Client::now`](docent_session::Client::now).
     ///
     /// Without [`with_proven_renewal`](super::LockOptions::with_proven_renewal), it ends about one session timeout after
-    /// the session was created, or whenever another hold of the client renews it. A bound that has passed never lies ahead
+    /// the session was created, unless another hold of the client renews it. A bound that has passed never lies ahead
     /// again for this guard: stop before it, and compare the time *after* each step that can block. Of a
     /// [`StrictMutex`](super::StrictMutex), it is the end of the hold, and is renewed always. [`Instant::ZERO`] once the
     /// lock node is known to be deleted.

@@ -175,7 +175,7 @@ impl Hold {
             return Instant::ZERO;
         }
         match &self.strict {
-            Some(claim) => claim.until(),
+            Some(claim) => claim.until(self.releaser.client.now()),
             None => {
                 let now = self.releaser.client.now();
                 let until = self.proven_by_session(now);

@@ -320,6 +320,10 @@ impl InterProcessMutex {
         for hold in guard.holds() {
             renewal::begin(hold, options.proven_renewal, deadline.remaining()).await;
         }
+        if options.proven_renewal.is_some() && !guard.is_held() {
+            // The first renewal has not found the node, for one.
+            return Err(error::lock_lost(self.path()));
+        }
         Ok(Some(guard))
     }
 

@@ -106,21 +106,24 @@ impl Semaphore {
         let deadline = Deadline::after(&self.client, wait);
         let mut retry = RetryLoop::new(&self.client, self.policy());
         loop {
-            match self.attempt(&deadline).await? {
+            let error = match self.attempt(&deadline).await? {
                 Attempt::Acquired(lease) => {
                     for hold in lease.holds() {
                         let every = self.options.proven_renewal;
                         renewal::begin(hold, every, deadline.remaining()).await;
                     }
-                    return Ok(Some(lease));
+                    if lease.is_held() {
+                        return Ok(Some(lease));
+                    }
+                    // The first renewal has not found the node.
+                    error::lock_lost(lease.lock_path())
                 }
                 Attempt::TimedOut => return Ok(None),
-                Attempt::Retry(error) => {
-                    match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
-                        Some(allowed) => allowed?,
-                        None => return Ok(None),
-                    }
-                }
+                Attempt::Retry(error) => error,
+            };
+            match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
+                Some(allowed) => allowed?,
+                None => return Ok(None),
             }
         }
     }

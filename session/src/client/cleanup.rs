@@ -25,7 +25,7 @@ impl Client {
     /// because the queue is full would stay until the session ends.
     ///
     /// They are exempt from the limits because their number is bounded by the number of nodes that were created. Use
-    /// them for nothing else.
+    /// them for nothing else. (A strict mutex renews its holds by them, one at a time.)
     #[must_use]
     pub const fn cleanup(&self) -> Cleanup<'_> {
         Cleanup(self)

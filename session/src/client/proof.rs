@@ -36,7 +36,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NoNode` when `path` does not exist, and those of [every call](Self#errors). The bound has not moved then.
+    /// `NoNode` when `path` does not exist, and those of [every call](Self#errors) except `TooManyRequests`: like
+    /// [`cleanup`](Self::cleanup), the write is accepted above the limits, so that a full queue ends no hold. The bound has not
+    /// moved then.
     ///
     /// # Cancel safety
     ///

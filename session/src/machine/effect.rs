@@ -6,7 +6,7 @@ use docent_protocol::{OpCode, WatcherType};
 
 use super::watch_table::{Mode, Registration, WatchBatch};
 
-/// The effect of the reply to a request on the watch table.
+/// The effect of the reply to a request.
 #[derive(Debug)]
 pub(super) enum Effect<W> {
     None,
@@ -28,7 +28,7 @@ pub(super) enum Effect<W> {
 impl<W> Effect<W> {
     /// The effect of a request with this operation, if its caller knows of none.
     #[inline]
-    pub(super) fn or_of(self, op: OpCode) -> Self {
+    pub(super) fn for_operation(self, op: OpCode) -> Self {
         match self {
             Self::None if op == OpCode::Multi => Self::Transaction { is_reserved: false },
             Self::Reserved if op == OpCode::Multi => Self::Transaction { is_reserved: true },

@@ -10,7 +10,7 @@ pub(super) struct Identity {
     pub(super) id: i64,
     pub(super) password: Box<[u8]>,
     pub(super) lease: Arc<SessionLease>,
-    /// The base of the proven bound: the send time of the request that created the session, or of what renewed the
+    /// The base of the proven bound: the send time of the request that created the session, or of the one that renewed the
     /// bound last.
     pub(super) proven_base: Instant,
     /// The timeout granted at creation; zero if it is unknown.

@@ -24,8 +24,8 @@
 //! not come in time, the connection is kept, and the bound with it. Watches are set again, as after any reconnect. The
 //! state of the connection does not change unless the attempt fails.
 //!
-//! A Keeper resumes no session, and a planned reconnect loses it. It is not known before, so the first one is lost; from
-//! then on, none is planned.
+//! A Keeper resumes no session, and a planned reconnect loses it. The client learns that from the first reconnect, which
+//! costs one session, and plans none from then on.
 //!
 //! Source: `LeaderZooKeeperServer`, `Learner.validateSession`, `LearnerHandler` (`REVALIDATE`),
 //! `ZooKeeperServer.submitRequestNow`, `LeaderSessionTracker`.

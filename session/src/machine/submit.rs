@@ -62,8 +62,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// As [`submit_reserved`](Self::submit_reserved), for a write whose success renews the proven bound of the session's
-    /// [lease](crate::SessionLease), counted from the connect request of the connection that carried it. See
-    /// [`reattach`](Self::reattach).
+    /// [lease](crate::SessionLease), counted from the connect request of the connection that carried it, or at the leader from
+    /// the write itself. See [`reattach`](Self::reattach).
     pub fn submit_proof(&mut self, transaction: &Multi, token: T, now: impl FnOnce() -> Instant) {
         if let Some(harm) = transaction.harm() {
             self.refuse(Some(token), harmful(harm));
@@ -104,7 +104,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ) -> bool {
         let xid = xid::next(self.last_xid);
         let op = operation.op_code();
-        let effect = effect.or_of(op);
+        let effect = effect.for_operation(op);
         if let Some(error) = self.refusal_of_missing(op, &effect) {
             return self.refuse(token, error);
         }
@@ -153,8 +153,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Why no more requests like this are taken, if so: nothing more can happen, or there are too many, where
-    /// that is refused. Two kinds are never too many: the machine's own about its watches, of which there are no
-    /// more than watches, and those that give back what earlier requests created.
+    /// that is refused. Three kinds are never too many: the machine's own about its watches, of which there are no
+    /// more than watches; those that delete what earlier requests created; and those that prove a hold.
     #[cold]
     fn refusal_of_more(&self, effect: &Effect<W>) -> Option<Error> {
         if self.is_ended() || self.is_closing() {

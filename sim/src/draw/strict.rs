@@ -29,6 +29,8 @@ pub(super) fn add(plan: &mut Plan) {
     let is_long = one_in(rng, 2);
     let is_fast = one_in(rng, 2);
     for process in &mut plan.processes {
+        // A strict mutex refuses such a client.
+        process.client.read_only = false;
         process.drift_ppm = match rng.u8(..4) {
             0 => -10_000,
             1 => 10_000,

@@ -42,11 +42,18 @@ pub(crate) struct StrictClaim {
 #[derive(Debug)]
 struct Bound {
     until: Instant,
+    /// Set once the bound has passed and was asked for, or a reply was late.
     is_over: bool,
 }
 
+impl Bound {
+    fn has_passed(&self, now: Instant) -> bool {
+        now >= self.until && !planted::is("strict-revived")
+    }
+}
+
 impl StrictClaim {
-    /// A claim that a write began which was sent at `sent_at`.
+    /// The claim of a write that was sent at `sent_at`.
     pub(super) fn new(
         record_path: &str,
         version: i32,
@@ -66,26 +73,31 @@ impl StrictClaim {
     /// Whether the claim has not ended. Once false, it stays false.
     pub(crate) fn is_valid(&self, now: Instant) -> bool {
         let mut bound = self.lock();
-        if now >= bound.until && !planted::is("strict-revived") {
-            bound.is_over = true;
-        }
+        bound.is_over |= bound.has_passed(now);
         !bound.is_over && now < bound.until
     }
 
-    /// When the claim ends, if nothing renews it.
-    pub(crate) fn until(&self) -> Instant {
-        self.lock().until
+    /// When the claim ends, if nothing renews it. Once this is not after `now`, nothing renews it.
+    pub(crate) fn until(&self, now: Instant) -> Instant {
+        let mut bound = self.lock();
+        bound.is_over |= bound.has_passed(now);
+        bound.until
+    }
+
+    /// Ends the claim: the record is known to be another one.
+    pub(super) fn end(&self) {
+        *self.lock() = Bound { until: Instant::ZERO, is_over: true };
     }
 
     /// Renews the claim by a write that was sent at `sent_at` and whose reply was received at `now`. A claim that has
     /// ended is not renewed: a rival may hold the lock. Returns whether it is valid.
     pub(super) fn renew(&self, now: Instant, sent_at: Instant) -> bool {
-        if !self.is_valid(now) && !planted::is("strict-revived") {
-            return false;
-        }
         let sent_at = if planted::is("strict-from-receipt") { now } else { sent_at };
         let mut bound = self.lock();
-        bound.until = bound.until.max(sent_at + claimed(self.claim));
+        bound.is_over |= bound.has_passed(now);
+        if !bound.is_over {
+            bound.until = bound.until.max(sent_at + claimed(self.claim));
+        }
         !bound.is_over
     }
 
@@ -160,10 +172,10 @@ mod tests {
     fn a_write_renews_from_the_time_it_was_sent() {
         let claim = sent_at_zero();
         assert!(claim.renew(at(4_000), at(3_000)));
-        assert_eq!(claim.until(), at(12_900));
+        assert_eq!(claim.until(at(4_000)), at(12_900));
         // A reply out of order.
         assert!(claim.renew(at(5_000), at(1_000)));
-        assert_eq!(claim.until(), at(12_900));
+        assert_eq!(claim.until(at(5_000)), at(12_900));
     }
 
     #[test]
@@ -176,5 +188,20 @@ mod tests {
         // The reply was received before the end, and waited for the lock.
         assert!(!seen.renew(at(9_899), at(9_000)));
         assert!(!seen.is_valid(at(9_901)));
+        assert_eq!(seen.until(at(9_901)), at(9_900));
+        // Whoever asked for the bound has stopped.
+        let asked = sent_at_zero();
+        assert_eq!(asked.until(at(9_901)), at(9_900));
+        assert!(!asked.renew(at(9_899), at(9_000)));
+        assert_eq!(asked.until(at(9_902)), at(9_900));
+    }
+
+    #[test]
+    fn a_claim_of_another_record_has_no_bound() {
+        let claim = sent_at_zero();
+        claim.end();
+        assert!(!claim.is_valid(at(1)));
+        assert_eq!(claim.until(at(1)), Instant::ZERO);
+        assert!(!claim.renew(at(2), at(1)));
     }
 }

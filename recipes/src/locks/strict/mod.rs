@@ -57,7 +57,7 @@ use crate::{
 };
 
 /// A mutex whose hold is proven to end before the next one begins, also when sessions are killed, members are cut off
-/// each other, and processes stand still.
+/// from each other, and processes stall.
 ///
 /// Its guard is that of the other locks, with one difference: [`proven_until`](LockGuard::proven_until) is the end of the
 /// hold, and is renewed while there is a connection to a majority. [`is_held`](LockGuard::is_held) and
@@ -83,6 +83,7 @@ use crate::{
 ///   [`fencing_token`](LockGuard::fencing_token) protect against that, as with every lock.
 /// * Clocks run at rates that differ by less than 1 %, and count the time of a suspension, as [`Client::now`] does. A
 ///   virtual machine that is frozen and resumed has no such clock.
+/// * The client connects to no read-only server (the default).
 ///
 /// It is not re-entrant. Clones are the same lock object. One client serves any number of locks.
 ///
@@ -128,6 +129,8 @@ impl StrictMutex {
     /// # Errors
     ///
     /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
+    /// [`BadArguments`](crate::ErrorKind::BadArguments) for a client that may connect to read-only servers
+    /// ([`Config::with_read_only`](docent_session::Config::with_read_only)): they show writes that were never committed.
     pub fn new(client: &Client, path: &str) -> Result<Self, Error> {
         Self::with_options(client, path, LockOptions::default())
     }
@@ -136,8 +139,16 @@ impl StrictMutex {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
+    /// As [`new`](Self::new).
     pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Result<Self, Error> {
+        // A server without a majority resumes sessions (before 3.7), with everything in its log. A record or deletion
+        // that the majority never accepted must not begin a hold or the wait for its end.
+        if client.config().read_only() {
+            return Err(error::bad_arguments(
+                "a strict mutex needs a client that connects to no read-only server, which may show writes that were \
+                 never committed: use another client, without Config::with_read_only",
+            ));
+        }
         let internals = LockInternals::new(client, path, STRICT_LOCK_NAME, 1, options)?;
         let internals = internals.without_base_path();
         Ok(Self(Arc::new(Inner { internals, owners: Owners::default() })))

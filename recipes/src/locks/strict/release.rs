@@ -54,7 +54,7 @@ pub(crate) fn release_in_background(client: &Client, node: &str, claim: &Arc<Str
 }
 
 /// Queues a release in the call itself. If the record is not the one of this hold, because the grant was not applied or
-/// a hand has changed it, only the node is deleted. So it is if the transaction is larger than a request may be: the
+/// somebody has changed it, only the node is deleted; the same if the transaction is larger than a request may be: the
 /// grant, which is of its size, was refused for that, too.
 fn request(
     client: &Client,

@@ -59,6 +59,7 @@ async fn renew(weak: &WeakClient, node: &str, claim: &StrictClaim, state: &NodeS
                 return if error.index() == Some(0) {
                     state.note_deletion(node);
                 } else {
+                    claim.end();
                     state.note_lapse(node);
                 };
             }
@@ -92,5 +93,5 @@ fn left(claim: &StrictClaim, now: Instant) -> Duration {
     if planted::is("strict-revived") {
         return claim.claim;
     }
-    claim.until().duration_since(now)
+    claim.until(now).duration_since(now)
 }

@@ -191,7 +191,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Waits until the node of the last holder is gone, which has not released the lock, and then for its claim. Returns
+    /// Waits until the node of the last holder, who has not released the lock, is gone, and then for its claim. Returns
     /// false after the deadline.
     async fn wait_out(&self, holder: &Holder, deadline: &Deadline<'_>) -> Result<bool, Error> {
         let path = join(self.path, &holder.node);
