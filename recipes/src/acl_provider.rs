@@ -7,8 +7,7 @@ use docent_protocol::{Acl, acl};
 /// Chooses the ACL of each node that a recipe creates, its parents included.
 ///
 /// ```
-/// use docent_protocol::{Acl, acl};
-/// use docent_recipes::AclProvider;
+/// use docent::{Acl, AclProvider, acl};
 ///
 /// /// Everyone may use the lock nodes; only their creator may use the parent.
 /// #[derive(Debug)]

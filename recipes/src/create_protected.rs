@@ -23,9 +23,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use docent_protocol::CreateMode;
-/// use docent_recipes::create_protected;
-/// use docent_session::Client;
+/// use docent::{Client, CreateMode, create_protected};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -86,9 +84,7 @@ pub async fn create_protected(
 /// ```
 /// use std::time::Duration;
 ///
-/// use docent_protocol::CreateMode;
-/// use docent_recipes::{create_protected_with, locks::LockOptions};
-/// use docent_session::{Client, retry::RetryNTimes};
+/// use docent::{Client, CreateMode, LockOptions, create_protected_with, retry::RetryNTimes};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -34,8 +34,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use docent_recipes::locks::InterProcessMutex;
-//! use docent_session::Client;
+//! use docent::{Client, InterProcessMutex};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +45,7 @@
 //!
 //! if let Some(guard) = mutex.acquire_timeout(Duration::from_secs(3)).await? {
 //!     // The server applies it only while the lock node exists.
-//!     client.create("/job", b"", docent_protocol::CreateMode::Persistent).await?;
+//!     client.create("/job", b"", docent::CreateMode::Persistent).await?;
 //!     guard.guarded()?.set_data("/job", b"42", None).commit().await?;
 //!     guard.release().await?;
 //! }

@@ -14,8 +14,7 @@ use crate::{
 ///
 /// ```
 /// use std::time::Duration;
-/// use docent_recipes::locks::LockOptions;
-/// use docent_session::retry::RetryNTimes;
+/// use docent::{LockOptions, retry::RetryNTimes};
 ///
 /// let options = LockOptions::default()
 ///     .with_retry_policy(RetryNTimes::new(5, Duration::from_millis(100)))
@@ -131,7 +130,7 @@ impl LockOptions {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use docent_recipes::locks::LockOptions;
+    /// use docent::LockOptions;
     ///
     /// // With a session timeout of 15 s.
     /// let options = LockOptions::default().with_proven_renewal(Duration::from_secs(5));

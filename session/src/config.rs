@@ -42,14 +42,15 @@ use crate::{
 /// # Example
 ///
 /// ```
+/// # extern crate docent_session as docent;
 /// use std::time::Duration;
-/// use docent_session::Config;
+/// use docent::Config;
 ///
 /// let config = Config::new("zk1:2181,zk2:2181/app")?
 ///     .with_session_timeout(Duration::from_secs(10))
 ///     .with_max_requests(1000)?;
 /// assert_eq!(config.connect_string().chroot(), Some("/app"));
-/// # Ok::<(), docent_session::Error>(())
+/// # Ok::<(), docent::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -348,11 +349,12 @@ impl Config {
     /// # Example
     ///
     /// ```
-    /// use docent_session::Config;
+    /// # extern crate docent_session as docent;
+    /// use docent::Config;
     ///
     /// let config = Config::new("zk1:2181,zk2:2181")?.with_sasl("bob", "bob's password")?;
     /// # let _ = config;
-    /// # Ok::<(), docent_session::Error>(())
+    /// # Ok::<(), docent::Error>(())
     /// ```
     ///
     /// Source: `ZooKeeperSaslClient`, `DigestLoginModule`; op 102; RFC 2831.

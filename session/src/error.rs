@@ -29,7 +29,8 @@ use docent_protocol::{ErrorCode, OpCode};
 /// that a line in a log is complete; a report that prints the chain of sources prints that text twice.
 ///
 /// ```
-/// use docent_session::{Error, ErrorKind, Outcome};
+/// # extern crate docent_session as docent;
+/// use docent::{Error, ErrorKind, Outcome};
 ///
 /// fn is_ours(error: &Error) -> Option<bool> {
 ///     match (error.kind(), error.outcome()) {

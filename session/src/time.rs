@@ -16,8 +16,9 @@ use core::{
 /// [`checked_add`](Self::checked_add) and [`checked_sub`](Self::checked_sub) return `None` there.
 ///
 /// ```
+/// # extern crate docent_session as docent;
 /// use std::time::Duration;
-/// use docent_session::Instant;
+/// use docent::Instant;
 ///
 /// let sent = Instant::from_nanos(5_000_000_000);
 /// let answered = sent + Duration::from_millis(3);

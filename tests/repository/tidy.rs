@@ -370,6 +370,34 @@ fn references_name_their_source() {
     assert!(unknown.is_empty(), "references without a source:\n{}", unknown.join("\n"));
 }
 
+/// `docent` shows these pages as its own: what a reader copies names the crate of an application.
+#[test]
+fn examples_in_the_documentation_name_docent() {
+    let inner = ["docent_protocol", "docent_session", "docent_recipes"];
+    for (path, text) in ["session", "recipes", "src"]
+        .map(|name| root().join(name))
+        .iter()
+        .flat_map(|path| sources(path))
+    {
+        let mut is_example = false;
+        for line in text.lines().map(str::trim_start) {
+            let Some(line) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+                continue;
+            };
+            let line = line.trim_start();
+            if line.starts_with("```") {
+                is_example = !is_example;
+            } else if is_example && !line.starts_with("# ") {
+                assert!(
+                    !inner.iter().any(|name| line.contains(name)),
+                    "{}: {line}",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
 // Words.
 
 /// Phrases that have a plainer word, in prose and in names: "report" or "notify" for *tell*, "no client" for *nobody*,

@@ -30,8 +30,8 @@ pub type DistributedAtomicInteger = DistributedAtomicNumber<i32>;
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::{Outcome, atomic::DistributedAtomicLong};
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::{DistributedAtomicLong, Outcome};
 ///
 /// let counter = DistributedAtomicLong::new(&client, "/counters/jobs")?;
 /// match counter.increment().await {
@@ -45,7 +45,7 @@ pub type DistributedAtomicInteger = DistributedAtomicNumber<i32>;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

@@ -28,8 +28,8 @@ use crate::{base_path::check_base_path, locks::InterProcessMutex, planted};
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::atomic::DistributedAtomicValue;
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::DistributedAtomicValue;
 ///
 /// let owner = DistributedAtomicValue::new(&client, "/jobs/7/owner")?;
 /// owner.initialize("none").await?;
@@ -41,7 +41,7 @@ use crate::{base_path::check_base_path, locks::InterProcessMutex, planted};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

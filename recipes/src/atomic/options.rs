@@ -10,8 +10,7 @@ use crate::options::LockOptions;
 ///
 /// ```
 /// use std::time::Duration;
-/// use docent_recipes::atomic::{AtomicOptions, PromotedToLock};
-/// use docent_session::retry::RetryNTimes;
+/// use docent::{AtomicOptions, PromotedToLock, retry::RetryNTimes};
 ///
 /// let lock = PromotedToLock::new("/counter-lock").with_timeout(Duration::from_secs(10));
 /// let options = AtomicOptions::default()

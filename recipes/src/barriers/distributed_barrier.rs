@@ -26,9 +26,9 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
 /// use std::time::Duration;
-/// use docent_recipes::barriers::DistributedBarrier;
+/// use docent::DistributedBarrier;
 ///
 /// let barrier = DistributedBarrier::new(&client, "/migration")?;
 /// barrier.set_barrier().await?;
@@ -40,7 +40,7 @@ use crate::{
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

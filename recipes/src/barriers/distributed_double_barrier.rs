@@ -33,9 +33,9 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
 /// use std::time::Duration;
-/// use docent_recipes::barriers::DistributedDoubleBarrier;
+/// use docent::DistributedDoubleBarrier;
 ///
 /// let mut first = DistributedDoubleBarrier::new(&client, "/computation", 2)?;
 /// let mut second = DistributedDoubleBarrier::new(&client, "/computation", 2)?;
@@ -51,7 +51,7 @@ use crate::{
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

@@ -36,13 +36,12 @@ use crate::error;
 /// # Example
 ///
 /// ```
-/// use docent_recipes::cache::{CacheEvent, CacheOptions, CuratorCache};
-/// use docent_protocol::CreateMode;
+/// use docent::{CacheEvent, CacheOptions, CreateMode, CuratorCache};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// client.create("/settings", b"", CreateMode::Persistent).await?;
 /// client.create("/settings/colour", b"red", CreateMode::Persistent).await?;
 ///

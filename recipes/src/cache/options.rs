@@ -13,7 +13,7 @@ pub(super) type Filter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 /// in flight. The default holds the whole tree with its data.
 ///
 /// ```
-/// use docent_recipes::cache::CacheOptions;
+/// use docent::CacheOptions;
 ///
 /// let options = CacheOptions::direct_children()
 ///     .without_data()

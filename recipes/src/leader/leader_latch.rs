@@ -37,13 +37,13 @@ use crate::{base_path::check_base_path, error, namespace::Namespace, timer};
 /// # Example
 ///
 /// ```
-/// use docent_recipes::leader::LeaderLatch;
+/// use docent::LeaderLatch;
 ///
 /// # async fn work() -> std::io::Result<()> { Ok(()) }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// let latch = LeaderLatch::start(&client, "/election", "host-7")?;
 /// let leadership = latch.leadership().await?;
 /// println!("leading with token {}", leadership.fencing_token().await?);

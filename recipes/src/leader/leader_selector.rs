@@ -38,12 +38,12 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use docent_recipes::leader::{LeaderSelector, Term};
+/// use docent::{LeaderSelector, Term};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// let selector = LeaderSelector::new(&client, "/election", "host-7")?;
 /// let term = selector
 ///     .run(|leadership| async move {

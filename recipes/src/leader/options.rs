@@ -34,7 +34,7 @@ pub enum CloseMode {
 /// Options of an election: those of the nodes, which are those of a lock, and those of the leadership.
 ///
 /// ```
-/// use docent_recipes::leader::{ConnectionStateErrorPolicy, LeaderOptions};
+/// use docent::{ConnectionStateErrorPolicy, LeaderOptions};
 ///
 /// let options = LeaderOptions::default().with_error_policy(ConnectionStateErrorPolicy::Session);
 /// # drop(options);

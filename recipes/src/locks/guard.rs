@@ -47,8 +47,7 @@ use crate::Error;
 /// # Example
 ///
 /// ```
-/// use docent_recipes::locks::InterProcessMutex;
-/// use docent_session::Client;
+/// use docent::{Client, InterProcessMutex};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

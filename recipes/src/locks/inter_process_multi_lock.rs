@@ -25,8 +25,8 @@ use crate::{Error, error};
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::locks::InterProcessMultiLock;
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::InterProcessMultiLock;
 ///
 /// let accounts = InterProcessMultiLock::new(&client, &["/locks/alice", "/locks/bob"])?;
 /// let guard = accounts.acquire().await?;
@@ -36,7 +36,7 @@ use crate::{Error, error};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

@@ -42,8 +42,7 @@ use crate::{Error, deadline::Deadline, error, timer};
 /// # Example
 ///
 /// ```
-/// use docent_recipes::locks::InterProcessMutex;
-/// use docent_session::Client;
+/// use docent::{Client, InterProcessMutex};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -234,9 +233,9 @@ impl InterProcessMutex {
     /// # Example
     ///
     /// ```no_run
-    /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
+    /// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
     /// use std::sync::Arc;
-    /// use docent_recipes::locks::InterProcessMutex;
+    /// use docent::InterProcessMutex;
     ///
     /// let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
     /// let wanted = Arc::new(tokio::sync::Notify::new());

@@ -58,8 +58,8 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::locks::{InterProcessReadWriteLock, Owner};
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::{InterProcessReadWriteLock, Owner};
 ///
 /// let lock = InterProcessReadWriteLock::new(&client, "/locks/register")?;
 /// let me = Owner::new();
@@ -72,7 +72,7 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

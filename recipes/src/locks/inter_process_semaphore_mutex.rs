@@ -16,8 +16,8 @@ use crate::Error;
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::locks::InterProcessSemaphoreMutex;
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::InterProcessSemaphoreMutex;
 ///
 /// let mutex = InterProcessSemaphoreMutex::new(&client, "/locks/printer")?;
 /// let guard = mutex.acquire().await?;
@@ -27,7 +27,7 @@ use crate::Error;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

@@ -37,8 +37,8 @@ const LEASE_PARENT: &str = "leases";
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::locks::InterProcessSemaphoreV2;
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::InterProcessSemaphoreV2;
 ///
 /// let semaphore = InterProcessSemaphoreV2::new(&client, "/licences", 6)?;
 /// let one = semaphore.acquire().await?;
@@ -50,7 +50,7 @@ const LEASE_PARENT: &str = "leases";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

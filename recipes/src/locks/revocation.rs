@@ -45,11 +45,11 @@ impl Revoker {
     /// # Example
     ///
     /// ```
-    /// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-    /// use docent_recipes::locks::{InterProcessMutex, LockOptions, Revoker};
+    /// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+    /// use docent::{InterProcessMutex, LockOptions, Revoker};
     ///
     /// let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
-    /// let policy = docent_session::retry::RetryNTimes::new(3, std::time::Duration::from_millis(100));
+    /// let policy = docent::retry::RetryNTimes::new(3, std::time::Duration::from_millis(100));
     /// if let Some(holder) = mutex.participants().await?.first() {
     ///     Revoker::attempt_revoke(&client, &policy, holder).await?;
     /// }
@@ -58,7 +58,7 @@ impl Revoker {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = docent_testing::TestingServer::start().await?;
-    /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+    /// # let client = docent::Client::connect(&server.connect_string()).await?;
     /// # Ok(example(client).await?)
     /// # }
     /// ```

@@ -22,12 +22,12 @@ use crate::{base_path::check_base_path, error, locks::LockOptions, planted, prot
 /// # Example
 ///
 /// ```
-/// use docent_recipes::nodes::GroupMember;
+/// use docent::GroupMember;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// let member = GroupMember::join(&client, "/workers", "host-7", "10.0.0.7:80")?;
 /// member.joined().await?;
 /// assert_eq!(&*member.current_members().await?["host-7"], b"10.0.0.7:80");

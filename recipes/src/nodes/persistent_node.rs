@@ -165,13 +165,12 @@ impl Default for NodeOptions {
 /// # Example
 ///
 /// ```
-/// use docent_protocol::CreateMode;
-/// use docent_recipes::nodes::PersistentNode;
+/// use docent::{CreateMode, PersistentNode};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// let node = PersistentNode::start(&client, "/workers/7", CreateMode::Ephemeral, "idle")?;
 /// assert_eq!(node.created().await?, "/workers/7");
 /// node.set_data("busy");

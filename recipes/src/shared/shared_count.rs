@@ -12,8 +12,8 @@ use crate::{Error, options::LockOptions};
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::{locks::InterProcessSemaphoreV2, shared::SharedCount};
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::{InterProcessSemaphoreV2, SharedCount};
 ///
 /// // The number of leases follows the count.
 /// let leases = SharedCount::start(&client, "/printers/count", 3).await?;
@@ -25,7 +25,7 @@ use crate::{Error, options::LockOptions};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

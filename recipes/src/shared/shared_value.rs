@@ -59,8 +59,8 @@ pub struct VersionedValue {
 /// # Example
 ///
 /// ```
-/// # async fn example(client: docent_session::Client) -> Result<(), docent_recipes::Error> {
-/// use docent_recipes::shared::SharedValue;
+/// # async fn example(client: docent::Client) -> Result<(), docent::Error> {
+/// use docent::SharedValue;
 ///
 /// let colour = SharedValue::start(&client, "/settings/colour", "red").await?;
 /// let seen = colour.versioned_value();
@@ -72,7 +72,7 @@ pub struct VersionedValue {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let server = docent_testing::TestingServer::start().await?;
-/// # let client = docent_session::Client::connect(&server.connect_string()).await?;
+/// # let client = docent::Client::connect(&server.connect_string()).await?;
 /// # Ok(example(client).await?)
 /// # }
 /// ```

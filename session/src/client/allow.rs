@@ -54,8 +54,8 @@ impl<R> Response<R> {
     /// # Example
     ///
     /// ```
-    /// use docent_session::{Client, ErrorKind};
-    /// use docent_protocol::CreateMode;
+    /// # mod docent { pub use docent_protocol::*; pub use docent_session::*; }
+    /// use docent::{Client, CreateMode, ErrorKind};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

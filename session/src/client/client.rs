@@ -37,8 +37,8 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// # Example
 ///
 /// ```
-/// use docent_session::Client;
-/// use docent_protocol::CreateMode;
+/// # mod docent { pub use docent_protocol::*; pub use docent_session::*; }
+/// use docent::{Client, CreateMode};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,7 +8,8 @@ use crate::Host;
 /// [`Client::get_config`](crate::Client::get_config).
 ///
 /// ```
-/// use docent_session::EnsembleConfig;
+/// # extern crate docent_session as docent;
+/// use docent::EnsembleConfig;
 ///
 /// let text = "server.1=zk1:2888:3888:participant;0.0.0.0:2181\n\
 ///             server.2=zk2:2888:3888:observer;10.0.0.2:2182\n\
@@ -17,7 +18,7 @@ use crate::Host;
 /// assert_eq!(config.version, 0x1_0000_0004);
 /// let hosts: Vec<_> = config.client_hosts().iter().map(ToString::to_string).collect();
 /// assert_eq!(hosts, ["10.0.0.2:2182", "zk1:2181"]);
-/// # Ok::<(), docent_session::InvalidEnsembleConfig>(())
+/// # Ok::<(), docent::InvalidEnsembleConfig>(())
 /// ```
 ///
 /// Source: `QuorumVerifier.toString`, `QuorumPeer.QuorumServer`.

@@ -50,7 +50,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// # Example
 ///
 /// ```
-/// use docent_session::{Client, EnsembleTracker};
+/// # extern crate docent_session as docent;
+/// use docent::{Client, EnsembleTracker};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

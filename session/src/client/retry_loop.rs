@@ -96,9 +96,10 @@ impl Client {
     /// # Example
     ///
     /// ```
+    /// # mod docent { pub use docent_protocol::*; pub use docent_session::*; }
     /// use std::time::Duration;
-    /// use docent_session::{Client, retry::ExponentialBackoffRetry};
-    /// # use docent_protocol::CreateMode;
+    /// use docent::{Client, retry::ExponentialBackoffRetry};
+    /// # use docent::CreateMode;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -52,8 +52,9 @@ impl Client {
     /// # Example
     ///
     /// ```
-    /// use docent_session::{Client, Error};
-    /// # use docent_protocol::CreateMode;
+    /// # mod docent { pub use docent_protocol::*; pub use docent_session::*; }
+    /// use docent::{Client, Error};
+    /// # use docent::CreateMode;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {

@@ -57,7 +57,8 @@ impl Config {
     /// tokio runtime in which the client is started.
     ///
     /// ```
-    /// use docent_session::{Client, Config};
+    /// # extern crate docent_session as docent;
+    /// use docent::{Client, Config};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

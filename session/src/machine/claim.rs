@@ -112,7 +112,8 @@ impl SessionClaim {
     /// # Example
     ///
     /// ```
-    /// use docent_session::SessionClaim;
+    /// # extern crate docent_session as docent;
+    /// use docent::SessionClaim;
     ///
     /// async fn stop_when_lost(claim: SessionClaim, stop: impl FnOnce()) {
     ///     claim.lost().await;

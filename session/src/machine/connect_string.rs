@@ -34,11 +34,12 @@ impl fmt::Display for Host {
 /// dropped. What follows the first slash is the chroot: a path in front of every path.
 ///
 /// ```
-/// use docent_session::ConnectString;
+/// # extern crate docent_session as docent;
+/// use docent::ConnectString;
 ///
 /// let parsed: ConnectString = "zk1, zk2:2182, [::1]:2183/app/a".parse()?;
 /// assert_eq!(parsed.to_string(), "zk1:2181,zk2:2182,[::1]:2183/app/a");
-/// # Ok::<(), docent_session::InvalidConnectString>(())
+/// # Ok::<(), docent::InvalidConnectString>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConnectString {

@@ -97,8 +97,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use docent_recipes::locks::StrictMutex;
-/// use docent_session::Client;
+/// use docent::{Client, StrictMutex};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

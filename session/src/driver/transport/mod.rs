@@ -30,9 +30,10 @@ pub type Connecting<'a> =
 /// [`TlsOptions::with_transport`](crate::TlsOptions::with_transport).
 ///
 /// ```
+/// # extern crate docent_session as docent;
 /// use std::{io, time::Duration};
 ///
-/// use docent_session::{ByteStream, Config, Connecting, Host, Transport};
+/// use docent::{ByteStream, Config, Connecting, Host, Transport};
 /// use tokio::{
 ///     io::{AsyncReadExt as _, AsyncWriteExt as _},
 ///     net::TcpStream,

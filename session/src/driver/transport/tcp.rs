@@ -37,15 +37,16 @@ impl Transport for Tcp {
 /// ([`with_user_timeout`](Self::with_user_timeout)).
 ///
 /// ```
+/// # extern crate docent_session as docent;
 /// use std::time::Duration;
-/// use docent_session::{Config, TcpOptions};
+/// use docent::{Config, TcpOptions};
 ///
 /// let tcp = TcpOptions::new()
 ///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)
 ///     .with_user_timeout(Duration::from_secs(10));
 /// let config = Config::new("zk1:2181,zk2:2181")?.with_transport(tcp);
 /// # let _ = config;
-/// # Ok::<(), docent_session::Error>(())
+/// # Ok::<(), docent::Error>(())
 /// ```
 ///
 /// For TLS: [`TlsOptions::with_transport`](crate::TlsOptions::with_transport).

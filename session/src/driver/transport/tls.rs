@@ -36,8 +36,9 @@ use crate::{Error, ErrorKind, Host};
 /// Nothing is trusted by default, because ensembles usually have private certificates.
 ///
 /// ```no_run
+/// # extern crate docent_session as docent;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent_session::{Config, TlsOptions};
+/// use docent::{Config, TlsOptions};
 ///
 /// let tls = TlsOptions::new()
 ///     .with_roots(&std::fs::read("ca.pem")?)
@@ -56,8 +57,9 @@ use crate::{Error, ErrorKind, Host};
 /// valid contents are used, with a warning in the log. Replace a certificate and its key before the old one expires.
 ///
 /// ```no_run
+/// # extern crate docent_session as docent;
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent_session::{Config, TlsOptions};
+/// use docent::{Config, TlsOptions};
 ///
 /// let tls = TlsOptions::new()
 ///     .with_roots_file("/etc/zookeeper/ca.pem")

@@ -24,7 +24,8 @@ use crate::machine::connect_string::Host;
 /// PLAIN (RFC 4616), which sends the password itself, and expects nothing of the server:
 ///
 /// ```
-/// use docent_session::{Config, SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism};
+/// # extern crate docent_session as docent;
+/// use docent::{Config, SaslAction, SaslContext, SaslError, SaslExchange, SaslMechanism};
 ///
 /// struct Plain {
 ///     user: String,
@@ -62,7 +63,7 @@ use crate::machine::connect_string::Host;
 /// let plain = Plain { user: "bob".to_owned(), password: "bob's password".to_owned() };
 /// let config = Config::new("zk1:2181")?.with_sasl_mechanism(plain);
 /// assert!(!format!("{config:?}").contains("bob's password"));
-/// # Ok::<(), docent_session::Error>(())
+/// # Ok::<(), docent::Error>(())
 /// ```
 pub trait SaslMechanism: Any + fmt::Debug + Send + Sync {
     /// The registered name, such as `DIGEST-MD5`. ZooKeeper does not send it: the server knows one mechanism only.
