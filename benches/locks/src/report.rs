@@ -99,7 +99,7 @@ fn rows(speed: &[Value], columns: usize, row: impl Fn(&Entry) -> String) -> Stri
         if is_missing(speed, service) {
             let _ = writeln!(
                 text,
-                "| {} | its server is not installed {}|",
+                "| {} | its server, or what builds its client, is not installed {}|",
                 service.name,
                 "| ".repeat(columns - 1)
             );
@@ -478,7 +478,10 @@ mod tests {
     fn a_missing_server_is_a_row_that_says_so() {
         let lines = [json!({ "service": "etcd", "missing": true })];
         let table = throughput(&lines);
-        assert!(table.contains("| etcd | its server is not installed"), "{table}");
+        assert!(
+            table.contains("| etcd | its server, or what builds its client, is not installed"),
+            "{table}"
+        );
         assert_eq!(table.lines().count(), ENTRIES.len());
         let columns = |line: &str| line.matches('|').count();
         assert!(table.lines().all(|line| columns(line) == 8), "{table}");

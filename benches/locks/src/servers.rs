@@ -84,6 +84,11 @@ impl Kind {
 
 /// Finds a server's program.
 fn find(kind: Kind) -> Result<PathBuf> {
+    if kind == Kind::Etcd && cfg!(not(feature = "etcd")) {
+        return Err(
+            "etcd-client is not built in: no protoc (Debian package protobuf-compiler)".into()
+        );
+    }
     let (program, package) = kind.program();
     find_program(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
 }

@@ -1,5 +1,6 @@
 //! The lock services, each by the client that a Rust team would use.
 
+#[cfg(feature = "etcd")]
 mod etcd;
 mod file;
 mod mariadb;
@@ -9,6 +10,7 @@ mod zookeeper;
 
 use std::time::Duration;
 
+#[cfg(feature = "etcd")]
 pub(crate) use etcd::Etcd;
 pub(crate) use file::FileLock;
 pub(crate) use mariadb::{ForUpdate, GetLock};
@@ -199,6 +201,7 @@ macro_rules! with_service {
                 $function::<$crate::services::DocentStrict>($($argument),*).await
             }
             "zookeeper-client" => $function::<$crate::services::Kezhuw>($($argument),*).await,
+            #[cfg(feature = "etcd")]
             "etcd" => $function::<$crate::services::Etcd>($($argument),*).await,
             "redis-set-nx" => $function::<$crate::services::SetNx>($($argument),*).await,
             "redlock-1" | "redlock-3" => {
