@@ -13,10 +13,9 @@ pub(super) enum Effect<W> {
     /// No effect; the request is accepted even when the queue is full.
     Reserved,
     /// A transaction, whose results may show that the session has moved.
-    Transaction {
-        /// Accepted as `Reserved`.
-        is_reserved: bool,
-    },
+    Transaction,
+    /// A transaction; accepted as `Reserved`.
+    ReservedTransaction,
     /// A write whose success may prove that the session exists; accepted as `Reserved`.
     Proof,
     /// closeSession: ends the session.
@@ -30,15 +29,15 @@ impl<W> Effect<W> {
     #[inline]
     pub(super) fn for_operation(self, op: OpCode) -> Self {
         match self {
-            Self::None if op == OpCode::Multi => Self::Transaction { is_reserved: false },
-            Self::Reserved if op == OpCode::Multi => Self::Transaction { is_reserved: true },
+            Self::None if op == OpCode::Multi => Self::Transaction,
+            Self::Reserved if op == OpCode::Multi => Self::ReservedTransaction,
             effect => effect,
         }
     }
 
     /// Whether the request is accepted even when the queue is full.
     pub(super) const fn is_reserved(&self) -> bool {
-        matches!(self, Self::Reserved | Self::Proof | Self::Transaction { is_reserved: true })
+        matches!(self, Self::Reserved | Self::Proof | Self::ReservedTransaction)
     }
 
     /// Whether the request is the machine's own and tied to this connection: useless on another one. A closeSession is
@@ -47,7 +46,7 @@ impl<W> Effect<W> {
         match self {
             Self::Watches(effect) => effect.is_internal(),
             Self::Close => true,
-            Self::None | Self::Reserved | Self::Transaction { .. } | Self::Proof => false,
+            _ => false,
         }
     }
 
@@ -55,9 +54,7 @@ impl<W> Effect<W> {
     pub(super) fn watched_path(&self) -> Option<&Arc<str>> {
         match self {
             Self::Watches(effect) => effect.path(),
-            Self::None | Self::Reserved | Self::Transaction { .. } | Self::Proof | Self::Close => {
-                None
-            }
+            _ => None,
         }
     }
 }

@@ -324,16 +324,16 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.note_refusal(header.xid);
         }
         let has_moved = match (&effect, &body) {
-            (Effect::Transaction { .. } | Effect::Proof, ReplyBody::Whole(reply))
-                if header.err.is_ok() =>
-            {
-                is_of_moved_session(reply.bytes())
-            }
+            (
+                Effect::Transaction | Effect::ReservedTransaction | Effect::Proof,
+                ReplyBody::Whole(reply),
+            ) if header.err.is_ok() => is_of_moved_session(reply.bytes()),
             _ => header.err == ErrorCode::SessionMoved,
         };
         // The server has set the watch, whether or not the reply can be decoded.
         match effect {
-            Effect::None | Effect::Reserved | Effect::Transaction { .. } => {}
+            Effect::None | Effect::Reserved | Effect::Transaction | Effect::ReservedTransaction => {
+            }
             Effect::Proof => {
                 if let (true, ReplyBody::Whole(reply)) = (header.err.is_ok(), &body) {
                     self.note_proof(reply.bytes());
