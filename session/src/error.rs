@@ -367,6 +367,8 @@ impl Error {
     }
 
     /// Adds a detail to the message.
+    // Public for docent-recipes.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_detail(mut self, detail: impl fmt::Display) -> Self {
         self.0.detail = Some(detail.to_string().into_boxed_str());
@@ -389,6 +391,8 @@ impl Error {
     }
 
     /// Adds the error of another crate as the source, and its text to the message.
+    // Public for docent-recipes.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.with_detail(&source).caused_by(source)

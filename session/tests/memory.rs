@@ -1,4 +1,6 @@
 //! The memory that answers keep: at most 64 times their own size, whatever was read with them.
+//!
+//! Counted by the allocator: resident memory would be of whole pages, of all tests, and of the allocator's own choice.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

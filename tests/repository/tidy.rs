@@ -381,7 +381,7 @@ fn examples_in_the_documentation_name_docent() {
     {
         let mut is_example = false;
         for line in text.lines().map(str::trim_start) {
-            let Some(line) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+            let Some(line) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
                 continue;
             };
             let line = line.trim_start();

@@ -86,9 +86,11 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
         let fuzz = cargo_with(&["check", "--manifest-path", "fuzz/Cargo.toml"]);
         checks.push(("fuzz targets", fuzz));
     }
-    // Another one, whose dependencies take too long to build for its lints.
-    let locks = ["fmt", "--manifest-path", "benches/locks/Cargo.toml", "--check"];
-    checks.push(("format of the lock benchmarks", cargo_with(&locks)));
+    // Others, whose dependencies take too long to build for their lints.
+    for manifest in ["benches/locks/Cargo.toml", "benches/peers/Cargo.toml"] {
+        let format = cargo_with(&["fmt", "--manifest-path", manifest, "--check"]);
+        checks.push(("format of a benchmark", format));
+    }
     // A separate workspace too, with compiler flags of its own.
     let in_sim = |arguments: &[&str]| {
         let mut command = sim::cargo_in_sim();

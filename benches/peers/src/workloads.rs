@@ -72,7 +72,8 @@ async fn run<P: Peer>(arguments: Arguments) {
         "set-pipe" => pipelined::<P, _>(&arguments, |_| client.set(NODE)).await,
         "create-delete-pipe" => {
             let window = arguments.window();
-            let names: Vec<_> = (0..=window).map(|number| format!("/bench/pair-{number}")).collect();
+            let names: Vec<_> =
+                (0..=window).map(|number| format!("/bench/pair-{number}")).collect();
             let names = &names;
             let pair = |index: usize| {
                 let name = names[index % names.len()].as_str();

@@ -43,7 +43,6 @@ pub(crate) const SINCE: [(OpCode, &str); 10] = [
 ];
 
 /// The place of an operation in [`SINCE`].
-#[inline(always)] // A constant for most requests.
 const fn place(op: OpCode) -> Option<usize> {
     Some(match op {
         OpCode::Create2 => 0,
@@ -265,7 +264,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Refuses a request whose operation a server has refused before: it would cost the connection.
-    #[inline(always)] // `None` at once for most requests.
     pub(super) fn refusal_of_missing(&self, op: OpCode, effect: &Effect<W>) -> Option<Error> {
         place(op)?;
         let refuses = || self.lease().is_some_and(|lease| lease.operations().refuses(op));
@@ -277,7 +275,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Remembers the operation of a request that servers may refuse.
-    #[inline(always)] // Nothing for most requests.
     pub(super) fn remember_operation(&mut self, xid: i32, op: OpCode) {
         if place(op).is_some() {
             self.remember(xid, op);

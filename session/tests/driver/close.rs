@@ -231,7 +231,7 @@ async fn states_end_behind_the_last_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_room_hears_of_a_close_at_once() {
+async fn whoever_waits_for_capacity_learns_of_a_close_at_once() {
     let (dialer, mut net) = net();
     let config = config().with_max_requests(2).unwrap();
     let client = start(config, dialer);

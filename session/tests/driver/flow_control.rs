@@ -65,7 +65,7 @@ async fn never_more_is_in_flight_than_the_limit_and_everything_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_room_fails_with_the_client_and_was_not_applied() {
+async fn what_waits_for_capacity_fails_with_the_client_and_was_not_applied() {
     let (dialer, mut net) = net();
     let client = start(waiting(1), dialer);
     let (mut conn, _) = net.serve(7).await;

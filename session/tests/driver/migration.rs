@@ -82,7 +82,7 @@ async fn a_slow_answer_fails_its_own_request_in_time() {
 
 /// A producer without limit is slowed down to the server's pace.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_for_room_never_finds_the_queue_full() {
+async fn a_waiter_for_capacity_never_finds_the_queue_full() {
     let (dialer, mut net) = net();
     let config = config().with_max_requests(10).unwrap();
     let client = start(config, dialer);

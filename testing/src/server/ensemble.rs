@@ -174,7 +174,7 @@ pub struct Ensemble {
     /// Connections with pending output, or about to be closed.
     pub(super) ready: BTreeSet<ConnectionId>,
     pub(super) links: Links,
-    /// Connections that have just got their session, or whose requests were held back, and may have sent more already.
+    /// Connections that have just got their session, or whose requests were delayed, and may have sent more already.
     pub(super) opened: VecDeque<ConnectionId>,
     /// Whether messages are being delivered.
     pub(super) is_pumping: bool,
@@ -424,7 +424,7 @@ impl Ensemble {
         any
     }
 
-    /// Handles the requests of a connection that were held back, if they may go on.
+    /// Handles the delayed requests of a connection, if they may go on.
     pub(super) fn resume(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.is_held_back || !connection.has_room() {

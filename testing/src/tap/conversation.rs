@@ -1,7 +1,7 @@
 //! One connection as the proxy sees it: bytes of both directions in, steps out.
 //!
 //! Pure: no sockets and no clock. [`Conversation::feed`] splits the bytes into frames, decodes them, applies the faults,
-//! and returns steps: record, send, wait or cut. A frame is held back until it is complete. Bytes that are not frames
+//! and returns steps: record, send, wait or cut. A frame is passed on when it is complete. Bytes that are not frames
 //! (four-letter words, garbage) are forwarded as they arrive.
 //!
 //! A [`Dissector`](docent_protocol::dissect::Dissector) matches replies with their requests.

@@ -140,7 +140,7 @@ impl Tap {
         self.shared.state().registry.faults.clear();
     }
 
-    /// Ends the delays in progress: each frame that is held back by a delay, and is in the trace already, is sent now.
+    /// Ends the delays in progress: each frame that is delayed, and is in the trace already, is sent now.
     /// Pending faults stay.
     pub fn end_delays(&self) {
         self.shared.delays.send_replace(());
@@ -253,7 +253,7 @@ impl Controls {
         self.change(|settings| settings.stalled = true);
     }
 
-    /// Ends [`stall`](Self::stall): the bytes held back are delivered in order.
+    /// Ends [`stall`](Self::stall): the delayed bytes are delivered in order.
     pub fn resume(&self) {
         self.change(|settings| settings.stalled = false);
     }

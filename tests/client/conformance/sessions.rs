@@ -46,7 +46,7 @@ async fn calls_keep_their_order() {
 }
 
 /// With room for five, and without waiting for any.
-async fn what_waits_for_room_is_done_in_order() {
+async fn what_waits_for_capacity_is_done_in_order() {
     let Some(fixture) = Fixture::new().await else { return };
     let config = Config::new(&server().unwrap())
         .unwrap()
@@ -134,7 +134,7 @@ super::on_all_servers! {
     close_takes_the_ephemeral_nodes_with_it,
     dropping_the_last_clone_closes_the_session,
     calls_keep_their_order,
-    what_waits_for_room_is_done_in_order,
+    what_waits_for_capacity_is_done_in_order,
     the_timeout_is_what_the_server_grants,
     any_request_can_be_sent_as_it_is,
 }

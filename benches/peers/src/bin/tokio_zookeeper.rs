@@ -24,7 +24,7 @@ impl Peer for TokioZookeeper {
         let mut builder = ZooKeeperBuilder::default();
         builder.set_timeout(Duration::from_secs(30));
         let (client, events) = must(builder.connect(&must(address.parse())).await);
-// They are not used, but fail without a reader.
+        // They are not used, but fail without a reader.
         std::mem::forget(events);
         Self(client)
     }

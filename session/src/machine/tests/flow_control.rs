@@ -12,7 +12,7 @@ fn waiting(max_requests: usize) -> Scenario {
 }
 
 #[test]
-fn what_has_no_room_waits_and_leaves_in_call_order() {
+fn what_exceeds_the_capacity_waits_and_leaves_in_call_order() {
     let mut scenario = waiting(2);
     for token in 1..=5 {
         scenario.get("/a", token);
@@ -177,7 +177,7 @@ fn without_the_limit_in_flight_all_requests_leave_at_once() {
 
 /// Its time counts from the loss of the connection, and ends with the next one.
 #[test]
-fn a_request_that_had_no_room_waits_for_a_connection_up_to_its_limit() {
+fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     let mut scenario = waiting(1);
     let limit = config().connection_timeout();
     for token in 1..=4 {
@@ -326,7 +326,7 @@ impl Answers<u32> for Rarely {
 
 /// Futures of `ready` that are dropped while the queue stays full, as `select!` does.
 #[test]
-fn a_dropped_wait_for_room_leaves_nothing() {
+fn a_dropped_wait_for_capacity_leaves_nothing() {
     let config = config().with_max_requests(1).unwrap();
     let mut machine: Session<_, u32, _> = Session::with_answers(config, 1, Rarely::default());
     let operation = GetData(ReadRequest { path: "/a".into(), watch: false });

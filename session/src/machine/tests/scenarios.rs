@@ -238,7 +238,7 @@ proptest! {
 
     /// The same when requests wait for capacity.
     #[test]
-    fn any_scenario_with_little_room_answers_every_request_once(
+    fn any_scenario_with_little_capacity_answers_every_request_once(
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let config = config()

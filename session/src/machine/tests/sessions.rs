@@ -279,7 +279,7 @@ fn more_bytes_than_allowed_are_refused_unless_alone() {
 }
 
 #[test]
-fn a_waiter_for_room_is_woken_when_half_of_it_is_free() {
+fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
     let config = config().with_max_requests(4).unwrap();
     let mut scenario = Scenario::new(config);
     scenario.connect();
@@ -301,7 +301,7 @@ fn a_waiter_for_room_is_woken_when_half_of_it_is_free() {
 }
 
 #[test]
-fn a_waiter_for_room_is_notified_of_the_end() {
+fn a_waiter_for_capacity_is_notified_of_the_end() {
     let config = config().with_max_requests(1).unwrap();
     let mut scenario = Scenario::new(config);
     scenario.get("/a", 1);
