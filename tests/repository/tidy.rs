@@ -233,6 +233,18 @@ fn every_source_file_says_what_it_is() {
     }
 }
 
+/// An attribute that overrides the compiler says what it saves.
+#[test]
+fn every_inline_always_has_its_figure() {
+    for (path, text) in all_sources() {
+        for line in text.lines().filter(|line| line.contains("#[inline(always)]")) {
+            let note = line.split_once("//").map(|(_, note)| note).unwrap_or_default();
+            let has_figure = note.contains(|c: char| c.is_ascii_digit());
+            assert!(has_figure, "{}: {}", path.display(), line.trim());
+        }
+    }
+}
+
 /// One place for the root of a module: a file of its name, or `mod.rs` beside its other files.
 #[test]
 fn a_module_with_files_of_its_own_is_a_mod_rs() {
