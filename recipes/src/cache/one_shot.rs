@@ -10,7 +10,7 @@ use docent_session::{WatchedEvent, Watcher};
 
 use super::reads::Kind;
 
-/// A watch: what it was set by, and its path.
+/// A watch: the kind of read that set it, and its path.
 type Key = (Kind, Arc<str>);
 
 /// The watches, of which any number can wait in one task: each wakes it with its own waker.

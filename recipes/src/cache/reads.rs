@@ -8,7 +8,7 @@ use std::{
 
 use super::tree::descendants;
 
-/// What is read of a node.
+/// The part of a node that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     /// getData (4).

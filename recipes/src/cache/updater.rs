@@ -157,7 +157,7 @@ impl Delay {
     }
 }
 
-/// What the task has besides the engine.
+/// The state of the task beside the engine.
 struct Following {
     watches: Watches,
     states: States,

@@ -26,8 +26,8 @@ impl Client {
     ///   callers a pause of a few round trips. No request is lost or reordered: requests in flight are answered first, and
     ///   those queued meanwhile are sent on the next connection. If the replies take longer than a sixth of the session
     ///   timeout, the reconnect is given up, and the bound does not move. A persistent watch reports a
-    ///   [resync](crate::WatchedEvent::is_resync), after which a cache reads its nodes again: give a large cache a client
-    ///   of its own. [`state`](Self::state) does not change, unless the attempt fails. The bound then counts from the
+    ///   [resync](crate::WatchedEvent::is_resync), after which a cache reads its nodes again: give a large cache a separate
+    ///   client. [`state`](Self::state) does not change, unless the attempt fails. The bound then counts from the
     ///   time when the connect request was sent.
     /// * With [`direct_servers`](crate::Config::with_direct_servers), **at the leader** or a stand-alone server, the
     ///   write is enough. The bound then counts from the time when the write was sent.

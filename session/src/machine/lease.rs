@@ -163,7 +163,7 @@ impl SessionLease {
         self.proven_until.fetch_min(proven_until.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Records that the session has ended, or that this client is ending it. Neither bound holds any longer.
+    /// Records that the session has ended, or that this client is ending it. Both bounds have passed.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.proven_until.store(0, Ordering::Release);

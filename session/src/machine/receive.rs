@@ -34,7 +34,7 @@ pub const MAX_SHARED_INPUT: usize = 256 * 1024;
 pub const MAX_MEMORY_FACTOR: usize = 64;
 
 /// Frames of at least this size, in bytes, are left in the buffer they were read into, so that parts of them can be
-/// kept without a copy. A shorter frame is moved into memory of its own: its parts would be copied, and a reply that is
+/// kept without a copy. A shorter frame is moved into separate memory: its parts would be copied, and a reply that is
 /// never read would keep everything that was read with it.
 const COPY_FROM_INPUT: usize = MAX_SHARED_INPUT / MAX_MEMORY_FACTOR;
 

@@ -22,7 +22,7 @@
 //! | `contenders` | the queue, and nodes of other recipes |
 //! | `take` | taking the lock over |
 //! | `renewal` | the task that renews the claim of a hold |
-//! | `release` | giving the lock back |
+//! | `release` | releasing the lock |
 
 mod claim;
 mod contenders;
@@ -43,7 +43,7 @@ pub(crate) use self::{
 use self::{
     contenders::{Contenders, STRICT_LOCK_NAME},
     record::Record,
-    take::Taking,
+    take::Takeover,
 };
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockOptions, hold::Hold,
@@ -246,13 +246,13 @@ impl StrictMutex {
         let Some(acquired) = internals.one_attempt(&contenders, deadline).await? else {
             return Ok(None);
         };
-        let taking = Taking::new(client, options, self.path(), acquired);
+        let takeover = Takeover::new(client, options, self.path(), acquired);
         if let Some(name) = contenders.foreign() {
             // The error of the queue is the one that is returned.
-            drop(taking.leave(deadline).await);
+            drop(takeover.leave(deadline).await);
             return Err(error::foreign_node(self.path(), format_args!("found {name}")));
         }
-        let Some((acquired, claim)) = taking.take(deadline).await? else { return Ok(None) };
+        let Some((acquired, claim)) = takeover.take(deadline).await? else { return Ok(None) };
         let (node, session) = (acquired.node.path.clone(), acquired.claim.clone());
         let state = Arc::clone(&acquired.state);
         let hold = Hold::new(internals.releaser(), acquired, Box::new(|_| {}));

@@ -13,7 +13,7 @@ use docent_session::Error;
 
 use crate::error;
 
-/// What a record begins with: the format and its version.
+/// The beginning of a record: the format and its version.
 const MARKER: &str = "docent-strict-mutex/1";
 
 /// The beginning of the markers of all versions.

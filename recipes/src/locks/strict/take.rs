@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Our node, which is the first of the queue, and the grant that may have been applied. Dropping it gives both back.
-pub(super) struct Taking<'a> {
+pub(super) struct Takeover<'a> {
     client: &'a Client,
     options: &'a LockOptions,
     /// The path of the lock, whose data are the record.
@@ -45,7 +45,7 @@ pub(super) struct Taking<'a> {
     waited_out: Option<i32>,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> Takeover<'a> {
     pub(super) const fn new(
         client: &'a Client,
         options: &'a LockOptions,
@@ -254,7 +254,7 @@ impl<'a> Taking<'a> {
     }
 }
 
-impl Drop for Taking<'_> {
+impl Drop for Takeover<'_> {
     fn drop(&mut self) {
         let Some(acquired) = self.acquired.take() else { return };
         let node = &acquired.node.path;

@@ -65,7 +65,7 @@ impl TcpOptions {
 
     /// Sends probes (`SO_KEEPALIVE`) when nothing was received for `idle`: one each `interval`. The connection ends after
     /// `probes` of them without a reply. The operating system counts whole seconds; systems other than Unix and Windows
-    /// have intervals of their own.
+    /// choose the intervals.
     #[must_use]
     pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, probes: u32) -> Self {
         let keepalive = TcpKeepalive::new().with_time(idle);

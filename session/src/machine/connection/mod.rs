@@ -88,8 +88,8 @@ pub(super) struct Connection {
     migrating: bool,
     /// When a migration to the same server is given up, because sent requests have no reply; [`NEVER`] if there is none.
     reattach_until: Instant,
-    /// The base of what a write on this connection proves: the send time of its connect request, or of an earlier one
-    /// that has no reply.
+    /// The time from which a write on this connection renews the proven bound: when its connect request was sent, or an
+    /// earlier one that has no reply.
     attached_at: Instant,
     role: Role,
     /// When bytes were last sent before the role was known.
@@ -298,7 +298,7 @@ impl Connection {
 
     // The proven bound.
 
-    /// The base of what a write on this connection proves; [`Instant::ZERO`] if it proves nothing.
+    /// The time from which a write on this connection renews the proven bound; [`Instant::ZERO`] if it does not.
     pub(super) const fn attached_at(&self) -> Instant {
         self.attached_at
     }
