@@ -5,6 +5,7 @@ use std::{
     fs,
     path::Path,
     process::{ExitCode, Stdio},
+    time::{Duration, Instant},
 };
 
 use xtask::{
@@ -89,6 +90,9 @@ const TESTS: &[Tests] = &[
 /// The number of cases of each property test in the first round; proptest's default is 256.
 const FIRST_CASES: &str = "16";
 
+/// The least time limit of the tests of the second round, in seconds.
+const MIN_SECOND_TIMEOUT: u64 = 120;
+
 /// The survivors that are no fault of the tests, each with its reason.
 const EXCEPTIONS: &str = "xtask/mutants.txt";
 
@@ -117,14 +121,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         let round = |packages: &[&str], arguments: &[&str], first: bool| -> Result<Found> {
             let mut command = cargo();
             command.args(["mutants", "--workspace", "--no-shuffle"]);
-            command.args(["--minimum-test-timeout", if first { "30" } else { "120" }]);
+            command.args(["--minimum-test-timeout", "30"]);
             command.arg("--output").arg(&output);
             command.args(files.iter().flat_map(|file| ["--file", file]));
             command.args(packages.iter().flat_map(|package| ["--test-package", package]));
             if first {
                 command.env("PROPTEST_CASES", FIRST_CASES);
             } else {
-                command.arg("--iterate");
+                // cargo-mutants would try these tests on the package of the mutants, which may have none of them.
+                let limit = unmutated(packages, arguments)?.as_secs() * 5 + MIN_SECOND_TIMEOUT;
+                command.args(["--iterate", "--baseline", "skip", "--timeout", &limit.to_string()]);
             }
             command.arg("--").args(arguments);
             // The panics of mutants are not read, and without debug information each is built in half the time.
@@ -162,6 +168,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         found.not_compiled
     );
     Ok(if unexplained.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the tests of the second round on the code as it is, and returns how long they take. They must pass.
+fn unmutated(packages: &[&str], arguments: &[&str]) -> Result<Duration> {
+    let test = |build_only: bool| -> Result<()> {
+        let mut command = cargo();
+        command.arg("test").args(packages.iter().flat_map(|package| ["--package", package]));
+        command.args(build_only.then_some("--no-run")).args(arguments);
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        if status.success() { Ok(()) } else { Err(format!("without a mutant: {status}").into()) }
+    };
+    test(true)?;
+    let start = Instant::now();
+    test(false)?;
+    Ok(start.elapsed())
 }
 
 /// Why the mutants of a file cannot be run, if so.
