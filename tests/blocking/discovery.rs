@@ -222,7 +222,7 @@ fn threads_share_a_discovery(server: Server) {
     }
     added.sort_unstable();
     assert_eq!(added, (0..8).collect::<Vec<_>>());
-    // The guard of a registration is dropped on another thread than the one that made it.
+    // The discovery is dropped on another thread than the one that made it.
     thread::spawn(move || drop(ours)).join().unwrap();
     eventually_blocking("no instance", || cache.instances().is_empty().then_some(()));
 }
