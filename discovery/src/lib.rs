@@ -44,6 +44,10 @@
 //! # }
 //! ```
 //!
+//! # Programs without async
+//!
+//! The feature `blocking` adds the module `blocking`: the same types with methods that wait, for `docent::blocking::Client`.
+//!
 //! # Layout
 //!
 //! The node of an instance is `<base path>/<service name>/<instance id>`, with its JSON as data. The parents are containers,
@@ -55,6 +59,10 @@
 //! Those of the session. `BadReply` with the outcome `NotApplied` is about the data of a node: it is not an instance, as the
 //! detail says. With the outcome `Unknown`, it is a reply of the server that has no valid format.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod down_instances;
 mod error;
 mod instance_serializer;

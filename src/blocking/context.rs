@@ -19,7 +19,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// The common part of a client, its recipes, guards and watchers. It is the last field of each of them: it is dropped
 /// after the requests of their destructors were queued.
 #[derive(Clone)]
-#[allow(unreachable_pub, reason = "a sealed trait of the recipes names it")]
 pub struct Context {
     clock: Clock,
     /// One for each client; more than one in a multi lock of several clients.
@@ -46,7 +45,7 @@ impl Context {
     }
 
     /// Waits for a future for at most `wait`; `None` if it is not ready by then, and is dropped.
-    pub(super) fn wait_timeout<F: Future>(&self, wait: Duration, future: F) -> Option<F::Output> {
+    pub fn wait_timeout<F: Future>(&self, wait: Duration, future: F) -> Option<F::Output> {
         wait_timeout(&self.clock, wait, future)
     }
 

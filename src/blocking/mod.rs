@@ -4,6 +4,8 @@
 //! `blocking::locks::InterProcessMutex` is `docent::InterProcessMutex`. Settings, options, errors and values, such as
 //! [`Config`](crate::Config), `LockOptions` or [`Stat`](crate::Stat), are the same types. Needs the feature `blocking`.
 //!
+//! Service discovery is in the crate `docent-discovery`, whose feature `blocking` has it for this client.
+//!
 //! # Example
 //!
 #![cfg_attr(feature = "recipes", doc = "```")]
@@ -73,6 +75,8 @@ mod forward;
 mod client;
 mod context;
 mod events;
+#[doc(hidden)]
+pub mod internal;
 mod receiver;
 mod thread;
 mod transaction;

@@ -118,8 +118,8 @@ impl PersistentTtlNode {
 ///
 /// As [`NodeEvents`](crate::NodeEvents).
 pub struct NodeEvents {
-    inner: crate::NodeEvents,
-    context: Context,
+    pub(super) inner: crate::NodeEvents,
+    pub(super) context: Context,
 }
 
 events!(NodeEvents, NodeEvent);

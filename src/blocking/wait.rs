@@ -18,7 +18,7 @@ use crate::{Clock, Error, ErrorKind};
 
 /// Refuses a blocking call inside a tokio runtime. Called before a request is made, so that a refused call sends
 /// nothing.
-pub(super) fn check() -> Result<(), Error> {
+pub fn check() -> Result<(), Error> {
     if is_inside_runtime() {
         let why = "use docent::Client here, or call it on another thread, by tokio::task::spawn_blocking for example";
         return Err(Error::refused(ErrorKind::WouldBlock, why));
@@ -67,7 +67,7 @@ impl Wake for Unpark {
 }
 
 /// Waits for a future. It is polled on this thread; the timers and sockets that it waits for are those of the client.
-pub(super) fn wait<F: Future>(future: F) -> F::Output {
+pub fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
         if let Some(output) = wait_until(future.as_mut(), &mut || Some(Duration::MAX)) {

@@ -19,6 +19,8 @@ use docent::{
     },
 };
 
+use docent_discovery::{ServiceInstance, blocking::ServiceDiscovery};
+
 use crate::{
     server::Server,
     support::{DEADLINE, eventually_blocking},
@@ -164,6 +166,23 @@ fn every_recipe_may_be_the_last_of_its_client() {
                     CuratorCache::start_with_events(client, "/", CacheOptions::default()).unwrap();
                 cache.initialized().unwrap();
                 Box::new((cache, events))
+            }),
+        ),
+        (
+            "discovery",
+            Box::new(|client| {
+                let discovery = ServiceDiscovery::new(client, "/services").unwrap();
+                discovery.register(ServiceInstance::new("web", "id")).unwrap();
+                Box::new((discovery.events("web", "id"), discovery))
+            }),
+        ),
+        (
+            "provider",
+            Box::new(|client| {
+                let discovery = ServiceDiscovery::new(client, "/services").unwrap();
+                let provider = discovery.service_provider("web").unwrap();
+                provider.initialized().unwrap();
+                Box::new((provider.cache().events(), provider))
             }),
         ),
         (

@@ -16,6 +16,7 @@ mod support;
 mod server;
 
 mod client;
+mod discovery;
 mod end;
 mod locks;
 mod recipes;

@@ -26,14 +26,14 @@ blocking_on_both_servers! {
 }
 
 #[track_caller]
-fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>) {
+pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>) {
     let error = result.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::WouldBlock, Outcome::NotApplied));
     assert!(error.to_string().contains("spawn_blocking"), "{error}");
 }
 
 /// Runs a future in each place where tokio polls one.
-fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F) {
+pub(crate) fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F) {
     let one = Builder::new_current_thread().enable_all().build().unwrap();
     let many = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for runtime in [one, many] {

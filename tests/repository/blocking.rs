@@ -1,16 +1,18 @@
-//! `docent::blocking` has what the async client and the recipes have: the lists of the public API are compared.
+//! `docent::blocking` has what the async client and the recipes have, and `docent_discovery::blocking` what service discovery
+//! has: the lists of the public API are compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
 };
 
-/// Functions and types that `docent::blocking` does not have, with the reason.
+/// Functions and types that the blocking modules do not have, with the reason.
 const MISSING: &[(&str, &str)] = &[
     ("Cleanup", "for recipes, which are async"),
     ("Client::cleanup", "for recipes, which are async"),
     ("Client::renew_proof", "for recipes, which are async"),
     ("Config", "a value; `Client::connect_with` and `Client::start_with` take it"),
+    ("RandomStrategy", "a value; takes `Client::async_client`"),
     ("RetryLoop", "the loop behind `Client::retry`"),
     ("SessionClaim", "a value; `Client::wait` waits for its `lost`"),
     ("SessionLease", "a value, which makes claims"),
@@ -27,7 +29,11 @@ const OTHER_ARGUMENTS: &[&str] = &[
     "LeaderSelector::run_requeued",
 ];
 
-/// Functions that only `docent::blocking` has, beside those of `Receiver` and those with the suffix `_timeout`.
+/// The libraries with async functions, and those with their blocking counterparts.
+const ASYNC: &[&str] = &["docent-session", "docent-recipes", "docent-discovery"];
+const BLOCKING: &[&str] = &["docent", "docent-discovery"];
+
+/// Functions that only the blocking modules have, beside those of `Receiver` and those with the suffix `_timeout`.
 const ADDED: &[(&str, &str)] = &[
     ("Allow::allow", "`Response::allow`, for results"),
     ("Client::async_client", "for futures"),
@@ -98,6 +104,7 @@ fn without_futures(signature: &str, is_async: bool) -> (String, bool) {
             .map(result)
             .or_else(|| Some(result(&format!("({}, Watcher)", inner("WatchResponse<", ">")?))))
             .or_else(|| Some(inner("impl Future<Output = ", "> + Send + use<>")?.to_owned()))
+            .or_else(|| Some(inner("impl Future<Output = ", "> + Send + use<T>")?.to_owned()))
             .or_else(|| Some(inner("HeldFuture<'_, ", ">")?.to_owned()))
             .or_else(|| is_async.then(|| output.to_owned())),
     };
@@ -134,15 +141,29 @@ fn waits(function: &Function, types: &BTreeSet<String>) -> bool {
 
 #[test]
 fn the_blocking_client_has_every_function_of_the_async_one() {
-    let async_functions = functions(&["docent-session", "docent-recipes"], "");
-    let blocking = functions(&["docent"], "blocking::");
-    let iterators: BTreeSet<_> = lines("docent")
+    let async_functions = functions(ASYNC, "");
+    let blocking = functions(BLOCKING, "blocking::");
+    let iterators: BTreeSet<_> = BLOCKING
         .iter()
-        .filter_map(|line| line.strip_prefix("impl Iterator for docent::blocking::"))
-        .map(|path| path.rsplit("::").next().unwrap().to_owned())
+        .flat_map(|library| lines(library))
+        .filter_map(|line| {
+            let (_, of) = line.split_once(" Iterator for docent")?;
+            let path = of.split_once("::blocking::")?.1.split('<').next()?;
+            path.rsplit("::").next().map(str::to_owned)
+        })
         .collect();
     let types = types_that_wait(&async_functions);
-    for wanted in ["Client", "LockGuard", "InterProcessReadWriteLock", "WeakClient", "Held"] {
+    for wanted in [
+        "Client",
+        "LockGuard",
+        "InterProcessReadWriteLock",
+        "WeakClient",
+        "Held",
+        "ServiceDiscovery",
+        "ServiceCache",
+        "ServiceCacheEvents",
+        "ServiceProvider",
+    ] {
         assert!(types.contains(wanted), "{types:?}");
     }
     let (mut wrong, mut excepted, mut compared) = (Vec::new(), BTreeSet::new(), 0);
@@ -195,7 +216,7 @@ fn the_blocking_client_has_every_function_of_the_async_one() {
 /// A wait that can be dropped can be limited: each function that waits for something else than a reply has a variant.
 #[test]
 fn waits_have_limits_of_time() {
-    let blocking = functions(&["docent"], "blocking::");
+    let blocking = functions(BLOCKING, "blocking::");
     let waits = [
         "Client::close",
         "Client::ready",
@@ -229,6 +250,11 @@ fn waits_have_limits_of_time() {
         "PersistentTtlNode::written",
         "Receiver::changed",
         "Receiver::wait_for",
+        "ServiceCache::initialized",
+        "ServiceDiscovery::register",
+        "ServiceDiscovery::set_enabled",
+        "ServiceDiscovery::update",
+        "ServiceProvider::initialized",
         "StrictMutex::acquire",
         "Watcher::changed",
     ];

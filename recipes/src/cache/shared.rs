@@ -83,8 +83,9 @@ impl Shared {
         result
     }
 
-    /// Ends the cache and its readers.
+    /// Ends the cache and its readers. The readers come first: they have ended when a caller of `close` continues.
     pub(super) fn close(&self, clears: bool) {
+        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.change(|state| {
             state.closed = true;
             if clears {
@@ -92,7 +93,6 @@ impl Shared {
                 state.failed.clear();
             }
         });
-        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// A receiver of the events from now on; a closed one after the end.
@@ -101,5 +101,46 @@ impl Shared {
             Some(sender) => sender.subscribe(),
             None => broadcast::Sender::new(1).subscribe(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Wake, Waker},
+    };
+
+    use tokio::sync::broadcast::{Receiver, error::TryRecvError};
+
+    use super::*;
+
+    /// Notes whether a reader has ended at the moment of the wake.
+    struct Closer {
+        reader: Mutex<Receiver<(u64, CacheEvent)>>,
+        ended: Mutex<Option<bool>>,
+    }
+
+    impl Wake for Closer {
+        fn wake(self: Arc<Self>) {
+            let next = self.reader.lock().unwrap().try_recv();
+            *self.ended.lock().unwrap() = Some(matches!(next, Err(TryRecvError::Closed)));
+        }
+    }
+
+    #[test]
+    fn the_readers_have_ended_when_the_close_is_complete() {
+        let shared = Shared::new(1, Tree::default());
+        let (reader, ended) = (Mutex::new(shared.subscribe()), Mutex::new(None));
+        let closer = Arc::new(Closer { reader, ended });
+        let mut status = shared.status.subscribe();
+        let mut closed = pin!(status.wait_for(|status| status.closed));
+        let waker = Waker::from(Arc::clone(&closer));
+        let mut cx = Context::from_waker(&waker);
+        assert!(closed.as_mut().poll(&mut cx).is_pending());
+        shared.close(true);
+        assert_eq!(*closer.ended.lock().unwrap(), Some(true));
+        assert!(matches!(closed.poll(&mut cx), Poll::Ready(Ok(_))));
     }
 }
