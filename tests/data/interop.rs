@@ -9,7 +9,7 @@ use docent::{
 };
 use docent_testing::{
     fault::Fault,
-    tap::{Record, TapClient},
+    tap::{Record, TapClient, What},
 };
 use tokio::{process::Command, task::JoinHandle};
 
@@ -47,6 +47,31 @@ async fn curator(arguments: &[&str]) -> Peer {
     let peer = Peer::spawn("curator", Command::from(command));
     peer.event("ready").await;
     peer
+}
+
+/// `CONNECT` alone, and `FLAGS` without a flag for docent's, whose default settings are those of the leader recipes.
+#[tokio::test]
+async fn the_peers_of_both_sides_have_the_same_defaults() {
+    let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
+    let (ours, theirs) = (fixture.tap.client("A").await, fixture.tap.client("J").await);
+    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+    let peers = [
+        ("A", crate::peer::peer(&[&ours.connect_string(), "none"]).await),
+        ("J", curator(&[&theirs.connect_string()]).await),
+    ];
+    for (label, peer) in peers {
+        fixture.tap.inject(Fault::drop_reply(OpCode::GetData).of(label).times(u32::MAX));
+        let answer = peer.ask(format!("aget along:{}", fixture.path)).await;
+        assert!(answer.error_kind().starts_with("ConnectionLoss"), "{answer:?}");
+        let trace = fixture.tap.trace().of(label);
+        let session = trace.iter().find_map(|record| match record.what {
+            What::Connect { time_out, .. } => Some(time_out),
+            _ => None,
+        });
+        let reads = trace.iter().filter(|record| record.is_request(OpCode::GetData));
+        assert_eq!((session, reads.count()), (Some(20_000), 4), "{label}");
+        peer.close().await;
+    }
 }
 
 #[tokio::test]
