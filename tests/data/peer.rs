@@ -1,23 +1,85 @@
 //! The example `recipe_peer`: its command lines for barriers and atomic numbers.
 
-use docent_testing::TestingServer;
+use docent::OpCode;
+use docent_testing::{
+    TestingServer,
+    fault::Fault,
+    tap::{Tap, What},
+};
 use tokio::process::Command;
 
-use crate::support::peer::Peer;
+use crate::support::{peer::Peer, within_deadline};
 
-async fn peer(server: &TestingServer) -> Peer {
+async fn command(arguments: &[&str]) -> Command {
     let program = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
     let mut command = Command::new(program.await.unwrap());
-    command.args([&server.connect_string(), "20000", "3"]);
-    let peer = Peer::spawn("recipe_peer", command);
+    command.args(arguments);
+    command
+}
+
+/// A peer with these arguments.
+pub(crate) async fn peer(arguments: &[&str]) -> Peer {
+    let peer = Peer::spawn("recipe_peer", command(arguments).await);
     peer.event("ready").await;
     peer
+}
+
+async fn peer_of(server: &TestingServer) -> Peer {
+    peer(&[&server.connect_string(), "20000", "3"]).await
+}
+
+/// The session timeout and the retries of a data recipe.
+#[tokio::test]
+async fn the_settings_of_a_peer_follow_from_its_command_line() {
+    let server = TestingServer::start().await.unwrap();
+    for (arguments, session, retries) in [
+        // The session of the leader recipes, which have the same command line.
+        (&[][..], 6000, 3),
+        (&["9000"], 9000, 3),
+        (&["9000", "1"], 9000, 1),
+        (&["9000", "1", "10", "session"], 9000, 1),
+        (&["none"], 20_000, 3),
+        (&["9000", "quiet"], 9000, 3),
+        (&["9000", "2", "quiet,tracker"], 9000, 2),
+    ] {
+        let tap = Tap::start(&server.connect_string()).await.unwrap();
+        let peer = peer(&[&[&*tap.connect_string()], arguments].concat()).await;
+        tap.inject(Fault::drop_reply(OpCode::GetData).below("/l").times(u32::MAX));
+        assert_eq!(peer.ask("aget along:/l").await.error_kind(), "ConnectionLoss");
+        let trace = tap.trace();
+        let reads =
+            trace.iter().filter(|r| r.is_request(OpCode::GetData) && r.path() == Some("/l"));
+        assert_eq!(reads.count(), retries + 1, "{arguments:?}");
+        let asked = trace.iter().find_map(|record| match record.what {
+            What::Connect { time_out, .. } => Some(time_out),
+            _ => None,
+        });
+        assert_eq!(asked, Some(session), "{arguments:?}");
+        peer.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_refuses_a_wrong_command_line() {
+    for (arguments, why) in [
+        (&[][..], "CONNECT is missing"),
+        (&["h:1", "6000", "5", "quick"], "quick is no flag"),
+        (&["h:1", "6000", "5", "100", "quiet"], "POLICY is standard or session, not quiet"),
+        (&["h:1", "6000", "5x"], "RETRIES: 5x: invalid digit found in string"),
+        (&["h:1", "lazy", "6000"], "6000 is one argument too many"),
+    ] {
+        let ended = within_deadline("the end", command(arguments).await.output()).await.unwrap();
+        let text = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{text}");
+        assert!(text.starts_with(&format!("recipe_peer: {why} (usage: ")), "{text}");
+        assert!(text.contains("[FLAGS | SLEEP_MS "), "{text}");
+    }
 }
 
 #[tokio::test]
 async fn a_peer_waits_at_barriers_on_command() {
     let server = TestingServer::start().await.unwrap();
-    let peer = peer(&server).await;
+    let peer = peer_of(&server).await;
     peer.ask("bset barrier:/b/x").await.ok();
     assert!(!peer.ask("bwait barrier:/b/x 50").await.is_ok());
     let waiting = peer.send("bwait barrier:/b/x#other");
@@ -43,7 +105,7 @@ async fn a_peer_waits_at_barriers_on_command() {
 #[tokio::test]
 async fn a_peer_counts_on_command() {
     let server = TestingServer::start().await.unwrap();
-    let peer = peer(&server).await;
+    let peer = peer_of(&server).await;
     for (command, answer) in [
         ("aget along:/l", "true 0 0 0 0"),
         ("ainc along:/l", "true 0 1 1 0"),

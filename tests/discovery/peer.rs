@@ -9,7 +9,7 @@ use crate::support::peer::Peer;
 pub(crate) async fn recipe_peer(name: &str, connect: &str) -> Peer {
     let program = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
     let mut command = Command::new(program.await.unwrap());
-    command.args([connect, "20000", "3", "50"]);
+    command.args([connect, "20000", "3", "none"]);
     let peer = Peer::spawn(name, command);
     peer.event("ready").await;
     peer

@@ -17,7 +17,11 @@ use docent_testing::{
 
 use crate::{
     peer::recipe_peer,
-    support::{DEADLINE, eventually, peer::Peer},
+    support::{
+        DEADLINE, eventually,
+        peer::{Answer, Peer},
+        recordings::assert_played_and_listed,
+    },
 };
 
 const TRACES: &str = include_str!("../data/curator-discovery-traces.txt");
@@ -29,6 +33,8 @@ struct Scenario {
     tap: Tap,
     peers: BTreeMap<String, (Peer, TapClient)>,
     writer: Client,
+    /// A command whose write has its reply held back, and the wanted answer.
+    held_back: Option<(Answer, &'static str)>,
     /// The answers that differ by design: the command, its number among the same ones, our answer.
     answers: Vec<(&'static str, usize, &'static str)>,
     _server: TestingServer,
@@ -51,7 +57,8 @@ impl Scenario {
         }
         let writer = Client::connect(&server.connect_string()).await.unwrap();
         let (expected, answers) = (requests(recording), Vec::new());
-        Self { recording, expected, tap, peers, writer, answers, _server: server }
+        let held_back = None;
+        Self { recording, expected, tap, peers, writer, held_back, answers, _server: server }
     }
 
     /// Gives the commands of the recording to the peers, and compares their answers.
@@ -79,6 +86,11 @@ impl Scenario {
                 if !is_refused {
                     events.next("state RECONNECTED").await;
                 }
+            } else if line.starts_with("# A = ")
+                && let Some((answer, wanted)) = self.held_back.take()
+            {
+                self.tap.end_delays();
+                assert_eq!(answer.reply().await.ok(), wanted);
             } else if let Some((label, command)) =
                 line.strip_prefix("# ").and_then(|line| line.split_once(": "))
                 && self.peers.contains_key(label)
@@ -91,7 +103,7 @@ impl Scenario {
         }
     }
 
-    async fn command(&self, label: &str, command: &str, at: usize, rest: &[&'static str]) {
+    async fn command(&mut self, label: &str, command: &str, at: usize, rest: &[&'static str]) {
         let (peer, client) = &self.peers[label];
         if command.starts_with("killsession") {
             let mut events = peer.events_from_now();
@@ -104,7 +116,15 @@ impl Scenario {
             self.tap.inject(Fault::drop_reply(OpCode::Create2).of(label));
         }
         let wanted = self.answer(at, rest[end]);
-        if command.starts_with("sclist") {
+        if rest[..end].iter().any(|line| line.contains("HOLD_BACK")) {
+            // Curator's reply to its delete; docent's to its only write.
+            self.tap.inject(Fault::delay_reply(OpCode::SetData, DEADLINE).of(label));
+            let before = self.tap.len();
+            let answer = peer.send(command);
+            let mut records = self.tap.subscribe_from(before);
+            records.until(DEADLINE, |r| r.is_reply(OpCode::SetData)).await.unwrap();
+            self.held_back = Some((answer, wanted));
+        } else if command.starts_with("sclist") {
             // The cache follows the changes.
             eventually(&format!("{command}: {wanted}"), async || {
                 (peer.ask(command).await.ok() == wanted).then_some(())
@@ -129,6 +149,12 @@ impl Scenario {
     /// A change on another connection. Waits for what docent makes of it.
     async fn change(&self, change: &str, at: usize, rest: &[&'static str]) {
         match change.split(' ').collect::<Vec<_>>()[..] {
+            ["create", path, data] if self.held_back.is_some() => {
+                // In Curator, the node was deleted.
+                let mode = docent::CreateMode::Persistent;
+                let refused = self.writer.create(path, data.as_bytes(), mode).await.unwrap_err();
+                assert_eq!(refused.kind(), docent::ErrorKind::NodeExists);
+            }
             ["create", path, data] => {
                 let mode = docent::CreateMode::Persistent;
                 self.writer.create(path, data.as_bytes(), mode).await.unwrap();
@@ -406,4 +432,31 @@ async fn d29_watched_instances() {
     let delete = "A -> delete(2) /d29/web/i1 v=-1";
     scenario.differs(&[&*create, delete, &create, read, watch, read].join("\n"), look);
     scenario.assert_equal(Order::Same);
+}
+
+/// C29, C39: an instance that is registered again is written, so that no other client can take its id in between. C32: a
+/// reconnect in the same session writes nothing. C30: the instance that vanishes then is created again in its last
+/// form, and the other one is left as it is.
+#[tokio::test]
+async fn d36_registration_races() {
+    let mut scenario = Scenario::start("D36-discovery-registration-races").await;
+    scenario.answers = vec![("children /d36/web", 0, "1 i1"), ("children /d36/web", 1, "2 i1 i2")];
+    scenario.play().await;
+    let i1 = |port| create("/d36/web/i1", port, "DYNAMIC", 1);
+    let write = |port| {
+        let json = json("i1", "10.1.1.1", port, "DYNAMIC");
+        format!("A -> setData(5) /d36/web/i1 data=\"{json}\" v=-1")
+    };
+    let delete = "A -> delete(2) /d36/web/i1 v=-1";
+    let i2 = create("/d36/web/i2", 4, "PERMANENT", 0);
+    scenario.differs(
+        &[&*i1(2), delete, &i1(2), delete, &i1(3), &i2, &i1(1), delete].join("\n"),
+        &[write(2), write(3), i2.clone(), i1(3)].join("\n"),
+    );
+    scenario.assert_equal(Order::Same);
+}
+
+#[test]
+fn every_recorded_scenario_is_played_and_listed() {
+    assert_played_and_listed(TRACES, &[include_str!("trace_parity.rs")]);
 }

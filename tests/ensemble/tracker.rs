@@ -465,3 +465,8 @@ async fn a_real_ensemble_is_followed() {
     assert!(config.servers.iter().any(|server| server.id == 9 && server.is_observer));
     assert_eq!(servers(&client), [ensemble.connect_to(0), "localhost:3".to_owned()].into());
 }
+
+#[test]
+fn every_recorded_scenario_is_played_and_listed() {
+    crate::support::recordings::assert_played_and_listed(TRACES, &[include_str!("tracker.rs")]);
+}

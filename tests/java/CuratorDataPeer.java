@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -18,15 +19,17 @@ import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.cache.CuratorCache;
 import org.apache.curator.retry.RetryNTimes;
+import org.apache.zookeeper.KeeperException;
 
 /**
  * A peer around Curator's barriers, atomic numbers and caches: the twin of the example {@code recipe_peer},
  * with the verbs that the interop tests need, speaking the same lines. {@code arun HANDLE N} makes N
- * increments and answers how many have succeeded. {@code cdump HANDLE} answers each node of a cache
- * as {@code PATH=VERSION=DATA}, with the data in hexadecimal.
+ * increments and answers {@code COUNTED UNKNOWN}: how many have succeeded, and how many have lost the
+ * connection. {@code cdump HANDLE} answers each node of a cache as {@code PATH=VERSION=DATA}, with the
+ * data in hexadecimal.
  *
  * <pre>
- * java CuratorDataPeer CONNECT [SESSION_MS [RETRIES]]
+ * java CuratorDataPeer CONNECT [SESSION_MS [RETRIES [FLAGS]]]      FLAGS: none, or lazy, tracker
  *
  * in:   ID VERB HANDLE ARGS...
  * out:  ID ok [RESULT]   ID false   ID err KIND TEXT   ! EVENT
@@ -46,17 +49,18 @@ public final class CuratorDataPeer {
     public static void main(String[] arguments) throws Exception {
         int sessionMs = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 20000;
         int retries = arguments.length > 2 ? Integer.parseInt(arguments[2]) : 3;
-        new CuratorDataPeer(arguments[0], sessionMs, retries).run();
+        List<String> flags = List.of((arguments.length > 3 ? arguments[3] : "none").split(","));
+        new CuratorDataPeer(arguments[0], sessionMs, retries, flags).run(flags.contains("lazy"));
     }
 
-    private CuratorDataPeer(String connect, int sessionMs, int retries) {
+    private CuratorDataPeer(String connect, int sessionMs, int retries, List<String> flags) {
         client = CuratorFrameworkFactory.builder()
                 .connectString(connect)
                 .sessionTimeoutMs(sessionMs)
                 .connectionTimeoutMs(5000)
                 .retryPolicy(new RetryNTimes(retries, 50))
                 .defaultData("10.0.0.1".getBytes(StandardCharsets.UTF_8))
-                .ensembleTracker(false)
+                .ensembleTracker(flags.contains("tracker"))
                 .build();
     }
 
@@ -70,10 +74,13 @@ public final class CuratorDataPeer {
         out.println(line);
     }
 
-    private void run() throws Exception {
+    private void run(boolean isLazy) throws Exception {
         client.start();
-        client.blockUntilConnected();
-        long session = client.getZookeeperClient().getZooKeeper().getSessionId();
+        long session = 0;
+        if (!isLazy) {
+            client.blockUntilConnected();
+            session = client.getZookeeperClient().getZooKeeper().getSessionId();
+        }
         say("! ready " + Long.toHexString(session));
         BufferedReader input =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -229,10 +236,16 @@ public final class CuratorDataPeer {
                 return text(number.decrement());
             case "arun":
                 int counted = 0;
+                int unknown = 0;
                 for (int i = Integer.parseInt(words[3]); i > 0; i--) {
-                    counted += number.increment().succeeded() ? 1 : 0;
+                    try {
+                        counted += number.increment().succeeded() ? 1 : 0;
+                    } catch (KeeperException.ConnectionLossException e) {
+                        // Of a read or of a write: Curator does not say which.
+                        unknown++;
+                    }
                 }
-                return String.valueOf(counted);
+                return counted + " " + unknown;
             default:
                 throw new IllegalArgumentException(words[1]);
         }

@@ -86,6 +86,7 @@ public final class CuratorDiscoveryPeer {
                 .sessionTimeoutMs(20000)
                 .connectionTimeoutMs(5000)
                 .retryPolicy(new RetryNTimes(3, 50))
+                .defaultData("10.0.0.1".getBytes(StandardCharsets.UTF_8))
                 .ensembleTracker(false)
                 .build();
     }

@@ -20,6 +20,9 @@ import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.leader.Participant;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
+import org.apache.curator.framework.state.ConnectionStateErrorPolicy;
+import org.apache.curator.framework.state.SessionConnectionStateErrorPolicy;
+import org.apache.curator.framework.state.StandardConnectionStateErrorPolicy;
 import org.apache.curator.retry.RetryNTimes;
 
 /**
@@ -27,7 +30,7 @@ import org.apache.curator.retry.RetryNTimes;
  * verbs that the interop tests need, speaking the same lines.
  *
  * <pre>
- * java CuratorRecipePeer CONNECT [SESSION_MS [RETRIES]]
+ * java CuratorRecipePeer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]      POLICY: standard or session
  *
  * in:   ID VERB ARGS...
  * out:  ID ok [RESULT]   ID false   ID err KIND TEXT   ! EVENT
@@ -48,15 +51,23 @@ public final class CuratorRecipePeer {
     public static void main(String[] arguments) throws Exception {
         int sessionMs = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 6000;
         int retries = arguments.length > 2 ? Integer.parseInt(arguments[2]) : 5;
-        new CuratorRecipePeer(arguments[0], sessionMs, retries).run();
+        int sleepMs = arguments.length > 3 ? Integer.parseInt(arguments[3]) : 100;
+        boolean isOfSession = arguments.length > 4 && arguments[4].equals("session");
+        new CuratorRecipePeer(arguments[0], sessionMs, new RetryNTimes(retries, sleepMs),
+                        isOfSession
+                                ? new SessionConnectionStateErrorPolicy()
+                                : new StandardConnectionStateErrorPolicy())
+                .run();
     }
 
-    private CuratorRecipePeer(String connect, int sessionMs, int retries) {
+    private CuratorRecipePeer(String connect, int sessionMs, RetryNTimes retries,
+            ConnectionStateErrorPolicy errorPolicy) {
         client = CuratorFrameworkFactory.builder()
                 .connectString(connect)
                 .sessionTimeoutMs(sessionMs)
                 .connectionTimeoutMs(3000)
-                .retryPolicy(new RetryNTimes(retries, 100))
+                .retryPolicy(retries)
+                .connectionStateErrorPolicy(errorPolicy)
                 .defaultData("10.0.0.1".getBytes(StandardCharsets.UTF_8))
                 .ensembleTracker(false)
                 .build();

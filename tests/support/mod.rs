@@ -18,6 +18,7 @@ pub(crate) mod given_up_session;
 pub(crate) mod history;
 pub(crate) mod peer;
 pub(crate) mod real;
+pub(crate) mod recordings;
 
 use std::future::Future;
 use std::time::Duration;

@@ -45,7 +45,7 @@ impl HandleObject {
 
     fn make(&self, options: AtomicOptions) -> Result<Kind, Failure> {
         let (client, (kind, path)) = (&self.peer.client, self.parts());
-        let lock_options = self.peer.lock_options.clone();
+        let lock_options = self.peer.data_options.clone();
         let options = options.with_lock_options(lock_options.clone());
         Ok(match kind {
             "barrier" => {
@@ -64,7 +64,7 @@ impl HandleObject {
         let quantity = kind.trim_start_matches("dbarrier=").parse();
         let quantity = quantity.map_err(|_| Failure::command(format!("{kind} has no number")))?;
         loop {
-            let options = self.peer.lock_options.clone();
+            let options = self.peer.data_options.clone();
             let client = &self.peer.client;
             let member = DistributedDoubleBarrier::with_options(client, path, quantity, options)?;
             let is_low = member.member_id().starts_with(|digit: char| ('0'..='7').contains(&digit));

@@ -42,7 +42,7 @@ impl DiscoveryObject {
         let is_watching = has(options, "watch");
         let mut options = DiscoveryOptions::default()
             .with_serializer(serializer)
-            .with_lock_options(self.peer.lock_options.clone());
+            .with_lock_options(self.peer.data_options.clone());
         if is_watching {
             options = options.with_watched_instances();
         }

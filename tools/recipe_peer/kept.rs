@@ -76,7 +76,7 @@ impl Kept {
         let [path, word, data, words @ ..] = args else {
             return Err(Failure::command(format!("pnode start with {args:?}")));
         };
-        let mut options = NodeOptions::default().with_lock_options(peer.lock_options.clone());
+        let mut options = NodeOptions::default().with_lock_options(peer.leader_options.clone());
         if has(words, "protected") {
             options = options.with_protection();
         }
@@ -92,7 +92,7 @@ impl Kept {
         let [path, ttl, data] = args else {
             return Err(Failure::command(format!("ttlnode start with {args:?}")));
         };
-        let options = NodeOptions::default().with_lock_options(peer.lock_options.clone());
+        let options = NodeOptions::default().with_lock_options(peer.leader_options.clone());
         let (ttl, data) = (millis(ttl)?, text(data));
         Ok(Self::Ttl(PersistentTtlNode::start_with(&peer.client, path, ttl, data, options)?))
     }
@@ -171,9 +171,9 @@ impl Object for GroupObject {
 
 impl GroupObject {
     async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
-        let Peer { client, lock_options, .. } = &*self.peer;
+        let Peer { client, leader_options, .. } = &*self.peer;
         if let ("join", [path, id, data @ ..]) = (verb, args) {
-            let options = lock_options.clone();
+            let options = leader_options.clone();
             let data = data.first().map_or_else(|| "10.0.0.1".to_owned(), |data| text(data));
             let member = GroupMember::join_with(client, path, &text(id), data, options)?;
             tokio::spawn(report_losses(self.name.clone(), member.events()));

@@ -1,11 +1,13 @@
 //! A client that runs leader recipes, kept nodes, groups, caches, barriers, atomic numbers and service discovery on command,
 //! to be driven by a program: so that clients in different languages can take part in one election, and be compared on the wire.
 //!
-//! `recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [POLICY]]]]`, or FLAGS (`quiet`, `lazy`, `tracker`, separated by commas) instead of SLEEP_MS: commands `ID VERB ARGS...` on standard input, a line
-//! each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
+//! `recipe_peer CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [POLICY]]]]`: commands `ID VERB ARGS...` on standard input, a
+//! line each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
 //! time. The verbs of one object run in order, those of different objects at the same time. `-` is an empty text.
+//! `command_line.rs` has the defaults.
 
 mod cache;
+mod command_line;
 mod coordination;
 mod discovery;
 mod election;
@@ -28,9 +30,10 @@ use std::{
     time::Duration,
 };
 
+use command_line::CommandLine;
 use docent::{
     Client, Clock, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions,
-    LockOptions, retry::RetryNTimes,
+    LockOptions,
 };
 use kept::{Kept, NodeObject};
 use tokio::{
@@ -82,7 +85,10 @@ trait Object: Send + 'static {
 /// What all objects are made from.
 struct Peer {
     client: Client,
-    lock_options: LockOptions,
+    /// Of leader recipes, kept nodes and groups.
+    leader_options: LockOptions,
+    /// Of barriers, atomic numbers and service discovery.
+    data_options: LockOptions,
     error_policy: ConnectionStateErrorPolicy,
     /// Nanoseconds by which the client's clock is ahead of the system's.
     clock_offset: Arc<AtomicU64>,
@@ -93,36 +99,17 @@ struct Peer {
 
 impl Peer {
     fn leader_options(&self) -> LeaderOptions {
-        LeaderOptions::from(self.lock_options.clone()).with_error_policy(self.error_policy)
+        LeaderOptions::from(self.leader_options.clone()).with_error_policy(self.error_policy)
     }
 }
 
 #[tokio::main]
 async fn main() {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
-    // The flags of the data recipes stand where the pause of the others does.
-    let is_flags = args.get(3).is_some_and(|word| word.parse::<u32>().is_err());
-    let flags = if is_flags { args.remove(3) } else { String::new() };
-    let has_flag = |wanted: &str| flags.split(',').any(|flag| flag == wanted);
-    let is_quiet = has_flag("quiet");
-    let mut args = args.into_iter();
-    let Some(connect_string) = args.next() else {
-        usage("CONNECT is missing");
+    let command_line = match CommandLine::read(std::env::args().skip(1)) {
+        Ok(command_line) => command_line,
+        Err(error) => usage(&error),
     };
-    let mut number = |name: &str, default: u32| match args.next().map(|text| text.parse()) {
-        None => default,
-        Some(Ok(number)) => number,
-        Some(Err(error)) => usage(&format!("{name}: {error}")),
-    };
-    let session = Duration::from_millis(number("SESSION_MS", 6000).into());
-    let retries = number("RETRIES", 5);
-    let sleep = Duration::from_millis(number("SLEEP_MS", 100).into());
-    let error_policy = match args.next().as_deref() {
-        None | Some("standard") => ConnectionStateErrorPolicy::Standard,
-        Some("session") => ConnectionStateErrorPolicy::Session,
-        Some(other) => usage(&format!("POLICY is standard or session, not {other}")),
-    };
-    let config = match Config::new(&connect_string) {
+    let config = match Config::new(&command_line.connect_string) {
         Ok(config) => config,
         Err(error) => usage(&error.to_string()),
     };
@@ -131,21 +118,21 @@ async fn main() {
     let now = move || system.now() + Duration::from_nanos(offset.load(Ordering::Acquire));
     let client = config
         .with_clock(Clock::from_fn(now))
-        .with_session_timeout(session)
-        .with_connection_timeout(Duration::from_millis(3000))
+        .with_session_timeout(command_line.session_timeout)
+        .with_connection_timeout(command_line.connection_timeout)
         .start();
-    tokio::spawn(report_states(client.clone(), has_flag("lazy")));
+    tokio::spawn(report_states(client.clone(), command_line.is_lazy));
     // It ends with the program.
-    let _tracker = has_flag("tracker").then(|| EnsembleTracker::new(&client));
-    let lock_options = LockOptions::default()
-        .with_retry_policy(RetryNTimes::new(retries, sleep))
-        .with_default_data("10.0.0.1");
+    let _tracker = command_line.has_tracker.then(|| EnsembleTracker::new(&client));
+    let options =
+        |retries| LockOptions::default().with_retry_policy(retries).with_default_data("10.0.0.1");
     let peer = Arc::new(Peer {
         client,
-        lock_options,
-        error_policy,
+        leader_options: options(command_line.leader_retries),
+        data_options: options(command_line.data_retries),
+        error_policy: command_line.error_policy,
         clock_offset,
-        is_quiet,
+        is_quiet: command_line.is_quiet,
         storages: cache::Storages::default(),
     });
     let mut objects = HashMap::new();
@@ -213,8 +200,7 @@ async fn main() {
 }
 
 fn usage(why: &str) -> ! {
-    let usage = "recipe_peer CONNECT [SESSION_MS [RETRIES [SLEEP_MS [standard|session]]]]";
-    eprintln!("recipe_peer: {why} (usage: {usage})");
+    eprintln!("recipe_peer: {why} (usage: {})", command_line::USAGE);
     exit(2);
 }
 

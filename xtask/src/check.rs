@@ -4,32 +4,24 @@ use std::process::{Command, ExitCode};
 
 use xtask::Result;
 
-use crate::{deny, packages, sim};
+use crate::{deny, packages, report::Report, sim};
 use xtask::workspace::{cargo, is_ci, root};
 
 /// Runs every check, also after one has failed.
 pub(crate) fn run() -> Result<ExitCode> {
-    let mut failed = Vec::new();
+    let mut report = Report::default();
     let kerberos = packages::kerberos();
     for (name, mut command) in checks(kerberos.is_ok()) {
         println!("== {name}");
         if !command.status()?.success() {
-            failed.push(name);
+            report.fail(name);
         }
     }
-    failed.extend(deny::run()?);
+    deny::run(&mut report)?;
     if let Err(reason) = kerberos {
-        println!("SKIPPED: docent-gssapi: {reason}");
-        if is_ci() {
-            failed.push("docent-gssapi");
-        }
+        report.skip(packages::GSSAPI, &reason.to_string());
     }
-    if failed.is_empty() {
-        println!("all checks passed");
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("failed: {}", failed.join("; "));
-    Ok(ExitCode::FAILURE)
+    Ok(report.print(is_ci()))
 }
 
 fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {

@@ -1,35 +1,35 @@
-//! The dependencies, checked by cargo-deny as `deny.toml` says, if it is installed.
+//! The dependencies, checked by cargo-deny as `deny.toml` says.
 //!
-//! It is not installed here: compiling it takes longer than all other checks. Licences, sources and versions are also
-//! checked by `tests/repository/dependencies.rs`; only the advisories need cargo-deny, and a download.
+//! CI installs cargo-deny. It is not installed here: compiling it takes longer than all other checks. Licences, sources and
+//! versions are also checked by `tests/repository/dependencies.rs`; only the advisories need cargo-deny, and a download.
 
 use xtask::Result;
 
 use crate::check::cargo_with;
 use crate::packages::succeeds;
+use crate::report::Report;
 
-/// Returns what failed. A check that cannot run is skipped, and says so.
-pub(crate) fn run() -> Result<Vec<&'static str>> {
+/// Adds the failed and the skipped checks to the report.
+pub(crate) fn run(report: &mut Report) -> Result<()> {
     println!("== dependencies");
     if !succeeds(&mut cargo_with(&["deny", "--version"])) {
-        println!(
-            "SKIPPED: the advisories, because cargo-deny is not installed (cargo install --locked cargo-deny)"
-        );
-        return Ok(Vec::new());
+        let reason = "cargo-deny is not installed (cargo install --locked cargo-deny)";
+        report.skip("dependencies", reason);
+        report.skip("advisories", reason);
+        return Ok(());
     }
-    let mut failed = Vec::new();
     let rules = ["--all-features", "check", "bans", "licenses", "sources"];
     if !cargo_with(&[&["deny"][..], &rules].concat()).status()?.success() {
-        failed.push("dependencies");
+        report.fail("dependencies");
     }
     // A machine without this download, or a failure of its server, says nothing about the dependencies.
     if !cargo_with(&["deny", "fetch", "db"]).status()?.success() {
-        println!("SKIPPED: the advisories, because their database could not be downloaded");
-        return Ok(failed);
+        report.skip("advisories", "their database could not be downloaded");
+        return Ok(());
     }
     let advisories = ["deny", "--all-features", "--offline", "check", "advisories"];
     if !cargo_with(&advisories).status()?.success() {
-        failed.push("advisories");
+        report.fail("advisories");
     }
-    Ok(failed)
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! It listens on 127.0.0.1 only, and reads no file of the system's Kerberos. It is killed when its [`Kdc`] is dropped,
 //! and also when this process is killed: its shell watches its standard input.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -187,6 +188,29 @@ impl Drop for Kdc {
     fn drop(&mut self) {
         // An error cannot be reported here.
         let _ = self.kill();
+    }
+}
+
+/// Checks that the C headers and libclang are installed, which building docent-gssapi requires. The error names the missing
+/// one.
+pub fn gssapi_headers() -> Result<()> {
+    let mut headers = Command::new("pkg-config");
+    headers.args(["--exists", "mit-krb5-gssapi"]).stdin(Stdio::null()).stderr(Stdio::null());
+    if !headers.status().is_ok_and(|status| status.success()) {
+        return Err("no headers of libkrb5 (libkrb5-dev), or no pkg-config".into());
+    }
+    let is_libclang = |name: &str| name.starts_with("libclang") && name.contains(".so");
+    let has_libclang = |directory: &Path| {
+        let entries = directory.read_dir().into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_libclang))
+    };
+    let llvm = Path::new("/usr/lib").read_dir().into_iter().flatten().flatten();
+    let llvm = llvm.map(|entry| entry.path().join("lib"));
+    let given = env::var_os("LIBCLANG_PATH").map(PathBuf::from);
+    if given.into_iter().chain(llvm).any(|directory| has_libclang(&directory)) {
+        Ok(())
+    } else {
+        Err("no libclang (libclang-dev) in /usr/lib/llvm-*/lib or LIBCLANG_PATH".into())
     }
 }
 

@@ -18,7 +18,7 @@ pub use example::{EXAMPLES_BUILT, example};
 pub use expand::{as_wrapper, expand};
 pub use java::Java;
 pub use kept_port::KeptPort;
-pub use kerberos::{Kdc, REALM};
+pub use kerberos::{Kdc, REALM, gssapi_headers};
 pub use temporary::TemporaryDirectory;
 pub use zookeeper::{Server, Settings, four_letter_word};
 

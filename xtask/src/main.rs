@@ -11,6 +11,7 @@ mod deny;
 mod guide;
 mod mutants;
 mod packages;
+mod report;
 mod server;
 mod sim;
 mod summary;

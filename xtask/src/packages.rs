@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use xtask::{Java, Kdc, Result};
+use xtask::{Java, Kdc, Result, gssapi_headers};
 
 use xtask::workspace::root;
 
@@ -107,26 +107,6 @@ pub(crate) fn kerberos() -> Result<()> {
     let install = ["install", "--yes", "--no-install-recommends", "--no-upgrade"];
     apt_get(administrator, &[&install[..], &KERBEROS].concat())?;
     find()
-}
-
-/// Checks that there is what the build script of libgssapi-sys requires.
-fn gssapi_headers() -> Result<()> {
-    if !succeeds(Command::new("pkg-config").args(["--exists", "mit-krb5-gssapi"])) {
-        return Err("no headers of libkrb5 (libkrb5-dev), or no pkg-config".into());
-    }
-    let is_libclang = |name: &str| name.starts_with("libclang") && name.contains(".so");
-    let has_libclang = |directory: &Path| {
-        let entries = directory.read_dir().into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_libclang))
-    };
-    let llvm = Path::new("/usr/lib").read_dir().into_iter().flatten().flatten();
-    let llvm = llvm.map(|entry| entry.path().join("lib"));
-    let given = env::var_os("LIBCLANG_PATH").map(PathBuf::from);
-    if given.into_iter().chain(llvm).any(|directory| has_libclang(&directory)) {
-        Ok(())
-    } else {
-        Err("no libclang (libclang-dev) in /usr/lib/llvm-*/lib or LIBCLANG_PATH".into())
-    }
 }
 
 /// The version of kazoo whose client and recipes are tested on the embedded server.

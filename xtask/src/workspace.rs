@@ -30,7 +30,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Whether this is a CI run, in which a skipped test is a failure.
+/// Whether this is a CI run, in which a skipped check or test is a failure.
 #[must_use]
 pub fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")

@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     gzip, ms,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, eventually, recordings::assert_played_and_listed, within_deadline},
 };
 
 const TRACES: &str = include_str!("../../data/curator-cache-traces.txt");
@@ -438,4 +438,9 @@ async fn d39_one_shot_watches_of_a_missing_root() {
     }
     assert_eq!(player.tap.trace().iter().filter(|r| r.is_request(OpCode::AddWatch)).count(), 1);
     player.assert_events().await;
+}
+
+#[test]
+fn every_recorded_scenario_is_played_and_listed() {
+    assert_played_and_listed(TRACES, &[include_str!("mod.rs"), include_str!("by_design.rs")]);
 }

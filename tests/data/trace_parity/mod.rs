@@ -24,7 +24,10 @@ use crate::{
         double::{done, entering, leaving, member},
         ms,
     },
-    support::{DEADLINE, eventually, pending_and_watches, real::unique_path, within_deadline},
+    support::{
+        DEADLINE, eventually, pending_and_watches, real::unique_path,
+        recordings::assert_played_and_listed, within_deadline,
+    },
 };
 
 const TRACES: &str = include_str!("../curator-barrier-atomic-traces.txt");
@@ -361,4 +364,9 @@ async fn d21_contention_and_promotion() {
     assert_eq!(changed(result), (10, 11));
     a.close().await.unwrap();
     scenario.assert_equal();
+}
+
+#[test]
+fn every_recorded_scenario_is_played_and_listed() {
+    assert_played_and_listed(TRACES, &[include_str!("mod.rs"), include_str!("by_design.rs")]);
 }

@@ -1,0 +1,71 @@
+//! The result of `cargo xtask check`: the checks that failed, and those that did not run.
+
+use std::process::ExitCode;
+
+/// A check that is in neither list has passed.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    failed: Vec<&'static str>,
+    skipped: Vec<&'static str>,
+}
+
+impl Report {
+    pub(crate) fn fail(&mut self, check: &'static str) {
+        self.failed.push(check);
+    }
+
+    /// Reports a check that cannot run.
+    pub(crate) fn skip(&mut self, check: &'static str, reason: &str) {
+        println!("SKIPPED: {check}: {reason}");
+        self.skipped.push(check);
+    }
+
+    /// Whether the run has failed. In CI, a skipped check is a failure.
+    fn has_failed(&self, is_ci: bool) -> bool {
+        !self.failed.is_empty() || (is_ci && !self.skipped.is_empty())
+    }
+
+    /// The last lines of the run.
+    fn summary(&self, is_ci: bool) -> String {
+        let mut lines = Vec::new();
+        if is_ci && !self.skipped.is_empty() {
+            lines.push("CI is set, so a skipped check is a failure".to_owned());
+        }
+        if !self.failed.is_empty() {
+            lines.push(format!("failed: {}", self.failed.join("; ")));
+        }
+        if !self.skipped.is_empty() {
+            lines.push(format!("skipped: {}", self.skipped.join("; ")));
+        }
+        if lines.is_empty() {
+            lines.push("all checks passed".to_owned());
+        } else if !self.has_failed(is_ci) {
+            lines.push("all other checks passed".to_owned());
+        }
+        lines.join("\n")
+    }
+
+    pub(crate) fn print(&self, is_ci: bool) -> ExitCode {
+        println!("{}", self.summary(is_ci));
+        if self.has_failed(is_ci) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Report;
+
+    #[test]
+    fn only_checks_that_ran_have_passed() {
+        let mut report = Report::default();
+        assert_eq!((report.has_failed(true), &*report.summary(true)), (false, "all checks passed"));
+        report.skip("advisories", "cargo-deny is not installed");
+        let text = "skipped: advisories\nall other checks passed";
+        assert_eq!((report.has_failed(false), &*report.summary(false)), (false, text));
+        let text = "CI is set, so a skipped check is a failure\nskipped: advisories";
+        assert_eq!((report.has_failed(true), &*report.summary(true)), (true, text));
+        report.fail("lints");
+        let text = "failed: lints\nskipped: advisories";
+        assert_eq!((report.has_failed(false), &*report.summary(false)), (true, text));
+    }
+}
