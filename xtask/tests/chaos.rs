@@ -235,7 +235,7 @@ struct Created {
 }
 
 impl Created {
-    /// What is left of the run.
+    /// Returns the remains of the run.
     fn left(&self, name: &str) -> Vec<String> {
         let names = ["docent", "docent-chaos"].map(|prefix| format!("{prefix}{name}"));
         // The processes first: they may create the rest.
