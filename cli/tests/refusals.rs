@@ -49,15 +49,28 @@ async fn a_missing_chroot_is_named_by_every_command() {
         &GUARDS[1],
         &["lock", "--semaphore", "2", "/l", "--", "true"],
         &["lock", "--read", "/l", "--", "true"],
+        &["lock", "--strict", "/l", "--", "true"],
         &["get", "/a"],
         &["get", "-r", "/"],
         &["set", "/a", "x"],
         &["create", "/a"],
         &["create", "/a/b"],
         &["delete", "/a"],
+        &["delete", "--force", "/a"],
+        &["delete", "--recursive", "--force", "/a"],
         &["ls", "/"],
+        &["ls", "-r", "/a"],
         &["stat", "/a"],
+        &["tree", "/"],
+        &["tree", "/a"],
+        &["tree", "--watch", "/a"],
+        &["watch", "/"],
+        &["watch", "/a"],
+        &["watch", "-r", "/a"],
+        &["sync"],
+        &["sync", "/a"],
         &["multi", "create /a"],
+        &["multi", "check /a/b"],
         &["locks", "/a"],
         &["locks", "--watch", "/a"],
         &["revoke", "/a"],
@@ -67,6 +80,11 @@ async fn a_missing_chroot_is_named_by_every_command() {
     // Creates the chroot, too.
     assert_eq!(run(&connect, &["create", "-p", "/a/b"]).await.ok(), "/a/b\n");
     run(&connect, &["get", "/b"]).await.failed(1, "getData /b: no such node");
+    run(&connect, &["tree", "/b"]).await.failed(1, "/b: no such node");
+    run(&connect, &["delete", "--force", "/b"]).await.ok();
+    run(&connect, &["sync", "/b"]).await.ok();
+    let watched = run(&connect, &["watch", "--timeout", "100ms", "/b"]).await;
+    assert_eq!((watched.code, watched.out.as_str()), (Some(124), "watching /b\n"));
 }
 
 #[tokio::test]

@@ -304,8 +304,16 @@ impl Error {
 
     /// Whether this is a `NoNode` because the chroot of the client does not exist. The text names the chroot.
     ///
-    /// Only an operation on the client's `/`, or a create of one of its children, shows this. Any other operation in a
-    /// missing chroot fails with a plain `NoNode`: `client.exists("/")` finds out.
+    /// True where the one reply proves it, which is for a client with a chroot:
+    ///
+    /// * the `NoNode` of any operation on the client's `/`: a read, a write, a delete, or one of a transaction or of a
+    ///   multi read;
+    /// * the `NoNode` of a create of a child of `/`, also in a transaction: its parent is the chroot.
+    ///
+    /// All other `NoNode`s are plain: `get_data("/a")` fails alike without the node and without the chroot, and no call sends
+    /// a further request to find out. A caller does by [`exists("/")`](crate::Client::exists), which returns `None` for a
+    /// missing chroot, and no error. [`add_watch`](crate::Client::add_watch) and [`sync`](crate::Client::sync) need no
+    /// node, and succeed. `create_with_parents`, `create_parents` and `ensure_path` create the chroot.
     #[must_use]
     pub fn is_missing_chroot(&self) -> bool {
         self.0.is_missing_chroot

@@ -4,7 +4,13 @@
 
 mod support;
 
-use docent_protocol::ErrorCode;
+use std::time::Duration;
+
+use docent_protocol::{
+    AddWatchMode, ErrorCode, OpCode,
+    raw::RawBody,
+    request::{AddWatchRequest, ReadRequest},
+};
 use docent_testing::server::{Config, Version};
 use support::machine::Bench;
 
@@ -16,10 +22,11 @@ fn bench(version: Version) -> Bench {
 #[test]
 fn a_keeper_closes_the_connection_behind_an_unknown_operation() {
     for (version, unknown) in [
-        (Version::Keeper24, &[15, 16, 17, 18, 19, 21, 101, 103, 104, 105, 106, 107][..]),
-        (Version::Keeper26, &[16, 19, 21, 103, 104, 107]),
+        (Version::Keeper24, &[15, 16, 17, 18, 19, 21, 101, 102, 103, 104, 105, 106, 107][..]),
+        (Version::Keeper26_1, &[16, 19, 21, 102, 103, 104, 107]),
+        (Version::Keeper26, &[16, 19, 21, 102, 103, 104, 107]),
     ] {
-        for op in (1..=9).chain([11, 12, 14]).chain(15..=19).chain([21, 22, 101]).chain(103..=107) {
+        for op in (1..=9).chain([11, 12, 14]).chain(15..=19).chain([21, 22]).chain(101..=107) {
             let mut b = bench(version);
             let (a, ..) = b.connect();
             let answer = b.empty(a, op.into());
@@ -33,7 +40,7 @@ fn a_keeper_closes_the_connection_behind_an_unknown_operation() {
 /// A lost connection is a lost session (ClickHouse#116690): the id of the old one is ignored.
 #[test]
 fn a_keeper_replaces_a_session_instead_of_resuming_it() {
-    for version in [Version::Keeper24, Version::Keeper26] {
+    for version in [Version::Keeper24, Version::Keeper26_1, Version::Keeper26] {
         let mut b = bench(version);
         let (a, id, passwd) = b.connect();
         assert_eq!(b.create(a, "/n", 1), ErrorCode::Ok);
@@ -41,5 +48,45 @@ fn a_keeper_replaces_a_session_instead_of_resuming_it() {
         assert_ne!(greeting.session().0, id, "{version}");
         assert_eq!(b.machine.session_ids().len(), 2, "{version}");
         assert_eq!(b.machine.node("/n").unwrap().1.ephemeral_owner, id);
+    }
+}
+
+/// The reply to addWatch had no body before ClickHouse#98499.
+#[test]
+fn the_reply_to_add_watch_has_no_body_on_an_older_keeper() {
+    for (version, length) in [(Version::Keeper26_1, 0), (Version::Keeper26, 4)] {
+        let mut b = bench(version);
+        let (a, ..) = b.connect();
+        let request = AddWatchRequest { path: "/n".into(), mode: AddWatchMode::Persistent };
+        let answer = b.call(a, OpCode::AddWatch, &request).unwrap();
+        assert_eq!((answer.header.err, answer.body.len()), (ErrorCode::Ok, length), "{version}");
+    }
+}
+
+/// A follower of ClickHouse Keeper reports pings and writes of a session to its leader, but not reads
+/// (ClickHouse#111102).
+#[test]
+fn a_session_that_only_reads_expires_on_a_follower_of_a_keeper() {
+    for version in [Version::Keeper24, Version::Keeper26_1, Version::Keeper26, Version::V3_9] {
+        let mut b = Bench::new(Config { version, servers: 3, ..Config::default() });
+        let leader = b.machine.leader().unwrap();
+        let follower = (leader + 1) % 3;
+        let (reader, ..) = b.connect_to(follower);
+        let (pinging, ..) = b.connect_to(follower);
+        let (writer, ..) = b.connect_to(follower);
+        let (at_leader, ..) = b.connect_to(leader);
+        for number in 0..20 {
+            b.advance(Duration::from_secs(1));
+            for id in [reader, at_leader] {
+                b.send(id, 7, OpCode::Exists, &ReadRequest { path: "/".into(), watch: false });
+            }
+            b.send(pinging, -2, OpCode::Ping, &RawBody(&[]));
+            assert_eq!(b.create(writer, &format!("/n{number}"), 0), ErrorCode::Ok);
+        }
+        let is_keeper = version != Version::V3_9;
+        assert_eq!(b.machine.is_closed(reader), is_keeper, "{version}");
+        for id in [pinging, writer, at_leader] {
+            assert!(!b.machine.is_closed(id), "{version}");
+        }
     }
 }

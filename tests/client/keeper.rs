@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use docent::{
-    Client, CreateMode, CuratorCache, ErrorKind, InterProcessMutex, Outcome,
-    protocol::{OpCode, operation::Read},
+    Client, Config, CreateMode, CuratorCache, ErrorKind, InterProcessMutex, Outcome, Ttl,
+    protocol::{AddWatchMode, OpCode, operation::Read},
 };
 use docent_testing::{
-    TestingServer,
+    TestingCluster, TestingServer,
     server::{self, Version},
 };
 
 use crate::support::{eventually, fixture::Fixture, within_deadline};
 
-const KEEPERS: [Version; 2] = [Version::Keeper24, Version::Keeper26];
+const KEEPERS: [Version; 3] = [Version::Keeper24, Version::Keeper26_1, Version::Keeper26];
 
 async fn fixture(version: Version) -> Fixture {
     let config = server::Config { version, ..Default::default() };
@@ -145,8 +145,68 @@ async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
     for version in KEEPERS {
         let fixture = fixture(version).await;
         let (client, _tap) = fixture.client("A").await;
+        let lost = (ErrorKind::ConnectionLoss, Outcome::Unknown);
         let error = within_deadline("whoAmI", client.who_am_i()).await.unwrap_err();
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::ConnectionLoss, Outcome::Unknown));
+        assert_eq!((error.kind(), error.outcome()), lost, "{version}: {error}");
+        eventually("a connection", async || client.exists("/").await.ok()).await;
+        let ttl = Ttl::from_duration(Duration::from_secs(9)).unwrap();
+        let created = client.create("/ttl", b"", CreateMode::PersistentWithTtl(ttl));
+        let error = within_deadline("createTTL", created).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), lost, "{version}: {error}");
         eventually("a connection", async || client.exists("/").await.ok()).await;
     }
+}
+
+/// The reply to addWatch has no body before ClickHouse#98499. It is a success all the same.
+#[tokio::test]
+async fn a_reply_to_add_watch_without_a_body_is_read() {
+    let fixture = fixture(Version::Keeper26_1).await;
+    let (client, _tap) = fixture.client("A").await;
+    for mode in [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive] {
+        let mut watcher = client.add_watch("/a", mode).await.unwrap();
+        client.create("/a", b"", CreateMode::Persistent).await.unwrap();
+        let event = within_deadline("the event", watcher.changed()).await;
+        assert_eq!((&*event.path, event.is_end()), ("/a", false), "{mode:?}");
+        watcher.remove().await.unwrap();
+        client.delete("/a", None).await.unwrap();
+    }
+    assert_eq!(client.metrics().sessions, 1);
+}
+
+/// SASL is an operation that a Keeper does not know (ClickHouse#59489).
+#[tokio::test]
+async fn a_keeper_does_not_reply_to_sasl() {
+    for version in KEEPERS {
+        let config = server::Config { version, ..Default::default() };
+        let server = TestingServer::start_with(config).await.unwrap();
+        let config = Config::new(&server.connect_string())
+            .and_then(|config| config.with_sasl("bob", "bobpw"))
+            .unwrap()
+            .with_connection_timeout(Duration::from_millis(300));
+        let error = within_deadline("the error", config.connect()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionLoss, "{version}: {error}");
+        assert!(error.to_string().contains("no reply to SASL"), "{version}: {error}");
+    }
+}
+
+/// A follower does not report reads to its leader, only pings and writes (ClickHouse#111102). A client that reads more often
+/// than it would ping sends no pings: its session expires, and the next one begins at once.
+#[tokio::test]
+async fn a_session_that_only_reads_expires_on_a_follower_of_a_keeper() {
+    let tick_time = Duration::from_millis(200);
+    let config =
+        server::Config { version: Version::Keeper26, servers: 3, tick_time, ..Default::default() };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let leader = eventually("a leader", async || cluster.leader()).await;
+    let follower = cluster.addr((leader + 1) % 3).unwrap();
+    let config = Config::new(&follower.to_string()).unwrap();
+    let config = config.with_session_timeout(Duration::from_secs(2));
+    let client = within_deadline("a client", config.connect()).await.unwrap();
+    let lease = client.session().unwrap();
+    eventually("the end of the session", async || {
+        let _ = client.exists("/").await;
+        lease.is_lost().then_some(())
+    })
+    .await;
+    eventually("another session", async || client.exists("/").await.ok()).await;
 }

@@ -92,9 +92,17 @@ fn document(path: &str) -> String {
 fn assert_exist(names: &BTreeSet<&str>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut functions = BTreeSet::new();
-    for directory in
-        ["protocol", "session", "recipes", "discovery", "gssapi", "testing", "tests", "cli"]
-    {
+    for directory in [
+        "protocol",
+        "session",
+        "recipes",
+        "discovery",
+        "gssapi",
+        "testing",
+        "tests",
+        "cli",
+        "xtask/tests",
+    ] {
         collect(&root.join(directory), &mut functions);
     }
     let missing: Vec<_> = names.iter().filter(|name| !functions.contains(**name)).collect();

@@ -9,7 +9,7 @@ use super::{
     Hidden, list_tree, path_object, print, print_json, stat_json, stat_lines, validate_path,
 };
 use crate::{
-    command::Command,
+    command::{Command, missing_chroot},
     connect::ServerArgs,
     data,
     exit::{self, CommandResult, Failure},
@@ -275,6 +275,7 @@ impl Command for SyncCommand {
 
     async fn run(&self, client: &Client) -> CommandResult {
         client.sync(&self.path).await?;
-        Ok(0)
+        // Servers ignore the path. Now the answer is up to date.
+        missing_chroot(client).await.map_or(Ok(0), Err)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{path_object, print, print_json, validate_path};
 use crate::{
-    command::Command,
+    command::{Command, missing_chroot},
     connect::ServerArgs,
     data, duration,
     exit::{self, CommandResult, Failure},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Print the events of a node, one line each
 ///
-/// The node need not exist. Requires ZooKeeper 3.6 or later.
+/// The node need not exist, but a chroot must. Requires ZooKeeper 3.6 or later.
 #[derive(Args)]
 #[command(after_long_help = format!("\
 Examples:
@@ -73,6 +73,10 @@ impl Command for Watch {
 
 impl Watch {
     async fn watch(&self, client: &Client) -> CommandResult {
+        // A server sets a watch below a missing chroot, too.
+        if let Some(missing) = missing_chroot(client).await {
+            return Err(missing);
+        }
         let mode = if self.recursive {
             AddWatchMode::PersistentRecursive
         } else {

@@ -11,7 +11,7 @@ use super::{
     validate_path,
 };
 use crate::{
-    command::Command,
+    command::{Command, missing_chroot},
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
@@ -240,7 +240,9 @@ impl Command for Delete {
             client.delete(&self.path, self.version).await.map_err(Failure::from)
         };
         match deleted {
-            Err(failure) if failure.code == exit::NO_NODE && self.force => Ok(0),
+            Err(failure) if failure.code == exit::NO_NODE && self.force => {
+                missing_chroot(client).await.map_or(Ok(0), Err)
+            }
             other => other.map(|()| 0),
         }
     }

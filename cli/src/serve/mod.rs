@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     /// Serve reads only, as a server without a quorum does
     #[arg(long, conflicts_with = "servers")]
     read_only: bool,
-    /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8 or 3.9, or ClickHouse keeper-24.8 or keeper-26.3
+    /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8 or 3.9, or ClickHouse keeper-24.8, keeper-26.1 or keeper-26.3
     #[arg(long, default_value = "3.9", value_parser = version)]
     version: Version,
     /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds
@@ -70,8 +70,9 @@ pub(crate) struct Serve {
 }
 
 fn version(text: &str) -> Result<Version, String> {
-    Version::from_number(text)
-        .ok_or_else(|| "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.3".to_owned())
+    Version::from_number(text).ok_or_else(|| {
+        "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.1, keeper-26.3".to_owned()
+    })
 }
 
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {

@@ -129,7 +129,8 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | checkWatches, removeWatches (17, 18) | 3.5.0 | nothing is sent: the watch stays, and its event finds no watcher |
 /// | createContainer (19) | 3.5.1 | parents and recipes: a persistent node; [`create`](Self::create): none |
 /// | createTTL (21) | 3.5.3 | none |
-/// | multiRead (22), getEphemerals (103), getAllChildrenNumber (104) | 3.6.0 | none |
+/// | multiRead (22) | 3.6.0 | none: single reads would not be of one moment, so only the caller can decide on them |
+/// | getEphemerals (103), getAllChildrenNumber (104) | 3.6.0 | none |
 /// | addWatch (106) | 3.6.0 | caches: one-shot watches; [`add_watch`](Self::add_watch): none |
 /// | whoAmI (107) | 3.7.0 | none |
 ///

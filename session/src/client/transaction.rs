@@ -71,8 +71,8 @@ pub struct Transaction<'a> {
     refused: Option<Error>,
 }
 
-/// The operation and the caller's path of one write or read, for its error.
-type Step = (OpCode, Box<str>);
+/// One write or read, for its error: the operation, the caller's path, and the chroot that the path is below.
+type Step = (OpCode, Box<str>, Chroot);
 
 /// The result of one write of a [`Transaction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,21 +113,21 @@ impl<'a> Transaction<'a> {
     ) -> &mut Self {
         let server_path = self.client.new_path(path, mode);
         let write = Write::create(&server_path, Some(data), acl, mode);
-        self.push(check_new(path, mode), path, &write)
+        self.push(check_new(path, mode), self.client, path, &write)
     }
 
     /// Deletes a node if it has this version; `None` matches any version.
     pub fn delete(&mut self, path: &str, version: Option<i32>) -> &mut Self {
         let server_path = self.client.chroot.prefix(path);
         let write = Write::delete(&server_path, version.unwrap_or(ANY_VERSION));
-        self.push(check(path), path, &write)
+        self.push(check(path), self.client, path, &write)
     }
 
     /// Writes data if the node has this version; `None` matches any version.
     pub fn set_data(&mut self, path: &str, data: &[u8], version: Option<i32>) -> &mut Self {
         let server_path = self.client.chroot.prefix(path);
         let write = Write::set_data(&server_path, Some(data), version.unwrap_or(ANY_VERSION));
-        self.push(check(path), path, &write)
+        self.push(check(path), self.client, path, &write)
     }
 
     /// Fails the whole transaction unless the node exists and has this version; `None` matches any version.
@@ -139,7 +139,7 @@ impl<'a> Transaction<'a> {
     pub fn check_of(&mut self, client: &Client, path: &str, version: Option<i32>) -> &mut Self {
         let server_path = client.chroot.prefix(path);
         let write = Write::check(&server_path, version.unwrap_or(ANY_VERSION));
-        self.push(check(path), path, &write)
+        self.push(check(path), client, path, &write)
     }
 
     /// The number of operations so far.
@@ -218,7 +218,13 @@ impl<'a> Transaction<'a> {
     }
 
     /// Adds a write; the first refusal is kept.
-    fn push(&mut self, checked: Result<(), Error>, path: &str, write: &Write<'_>) -> &mut Self {
+    fn push(
+        &mut self,
+        checked: Result<(), Error>,
+        client: &Client,
+        path: &str,
+        write: &Write<'_>,
+    ) -> &mut Self {
         if let Err(error) = checked
             && self.refused.is_none()
         {
@@ -226,7 +232,7 @@ impl<'a> Transaction<'a> {
             self.refused = Some(error.with_operation(write.op_code(), path));
         }
         self.writes.push(write);
-        Arc::make_mut(&mut self.steps).push((write.op_code(), path.into()));
+        Arc::make_mut(&mut self.steps).push((write.op_code(), path.into(), client.chroot.clone()));
         self
     }
 }
@@ -234,7 +240,7 @@ impl<'a> Transaction<'a> {
 /// Shows operations and paths, without the data.
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&*self.steps).finish()
+        f.debug_list().entries(self.steps.iter().map(|(op, path, _)| (op, path))).finish()
     }
 }
 
@@ -261,7 +267,7 @@ impl TransactionResponse {
     /// Names the operation of an error that was found before anything was sent.
     fn named(&self, error: Error) -> Error {
         match error.index().and_then(|index| self.steps.get(index)) {
-            Some((op, path)) => error.with_operation(*op, path),
+            Some((op, path, _)) => error.with_operation(*op, path),
             None => error,
         }
     }
@@ -288,7 +294,7 @@ impl TransactionResponse {
     fn failed(&self, index: usize, kind: ErrorKind) -> Error {
         let error = Error::new(kind, Outcome::NotApplied).with_index(index);
         match self.steps.get(index) {
-            Some((op, path)) => self.chroot.named(error.with_operation(*op, path)),
+            Some((op, path, chroot)) => chroot.named(error.with_operation(*op, path)),
             None => error.with_operation(OpCode::Multi, ""),
         }
     }
@@ -341,7 +347,7 @@ impl Client {
             .iter()
             .map(|read| {
                 let (op, path) = step(read);
-                (op, Box::from(path))
+                (op, Box::from(path), self.chroot.clone())
             })
             .collect();
         let response = match self.server_reads(reads) {
@@ -440,7 +446,7 @@ impl MultiReadResponse {
         let kind = ErrorKind::from_code(code).unwrap_or(ErrorKind::BadReply);
         let error = Error::new(kind, Outcome::NotApplied).with_index(index);
         match self.steps.get(index) {
-            Some((op, path)) => error.with_operation(*op, path),
+            Some((op, path, chroot)) => chroot.named(error.with_operation(*op, path)),
             None => error.with_operation(OpCode::MultiRead, ""),
         }
     }

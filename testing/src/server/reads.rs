@@ -62,10 +62,12 @@ impl Ensemble {
             Request::AddWatch(r) => {
                 let path = r.path.to_str();
                 let watches = self.members.get_mut(context.member).map(|m| &mut m.watches);
-                if watches.is_some_and(|watches| watches.add_watch(&path, context.id, r.mode)) {
+                if !watches.is_some_and(|watches| watches.add_watch(&path, context.id, r.mode)) {
+                    self.fail(context, ErrorCode::MarshallingError);
+                } else if self.config.version.add_watch_reply_has_body() {
                     self.answer(context, &ErrorReply { err: ErrorCode::Ok });
                 } else {
-                    self.fail(context, ErrorCode::MarshallingError);
+                    self.answer(context, &EmptyReply {});
                 }
             }
             Request::CheckWatches(r) => {

@@ -126,10 +126,12 @@ impl Ensemble {
         self.next_request += 1;
         let number = self.next_request;
         let context = Context { id, member, session_id, local, xid, op, number };
-        self.touch(member, session_id, timeout);
+        self.touch(member, session_id, timeout, op);
         match op {
             OpCode::Auth => return self.auth(context, &mut reader),
-            OpCode::Sasl => return self.sasl(context, &mut reader),
+            OpCode::Sasl if self.config.version.knows(op) => {
+                return self.sasl(context, &mut reader);
+            }
             _ => {}
         }
         #[cfg(feature = "sasl")]
@@ -161,11 +163,12 @@ impl Ensemble {
     /// Records that a session is alive: at once on its leader, with the next ping on a follower.
     ///
     /// Source: `LearnerSessionTracker.touchSession`.
-    fn touch(&mut self, at: usize, session_id: i64, timeout: u64) {
+    fn touch(&mut self, at: usize, session_id: i64, timeout: u64, op: OpCode) {
+        let renews = self.config.version.renews_at_a_follower(op);
         let Some(member) = self.members.get_mut(at) else { return };
         if let Some(leading) = &mut member.leading {
             leading.sessions.touch(session_id, timeout, self.now);
-        } else if let Some(following) = &mut member.following {
+        } else if let Some(following) = member.following.as_mut().filter(|_| renews) {
             following.touched.insert(session_id, timeout);
         }
     }

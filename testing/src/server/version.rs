@@ -12,6 +12,9 @@ pub enum Version {
     /// multiRead. It closes the connection behind an unknown operation, without a reply (ClickHouse#48141), and resumes no
     /// session: a client that asks for one is given another one (ClickHouse#116690).
     Keeper24,
+    /// ClickHouse Keeper 26.1, as its issues describe it: 26.3, but for the reply to addWatch, which has no body
+    /// (ClickHouse#98499).
+    Keeper26_1,
     /// ClickHouse Keeper 26.3, as its issues describe it: create2 and the watches of ZooKeeper 3.6 too, with the path of the
     /// watch in the events of a recursive one (ClickHouse#115475).
     Keeper26,
@@ -37,6 +40,7 @@ impl Version {
     pub const fn number(self) -> &'static str {
         match self {
             Self::Keeper24 => "keeper-24.8",
+            Self::Keeper26_1 => "keeper-26.1",
             Self::Keeper26 => "keeper-26.3",
             Self::V3_4 => "3.4.14",
             Self::V3_5 => "3.5.10",
@@ -52,6 +56,7 @@ impl Version {
         let mut parts = number.split('.');
         match (parts.next()?, parts.next()?) {
             ("keeper-24", _) => Some(Self::Keeper24),
+            ("keeper-26", "1") => Some(Self::Keeper26_1),
             ("keeper-26", _) => Some(Self::Keeper26),
             ("3", "4") => Some(Self::V3_4),
             ("3", "5") => Some(Self::V3_5),
@@ -98,7 +103,7 @@ impl Version {
 
     /// Whether this is ClickHouse Keeper.
     pub(crate) const fn is_keeper(self) -> bool {
-        matches!(self, Self::Keeper24 | Self::Keeper26)
+        matches!(self, Self::Keeper24 | Self::Keeper26_1 | Self::Keeper26)
     }
 
     /// Whether the deletion of a node is a change of its parent's `pzxid` (ClickHouse#115457).
@@ -108,7 +113,27 @@ impl Version {
 
     /// Whether the events of a recursive watch have the path of the watch (ClickHouse#115475).
     pub(crate) const fn events_name_the_watch(self) -> bool {
-        matches!(self, Self::Keeper26)
+        matches!(self, Self::Keeper26_1 | Self::Keeper26)
+    }
+
+    /// Whether the reply to addWatch repeats the error of its header (ClickHouse#98499).
+    pub(crate) const fn add_watch_reply_has_body(self) -> bool {
+        !matches!(self, Self::Keeper26_1)
+    }
+
+    /// Whether an operation at a follower renews its session. A follower of ClickHouse Keeper passes pings on to the
+    /// leader as it does writes, but not reads (ClickHouse#111102).
+    pub(crate) const fn renews_at_a_follower(self, op: OpCode) -> bool {
+        let is_read = matches!(
+            op,
+            OpCode::Exists
+                | OpCode::GetData
+                | OpCode::GetAcl
+                | OpCode::GetChildren
+                | OpCode::GetChildren2
+                | OpCode::MultiRead
+        );
+        !(is_read && self.is_keeper())
     }
 
     /// Whether events carry the zxid of their change instead of -1.
@@ -123,7 +148,7 @@ impl Version {
 
     /// Whether one-shot and persistent watches on one path are kept apart (ZOOKEEPER-4466).
     pub(crate) const fn keeps_watch_modes(self) -> bool {
-        matches!(self, Self::V3_9 | Self::Keeper26)
+        matches!(self, Self::V3_9 | Self::Keeper26_1 | Self::Keeper26)
     }
 
     /// Whether exists requires READ (ZOOKEEPER-2590).

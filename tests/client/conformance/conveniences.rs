@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use docent::protocol::{Acl, Perms, acl};
+use docent::protocol::{Acl, Perms, acl, operation::Read};
 use docent::{CreateMode, ErrorKind, EventType};
 
 use super::{Fixture, refused};
@@ -76,17 +76,34 @@ async fn ancestors_that_exist_need_no_permission() {
 async fn a_chroot_is_created_with_the_parents() {
     let Some(fixture) = Fixture::new().await else { return };
     let app = fixture.client.with_chroot(&fixture.path("app/one")).unwrap();
+    let none = fixture.client.with_chroot(&fixture.path("none")).unwrap();
+    let missing = fixture.path("none");
     let chroot = format!("the chroot {} does not exist", fixture.path("app/one"));
     for error in [
         refused(app.create("/a", b"", CreateMode::Persistent).await, ErrorKind::NoNode),
         refused(app.get_children("/").await, ErrorKind::NoNode),
         refused(app.transaction().set_data("/", b"", None).commit().await, ErrorKind::NoNode),
+        refused(none.transaction().check_of(&app, "/", None).commit().await, ErrorKind::NoNode),
     ] {
         assert!(error.is_missing_chroot() && error.to_string().contains(&chroot), "{error}");
     }
-    let elsewhere =
-        refused(app.create("/a/b", b"", CreateMode::Persistent).await, ErrorKind::NoNode);
-    assert!(!elsewhere.is_missing_chroot(), "{elsewhere}");
+    let reads = app.multi_read(&[Read::GetChildren("/"), Read::GetData("/a")]).await.unwrap();
+    let reads: Vec<_> = reads.into_iter().map(|read| refused(read, ErrorKind::NoNode)).collect();
+    assert!(reads[0].is_missing_chroot() && reads[0].to_string().contains(&chroot), "{reads:?}");
+    assert!(!reads[1].is_missing_chroot(), "{reads:?}");
+    for elsewhere in [
+        refused(app.create("/a/b", b"", CreateMode::Persistent).await, ErrorKind::NoNode),
+        refused(app.get_data("/a").await, ErrorKind::NoNode),
+        refused(app.transaction().check("/a", None).commit().await, ErrorKind::NoNode),
+        // A node of another client, which has a chroot that exists, or none.
+        refused(
+            app.transaction().check_of(&fixture.client, &missing, None).commit().await,
+            ErrorKind::NoNode,
+        ),
+    ] {
+        assert!(!elsewhere.is_missing_chroot(), "{elsewhere}");
+    }
+    assert_eq!(app.exists("/").await.unwrap(), None);
     let created = app.create_with_parents("/a/b", b"x", CreateMode::Persistent).await.unwrap();
     assert_eq!(created, "/a/b");
     assert_eq!(fixture.client.get_data(&fixture.path("app/one/a/b")).await.unwrap().data, "x");

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -45,6 +46,14 @@ impl Janitor {
         let input = input.as_mut().ok_or("the run has ended")?;
         writeln!(input, "{what} {name}")?;
         Ok(input.flush()?)
+    }
+
+    /// An input for a command that creates a registered thing. The janitor begins when all its inputs are closed: a command
+    /// that outlives a killed run creates nothing behind it.
+    pub(super) fn held(&self) -> Result<Stdio> {
+        let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = input.as_ref().ok_or("the run has ended")?;
+        Ok(input.as_fd().try_clone_to_owned()?.into())
     }
 }
 

@@ -72,7 +72,7 @@ impl Members {
                 janitor.register("mount", &path)?;
                 let size = format!("size={DISK_BYTES}");
                 let mount = ["-t", "tmpfs", "-o", &size, "docent", &path];
-                if !Command::new("mount").args(mount).status()?.success() {
+                if !Command::new("mount").args(mount).stdin(janitor.held()?).status()?.success() {
                     return Err("cannot mount a tmpfs".into());
                 }
             }

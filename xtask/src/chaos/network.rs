@@ -53,8 +53,7 @@ impl Network {
     pub(super) fn new(janitor: &Janitor, run: &str) -> Result<Self> {
         let network = Self { name: format!("{PREFIX}{run}"), cuts: Mutex::default() };
         let bridge = network.bridge();
-        janitor.register("namespace", &bridge)?;
-        ip(&["netns", "add", &bridge])?;
+        add_namespace(janitor, &bridge)?;
         ip(&["-n", &bridge, "link", "add", "bridge", "type", "bridge"])?;
         ip(&["-n", &bridge, "link", "set", "bridge", "up"])?;
         network.apply(&BTreeMap::new())?;
@@ -64,8 +63,7 @@ impl Network {
     /// Connects a new namespace with the bridge.
     pub(super) fn add(&self, janitor: &Janitor, host: Host) -> Result<()> {
         let (namespace, bridge, port) = (self.namespace(host), self.bridge(), host.name());
-        janitor.register("namespace", &namespace)?;
-        ip(&["netns", "add", &namespace])?;
+        add_namespace(janitor, &namespace)?;
         let peer = ["peer", "name", "eth0", "netns", &namespace];
         ip(&[&["-n", &bridge, "link", "add", &port, "type", "veth"][..], &peer].concat())?;
         ip(&["-n", &bridge, "link", "set", &port, "master", "bridge", "up"])?;
@@ -132,8 +130,17 @@ impl Network {
     }
 }
 
+fn add_namespace(janitor: &Janitor, name: &str) -> Result<()> {
+    janitor.register("namespace", name)?;
+    run_ip(&["netns", "add", name], janitor.held()?)
+}
+
 fn ip(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output()?;
+    run_ip(arguments, Stdio::null())
+}
+
+fn run_ip(arguments: &[&str], input: Stdio) -> Result<()> {
+    let output = Command::new("ip").args(arguments).stdin(input).output()?;
     if output.status.success() {
         return Ok(());
     }
