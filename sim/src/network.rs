@@ -15,6 +15,7 @@ use bytes::{Buf as _, Bytes};
 use docent::{
     ByteStream, Connecting, Host, Transport,
     protocol::dissect::{Dissector, Message},
+    session::planted,
 };
 use docent_testing::server::ConnectionId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -420,6 +421,9 @@ impl SimTransport {
             return Err(io::Error::new(io::ErrorKind::NotFound, "an unknown host"));
         }
         let id = core.network.connections.len();
+        // A load balancer gives each connection to the next server.
+        let is_balanced = planted::is("servers-behind-one-address");
+        let member = if is_balanced { (member + id) % core.servers.count } else { member };
         let dissector = core.shows_frames.then(Dissector::new);
         core.network.connections.push(Connection {
             pid,

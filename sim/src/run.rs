@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use docent::session::planted;
 use docent_testing::server::Config;
 use tokio::runtime::{Builder, RngSeed};
 
@@ -174,7 +175,10 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
         world.beliefs().excused_until = Nanos::MAX;
     }
     world.plan_processes(plan.seed, &plan.processes);
-    world.plan_faults(&plan.faults, plan.peace_at_ms);
+    if planted::is("commit-without-majority") {
+        world.core().servers.ensemble.commit_alone();
+    }
+    world.plan_faults(&plants::faults(plan), plan.peace_at_ms);
     // A panic outside of a task, in a server for example.
     catch(&world, || judge(&world, plan));
     let virtual_time = world.elapsed();
