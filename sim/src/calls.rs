@@ -152,7 +152,7 @@ impl World {
         checker.check(&calls);
         let (violations, counted) = (checker.violations, checker.counted);
         drop(core);
-        counted.into_iter().for_each(|text| self.record(What::Naive(text)));
+        counted.into_iter().for_each(|text| self.record(What::Counted(text)));
         violations.into_iter().for_each(|text| self.record(What::Violation(text)));
     }
 }

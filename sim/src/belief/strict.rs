@@ -75,7 +75,7 @@ impl World {
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
             if self.is_beyond_drift(other.pid) || self.is_beyond_drift(belief.pid) {
-                What::Naive(format!("{text} (a clock beyond 1 %)"))
+                What::Counted(format!("{text} (a clock beyond 1 %)"))
             } else {
                 What::Violation(text)
             }
