@@ -113,7 +113,7 @@ const KINDS: &[(u64, Draw)] = &[
         process: rng.usize(..processes),
         member: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
         direction: if one_in(rng, 2) { None } else { Some(direction(rng)) },
-        flow: if one_in(rng, 2) { Flow::Hold } else { Flow::Lose },
+        flow: if one_in(rng, 2) { Flow::Stall } else { Flow::Lose },
         for_ms: duration(rng),
     }),
     (2_000, |rng, processes, _| FaultKind::Slow {
