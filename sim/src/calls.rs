@@ -34,6 +34,7 @@ pub(crate) struct Calls {
     calls: Vec<Call>,
     clients: u64,
     values: u64,
+    labels: u64,
     /// Successful `try_set_value`s, by path and the version before.
     pub(crate) swaps: Vec<(String, i32, Bytes)>,
 }
@@ -122,6 +123,12 @@ impl Calls {
             value.push('x');
         }
         value.into()
+    }
+
+    /// A number that no other node has in its name.
+    pub(crate) fn next_label(&mut self) -> u64 {
+        self.labels += 1;
+        self.labels
     }
 
     pub(crate) fn begin(

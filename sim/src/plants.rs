@@ -147,6 +147,8 @@ pub const PLANTS: &[Plant] = &[
     plant("strict-revived", 500, "a strict claim that has ended is renewed"),
     plant("strict-clean-early", 2_000, "a strict mutex counts as released while it is held"),
     plant("strict-from-receipt", 8_500, "a strict claim counts from the receipt of a reply"),
+    plant("failed-create-left", 500, "a protected create that fails leaves its persistent node"),
+    plant("older-members-used", 2_000, "a tracker uses a configuration that is not newer"),
     plant("panic", 10, "a worker panics"),
     plant("livelock", 10, "a worker wakes itself for ever"),
     plant(ENDLESS_LOOP, 10, "a poll does not end"),

@@ -42,6 +42,9 @@ impl Outcome {
 /// The longest time from the peace to the end of all work, besides the holds of locks, which may follow each other.
 const PROGRESS_LIMIT: Nanos = 600 * SECOND;
 
+/// The user `super`, with the password `test`.
+const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+
 const LIVELOCK: &str = "livelock: tasks are polled without progress";
 
 /// Looks at a run from another thread.
@@ -150,6 +153,8 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
         container_check_interval: Duration::from_millis(plan.servers.container_check_ms),
         election_time: Duration::from_millis(plan.servers.election_ms),
         min_session_timeout: plan.servers.min_session_timeout_ms.map(Duration::from_millis),
+        reconfig_enabled: plan.servers.reconfig,
+        super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
         seed: plan.seed,
         ..Config::default()
     });
@@ -157,6 +162,10 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
     watch.set(Some(world.clone()));
     {
         let mut core = world.core();
+        for member in (0..plan.servers.count).filter(|_| plan.servers.reconfig) {
+            let name = format!("s{member}");
+            core.servers.ensemble.set_client_address(member, &name, 2181);
+        }
         core.shows_frames = watch.shows_frames;
         core.network.delay = plan.network.delay_us * 1_000;
         core.network.spikes_one_in = plan.network.spikes_one_in;
