@@ -115,7 +115,7 @@ fn every_scenario_and_planted_fault_of_the_simulator_is_documented() {
     let document = document("docs/SIMULATION.md");
     let unnamed: Vec<_> =
         scenarios().into_iter().filter(|name| !document.contains(&format!("`{name}`"))).collect();
-    assert!(unnamed.is_empty(), "scenarios without a word on them: {unnamed:?}");
+    assert!(unnamed.is_empty(), "scenarios that the document does not name: {unnamed:?}");
     let planted = section("docs/SIMULATION.md", "The checker is checked: planted faults");
     let cells = planted.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
     let named: BTreeSet<_> =

@@ -13,8 +13,11 @@ use crate::{
 /// The node of the configuration.
 const CONFIG: &str = "/zookeeper/config";
 
-/// How long after the peace all clients know the last configuration, and are connected: a session may have to end first.
+/// How long after the peace and the last change clients know the configuration: a session may have to end first.
 const FOLLOWED_WITHIN: Nanos = 40 * SECOND;
+
+/// How long a client may need for its next connection without faults.
+const CONNECTED_WITHIN: Nanos = 30 * SECOND;
 
 /// A tracker that stays until the end.
 pub(crate) struct Tracking {
@@ -51,6 +54,20 @@ pub(crate) async fn track(worker: &Worker, for_ms: u64, stays: bool) {
 }
 
 impl Tracking {
+    /// How the configuration in use differs from that of the servers, or that there is no connection.
+    fn difference(&self, worker: &Worker) -> Option<String> {
+        let node = worker.world.core().servers.ensemble.node(CONFIG);
+        let newest = node
+            .and_then(|(data, _)| String::from_utf8_lossy(&data).parse::<EnsembleConfig>().ok());
+        let used = self.tracker.config().borrow().clone();
+        let state = *worker.client.state().borrow();
+        if newest.as_ref() != used.as_deref() {
+            return Some(format!("the client uses {used:?}, not {newest:?}"));
+        }
+        let is_connected = state.is_some_and(docent::ConnectionState::is_connected);
+        (!is_connected).then(|| format!("the client is {state:?} with {used:?}"))
+    }
+
     /// Looks at the configuration in use.
     fn look(&mut self, worker: &Worker) {
         let client = &worker.client;
@@ -93,26 +110,32 @@ fn was_written(worker: &Worker, config: &Arc<EnsembleConfig>) -> bool {
     is_first || written.into_iter().any(|written| written == **config)
 }
 
-/// Compares the configuration in use with that of the servers, a while after the peace.
+/// Compares the configuration in use with that of the servers, a while after the peace and the last change.
 pub(crate) async fn judge(worker: &Worker) {
     let Some(mut tracking) = worker.stash().tracking.take() else { return };
-    let settled_at = worker.world.core().peace_at.max(worker.world.now()) + FOLLOWED_WITHIN;
-    worker.sleep((settled_at - worker.world.now()) / MILLISECOND + 1_000).await;
-    if worker.client.ended().is_some() {
-        return;
+    let began_at = worker.world.now();
+    loop {
+        let (peace_at, changed_at) = {
+            let core = worker.world.core();
+            let last = core.servers.truth.of(CONFIG).next_back().map(|applied| applied.at);
+            (core.peace_at, last.unwrap_or(0))
+        };
+        let now = worker.world.now();
+        let settled_at = began_at.max(peace_at).max(changed_at) + FOLLOWED_WITHIN;
+        let Some(left) = settled_at.checked_sub(now).filter(|left| *left > 0) else { break };
+        worker.sleep(left / MILLISECOND + 1_000).await;
     }
-    tracking.look(worker);
-    let node = worker.world.core().servers.ensemble.node(CONFIG);
-    let newest =
-        node.and_then(|(data, _)| String::from_utf8_lossy(&data).parse::<EnsembleConfig>().ok());
-    let used = tracking.tracker.config().borrow().clone();
-    if newest.as_ref() != used.as_deref() {
-        worker.violation(&format!("the client uses {used:?}, not {newest:?}"));
+    // Where sessions end although nothing fails, the client may be between two of them.
+    let mut wrong = None;
+    for _ in 0..CONNECTED_WITHIN / SECOND {
+        tracking.look(worker);
+        wrong = tracking.difference(worker);
+        if wrong.is_none() || worker.client.ended().is_some() {
+            return;
+        }
+        worker.sleep(1_000).await;
     }
-    let state = *worker.client.state().borrow();
-    if !state.is_some_and(docent::ConnectionState::is_connected) {
-        worker.violation(&format!("the client is {state:?} with {used:?}"));
-    }
+    wrong.into_iter().for_each(|text| worker.violation(&text));
 }
 
 /// Changes the members, as an operator does.
