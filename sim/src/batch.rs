@@ -56,8 +56,10 @@ pub struct Totals {
     pub virtual_time: Duration,
     /// The rules that were broken.
     pub violations: usize,
-    /// How often the naive bound of a hold did not suffice.
-    pub naive: usize,
+    /// How often holds that exclude each other were within their naive bound.
+    pub overlaps: usize,
+    /// How often a hold within its naive bound had no node.
+    pub without_node: usize,
 }
 
 impl Totals {
@@ -67,7 +69,9 @@ impl Totals {
         self.faults += outcome.faults;
         self.virtual_time += outcome.virtual_time;
         self.violations += outcome.history.violations().count();
-        self.naive += outcome.history.naive();
+        let (overlaps, without_node) = outcome.history.naive();
+        self.overlaps += overlaps;
+        self.without_node += without_node;
     }
 }
 
@@ -178,7 +182,8 @@ fn hanging(workers: &[Current], hang_after: Duration) -> Option<(u64, Outcome)> 
 impl History {
     /// Drops everything but broken rules and counted ones.
     fn keep_judgement(&mut self) {
-        self.records.retain(|record| matches!(record.what, What::Violation(_) | What::Naive(_)));
+        self.records
+            .retain(|record| matches!(record.what, What::Violation(_) | What::Naive { .. }));
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) struct Calls {
     calls: Vec<Call>,
     clients: u64,
     values: u64,
+    labels: u64,
     /// Successful `try_set_value`s, by path and the version before.
     pub(crate) swaps: Vec<(String, i32, Bytes)>,
 }
@@ -124,6 +125,12 @@ impl Calls {
         value.into()
     }
 
+    /// A number that no other node has in its name.
+    pub(crate) fn next_label(&mut self) -> u64 {
+        self.labels += 1;
+        self.labels
+    }
+
     pub(crate) fn begin(
         &mut self,
         by: String,
@@ -152,7 +159,7 @@ impl World {
         checker.check(&calls);
         let (violations, counted) = (checker.violations, checker.counted);
         drop(core);
-        counted.into_iter().for_each(|text| self.record(What::Naive(text)));
+        counted.into_iter().for_each(|text| self.record(What::Counted(text)));
         violations.into_iter().for_each(|text| self.record(What::Violation(text)));
     }
 }

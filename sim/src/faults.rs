@@ -1,5 +1,10 @@
 //! What each fault does to the world.
 
+use std::time::Duration;
+
+use docent::session::planted;
+use docent_testing::server::Ensemble;
+
 use crate::{
     belief::naive_limit,
     history::What,
@@ -45,7 +50,7 @@ impl World {
             for member in 0..members {
                 servers.resume_member(now, member, false);
                 servers.set_lag(now, member, false);
-                servers.start_member(now, member);
+                start(servers, now, member);
             }
         });
         let processes = core.processes.len();
@@ -149,9 +154,7 @@ impl World {
                 self.core().with_servers(now, |servers, now| servers.stop_member(now, member));
                 self.ends_after(for_ms, move |world| {
                     let now = world.elapsed();
-                    world
-                        .core()
-                        .with_servers(now, |servers, now| servers.start_member(now, member));
+                    world.core().with_servers(now, |servers, now| start(servers, now, member));
                 });
             }
             FaultKind::Lag { member, for_ms } => {
@@ -225,7 +228,7 @@ impl World {
                 self.ends_after(for_ms, move |world| {
                     let now = world.elapsed();
                     world.core().with_servers(now, |servers, now| {
-                        (0..members).for_each(|member| servers.start_member(now, member));
+                        (0..members).for_each(|member| start(servers, now, member));
                     });
                 });
             }
@@ -252,6 +255,14 @@ impl World {
             }
         }
     }
+}
+
+/// Starts a member that is stopped.
+fn start(servers: &mut Ensemble, now: Duration, member: usize) {
+    if planted::is("log-lost") {
+        servers.forget(member);
+    }
+    servers.start_member(now, member);
 }
 
 impl FaultKind {

@@ -34,9 +34,16 @@ pub enum What {
     },
     /// A process ended by itself, all its workers done.
     Finished(Pid),
-    /// Two processes believed to hold a lock, or one whose node was gone, for a reason that the naive bound of a hold
-    /// does not exclude; or another effect that no client can exclude. Counted.
-    Naive(String),
+    /// Processes believed to hold a lock, or one whose node was gone, for a reason that the naive bound of a hold does not
+    /// exclude. Counted.
+    Naive {
+        /// How many holds excluded each other, or 1: a hold whose node was gone.
+        holds: usize,
+        /// Whose.
+        text: String,
+    },
+    /// Another effect that no client can exclude. Counted.
+    Counted(String),
     /// A rule was broken.
     Violation(String),
     /// A message has arrived; only if the run shows them.
@@ -61,7 +68,8 @@ impl fmt::Display for What {
             Self::State(pid, state) => write!(f, "p{pid}: {state}"),
             Self::Worker { pid, worker, text } => write!(f, "p{pid}.{worker}: {text}"),
             Self::Finished(pid) => write!(f, "p{pid}: finished"),
-            Self::Naive(text) => write!(f, "beyond the naive bound: {text}"),
+            Self::Naive { text, .. } => write!(f, "beyond the naive bound: {text}"),
+            Self::Counted(text) => write!(f, "no client can exclude: {text}"),
             Self::Violation(text) => write!(f, "VIOLATION: {text}"),
             Self::Frame { pid, member, to_server: true, text, .. } => {
                 write!(f, "p{pid} -> s{member}: {text}")
@@ -104,10 +112,15 @@ impl History {
         self.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }
 
-    /// How often the naive bound of a hold did not suffice.
+    /// How often the naive bound of a hold did not suffice: overlaps of holds, and holds whose node was gone.
     #[must_use]
-    pub fn naive(&self) -> usize {
-        self.records.iter().filter(|record| matches!(record.what, What::Naive(_))).count()
+    pub fn naive(&self) -> (usize, usize) {
+        let holds = self.records.iter().filter_map(|record| match record.what {
+            What::Naive { holds, .. } => Some(holds),
+            _ => None,
+        });
+        let (overlaps, alone): (Vec<_>, Vec<_>) = holds.partition(|holds| *holds > 1);
+        (overlaps.len(), alone.len())
     }
 }
 

@@ -388,7 +388,7 @@ impl World {
                 let is_late =
                     now > created.max(core.undisturbed_since(pid)) + REQUEST_ARRIVES_WITHIN;
                 let text = format!("{id} writes to {path} of another object");
-                records.push(if is_late { What::Violation(text) } else { What::Naive(text) });
+                records.push(if is_late { What::Violation(text) } else { What::Counted(text) });
             }
             let node = (writer, data.clone(), stat.ephemeral_owner);
             let before = kept.nodes.insert(path.clone(), node);

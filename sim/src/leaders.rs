@@ -303,7 +303,9 @@ impl World {
                 open.missing_since.is_some() && is_proven(open, leadership)
             });
             records.push(match excuses.first() {
-                Some(excuse) if is_excused => What::Naive(format!("{text} ({excuse})")),
+                Some(excuse) if is_excused => {
+                    What::Naive { holds: concerned.len(), text: format!("{text} ({excuse})") }
+                }
                 _ if proven => What::Violation(format!("{text}, within the proven bound")),
                 _ => What::Violation(text),
             });

@@ -1,7 +1,7 @@
 //! The network between clients and servers: connections whose bytes arrive later, in pieces, never, or not all.
 //!
 //! A connection is two pipes. What one end sends arrives at the other after a drawn delay, in order. The link between
-//! a process and a member can hold what is sent, lose it, or be slow; a trap acts on one certain delivery of a process.
+//! a process and a member can stall what is sent, lose it, or be slow; a trap acts on one certain delivery of a process.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,6 +15,7 @@ use bytes::{Buf as _, Bytes};
 use docent::{
     ByteStream, Connecting, Host, Transport,
     protocol::dissect::{Dissector, Message},
+    session::planted,
 };
 use docent_testing::server::ConnectionId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -90,7 +91,7 @@ enum Ending {
 struct Pipe {
     last_at: Nanos,
     in_flight: usize,
-    held: VecDeque<Segment>,
+    stalled: VecDeque<Segment>,
     /// Nothing more arrives.
     is_broken: bool,
 }
@@ -136,8 +137,8 @@ impl Core {
             return;
         }
         match flow {
-            Flow::Pass if pipe.held.is_empty() => self.deliver(now, id, direction, segment),
-            Flow::Pass | Flow::Hold => pipe.held.push_back(segment),
+            Flow::Pass if pipe.stalled.is_empty() => self.deliver(now, id, direction, segment),
+            Flow::Pass | Flow::Stall => pipe.stalled.push_back(segment),
             // The sender's TCP goes on repeating it; the connection does not survive the gap.
             Flow::Lose => pipe.is_broken = true,
         }
@@ -237,10 +238,10 @@ impl Core {
     /// Cuts a connection. An end that does not notice goes on as if nothing had happened.
     fn cut(&mut self, now: Duration, id: usize, sides: Sides) {
         let c = &mut self.network.connections[id];
-        // A stream has no gaps: behind a segment that is lost, the held ones do not arrive either.
+        // A stream has no gaps: behind a segment that is lost, the stalled ones do not arrive either.
         for pipe in [&mut c.to_server, &mut c.to_client] {
             pipe.is_broken = true;
-            pipe.held.clear();
+            pipe.stalled.clear();
         }
         if sides != Sides::Server {
             if c.state == State::Connecting {
@@ -284,7 +285,7 @@ impl Core {
         }
     }
 
-    /// Sets how the link between a process and a member is disturbed. What was held arrives when it passes again; a
+    /// Sets how the link between a process and a member is disturbed. What was stalled arrives when it passes again; a
     /// connection that has lost bytes is reset then.
     pub(crate) fn set_link(
         &mut self,
@@ -310,7 +311,8 @@ impl Core {
                 self.cut(now, id, Sides::Both);
                 continue;
             }
-            while let Some(segment) = self.network.connections[id].pipe(direction).held.pop_front()
+            while let Some(segment) =
+                self.network.connections[id].pipe(direction).stalled.pop_front()
             {
                 self.deliver(now, id, direction, segment);
             }
@@ -420,6 +422,9 @@ impl SimTransport {
             return Err(io::Error::new(io::ErrorKind::NotFound, "an unknown host"));
         }
         let id = core.network.connections.len();
+        // A load balancer gives each connection to the next server.
+        let is_balanced = planted::is("servers-behind-one-address");
+        let member = if is_balanced { (member + id) % core.servers.count } else { member };
         let dissector = core.shows_frames.then(Dissector::new);
         core.network.connections.push(Connection {
             pid,

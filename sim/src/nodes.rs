@@ -74,6 +74,14 @@ impl World {
         self.use_locks(pid, vec![Part { lock: path.to_owned(), mode: Mode::Exclusive }])
     }
 
+    /// A node of a process is used until its session ends.
+    pub(crate) fn keep_path(&self, pid: Pid, path: &str) {
+        let nodes = &mut self.beliefs().nodes;
+        let part = Part { lock: path.to_owned(), mode: Mode::Exclusive };
+        nodes.used.insert(nodes.next_use, (pid, vec![part]));
+        nodes.next_use += 1;
+    }
+
     /// A guarded write to a register begins.
     pub(crate) fn watch_register(&self, register: &str, guard: &str, is_ordered: bool) {
         let nodes = &mut self.beliefs().nodes;

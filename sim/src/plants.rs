@@ -2,11 +2,14 @@
 //!
 //! A plan names the fault that is planted ([`Plan::plant`](crate::plan::Plan::plant)). The code of each is where a
 //! programmer could make the mistake: in the sources of docent-session and docent-recipes, behind
-//! `planted::is("name")`, which is a constant outside of the simulator.
+//! `planted::is("name")`, which is a constant outside of the simulator. An assumption is taken away in the simulator itself,
+//! or by a switch of the embedded ensemble that only the simulator has.
 
 use std::{thread, time::Duration};
 
 use docent::session::planted;
+
+use crate::plan::{Fault, FaultKind, Plan};
 
 /// A defect, and how many seeds may pass until it is found.
 #[derive(Debug, Clone, Copy)]
@@ -17,10 +20,25 @@ pub struct Plant {
     pub within: u64,
     /// What is wrong.
     pub defect: &'static str,
+    /// A part of the text of the rule that must be broken; empty: any rule.
+    pub rule: &'static str,
+}
+
+impl Plant {
+    /// Whether a broken rule is one that this fault must break.
+    #[must_use]
+    pub fn breaks(&self, violation: &str) -> bool {
+        violation.contains(self.rule)
+    }
 }
 
 const fn plant(name: &'static str, within: u64, defect: &'static str) -> Plant {
-    Plant { name, within, defect }
+    Plant { name, within, defect, rule: "" }
+}
+
+/// An assumption of the proven bound is taken away.
+const fn assumption(name: &'static str, within: u64, defect: &'static str) -> Plant {
+    Plant { name, within, defect, rule: "within the proven bound" }
 }
 
 /// All planted faults.
@@ -36,12 +54,27 @@ pub const PLANTS: &[Plant] = &[
     plant("proof-from-receipt", 1_000, "a proven bound counts from the receipt of a reply"),
     plant("proof-by-any-write", 500, "a write through a follower renews the proven bound"),
     plant("proof-revived", 1_000, "a proven bound that has passed is moved"),
-    plant(
+    assumption(
         "clock-beyond-margin",
         1_000,
         "clocks are slower by more than the proven bound allows for",
     ),
-    plant("clock-without-suspend", 1_000, "clocks stand still while the machine is suspended"),
+    assumption("clock-without-suspend", 1_000, "clocks stand still while the machine is suspended"),
+    assumption("log-lost", 150, "a member that stops starts again without its log"),
+    assumption("commit-without-majority", 50, "a leader commits what it alone has accepted"),
+    assumption(
+        "session-taken-over",
+        600,
+        "another client has the id and the password of a session, and closes it",
+    ),
+    assumption("session-ended-by-hand", 50, "an administrator ends a session"),
+    assumption("node-deleted-by-hand", 250, "another client deletes the node of a hold"),
+    assumption("work-beyond-bound", 100, "work goes on for 3 s after the proven bound"),
+    assumption(
+        "servers-behind-one-address",
+        2_500,
+        "each connection to an address ends at another server",
+    ),
     plant("clock-drift", 300, "clocks are slower by 25 %, which no bound allows for"),
     plant("watches-not-replayed", 300, "one in 8 reconnects does not set the watches again"),
     plant("watch-lost-on-error", 50, "a one-shot watch is lost when its read fails"),
@@ -95,7 +128,7 @@ pub const PLANTS: &[Plant] = &[
     plant("cache-initialized-early", 50, "a cache is initialized once its root is read"),
     plant("cache-reader-skips", 50, "a slow reader of a cache gets no snapshot"),
     plant("cache-watch-left", 50, "a closed cache does not remove its watch"),
-    plant("cache-stale-reply", 3_000, "a cache takes a reply that is older than its node"),
+    plant("cache-stale-reply", 7_000, "a cache takes a reply that is older than its node"),
     plant(
         "missing-node-read-again",
         150,
@@ -104,7 +137,7 @@ pub const PLANTS: &[Plant] = &[
     plant("kept-write-unchecked", 150, "a failed write of a kept node counts as written"),
     plant("provider-remembers", 50, "a strategy picks the first instance that it has seen"),
     plant("instance-misread", 50, "an instance is read with the address of another one"),
-    plant("increment-repeated", 150, "a write of an atomic value is repeated after a lost reply"),
+    plant("increment-repeated", 600, "a write of an atomic value is repeated after a lost reply"),
     plant("promotion-keeps-lock", 500, "the lock of a promotion is not released"),
     plant("barrier-opened-by-loss", 2_000, "a waiter takes the loss of its session for an opening"),
     plant("old-ready-opens", 500, "the ready node of a former round opens a double barrier"),
@@ -114,6 +147,8 @@ pub const PLANTS: &[Plant] = &[
     plant("strict-revived", 500, "a strict claim that has ended is renewed"),
     plant("strict-clean-early", 2_000, "a strict mutex counts as released while it is held"),
     plant("strict-from-receipt", 8_500, "a strict claim counts from the receipt of a reply"),
+    plant("failed-create-left", 500, "a protected create that fails leaves its persistent node"),
+    plant("members-not-read-again", 500, "a tracker does not read the members after a change"),
     plant("panic", 10, "a worker panics"),
     plant("livelock", 10, "a worker wakes itself for ever"),
     plant(ENDLESS_LOOP, 10, "a poll does not end"),
@@ -126,6 +161,18 @@ pub const ENDLESS_LOOP: &str = "endless-loop";
 pub(crate) fn plant_by_name(name: Option<&str>) {
     let known = PLANTS.iter().map(|plant| plant.name).find(|known| Some(*known) == name);
     planted::plant(known);
+}
+
+/// The faults of a plan that happen.
+pub(crate) fn faults(plan: &Plan) -> Vec<Fault> {
+    let is_resumed = |of: usize| plan.processes.iter().any(|process| process.resumes == Some(of));
+    let keeps_owner = planted::is("session-taken-over");
+    // The process that owns the session goes on beside the one that takes it over.
+    let is_left_out = |kind: &FaultKind| match kind {
+        FaultKind::Kill { process, .. } => keeps_owner && is_resumed(*process),
+        _ => false,
+    };
+    plan.faults.iter().filter(|fault| !is_left_out(&fault.kind)).cloned().collect()
 }
 
 /// The faults of a worker, which show what becomes of a program that fails in the world.

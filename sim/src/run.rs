@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use docent::session::planted;
 use docent_testing::server::Config;
 use tokio::runtime::{Builder, RngSeed};
 
@@ -40,6 +41,9 @@ impl Outcome {
 
 /// The longest time from the peace to the end of all work, besides the holds of locks, which may follow each other.
 const PROGRESS_LIMIT: Nanos = 600 * SECOND;
+
+/// The user `super`, with the password `test`.
+const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 const LIVELOCK: &str = "livelock: tasks are polled without progress";
 
@@ -149,6 +153,8 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
         container_check_interval: Duration::from_millis(plan.servers.container_check_ms),
         election_time: Duration::from_millis(plan.servers.election_ms),
         min_session_timeout: plan.servers.min_session_timeout_ms.map(Duration::from_millis),
+        reconfig_enabled: plan.servers.reconfig,
+        super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
         seed: plan.seed,
         ..Config::default()
     });
@@ -156,6 +162,10 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
     watch.set(Some(world.clone()));
     {
         let mut core = world.core();
+        for member in (0..plan.servers.count).filter(|_| plan.servers.reconfig) {
+            let name = format!("s{member}");
+            core.servers.ensemble.set_client_address(member, &name, 2181);
+        }
         core.shows_frames = watch.shows_frames;
         core.network.delay = plan.network.delay_us * 1_000;
         core.network.spikes_one_in = plan.network.spikes_one_in;
@@ -174,7 +184,10 @@ fn run_in_context(plan: &Plan, watch: &Watch) -> Outcome {
         world.beliefs().excused_until = Nanos::MAX;
     }
     world.plan_processes(plan.seed, &plan.processes);
-    world.plan_faults(&plan.faults, plan.peace_at_ms);
+    if planted::is("commit-without-majority") {
+        world.core().servers.ensemble.commit_alone();
+    }
+    world.plan_faults(&plants::faults(plan), plan.peace_at_ms);
     // A panic outside of a task, in a server for example.
     catch(&world, || judge(&world, plan));
     let virtual_time = world.elapsed();

@@ -2,7 +2,14 @@
 
 use std::{
     fs,
+    ops::ControlFlow,
     process::{Command, Output, Stdio},
+    sync::Arc,
+};
+
+use docent_sim::{
+    batch::{self, Options, Planner},
+    plan::Plan,
 };
 
 fn run(arguments: &str) -> Output {
@@ -54,7 +61,39 @@ fn the_last_line_has_the_sums() {
     assert_eq!(seeds, "3");
     assert!(faults.parse::<usize>().unwrap() > 10);
     assert_eq!(hours.split_once('.').unwrap().1.len(), 1, "{hours}");
-    assert!(output.stderr.is_empty(), "no progress without a terminal: {output:?}");
+    assert_only_counts(&output);
+}
+
+/// Standard error has one line, and no progress without a terminal.
+fn assert_only_counts(output: &Output) {
+    let text = std::str::from_utf8(&output.stderr).unwrap();
+    let counts = text.strip_prefix("cargo xtask sim: beyond the naive bound, counted: ").unwrap();
+    let words: Vec<_> = counts.trim_end().split(' ').collect();
+    let [overlaps, "overlaps,", alone, "holds", "without", "a", "node"] = words[..] else {
+        panic!("{words:?}")
+    };
+    assert!(overlaps.parse::<usize>().is_ok() && alone.parse::<usize>().is_ok(), "{text}");
+}
+
+#[test]
+fn overlaps_on_a_cut_ensemble_are_counted_and_no_violations() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/overlap-on-a-cut-ensemble.ron");
+    let output = run(&format!("--scenario {scenario}"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("counted: 1 overlaps, "), "{text}");
+}
+
+/// The seed decides delays only: each of these plans cuts the holder's server off the others.
+#[test]
+fn a_batch_with_cuts_counts_its_overlaps() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/overlap-on-a-cut-ensemble.ron");
+    let plan = Plan::from_ron(&fs::read_to_string(file).unwrap()).unwrap();
+    let planner: Planner = Arc::new(move |seed| Plan { seed, ..plan.clone() });
+    let each = |_, _| ControlFlow::Continue(());
+    let totals = batch::run(1..=20, &planner, Options::default(), each);
+    assert!(totals.overlaps > 0 && totals.without_node > 0, "{totals:?}");
+    assert_eq!((totals.seeds, totals.violations), (20, 0), "{totals:?}");
 }
 
 #[test]
@@ -115,7 +154,7 @@ fn panics_and_livelocks_are_broken_rules() {
     let output = run("--seeds 1..2 --plant panic");
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).starts_with("seed 1: panic: as planted at src/plants.rs:"));
-    assert!(output.stderr.is_empty(), "{output:?}");
+    assert_only_counts(&output);
     let output = run("--seed 1 --plant livelock");
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).starts_with("seed 1: livelock: "), "{output:?}");
@@ -147,7 +186,7 @@ fn a_shrunk_plan_is_short_and_breaks_the_same_rule() {
     let replayed = run(&format!("--scenario {}", shrunk.name()));
     assert_eq!(replayed.status.code(), Some(1), "{replayed:?}");
     assert!(stdout(&replayed).contains(") hold it"), "{replayed:?}");
-    let plan = docent_sim::plan::Plan::from_ron(text).unwrap();
+    let plan = Plan::from_ron(text).unwrap();
     assert!(plan.faults.len() < 10 && plan.steps() < 20, "{text}");
 }
 

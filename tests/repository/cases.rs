@@ -1,4 +1,5 @@
-//! docs/CASES.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md and docs/MIGRATING.md name tests and functions that exist.
+//! docs/CASES.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md, docs/MIGRATING.md and docs/SIMULATION.md name tests,
+//! functions, scenarios and planted faults that exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -82,6 +83,69 @@ fn every_name_that_replaces_one_of_another_client_is_public() {
     assert!(names.len() > 40, "only {names:?}: has the form of the tables changed?");
     let missing: Vec<_> = names.iter().filter(|name| !api.contains(**name)).collect();
     assert!(missing.is_empty(), "not public: {missing:?}");
+}
+
+#[test]
+fn every_finding_of_the_simulator_names_what_shows_it() {
+    let findings = section("docs/SIMULATION.md", "Findings");
+    let rows: Vec<_> = findings.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 50, "{} rows: has the form of the table changed?", rows.len());
+    let (scenarios, plants) = (scenarios(), plants());
+    let mut tests = BTreeSet::new();
+    for row in rows {
+        let (_, shown_by) = row.trim_end_matches(" |").rsplit_once("| ").unwrap();
+        let names: Vec<_> = shown_by.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty() || shown_by.starts_with("none: "), "nothing shows it: {row}");
+        for name in names {
+            if name.ends_with(".ron") {
+                assert!(scenarios.contains(name), "no such scenario: {row}");
+            } else if name.contains('_') {
+                tests.insert(name);
+            } else {
+                assert!(plants.contains(name), "no such planted fault: {row}");
+            }
+        }
+    }
+    assert!(tests.len() > 15, "only {} tests", tests.len());
+    assert_exist(&tests);
+}
+
+#[test]
+fn every_scenario_and_planted_fault_of_the_simulator_is_documented() {
+    let document = document("docs/SIMULATION.md");
+    let unnamed: Vec<_> =
+        scenarios().into_iter().filter(|name| !document.contains(&format!("`{name}`"))).collect();
+    assert!(unnamed.is_empty(), "scenarios that the document does not name: {unnamed:?}");
+    let planted = section("docs/SIMULATION.md", "The checker is checked: planted faults");
+    let cells = planted.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    let named: BTreeSet<_> =
+        cells.flat_map(|cell| cell.split("`, `")).map(|name| name.trim_end_matches('`')).collect();
+    let plants = plants();
+    assert_eq!(named, plants.iter().map(String::as_str).collect::<BTreeSet<_>>());
+}
+
+/// The part of a document below a heading.
+fn section(path: &str, heading: &str) -> String {
+    let document = document(path);
+    let (_, rest) = document.split_once(&format!("\n## {heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
+/// The files of the simulator's scenarios.
+fn scenarios() -> BTreeSet<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("sim/scenarios");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    files.map(|name| name.into_string().unwrap()).collect()
+}
+
+/// The names of the planted faults.
+fn plants() -> BTreeSet<String> {
+    let source = document("sim/src/plants.rs");
+    let (_, list) = source.split_once("pub const PLANTS").unwrap();
+    let (list, _) = list.split_once("];").unwrap();
+    let calls = list.split("plant(").skip(1).flat_map(|call| call.split("assumption("));
+    let names = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());
+    names.chain(["endless-loop"]).map(str::to_owned).collect()
 }
 
 fn document(path: &str) -> String {

@@ -331,7 +331,8 @@ impl ProtectedCreate<'_> {
 
     /// Finds and deletes, in the background, the nodes that may have been created under this GUID.
     fn abandon(&mut self) {
-        if std::mem::take(&mut self.sent).may_have_created() {
+        let is_left = planted::is("failed-create-left") && !self.node.mode.is_ephemeral();
+        if std::mem::take(&mut self.sent).may_have_created() && !is_left {
             let protection = self.protection.prefix();
             find_and_delete_in_background(self.client, self.node.parent, protection, None);
         }

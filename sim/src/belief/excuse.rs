@@ -1,5 +1,7 @@
 //! Why something may be believed to be held although its node is gone.
 
+use docent::session::planted;
+
 use super::{Belief, Beliefs};
 use crate::world::{MILLISECOND, Nanos, SECOND};
 
@@ -44,7 +46,7 @@ impl Beliefs {
         now: Nanos,
         timeout: Nanos,
     ) -> Option<&'static str> {
-        if paths.any(|path| self.intruded.contains(path)) {
+        if paths.any(|path| self.intruded.contains(path)) && !planted::is("node-deleted-by-hand") {
             return Some("a node deleted by another client");
         }
         // No server renews an ended session, but one that has not heard of the end. Without a leader, the next one ends
@@ -52,7 +54,8 @@ impl Beliefs {
         let heard = |at: Nanos| at + timeout + timeout / 50 + SECOND / 10;
         let lags_until = self.lags.iter().map(|(_, until)| *until).max().unwrap_or(0);
         let heard_of = |at: &Nanos| heard(lapse.gone_at.max(lags_until).max(*at));
-        if self.expired.get(&session).is_some_and(|at| now < heard_of(at)) {
+        let by_force = self.expired.get(&session).is_some_and(|at| now < heard_of(at));
+        if by_force && !planted::is("session-ended-by-hand") {
             return Some("a session ended by force");
         }
         if lapse.is_proven {

@@ -419,7 +419,9 @@ impl World {
             let proven =
                 concerned.iter().any(|belief| belief.missing_since.is_some() && is_proven(belief));
             records.push(match excuses.first() {
-                Some(excuse) if is_excused => What::Naive(format!("{text} ({excuse})")),
+                Some(excuse) if is_excused => {
+                    What::Naive { holds: concerned.len(), text: format!("{text} ({excuse})") }
+                }
                 _ if proven => What::Violation(format!("{text}, within the proven bound")),
                 _ => What::Violation(text),
             });

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Belief, Mode, proof::PROVEN_DRIFT_PPM};
+use super::{
+    Belief, Mode,
+    proof::{PROVEN_DRIFT_PPM, work_until},
+};
 use crate::{
     history::What,
     process::Pid,
@@ -60,7 +63,8 @@ impl World {
     ) -> Option<What> {
         let lock = &belief.parts.first().filter(|_| belief.is_strict())?.lock;
         let now = self.now();
-        let left = belief.guard.proven_until().duration_since(belief.client.now());
+        let until = work_until(belief.guard.proven_until());
+        let left = until.duration_since(belief.client.now());
         let left = u128::from(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         let rate = u128::try_from(1_000_000 + self.core().process(belief.pid).drift_ppm);
         let left = left * 1_000_000 / rate.unwrap_or(1_000_000);
@@ -71,7 +75,7 @@ impl World {
         let other = of_lock.values().find(|other| is_new && other.until > now).map(|other| {
             let text = format!("{} begins within the hold of {}", hold.name, other.name);
             if self.is_beyond_drift(other.pid) || self.is_beyond_drift(belief.pid) {
-                What::Naive(format!("{text} (a clock beyond 1 %)"))
+                What::Counted(format!("{text} (a clock beyond 1 %)"))
             } else {
                 What::Violation(text)
             }

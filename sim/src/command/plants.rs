@@ -33,7 +33,7 @@ pub(super) fn find_all(options: Options) -> ExitCode {
         let mut found = None;
         batch::run(1..=plant.within, &planner(Some(plant.name), None), options, |seed, outcome| {
             progress.advance();
-            let Some(text) = outcome.history.violations().next() else {
+            let Some(text) = outcome.history.violations().find(|text| plant.breaks(text)) else {
                 return ControlFlow::Continue(());
             };
             found = Some((seed, text.to_owned()));

@@ -4,6 +4,8 @@ mod data;
 mod discovery;
 mod leader;
 mod locks;
+mod members;
+mod protected;
 mod recipes;
 mod renewals;
 mod sequences;
@@ -32,6 +34,7 @@ pub fn plan(seed: u64) -> Plan {
         container_check_ms: pick(rng, &[1_000, 60_000]),
         election_ms: 0,
         min_session_timeout_ms: None,
+        reconfig: false,
         version: None,
     };
     let network = NetworkPlan {
@@ -59,7 +62,11 @@ pub fn plan(seed: u64) -> Plan {
     let has_elections = leader::add(&mut plan);
     let has_recipes = recipes::add(&mut plan);
     let has_discovery = discovery::add(&mut plan);
-    let has_locks_only = !has_data && !has_elections && !has_recipes && !has_discovery;
+    let has_protected = protected::add(&mut plan);
+    let has_members = members::add(&mut plan);
+    let has_nodes = has_protected || has_members;
+    let has_more = has_elections || has_recipes || has_discovery || has_nodes;
+    let has_locks_only = !has_data && !has_more;
     strict::add(&mut plan);
     sequences::add(&mut plan, has_locks_only);
     renewals::add(&mut plan);
@@ -113,7 +120,7 @@ const KINDS: &[(u64, Draw)] = &[
         process: rng.usize(..processes),
         member: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
         direction: if one_in(rng, 2) { None } else { Some(direction(rng)) },
-        flow: if one_in(rng, 2) { Flow::Hold } else { Flow::Lose },
+        flow: if one_in(rng, 2) { Flow::Stall } else { Flow::Lose },
         for_ms: duration(rng),
     }),
     (2_000, |rng, processes, _| FaultKind::Slow {

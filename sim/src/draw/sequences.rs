@@ -66,7 +66,7 @@ fn split_site(plan: &mut Plan, rng: &mut Rng, has_locks_only: bool) {
             let gather_ms = pick(rng, &[0, 1_500, longest_timeout]);
             isolated_at += rng.u64(..=gather_ms);
             site = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
-            let flow = pick(rng, &[Flow::Lose, Flow::Hold]);
+            let flow = pick(rng, &[Flow::Lose, Flow::Stall]);
             separate(plan, &site, member, (at_ms, isolated_at + for_ms), flow);
         }
         let kind = FaultKind::Isolate { member: Some(member), for_ms };
@@ -103,7 +103,7 @@ fn late_replies(plan: &mut Plan, rng: &mut Rng, _has_locks_only: bool) {
                 FaultKind::Slow { process, by_ms: late_ms / 2, for_ms: late_ms }
             } else {
                 let direction = Some(Direction::ToClient);
-                let flow = Flow::Hold;
+                let flow = Flow::Stall;
                 FaultKind::Link { process, member: None, direction, flow, for_ms: late_ms }
             };
             plan.faults.push(Fault { at_ms, kind: late });

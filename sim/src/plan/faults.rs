@@ -163,7 +163,7 @@ pub enum Flow {
     #[default]
     Pass,
     /// They arrive when the disturbance ends.
-    Hold,
+    Stall,
     /// They never arrive, and the connection is reset when the disturbance ends.
     Lose,
 }

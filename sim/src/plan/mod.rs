@@ -6,6 +6,7 @@
 mod discovery;
 mod faults;
 mod leader;
+mod nodes;
 mod recipes;
 
 use docent_testing::server::Version;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use discovery::{FindStep, ServeEnd, ServeKind, ServeStep, Strategy};
 pub use faults::{Direction, Fault, FaultKind, Flow, KillKind, Sides, Trap};
 pub use leader::{CloseKind, KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep};
+pub use nodes::{MemberChange, ProtectedMode, ProtectedStep};
 pub use recipes::{
     AtomicOp, AtomicStep, BarrierOp, BarrierStep, CacheEnd, CacheKind, CacheStep, DoubleStep,
     TreeOp, TreeStep,
@@ -137,6 +139,9 @@ pub struct ServersPlan {
     /// leader hears of the clients of a follower every half tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_session_timeout_ms: Option<u64>,
+    /// Whether clients can change the members. `/zookeeper/config` has the addresses for clients then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reconfig: bool,
     /// The version of ZooKeeper that they imitate, such as `3.6`; `None`: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -267,6 +272,22 @@ pub enum Step {
     Barrier(BarrierStep),
     /// Rounds of a `DistributedDoubleBarrier`.
     Double(DoubleStep),
+    /// Creates a node with protection.
+    Protected(ProtectedStep),
+    /// Follows the members of the ensemble.
+    Track {
+        /// For how long.
+        for_ms: u64,
+        /// Whether it goes on then, until the worker has done its steps.
+        stays: bool,
+    },
+    /// Changes the members of the ensemble, as an operator does.
+    Reconfigure {
+        /// Which member.
+        member: u8,
+        /// What becomes of it.
+        change: MemberChange,
+    },
     /// Registers an instance of a service.
     Serve(ServeStep),
     /// Looks for the instances of a service.

@@ -5,10 +5,12 @@ mod barrier;
 mod cache;
 mod discovery;
 mod double;
+mod ensemble;
 mod kept;
 mod leader;
 mod lock;
 mod objects;
+mod protected;
 mod register;
 mod session;
 mod shared;
@@ -60,6 +62,10 @@ pub(crate) struct Stash {
     caches: Vec<cache::Cache>,
     /// The caches of services that stay until the end.
     finders: Vec<discovery::Finder>,
+    /// The protected creates.
+    protected: Vec<protected::Protected>,
+    /// The tracker of the ensemble that stays until the end.
+    tracking: Option<ensemble::Tracking>,
 }
 
 impl Worker {
@@ -113,6 +119,8 @@ impl Worker {
         shared::judge(self).await;
         cache::judge_kept(self).await;
         discovery::judge_kept(self).await;
+        protected::judge(self).await;
+        ensemble::judge(self).await;
         let stash = std::mem::take(&mut *self.stash());
         drop(stash);
     }
@@ -140,6 +148,11 @@ impl Worker {
                 Step::Atomic(step) => atomic::run(self, &step).await,
                 Step::Barrier(step) => barrier::run(self, &step).await,
                 Step::Double(step) => double::run(self, &step).await,
+                Step::Protected(step) => protected::run(self, &step).await,
+                Step::Track { for_ms, stays } => ensemble::track(self, for_ms, stays).await,
+                Step::Reconfigure { member, change } => {
+                    ensemble::reconfigure(self, member, change).await;
+                }
                 Step::Serve(step) => discovery::serve(self, &step).await,
                 Step::Find(step) => discovery::find(self, &step).await,
                 Step::DeleteLeader { election } => leader::delete_leader(self, election).await,

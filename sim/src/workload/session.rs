@@ -99,7 +99,7 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
                 let now = world.now();
                 let is_during = |(from, to): &(_, _)| *from <= now && began_at <= *to;
                 let is_cut = world.core().cuts.iter().any(is_during);
-                world.record(if is_cut { What::Naive(text) } else { What::Violation(text) });
+                world.record(if is_cut { What::Counted(text) } else { What::Violation(text) });
             }
         }
         Err(error) => {

@@ -12,6 +12,16 @@ use super::{
     sessions::Sessions,
 };
 
+/// What a test has switched on.
+#[derive(Debug, Default)]
+pub(super) struct Controls {
+    /// The number of requests still to be rejected with `ThrottledOp`.
+    throttled: u32,
+    /// Whether a leader commits what it alone has accepted.
+    #[cfg(docent_sim)]
+    pub(super) commits_alone: bool,
+}
+
 impl Ensemble {
     /// Expires a session: its connection is closed without a reply, and its ephemeral nodes are deleted. Returns
     /// whether the session existed. Without a leader, the next one expires it.
@@ -131,6 +141,29 @@ impl Ensemble {
         self.pump();
     }
 
+    /// Takes the log and all data from a stopped member: it forgets what it has accepted. Only for a planted fault of the
+    /// simulator: docs/SIMULATION.md.
+    #[cfg(docent_sim)]
+    pub fn forget(&mut self, at: usize) {
+        let membership = self.membership_of(at);
+        let mut tree = super::tree::Tree::new(self.config.version);
+        tree.membership = membership;
+        if self.config.is_ensemble() {
+            tree.show_membership(tree.membership.version, self.config.epoch());
+        }
+        if let Some(member) = self.members.get_mut(at).filter(|member| member.role == Role::Down) {
+            member.tree = tree;
+            member.accepted.clear();
+            (member.committed, member.epoch) = (0, 0);
+        }
+    }
+
+    /// Lets leaders commit what no majority has accepted. Only for a planted fault of the simulator: docs/SIMULATION.md.
+    #[cfg(docent_sim)]
+    pub const fn commit_alone(&mut self) {
+        self.controls.commits_alone = true;
+    }
+
     /// Pauses a member, as SIGSTOP does: its timers stand still and it handles nothing, but its connections hold, and
     /// new ones are made. What is sent to it waits.
     pub fn pause_member(&mut self, now: Duration, member: usize) {
@@ -198,15 +231,15 @@ impl Ensemble {
     /// Rejects the next `count` requests with `ThrottledOp`, except pings, closeSession and createSession. Has no
     /// effect before 3.7, where servers do not throttle.
     pub const fn throttle(&mut self, count: u32) {
-        self.throttled = count;
+        self.controls.throttled = count;
     }
 
     pub(super) fn throttles(&mut self, op: OpCode) -> bool {
         let concerned = !matches!(op, OpCode::Ping | OpCode::CloseSession | OpCode::CreateSession);
         let throttles =
-            self.throttled > 0 && concerned && self.config.version >= super::Version::V3_8;
+            self.controls.throttled > 0 && concerned && self.config.version >= super::Version::V3_8;
         if throttles {
-            self.throttled -= 1;
+            self.controls.throttled -= 1;
         }
         throttles
     }

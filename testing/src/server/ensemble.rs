@@ -32,6 +32,7 @@ use bytes::{Bytes, BytesMut};
 use super::{
     config::{Config, millis},
     connection::{Connection, Input, State},
+    controls::Controls,
     four_letter_words::TRACE_MASK,
     inspect::Record,
     links::{Links, Message},
@@ -192,8 +193,8 @@ pub struct Ensemble {
     pub(super) doomed: BTreeSet<i64>,
     /// Accepted connections with their greeting deadline, oldest first.
     silent: VecDeque<(u64, ConnectionId)>,
-    /// The number of requests still to be rejected with `ThrottledOp`.
-    pub(super) throttled: u32,
+    /// What a test has switched on.
+    pub(super) controls: Controls,
     next_connection: ConnectionId,
     next_session: i64,
     pub(super) next_request: u64,
@@ -256,7 +257,7 @@ impl Ensemble {
             epoch: 0,
             doomed: BTreeSet::new(),
             silent: VecDeque::new(),
-            throttled: 0,
+            controls: Controls::default(),
             next_connection: 1,
             next_session,
             next_request: 0,
