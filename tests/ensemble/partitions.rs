@@ -119,9 +119,9 @@ async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
         while states.next().await != Some(ConnectionState::Reconnected) {}
     })
     .await;
-    // The search is sent again on the new connection. The leader's other client is answered after it.
-    let before = client.metrics().requests;
-    let is_sent = async || (client.metrics().requests >= before + 2).then_some(());
+    // The search, a write and a listing, is sent on the new connection, and has no reply. The leader's other client is
+    // answered after it.
+    let is_sent = async || (client.metrics().in_flight >= 2).then_some(());
     eventually("the search is sent", is_sent).await;
     for _ in 0..10 {
         within_deadline("an answer", other.exists("/lock")).await.unwrap();
