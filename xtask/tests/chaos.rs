@@ -144,7 +144,10 @@ impl Run {
             path = format!("{}:{path}", files.path().display());
         }
         let output = File::create(files.path().join("output")).unwrap();
-        let process = Command::new(PROGRAM)
+        // Its file is removed once it runs, as by a build that replaces it.
+        let program = format!("{PROGRAM}{}", files.path().display().to_string().replace('/', "-"));
+        fs::hard_link(PROGRAM, &program).unwrap();
+        let process = Command::new(&program)
             .args(["chaos", "--minutes", "0.5", "--report"])
             .arg(files.path())
             .env("PATH", path)
@@ -152,9 +155,9 @@ impl Run {
             .stdout(output.try_clone().unwrap())
             .stderr(output)
             .process_group(0)
-            .spawn()
-            .unwrap();
-        Self { process, files }
+            .spawn();
+        fs::remove_file(program).unwrap();
+        Self { process: process.unwrap(), files }
     }
 
     fn name(&self) -> String {

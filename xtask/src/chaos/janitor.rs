@@ -30,7 +30,7 @@ pub(super) struct Janitor {
 
 impl Janitor {
     pub(super) fn start() -> Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
+        let mut process = Command::new(super::PROGRAM)
             .args(["chaos", ARGUMENT])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

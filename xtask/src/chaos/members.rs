@@ -62,7 +62,7 @@ impl Members {
             processes: (0..count).map(|_| Mutex::default()).collect(),
         };
         // A copy: the program may be built anew meanwhile.
-        fs::copy(std::env::current_exe()?, members.asker())?;
+        fs::copy(super::PROGRAM, members.asker())?;
         for index in 0..count {
             network.add(janitor, Host::Member(index))?;
             let data = members.data(index);

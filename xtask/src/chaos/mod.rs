@@ -41,6 +41,9 @@ use world::{Parts, World};
 /// The session timeout of all clients.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
+/// This program, also if it was built anew since its start.
+const PROGRAM: &str = "/proc/self/exe";
+
 /// The long-lived clients. Curator proves no holds.
 const CLIENTS: [(Library, Work); 8] = [
     (Library::Docent, Work::Everything),
@@ -452,7 +455,7 @@ fn signal(process: u32, signal: Signal) {
 /// Runs the short plan that belongs to all tests, and returns whether it found no violation.
 pub(crate) fn test() -> Result<bool> {
     let report = default_report().join("test").display().to_string();
-    let status = Command::new(std::env::current_exe()?)
+    let status = Command::new(PROGRAM)
         .args(["chaos", "--minutes", "2", "--seed", "4", "--report", &report])
         .stdin(Stdio::null())
         .status()?;
