@@ -301,9 +301,9 @@ impl Config {
     /// another server. Default no.
     ///
     /// This makes the renewal of proven bounds ([`Client::renew_proof`](crate::Client::renew_proof)) cheaper. The client
-    /// then asks the server of its connection, by its name in the connect string, for its role, by the four-letter word `srvr` on another
-    /// connection, at most once for each connection and only if bounds are renewed. On a leader, a renewal needs no
-    /// reconnect. Behind a load balancer the answer may come from another server than the one of the connection, and
+    /// then asks the server of its connection, by its name in the connect string, for its role: by the four-letter word
+    /// `srvr` on another connection, at most once for each connection and only if bounds are renewed. On a leader, a renewal
+    /// needs no reconnect. Behind a load balancer the answer may come from another server than the one of the connection, and
     /// the bound would be wrong. A server that does not answer (`4lw.commands.whitelist`) counts as a follower.
     #[must_use]
     pub const fn with_direct_servers(mut self, direct: bool) -> Self {

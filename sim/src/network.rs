@@ -1,7 +1,7 @@
 //! The network between clients and servers: connections whose bytes arrive later, in pieces, never, or not all.
 //!
 //! A connection is two pipes. What one end sends arrives at the other after a drawn delay, in order. The link between
-//! a process and a member can stall what is sent, lose it, or be slow; a trap acts on one certain delivery of a process.
+//! a process and a member can stall packets, lose them, or be slow; a trap acts on one certain delivery of a process.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -128,7 +128,7 @@ pub const PLANTS: &[Plant] = &[
     plant("cache-initialized-early", 50, "a cache is initialized once its root is read"),
     plant("cache-reader-skips", 50, "a slow reader of a cache gets no snapshot"),
     plant("cache-watch-left", 50, "a closed cache does not remove its watch"),
-    plant("cache-stale-reply", 7_000, "a cache takes a reply that is older than its node"),
+    plant("cache-stale-reply", 3_000, "a cache takes a reply that is older than its node"),
     plant(
         "missing-node-read-again",
         150,
@@ -137,7 +137,7 @@ pub const PLANTS: &[Plant] = &[
     plant("kept-write-unchecked", 150, "a failed write of a kept node counts as written"),
     plant("provider-remembers", 50, "a strategy picks the first instance that it has seen"),
     plant("instance-misread", 50, "an instance is read with the address of another one"),
-    plant("increment-repeated", 600, "a write of an atomic value is repeated after a lost reply"),
+    plant("increment-repeated", 150, "a write of an atomic value is repeated after a lost reply"),
     plant("promotion-keeps-lock", 500, "the lock of a promotion is not released"),
     plant("barrier-opened-by-loss", 2_000, "a waiter takes the loss of its session for an opening"),
     plant("old-ready-opens", 500, "the ready node of a former round opens a double barrier"),

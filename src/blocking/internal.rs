@@ -9,7 +9,7 @@ pub use super::{
     wait::{check, wait},
 };
 
-/// The context of a client, for what is made from it.
+/// The context of a client, for the types that are made from it.
 #[must_use]
 pub fn context(client: &super::Client) -> Context {
     client.context.clone()

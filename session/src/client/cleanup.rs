@@ -24,8 +24,8 @@ impl Client {
     /// [`max_pending_bytes`](crate::Config::with_max_pending_bytes) do not refuse them. A node that cannot be deleted
     /// because the queue is full would stay until the session ends.
     ///
-    /// They are exempt from the limits because their number is bounded by the number of nodes that were created. Use
-    /// them for nothing else. (A strict mutex renews its holds by them, one at a time.)
+    /// They are exempt from the limits because their number is bounded: by the nodes that were created, and by the holds of
+    /// strict mutexes, each of which renews its record by one at a time. Use them for nothing else.
     #[must_use]
     pub const fn cleanup(&self) -> Cleanup<'_> {
         Cleanup(self)

@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use super::{FAULTY_MS, faults, one_in, pick};
+use super::{FAULTY_MS, add_faults, one_in, pick};
 use crate::plan::{
     ClientPlan, CloseKind, HoldWatch, KeepMode, KeepStep, LeadBy, LeadSettings, LeadStep, Plan,
     ProcessPlan, Retry, Step,
@@ -18,7 +18,6 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     if share > 1 {
         return false;
     }
-    let members = plan.servers.count;
     if share == 0 {
         plan.processes.clear();
         plan.faults.clear();
@@ -31,13 +30,7 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     let most = plan.peace_at_ms;
     let count = if share == 0 { rng.usize(2..=5) } else { rng.usize(1..=3) };
     plan.processes.extend((0..count).map(|_| process(rng, &mix, timeout, drifts, most)));
-    let mut more = faults(rng, plan.processes.len(), members);
-    // Those of the servers are there already.
-    more.retain(|fault| {
-        fault.at_ms < most && fault.kind.process().map_or(share == 0, |process| process >= before)
-    });
-    plan.faults.extend(more);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
+    add_faults(plan, rng, before, share == 0);
     true
 }
 

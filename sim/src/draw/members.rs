@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use super::{faults, one_in, pick};
+use super::{add_faults, one_in, pick};
 use crate::plan::{ClientPlan, MemberChange, Plan, ProcessPlan, Step};
 
 /// Adds an operator and one or two clients that follow the members to one of 16 plans.
@@ -18,7 +18,6 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     // 3.4 has no `reconfig`.
     plan.servers.version.get_or_insert_with(|| pick(rng, &["3.8", "3.9"]).to_owned());
     let before = plan.processes.len();
-    let most = plan.peace_at_ms;
     let timeout = pick(rng, &[4_000, 6_000, 10_000]);
     let changes = (0..rng.usize(3..=12)).flat_map(|_| {
         let pause = Step::Sleep { ms: rng.u64(..4_000) };
@@ -37,13 +36,7 @@ pub(super) fn add(plan: &mut Plan) -> bool {
         steps.push(Step::Track { for_ms: rng.u64(1_000..60_000), stays: true });
         plan.processes.push(process(rng, timeout, steps));
     }
-    let mut more = faults(rng, plan.processes.len(), plan.servers.count);
-    // Those of the servers are there already.
-    more.retain(|fault| {
-        fault.at_ms < most && fault.kind.process().is_some_and(|process| process >= before)
-    });
-    plan.faults.extend(more);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
+    add_faults(plan, rng, before, false);
     true
 }
 

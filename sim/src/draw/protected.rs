@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use super::{faults, one_in, pick};
+use super::{add_faults, one_in, pick};
 use crate::plan::{ClientPlan, Plan, ProcessPlan, ProtectedMode, ProtectedStep, Retry, Step};
 
 /// Adds processes that create protected nodes to one of eight plans. Returns whether it did.
@@ -21,13 +21,7 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     for _ in 0..rng.usize(1..=2) {
         plan.processes.push(process(rng, timeout, retry, most));
     }
-    let mut more = faults(rng, plan.processes.len(), plan.servers.count);
-    // Those of the servers are there already.
-    more.retain(|fault| {
-        fault.at_ms < most && fault.kind.process().is_some_and(|process| process >= before)
-    });
-    plan.faults.extend(more);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
+    add_faults(plan, rng, before, false);
     true
 }
 

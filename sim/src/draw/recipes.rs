@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use super::{FAULTY_MS, faults, one_in, pick};
+use super::{FAULTY_MS, add_faults, one_in, pick};
 use crate::plan::{
     AtomicOp, AtomicStep, BarrierOp, BarrierStep, CacheEnd, CacheKind, CacheStep, ClientPlan,
     DoubleStep, Fault, FaultKind, Plan, ProcessPlan, Retry, Step, TreeOp, TreeStep,
@@ -29,16 +29,10 @@ pub(super) fn add(plan: &mut Plan) -> bool {
     let mix = Mix::draw(rng);
     let timeout = pick(rng, &[4_000, 6_000, 10_000]);
     let drifts = one_in(rng, 3);
-    let (most, members) = (plan.peace_at_ms, plan.servers.count);
+    let most = plan.peace_at_ms;
     let count = if share == 0 { rng.usize(2..=5) } else { rng.usize(1..=3) };
     plan.processes.extend((0..count).map(|_| process(rng, &mix, timeout, drifts, most)));
-    let mut more = faults(rng, plan.processes.len(), members);
-    // Those of the servers are there already.
-    more.retain(|fault| {
-        fault.at_ms < most && fault.kind.process().map_or(share == 0, |process| process >= before)
-    });
-    plan.faults.extend(more);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
+    add_faults(plan, rng, before, share == 0);
     hand_over(plan);
     true
 }

@@ -50,7 +50,7 @@ impl Janitor {
 
     /// An input for a command that creates a registered thing. The janitor begins when all its inputs are closed: a command
     /// that outlives a killed run creates nothing behind it.
-    pub(super) fn held(&self) -> Result<Stdio> {
+    pub(super) fn awaited_input(&self) -> Result<Stdio> {
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_ref().ok_or("the run has ended")?;
         Ok(input.as_fd().try_clone_to_owned()?.into())

@@ -72,7 +72,12 @@ impl Members {
                 janitor.register("mount", &path)?;
                 let size = format!("size={DISK_BYTES}");
                 let mount = ["-t", "tmpfs", "-o", &size, "docent", &path];
-                if !Command::new("mount").args(mount).stdin(janitor.held()?).status()?.success() {
+                if !Command::new("mount")
+                    .args(mount)
+                    .stdin(janitor.awaited_input()?)
+                    .status()?
+                    .success()
+                {
                     return Err("cannot mount a tmpfs".into());
                 }
             }

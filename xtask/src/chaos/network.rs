@@ -132,7 +132,7 @@ impl Network {
 
 fn add_namespace(janitor: &Janitor, name: &str) -> Result<()> {
     janitor.register("namespace", name)?;
-    run_ip(&["netns", "add", name], janitor.held()?)
+    run_ip(&["netns", "add", name], janitor.awaited_input()?)
 }
 
 fn ip(arguments: &[&str]) -> Result<()> {
