@@ -39,7 +39,7 @@ async fn curator(arguments: &[&str]) -> Peer {
     let command = tokio::task::spawn_blocking(|| {
         let java = crate::support::real::java().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let classes = java.compile(&source.join("tests/java/CuratorDataPeer.java")).unwrap();
+        let classes = java.compile(&source.join("java/CuratorDataPeer.java")).unwrap();
         java.command(&classes).unwrap()
     });
     let mut command = command.await.unwrap();

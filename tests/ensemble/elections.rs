@@ -37,8 +37,7 @@ async fn participants(connect: &str) -> Vec<Peer> {
     let ours = ours.await.unwrap();
     let theirs = tokio::task::spawn_blocking(|| {
         let java = java().unwrap();
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java/CuratorRecipePeer.java");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/CuratorRecipePeer.java");
         (java.compile(&source).unwrap(), java)
     });
     let (classes, java) = theirs.await.unwrap();

@@ -22,7 +22,7 @@ async fn peers() -> Option<(Peer, Peer)> {
     let theirs = tokio::task::spawn_blocking(|| {
         let java = crate::support::real::java().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let classes = java.compile(&source.join("tests/java/CuratorRecipePeer.java")).unwrap();
+        let classes = java.compile(&source.join("java/CuratorRecipePeer.java")).unwrap();
         java.command(&classes).unwrap()
     });
     let mut theirs = theirs.await.unwrap();

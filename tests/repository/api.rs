@@ -2,12 +2,7 @@
 //!
 //! The lists are made from the source with its macros expanded and all features enabled. `cargo xtask api` writes them.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::OnceLock};
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -58,7 +53,7 @@ fn the_public_api_of_gssapi_is_the_listed_one() {
 
 fn assert_listed(libraries: &[&str]) {
     let bless = std::env::var_os("DOCENT_BLESS").is_some();
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api");
+    let directory = xtask::workspace::root().join("docs/api");
     let mut differences = String::new();
     for library in libraries {
         let source = fs::read_to_string(&expanded()[library]).unwrap();

@@ -76,7 +76,7 @@ fn functions(libraries: &[&str], prefix: &str) -> BTreeMap<String, Function> {
 }
 
 fn lines(library: &str) -> Vec<String> {
-    let path = format!("{}/docs/api/{library}.txt", env!("CARGO_MANIFEST_DIR"));
+    let path = xtask::workspace::root().join(format!("docs/api/{library}.txt"));
     fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
 

@@ -133,7 +133,7 @@ fn section(path: &str, heading: &str) -> String {
 
 /// The files of the simulator's scenarios.
 fn scenarios() -> BTreeSet<String> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("sim/scenarios");
+    let directory = xtask::workspace::root().join("sim/scenarios");
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     files.map(|name| name.into_string().unwrap()).collect()
 }
@@ -149,12 +149,12 @@ fn plants() -> BTreeSet<String> {
 }
 
 fn document(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    fs::read_to_string(xtask::workspace::root().join(path)).unwrap()
 }
 
 #[track_caller]
 fn assert_exist(names: &BTreeSet<&str>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = xtask::workspace::root();
     let mut functions = BTreeSet::new();
     for directory in [
         "protocol",

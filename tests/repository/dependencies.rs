@@ -3,7 +3,7 @@
 //! cargo-deny checks the same file, and the advisories of RustSec, which need a download: `cargo xtask check` runs it if
 //! it is installed. These rules need neither, so that they are checked by every run of the tests.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, process::Command};
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 fn packages() -> Vec<Value> {
     let metadata = |arguments: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+        cargo.current_dir(xtask::workspace::root());
         cargo.args(["metadata", "--format-version", "1", "--all-features", "--locked"]);
         cargo.args(arguments).output().unwrap()
     };
@@ -35,7 +35,7 @@ fn packages() -> Vec<Value> {
 }
 
 fn rules() -> toml::Table {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml");
+    let file = xtask::workspace::root().join("deny.toml");
     fs::read_to_string(file).unwrap().parse().unwrap()
 }
 

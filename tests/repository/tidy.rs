@@ -7,8 +7,8 @@ use std::{
     process::Command,
 };
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+fn root() -> PathBuf {
+    xtask::workspace::root()
 }
 
 /// The crates under a package, without its own.
@@ -485,5 +485,5 @@ fn readme_and_ci_give_the_same_command() {
     for text in [&readme, &ci] {
         assert!(text.contains("cargo xtask test"));
     }
-    assert!(readme.contains("cargo run --release --example lock"));
+    assert!(readme.contains("cargo run --release -p docent --example lock"));
 }

@@ -477,7 +477,7 @@ async fn read_errors(errors: impl AsyncRead + Unpin, shared: Arc<Shared>) {
 
 fn java_command() -> Command {
     let java = real::java().expect("a side that is available");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/java/CuratorPeer.java");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/CuratorPeer.java");
     let classes = java.compile(&source).unwrap_or_else(|error| panic!("{error}"));
     let mut command = java.command(&classes).unwrap_or_else(|error| panic!("{error}"));
     command.arg("CuratorPeer");

@@ -7,7 +7,7 @@ use xtask::{Result, workspace::cargo};
 /// Fails if a library does not compile.
 pub(crate) fn run() -> Result<ExitCode> {
     let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "docent", "--test", "repository", "api::"]);
+    test.args(["test", "--quiet", "--package", "docent-tests", "--test", "repository", "api::"]);
     let written = test.env("DOCENT_BLESS", "1").status()?.success();
     Ok(if written { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

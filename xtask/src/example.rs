@@ -47,7 +47,18 @@ pub fn example(name: &str) -> Result<PathBuf> {
 fn build(name: &str, profile: &Path) -> Result<()> {
     let target = profile.parent().ok_or("a test program outside target")?;
     let mut command = cargo();
-    command.args(["build", "--quiet", "--package", "docent", "--example", name]);
+    command.args([
+        "build",
+        "--quiet",
+        "--package",
+        "docent",
+        "--package",
+        "docent-tests",
+        "--package",
+        "docent-discovery",
+        "--example",
+        name,
+    ]);
     command.arg("--target-dir").arg(target);
     match profile.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => {}

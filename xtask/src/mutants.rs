@@ -74,7 +74,7 @@ const TESTS: &[Tests] = &[
         directory: "recipes/",
         package: "docent-recipes",
         features: "",
-        packages: &["docent"],
+        packages: &["docent-tests"],
         // These need Java, or minutes for each mutant.
         arguments: &[
             "--test",

@@ -173,7 +173,7 @@ impl RealServer {
 
 /// The tests that run on either server. The ones that they skip without a real server have run before.
 fn on_the_embedded_server() -> Vec<String> {
-    let targets = ["--package", "docent", "--test", "locks", "--test", "repository", "--"];
+    let targets = ["--package", "docent-tests", "--test", "locks", "--test", "repository", "--"];
     let modules = ["interop::", "trace_parity::", "examples::"];
     targets.into_iter().chain(modules).map(str::to_owned).collect()
 }

@@ -23,6 +23,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_xtask");
 /// A run builds a client before it creates anything; a machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(300);
 
+/// The length of a run that the test ends: longer than the deadline, so that no run ends by itself before.
+const MINUTES: &str = "10";
+
 /// Where `ip netns add` mounts the namespaces.
 const NAMESPACES: &str = "/run/netns";
 
@@ -148,7 +151,7 @@ impl Run {
         let program = format!("{PROGRAM}{}", files.path().display().to_string().replace('/', "-"));
         fs::hard_link(PROGRAM, &program).unwrap();
         let process = Command::new(&program)
-            .args(["chaos", "--minutes", "0.5", "--report"])
+            .args(["chaos", "--minutes", MINUTES, "--report"])
             .arg(files.path())
             .env("PATH", path)
             .stdin(Stdio::null())
@@ -194,7 +197,7 @@ impl Run {
         }
     }
 
-    /// What it has created so far that has no name of it.
+    /// Returns the namespaces and janitors of the run, which are no longer found by name once the run is removed.
     fn created(&self) -> Created {
         let inodes = namespaces(&self.name()).iter().map(|path| inode(path)).collect();
         let parent = format!("PPid:\t{}\n", self.process.id());
@@ -229,7 +232,7 @@ impl Drop for Run {
     }
 }
 
-/// What a run has created that has no name of it.
+/// What a run has created and what cannot be found by the name of the run.
 #[derive(Debug, Default)]
 struct Created {
     /// The network namespaces, by which processes are found after the names of the namespaces are gone.

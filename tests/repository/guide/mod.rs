@@ -15,7 +15,7 @@ use std::{
 };
 
 fn guide() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/src")
+    xtask::workspace::root().join("docs/guide/src")
 }
 
 fn blessing() -> bool {
@@ -121,9 +121,9 @@ fn rust_files(directory: &Path, found: &mut Vec<Vec<String>>) {
 /// out, of the same file or of another one.
 #[test]
 fn snippets_are_parts_of_tested_code() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = xtask::workspace::root();
     let mut sources = Vec::new();
-    for directory in ["examples", "recipes/src"] {
+    for directory in ["examples", "discovery/examples", "recipes/src"] {
         rust_files(&root.join(directory), &mut sources);
     }
     let mut compared = 0;
@@ -157,18 +157,18 @@ fn each_example_is_on_a_page() {
             included.extend(Path::new(file).file_stem().map(|it| it.to_str().unwrap().to_owned()));
         }
     }
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for entry in fs::read_dir(examples).unwrap() {
+    let examples = ["examples", "discovery/examples"].map(|it| xtask::workspace::root().join(it));
+    for entry in examples.into_iter().flat_map(|examples| fs::read_dir(examples).unwrap()) {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        assert!(path.is_dir() || included.contains(name), "the example {name} is on no page");
+        assert!(included.contains(name), "the example {name} is on no page");
     }
 }
 
 /// The page on errors has a row for each kind.
 #[test]
 fn each_kind_of_error_has_advice() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = xtask::workspace::root();
     let page = fs::read_to_string(root.join("src/cookbook/error_kinds.md")).unwrap();
     let api = fs::read_to_string(root.join("docs/api/docent-session.txt")).unwrap();
     let kinds =

@@ -416,7 +416,7 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
 /// Builds the client. Returns its program.
 fn build_lock_peer() -> Result<PathBuf> {
     let status = cargo()
-        .args(["build", "--quiet", "--package", "docent", "--example", "lock_peer"])
+        .args(["build", "--quiet", "--package", "docent-tests", "--example", "lock_peer"])
         .stdin(Stdio::null())
         .status()?;
     if !status.success() {
