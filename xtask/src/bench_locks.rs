@@ -2,8 +2,7 @@
 //! this command installs the servers and builds it.
 
 use std::{
-    env, fs,
-    path::Path,
+    env,
     process::{Command, ExitCode},
 };
 
@@ -46,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             service => services.push(service),
         }
     }
-    if let Err(error) = install() {
+    if let Err(error) = fetch_programs() {
         // Their rows say that they are missing.
         eprintln!("xtask: {error}");
     }
@@ -103,15 +102,14 @@ fn build() -> Result<()> {
     }
 }
 
-/// Installs the missing packages; none of them starts its server.
-fn install() -> Result<()> {
+/// Fetches the packages of missing programs.
+fn fetch_programs() -> Result<()> {
     let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
-    let _policy = Policy::refuse()?;
-    packages::install(&packages)
+    packages::fetch("lock-services", &packages)
 }
 
 /// Whether a program is in PATH, or where Debian keeps those for administrators.
@@ -119,30 +117,4 @@ fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain(["/usr/sbin".into()]);
     directories.into_iter().any(|directory| directory.join(program).is_file())
-}
-
-/// The file that Debian's packages ask whether they may start a service. Ours refuses, and is removed on drop; an
-/// existing one is left alone, whatever it replies.
-struct Policy(bool);
-
-const POLICY: &str = "/usr/sbin/policy-rc.d";
-
-impl Policy {
-    fn refuse() -> Result<Self> {
-        if Path::new(POLICY).exists() {
-            return Ok(Self(false));
-        }
-        fs::write(POLICY, "#!/bin/sh\nexit 101\n")?;
-        let policy = Self(true);
-        let status = Command::new("chmod").args(["755", POLICY]).status()?;
-        if status.success() { Ok(policy) } else { Err(format!("chmod {POLICY}: {status}").into()) }
-    }
-}
-
-impl Drop for Policy {
-    fn drop(&mut self) {
-        if self.0 {
-            let _ = fs::remove_file(POLICY);
-        }
-    }
 }

@@ -74,6 +74,8 @@ impl Kdc {
     fn configure(&self, relay: Option<SocketAddr>) -> Result<()> {
         let directory = self.directory.display();
         let address = self.port.address();
+        let plugins = plugins()?;
+        let plugins = plugins.display();
         let client = |kdc: SocketAddr| {
             format!(
                 "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n \
@@ -86,7 +88,7 @@ impl Kdc {
             "[kdcdefaults]\n kdc_listen = {address}\n kdc_tcp_listen = {address}\n[realms]\n {REALM} = {{\n  \
              database_name = {directory}/principal\n  key_stash_file = {directory}/stash\n  \
              acl_file = {directory}/kadm5.acl\n  supported_enctypes = aes256-cts-hmac-sha1-96:normal\n }}\n\
-             [logging]\n kdc = FILE:{directory}/kdc.log\n"
+             [dbmodules]\n db_module_dir = {plugins}/kdb\n[logging]\n kdc = FILE:{directory}/kdc.log\n"
         );
         fs::write(self.directory.join("kdc.conf"), kdc)?;
         Ok(())
@@ -212,6 +214,16 @@ pub fn gssapi_headers() -> Result<()> {
     } else {
         Err("no libclang (libclang-dev) in /usr/lib/llvm-*/lib or LIBCLANG_PATH".into())
     }
+}
+
+/// The directory of the KDC's database module, which may lie outside the system's directories.
+fn plugins() -> Result<PathBuf> {
+    let kdc = program("krb5kdc").ok_or("krb5kdc is not installed")?;
+    let prefix = kdc.parent().and_then(Path::parent).ok_or("krb5kdc is in no directory")?;
+    let libraries = prefix.join("lib").read_dir()?.flatten().map(|entry| entry.path());
+    let mut plugins = libraries.map(|library| library.join("krb5/plugins"));
+    let found = plugins.find(|plugins| plugins.join("kdb").is_dir());
+    Ok(found.ok_or_else(|| format!("no krb5/plugins/kdb in {}/lib/*", prefix.display()))?)
 }
 
 /// Finds a program in `PATH`, or among those of administrators.

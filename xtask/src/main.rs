@@ -7,6 +7,7 @@ mod bench_locks;
 mod chaos;
 mod check;
 mod compose;
+mod debian;
 mod deny;
 mod guide;
 mod mutants;
@@ -31,7 +32,7 @@ usage: cargo xtask COMMAND
                             section of docs/BENCHMARKS.md (--quick: prints it)
   bench holds [--quick]     compare holds whose end is proven with plain ones, in the same way
   bench-locks [--quick] [SERVICE...]
-                            compare lock services, on servers that it installs and starts, and write
+                            compare lock services, on servers that it fetches and starts, and write
                             docs/LOCK-SERVICES.md; --fault NAME --service SERVICE [--rounds N]: one fault
   api                       write the lists of the public API, docs/api, which a test compares
   guide                     record the diagrams of docs/guide and build the book (with mdbook)
@@ -55,6 +56,10 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(outcome) = xtask::as_wrapper(&arguments) {
         return outcome.unwrap_or(ExitCode::FAILURE);
+    }
+    if let Err(error) = debian::enter() {
+        eprintln!("xtask: {error}");
+        return ExitCode::FAILURE;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {

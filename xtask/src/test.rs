@@ -20,6 +20,12 @@ use xtask::workspace::{cargo, is_ci, root};
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let start = Instant::now();
     let (hermetic, arguments) = take_hermetic(arguments);
+    // Before any server runs: this process may start again with what it has fetched.
+    let kerberos = packages::kerberos();
+    let lacks_kerberos = kerberos.is_err();
+    if let Err(reason) = &kerberos {
+        println!("xtask: no tests with Kerberos, and no build of docent-gssapi: {reason}");
+    }
     let mut no_server = None;
     let server = if hermetic {
         println!("xtask: --hermetic: only tests that need no real ZooKeeper");
@@ -56,11 +62,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     }
 
-    let kerberos = packages::kerberos();
-    let lacks_kerberos = kerberos.is_err();
-    if let Err(reason) = &kerberos {
-        println!("xtask: no tests with Kerberos, and no build of docent-gssapi: {reason}");
-    }
     let mut summary = Summary::default();
     let has_gssapi = kerberos.is_ok();
     let mut success = build_examples(&arguments, has_gssapi)?
