@@ -3,7 +3,7 @@
 use docent_testing::TestingServer;
 use tokio::process::Command;
 
-use crate::{gzip, support::peer::Peer};
+use crate::support::peer::Peer;
 
 #[tokio::test]
 async fn a_peer_caches_on_command() {
@@ -41,36 +41,6 @@ async fn a_peer_caches_on_command() {
     assert_eq!(peer.ask("get /c").await.error_kind(), "NoNodeException");
     assert_eq!(peer.ask("csize cache:/none").await.error_kind(), "IllegalStateException");
     peer.close().await;
-}
-
-/// By `gzip` of another program: with fixed codes, and with codes of its own.
-#[test]
-fn compressed_data_of_others_are_read() {
-    let bytes = |hex: &str| -> Vec<u8> {
-        let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-        (0..hex.len()).step_by(2).map(digits).collect()
-    };
-    let curators =
-        ["1f8b08000000000000ff03000000000000000000", "1f8b08000000000000ff4b040043beb7e801000000"];
-    assert_eq!(gzip::decompress(&bytes(curators[0])).unwrap(), b"");
-    assert_eq!(gzip::decompress(&bytes(curators[1])).unwrap(), b"a");
-    let text: String = (0..200).map(|n| format!("{} is the square of {n}, ", n * n)).collect();
-    let squares = bytes(&include_str!("squares.gz.hex").replace('\n', ""));
-    assert_eq!(String::from_utf8(gzip::decompress(&squares).unwrap()).unwrap(), text);
-    for data in [&b""[..], b"a", &[7; 70_000]] {
-        assert_eq!(gzip::decompress(&gzip::compress(data)).unwrap(), data);
-    }
-    let whole = bytes(curators[1]);
-    for end in 0..whole.len() {
-        assert!(gzip::decompress(&whole[..end]).is_none(), "{end} bytes");
-    }
-    assert!(gzip::decompress(&[&whole[..], b"x"].concat()).is_none(), "bytes behind the member");
-    // Behind the header, no byte is free.
-    for at in 10..squares.len() {
-        let mut broken = squares.clone();
-        broken[at] ^= 1;
-        assert!(gzip::decompress(&broken).is_none(), "byte {at}");
-    }
 }
 
 /// C41: a value that is not compressed is reported, and shown with its subtree.

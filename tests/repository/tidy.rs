@@ -364,29 +364,6 @@ fn references_lead_to_files_that_exist() {
     assert!(missing.is_empty(), "no such files:\n{}", missing.join("\n"));
 }
 
-/// Numbers of a list that is not in the repository say nothing to its readers.
-#[test]
-fn references_name_their_source() {
-    let lists = ["pitfall", "pitfalls", "reliability", "wire-protocol", "lock-safety", "peers"];
-    let mut unknown = Vec::new();
-    for file in files() {
-        for (n, line) in prose(&file) {
-            let words: Vec<_> = line.split_whitespace().collect();
-            for pair in words.windows(2) {
-                let (list, item) = (pair[0].trim_start_matches('('), pair[1]);
-                let is_number = item.contains(|c: char| c.is_ascii_digit())
-                    && item
-                        .trim_start_matches(['t', 'R'])
-                        .starts_with(|c: char| c.is_ascii_digit());
-                if lists.contains(&list) && (is_number || item == "case") {
-                    unknown.push(format!("{file}:{n}: {list} {item}"));
-                }
-            }
-        }
-    }
-    assert!(unknown.is_empty(), "references without a source:\n{}", unknown.join("\n"));
-}
-
 /// `docent` shows these pages as its own: what a reader copies names the crate of an application.
 #[test]
 fn examples_in_the_documentation_name_docent() {
@@ -413,67 +390,6 @@ fn examples_in_the_documentation_name_docent() {
             }
         }
     }
-}
-
-// Words.
-
-/// Phrases that have a plainer word, in prose and in names: "report" or "notify" for *tell*, "no client" for *nobody*,
-/// "pending requests" for *who waits*.
-const PHRASES: [&str; 30] = [
-    "told",
-    "tell",
-    "tells",
-    "nobody",
-    "so many",
-    "so long",
-    "all who",
-    "those who",
-    "one who",
-    "to who",
-    "of who",
-    "who waits",
-    "who asks",
-    "without a word",
-    "no answer",
-    "not answered",
-    "switched off",
-    "used up",
-    "said so",
-    "what is left",
-    "what was left",
-    "what was sent",
-    "what was asked",
-    "what is queued",
-    "what is committed",
-    "what is missing",
-    "of one s own",
-    "is asked of",
-    "story",
-    "stories",
-];
-
-#[test]
-fn every_sentence_uses_the_plain_word() {
-    let mut found = Vec::new();
-    for file in files().iter().filter(|file| !file.ends_with("repository/tidy.rs")) {
-        if !file.ends_with(".rs") && !file.ends_with(".md") && !file.ends_with(".mmd") {
-            continue;
-        }
-        let text = fs::read_to_string(root().join(file)).unwrap();
-        for (n, text) in text.lines().enumerate() {
-            let words = text.to_lowercase();
-            let words = words.split(|c: char| !c.is_ascii_alphanumeric());
-            let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-            let line = format!(" {} ", words.join(" "));
-            let phrases = PHRASES.iter().filter(|phrase| line.contains(&format!(" {phrase} ")));
-            found.extend(phrases.map(|phrase| format!("{file}:{}: {phrase}", n + 1)));
-            let begins_badly = matches!(words.first(), Some(&("who" | "neither")));
-            if begins_badly && text.trim_start().starts_with("//") {
-                found.push(format!("{file}:{}: begins with {}", n + 1, words[0]));
-            }
-        }
-    }
-    assert!(found.is_empty(), "write it plainly:\n{}", found.join("\n"));
 }
 
 // README.
