@@ -109,7 +109,9 @@ impl Config {
     }
 
     /// Sets how long a request may wait for a connection before it fails with
-    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. A close waits for its confirmation for at most the
+    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. The time counts from the call, or from the loss of the
+    /// last usable connection, if that is later. A connection is usable once the server has replied to a request or a ping:
+    /// one that ends before changes nothing. A close waits for its confirmation for at most the
     /// same time. One connection attempt takes at most this time divided by the number of servers. Default 15 s
     /// (Curator's).
     #[must_use]

@@ -411,7 +411,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let search = self.connection.search().map(Search::next_at);
         // By hand: an iterator over an array of options costs over a thousand instructions in every call.
         let connection = earlier(connection, closing);
-        let requests = earlier(self.requests.next_expiry(), self.requests.next_deadline());
+        let expiry = if self.is_connected() { None } else { self.requests.next_expiry() };
+        let requests = earlier(expiry, self.requests.next_deadline());
         let others = earlier(self.unset.retry_at(), earlier(search, self.expires_at()));
         earlier(earlier(connection, requests), others)
     }
@@ -453,8 +454,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// When the connection is closed because no reply came.
     fn silent_at(&self) -> Instant {
-        let lease = self.identity.as_ref().map(|identity| identity.lease.deadline());
-        self.connection.silent_at(&self.timeouts, lease).min(self.close_silent_at())
+        self.connection.silent_at(&self.timeouts).min(self.close_silent_at())
     }
 
     fn ping(&mut self, now: Instant) {

@@ -128,7 +128,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let has_timeout = self.config.request_timeout.is_some() && token.is_some();
         self.push_request(xid, size, token, effect);
         self.remember_operation(xid, op);
-        if has_timeout || !self.is_connected() {
+        if has_timeout || !self.connection.is_usable() {
             self.set_limits(has_timeout, now());
         }
         true
@@ -137,7 +137,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Limits the time of the request queued last.
     #[cold]
     fn set_limits(&mut self, has_timeout: bool, now: Instant) {
-        let expires = (!self.is_connected()).then(|| now + self.config.connection_timeout);
+        let expires = (!self.connection.is_usable()).then(|| now + self.config.connection_timeout);
         let timeout = self.config.request_timeout.filter(|_| has_timeout);
         self.requests.limit_last(expires, timeout.map(|timeout| now + timeout));
     }
@@ -236,9 +236,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let error = Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied)
             .with_detail(format_args!(
-                "no connection for {:?}; last: {}",
+                "no usable connection for {:?}; {}",
                 self.config.connection_timeout,
-                self.last_failure_text().unwrap_or("no attempt was made")
+                self.failures()
             ))
             .with_source_of(self.last_failure.as_ref());
         for request in expired {

@@ -37,6 +37,7 @@ mod flow_control;
 mod handshake;
 mod lease;
 mod lease_renewal;
+mod long_replies;
 mod missing_operations;
 mod proof;
 mod replies;
@@ -216,6 +217,10 @@ impl Scenario {
 
     fn xids(&self) -> Vec<i32> {
         self.wire.iter().map(|(xid, _)| *xid).collect()
+    }
+
+    fn lease(&self) -> Arc<SessionLease> {
+        Arc::clone(self.machine.lease().expect("a session"))
     }
 
     fn is_broken(&self) -> bool {
