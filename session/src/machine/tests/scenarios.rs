@@ -243,7 +243,7 @@ proptest! {
     ) {
         let config = config()
             .with_when_full(crate::WhenFull::Wait)
-            .with_request_timeout(ms(9000)).with_max_requests(2).unwrap();
+            .with_request_timeout(ms(9000)).unwrap().with_max_requests(2).unwrap();
         run(config, steps)?;
     }
 }
