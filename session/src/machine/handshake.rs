@@ -113,6 +113,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.hosts.failed(now, self.longest_pause(now));
         }
         self.requests.forget_taken();
+        if by_server {
+            self.note_closed();
+        }
         if planted::is("loss-not-applied") {
             self.fail_sent(&Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied));
         }
@@ -229,8 +232,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             if asked_for.is_some() {
                 // ClickHouse Keeper.
                 if !response.is_refused() {
-                    self.renewal.note_replacement();
-                    self.replaced = self.identity.as_ref().map(|known| Arc::clone(&known.lease));
+                    self.operations.note_replacement();
                 }
                 self.expire("reported by the server");
                 if self.is_closing() {
@@ -298,9 +300,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ) {
         let deadline = sent_at + self.lasts();
         let read_only = self.is_read_only();
+        self.operations.note_connection();
+        self.operations.review(now);
         if let Some(identity) = &mut self.identity {
-            identity.lease.operations().note_connection();
-            identity.lease.operations().review(now);
             // A read-only server proves nothing: the quorum may have expired the session in the meantime.
             if !read_only {
                 self.suspended_at = None;
@@ -328,10 +330,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         } else {
             (deadline, sent_at + proven(granted))
         };
-        let lease = SessionLease::new(response.session_id, deadline, proven_until);
-        if let Some(replaced) = self.replaced.take() {
-            lease.operations().inherit(replaced.operations());
-        }
+        let operations = &self.operations;
+        let lease = SessionLease::new(response.session_id, deadline, proven_until, operations);
         self.identity = Some(Identity {
             id: response.session_id,
             password: response.passwd.unwrap_or_default().into(),

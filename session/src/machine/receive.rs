@@ -346,8 +346,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         body: ReplyBody<'_>,
     ) {
         let is_internal = effect.is_internal();
-        if header.err == ErrorCode::Unimplemented {
-            self.note_refusal(header.xid);
+        if let Some(op) = effect.operation() {
+            self.note_operation(op, header.err);
         }
         let has_moved = match (&effect, &body) {
             (
@@ -358,8 +358,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         };
         // The server has set the watch, whether or not the reply can be decoded.
         match effect {
-            Effect::None | Effect::Reserved | Effect::Transaction | Effect::ReservedTransaction => {
-            }
+            Effect::None
+            | Effect::Reserved
+            | Effect::Transaction
+            | Effect::ReservedTransaction
+            | Effect::Optional { .. } => {}
             Effect::Proof => {
                 if let (true, ReplyBody::Whole(reply)) = (header.err.is_ok(), &body) {
                     self.note_proof(reply.bytes());

@@ -15,6 +15,7 @@ use super::{
     lease::SessionLease,
     metrics::Metrics,
     migration::Search,
+    operations::Operations,
     proof::Renewal,
     requests::Requests,
     settings::Settings,
@@ -72,10 +73,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) answers: A,
     pub(super) buffers: BufferPool,
     pub(super) events: VecDeque<Event<W>>,
-    /// The session in whose place a server has given another one.
-    pub(super) replaced: Option<Arc<SessionLease>>,
-    /// The requests that a server may refuse because it does not know their operations.
-    pub(super) operations: VecDeque<(i32, OpCode)>,
+    /// What is known of the operations that the servers lack. All sessions share it.
+    pub(super) operations: Arc<Operations>,
 
     /// When the connection to the quorum was lost. Used for the expiration of a session whose last contact is unknown.
     pub(super) suspended_at: Option<Instant>,
@@ -171,7 +170,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let asked =
             session.and_then(SessionToken::session_timeout).unwrap_or(config.session_timeout);
         let timeouts = Timeouts::new(asked, hosts.len(), config.session_expiration_percent);
-        let identity = session.map(|session| Identity::handed_in(session, asked));
+        let operations = Arc::new(Operations::default());
+        let identity = session.map(|session| Identity::handed_in(session, asked, &operations));
         let requests = Requests::new(&config);
         let last_zxid = config.session.as_ref().map_or(0, SessionToken::last_zxid);
         Self {
@@ -192,8 +192,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             answers,
             buffers: BufferPool::default(),
             events: VecDeque::new(),
-            replaced: None,
-            operations: VecDeque::new(),
+            operations,
             suspended_at: None,
             renewal: Renewal::default(),
             proof: None,
@@ -447,9 +446,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.fail_timed_out(now);
         self.search_read_write(now);
         self.retry_watches(now);
-        if let Some(identity) = &self.identity {
-            identity.lease.operations().review(now);
-        }
+        self.operations.review(now);
     }
 
     /// When the connection is closed because no reply came.

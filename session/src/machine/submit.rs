@@ -127,7 +127,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         // The machine's own requests have no caller.
         let has_timeout = self.config.request_timeout.is_some() && token.is_some();
         self.push_request(xid, size, token, effect);
-        self.remember_operation(xid, op);
         if has_timeout || !self.connection.is_usable() {
             self.set_limits(has_timeout, now());
         }

@@ -108,11 +108,6 @@ impl<T, W> Requests<T, W> {
         self.pending_bytes
     }
 
-    /// The xid of the oldest pending request.
-    pub(super) fn oldest(&self) -> Option<i32> {
-        self.pending.front().map(|request| request.xid)
-    }
-
     /// The number of requests in flight.
     pub(super) const fn in_flight(&self) -> usize {
         self.sent
