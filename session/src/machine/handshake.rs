@@ -331,6 +331,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             (deadline, sent_at + proven(granted))
         };
         let operations = &self.operations;
+        operations.begin_session();
         let lease = SessionLease::new(response.session_id, deadline, proven_until, operations);
         self.identity = Some(Identity {
             id: response.session_id,

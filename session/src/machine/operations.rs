@@ -4,7 +4,8 @@
 //! close it without a reply. So each try costs a connection, and its result is kept: for the session, and for those that
 //! follow it on the same servers. A server that replies `Unimplemented` has none of the operations that came later either.
 //!
-//! ClickHouse Keeper resumes no session, so each of its lost connections ends the session (ClickHouse#116690).
+//! ClickHouse Keeper resumes no session, so each of its lost connections ends the session (ClickHouse#116690). Only of such
+//! servers do later sessions keep what closed connections have shown.
 //!
 //! The next server may be a newer one, in a rolling upgrade. So a refusal counts until a reconnect, but for the one that it
 //! causes itself, and for a minute at least: where connections break often, not each of them costs another one. With a
@@ -222,6 +223,16 @@ impl Operations {
             finding.state.store(UNKNOWN, Ordering::Relaxed);
         }
         self.replaces_sessions.store(false, Ordering::Relaxed);
+    }
+
+    /// A new session begins. What closed connections have shown in the last one counts only of servers that replace
+    /// sessions: two sessions may be lost, and a create2 with each, to a network.
+    pub(super) fn begin_session(&self) {
+        for finding in self.findings.iter().filter(|_| !self.replaces_sessions()) {
+            if matches!(finding.state(), CLOSED_ONCE | CLOSED) {
+                finding.state.store(UNKNOWN, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A server has accepted a session.

@@ -105,14 +105,24 @@ fn an_operation_that_a_keeper_closes_connections_for_is_refused() {
             assert_eq!(scenario.add_watch_at_a(token), 1);
             assert_eq!(scenario.missing_operations(), [""; 0]);
             scenario.cut();
-            scenario.next_session(id, is_keeper);
+            if is_keeper {
+                scenario.next_session(id, true);
+            } else {
+                scenario.come_back();
+            }
         }
-        assert_eq!(scenario.missing_operations(), ["addWatch 0x8"]);
+        let found = if is_keeper { "addWatch 0x8" } else { "addWatch 0x7" };
+        assert_eq!(scenario.missing_operations(), [found]);
         assert_eq!(scenario.completions(), [1, 2].map(|token| (token, Err(LOST))));
         assert_eq!(scenario.add_watch_at_a(3), usize::from(!is_keeper));
         let refused = [(3, Err(UNSUPPORTED))];
         assert_eq!(scenario.completions(), refused[..usize::from(is_keeper)]);
         assert!(scenario.machine.lease().unwrap().lacks(OpCode::AddWatch));
+        if !is_keeper {
+            scenario.cut();
+            scenario.next_session(8, false);
+            assert!(!scenario.machine.lease().unwrap().lacks(OpCode::AddWatch));
+        }
     }
 }
 
