@@ -162,7 +162,8 @@ impl Scenario {
             }
             6 => {
                 let token = self.token();
-                self.session.add_auth(Credential::new("digest", b"user:password"), token);
+                let credential = Credential::new("digest", b"user:password");
+                self.session.add_auth(credential, token, || now);
             }
             7 => {
                 let token = self.token();

@@ -16,7 +16,7 @@ use super::{
     connection_state::ConnectionStates,
     identity::Identity,
     lease::SessionLease,
-    session::{Connect, Event, Session, put_auth},
+    session::{Connect, Event, Session},
     timeouts::{MIN_PAUSE, Timeouts},
     watch_table::WatchedEvent,
 };
@@ -129,7 +129,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return self.end_closed();
         }
         if was_usable {
-            self.requests.set_expiry(now + self.config.connection_timeout);
+            self.set_expiry(now + self.config.connection_timeout);
         }
         if self.suspended_at.is_none() {
             self.suspended_at = Some(now);
@@ -351,13 +351,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ///
     /// Source: `ClientCnxn.SendThread.primeConnection`.
     fn prime(&mut self) {
-        for credential in &self.config.credentials {
-            put_auth(self.connection.control_mut(), credential);
-        }
-        // Replies come in this order; the last ones are those whose callers still wait.
-        while self.auth_pending.len() < self.config.credentials.len() {
-            self.auth_pending.push_front(None);
-        }
+        self.send_credentials();
         self.replay_watches();
     }
 

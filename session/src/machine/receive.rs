@@ -241,7 +241,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             }
             xid::PING => self.connection.give_up("an unexpected reply to a ping"),
             xid::AUTH if header.err.is_ok() => match self.auth_pending.pop_front() {
-                Some(token) => self.complete(token, Ok(Reply::empty(header.zxid))),
+                Some(pending) => self.complete(pending.token, Ok(Reply::empty(header.zxid))),
                 None => self.connection.give_up("an unexpected reply to credentials"),
             },
             xid::AUTH => self.refuse_authentication("the server refused the credentials"),
@@ -263,7 +263,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         {
             self.connection.set_usable();
             self.hosts.usable();
-            self.requests.set_expiry(NEVER);
+            self.set_expiry(NEVER);
         }
     }
 
@@ -291,8 +291,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     pub(super) fn end_unauthenticated(&mut self, error: &Error) {
-        if let Some(token) = self.auth_pending.pop_front() {
-            self.complete(token, Err(error.clone()));
+        if let Some(pending) = self.auth_pending.pop_front() {
+            self.complete(pending.token, Err(error.clone()));
         }
         self.end(ErrorKind::AuthFailed, error);
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use docent_protocol::{OpCode, frame, operation::Auth, request::AuthRequest, xid};
+use docent_protocol::OpCode;
 
 use super::{
     answers::{Answers, Completion, Reply},
@@ -10,6 +10,7 @@ use super::{
     connect_string::Host,
     connection::{Connection, Due},
     connection_state::{ConnectionState, ConnectionStates},
+    credentials::PendingAuth,
     hosts::Hosts,
     identity::Identity,
     lease::SessionLease,
@@ -23,12 +24,7 @@ use super::{
     watch_modes::Unset,
     watch_table::{WatchBatch, WatchedEvent, Watches},
 };
-use crate::{
-    Error, ErrorKind, Outcome, SessionToken,
-    config::{Config, Credential},
-    planted,
-    time::Instant,
-};
+use crate::{Error, ErrorKind, Outcome, SessionToken, config::Config, planted, time::Instant};
 
 /// A ZooKeeper session without IO.
 ///
@@ -61,8 +57,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     /// The requests without a reply, sent or not.
     pub(super) requests: Requests<T, W>,
     pub(super) last_xid: i32,
-    /// The tokens of unanswered credentials, in the order of their answers; `None` for credentials without a caller.
-    pub(super) auth_pending: VecDeque<Option<T>>,
+    /// The unanswered credentials, in the order of their answers.
+    pub(super) auth_pending: VecDeque<PendingAuth<T>>,
     /// The setWatches in flight that were sent before the requests.
     pub(super) watches_pending: VecDeque<WatchBatch>,
     /// The watches that are wanted and missing on the server.
@@ -333,22 +329,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         &self.timeouts
     }
 
-    // Application commands.
-
-    /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is
-    /// delivered with `token`.
-    pub fn add_auth(&mut self, credential: Credential, token: T) {
-        if self.is_ended() || self.is_closing() {
-            return self.complete(Some(token), Err(self.refusal()));
-        }
-        if self.is_connected() {
-            put_auth(self.connection.control_mut(), &credential);
-        }
-        // Without a connection, it is sent with the other credentials on the next one.
-        self.auth_pending.push_back(Some(token));
-        self.config.credentials.push(credential);
-    }
-
     // Outputs.
 
     /// Moves all bytes to write into `out`; write all of them before the next call. `out` is passed empty and is
@@ -410,8 +390,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let search = self.connection.search().map(Search::next_at);
         // By hand: an iterator over an array of options costs over a thousand instructions in every call.
         let connection = earlier(connection, closing);
-        let expiry = if self.is_connected() { None } else { self.requests.next_expiry() };
-        let requests = earlier(expiry, self.requests.next_deadline());
+        let requests = earlier(self.next_expiry(), self.requests.next_deadline());
         let others = earlier(self.unset.retry_at(), earlier(search, self.expires_at()));
         earlier(earlier(connection, requests), others)
     }
@@ -520,8 +499,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         for token in self.requests.take_waiters() {
             self.complete(Some(token), Err(failure(Outcome::NotApplied)));
         }
-        for token in std::mem::take(&mut self.auth_pending) {
-            self.complete(token, Err(failure(Outcome::Unknown)));
+        for pending in std::mem::take(&mut self.auth_pending) {
+            self.complete(pending.token, Err(failure(Outcome::Unknown)));
         }
         if let Some(identity) = self.identity.take() {
             self.lose(identity.lease);
@@ -574,20 +553,10 @@ impl<T, W, A> fmt::Debug for Session<T, W, A> {
 }
 
 /// The earlier of two optional instants.
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, None) => one,
         (None, other) => other,
     }
-}
-
-pub(super) fn put_auth(out: &mut Vec<u8>, credential: &Credential) {
-    let auth = Auth(AuthRequest {
-        auth_type: 0,
-        scheme: credential.scheme().into(),
-        auth: Some(credential.auth()),
-    });
-    // The server refuses a credential above its limit by closing the connection.
-    let _ = frame::put_operation(out, usize::MAX, xid::AUTH, &auth);
 }

@@ -224,27 +224,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.requests.update_deadline();
     }
 
-    /// Fails the requests that waited for a connection for too long.
-    pub(super) fn fail_overdue(&mut self, now: Instant) {
-        if self.is_connected() {
-            return;
-        }
-        let expired = self.requests.expire(now);
-        if expired.is_empty() {
-            return;
-        }
-        let error = Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied)
-            .with_detail(format_args!(
-                "no usable connection for {:?}; {}",
-                self.config.connection_timeout,
-                self.failures()
-            ))
-            .with_source_of(self.last_failure.as_ref());
-        for request in expired {
-            self.fail_alone(request, &error);
-        }
-    }
-
     /// Fails all unsent requests.
     pub(super) fn fail_unsent(&mut self, error: &Error) {
         for request in self.requests.fail_unsent() {
@@ -260,7 +239,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Fails a request while others stay: a watch it was about may not be wanted any more.
-    fn fail_alone(&mut self, request: Pending<T, W>, error: &Error) {
+    pub(super) fn fail_alone(&mut self, request: Pending<T, W>, error: &Error) {
         let path = request.effect.watched_path().cloned();
         self.fail(request, error);
         if let Some(path) = path {

@@ -159,6 +159,11 @@ impl Scenario {
         self.machine.submit(&operation, token, None, || now);
     }
 
+    fn add_auth(&mut self, scheme: &str, auth: &[u8], token: u32) {
+        let now = self.now;
+        self.machine.add_auth(Credential::new(scheme, auth), token, || now);
+    }
+
     fn delete(&mut self, path: &str, token: u32) {
         let now = self.now;
         let operation = Delete(DeleteRequest { path: path.into(), version: -1 });
