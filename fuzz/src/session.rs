@@ -95,9 +95,11 @@ impl Scenario {
             .and_then(|config| {
                 config.with_max_pending_bytes(if flags & 16 != 0 { 100 } else { 64 << 20 })
             })
+            .and_then(|config| {
+                config.with_request_timeout((flags & 2 != 0).then_some(Duration::from_millis(700)))
+            })
             .expect("valid settings")
             .with_read_only(flags & 1 != 0)
-            .with_request_timeout((flags & 2 != 0).then_some(Duration::from_millis(700)))
             .with_session((flags & 4 != 0).then(|| SessionToken::new(7, &[1; 16], 5)));
         if flags & 32 != 0 {
             config = config.with_auth("digest", b"user:password");
@@ -160,7 +162,8 @@ impl Scenario {
             }
             6 => {
                 let token = self.token();
-                self.session.add_auth(Credential::new("digest", b"user:password"), token);
+                let credential = Credential::new("digest", b"user:password");
+                self.session.add_auth(credential, token, || now);
             }
             7 => {
                 let token = self.token();

@@ -5,7 +5,7 @@
 //! | ZooKeeper since 3.5 | create2 (15), or createContainer (19) |
 //! | older ones, and ClickHouse Keepers without these operations | create (1); persistent instead of a container |
 //!
-//! The first create of a session detects which operations the servers have: see [`SessionLease::record_reply`].
+//! The first create of a client detects which operations the servers have: see [`SessionLease::lacks`].
 //! Curator 5 does not support the older servers; Curator 2, which does, sends create.
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use docent_protocol::{Acl, CreateMode, OpCode, Stat};
 use docent_session::{Client, ConnectionState, Error, ErrorKind, SessionLease};
 use tracing::debug;
 
-use crate::{missing_operations, timer};
+use crate::timer;
 
 /// The reply to a create.
 #[derive(Debug)]
@@ -51,12 +51,7 @@ pub(crate) async fn create(
     }
     let mut state = client.state();
     let was_connected = state.borrow_and_update().is_some_and(ConnectionState::is_connected);
-    let before = session.as_ref().zip(op).map(|(session, op)| session.losses(op));
     let result = client.create_with_stat(path, data, mode, acl).await;
-    // Without a session at the call, the request was sent in the first session.
-    if let (Some(session), Some(op)) = (session.or_else(|| client.session()), op) {
-        missing_operations::record_reply(&session, op, before.unwrap_or_default(), &result);
-    }
     match result {
         Ok((path, stat)) => Ok(CreateReply {
             path,

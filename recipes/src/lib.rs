@@ -68,7 +68,6 @@ mod guaranteed_delete;
 mod held;
 pub mod leader;
 pub mod locks;
-mod missing_operations;
 mod namespace;
 pub mod nodes;
 mod options;

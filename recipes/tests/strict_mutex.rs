@@ -325,7 +325,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
     mutex(&other).acquire().await.unwrap().release().await.unwrap();
     let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
     let config = config.with_transport(InProcess(Arc::clone(&world.server)));
-    let client = config.with_max_request_bytes(150).connect().await.unwrap();
+    let client = config.with_max_request_bytes(150).unwrap().connect().await.unwrap();
     let error = mutex(&client).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RequestTooLarge, "{error}");
     let free = timeout(SOON, mutex(&other).acquire()).await.expect("no node blocks the lock");

@@ -64,6 +64,9 @@ pub struct Config {
 /// Source: `ConnectResponse` in `zookeeper.jute`, `SessionTrackerImpl`.
 const HANDSHAKE_REPLY_SIZE: usize = 37;
 
+/// The size of a read of `/`, in bytes: the header, the path with its length, and the watch flag.
+const READ_OF_ROOT_SIZE: usize = 14;
+
 impl Config {
     /// The defaults, for these servers.
     ///
@@ -109,7 +112,10 @@ impl Config {
     }
 
     /// Sets how long a request may wait for a connection before it fails with
-    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. A close waits for its confirmation for at most the
+    /// [`ConnectionLoss`](ErrorKind::ConnectionLoss), not applied. The time counts from the call, or from the loss of the
+    /// last usable connection, if that is later. A connection is usable once the server has replied to a request or a ping:
+    /// one that ends before changes nothing. Zero: a request without a connection fails at once, and so does
+    /// `connect`. A close waits for its confirmation for at most the
     /// same time. One connection attempt takes at most this time divided by the number of servers. Default 15 s
     /// (Curator's).
     #[must_use]
@@ -130,11 +136,21 @@ impl Config {
     /// `None`: the connection, with its requests, is given up when nothing is received for two thirds of the session
     /// timeout.
     ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `timeout` is zero, which would fail every request.
+    ///
     /// Source: `zookeeper.request.timeout`, which gives up the connection in Java.
-    #[must_use]
-    pub fn with_request_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.session.request_timeout = timeout.into();
-        self
+    pub fn with_request_timeout(
+        mut self,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Self, Error> {
+        let timeout = timeout.into();
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(invalid("request_timeout is 0: expected more, or `None` for no limit"));
+        }
+        self.session.request_timeout = timeout;
+        Ok(self)
     }
 
     /// How long a request may wait for its reply.
@@ -185,10 +201,14 @@ impl Config {
 
     /// Sets the size of the largest request, in bytes: the `jute.maxbuffer` of the servers. A larger request fails with
     /// [`RequestTooLarge`](ErrorKind::RequestTooLarge) and is not sent. Default 1,048,575 (theirs).
-    #[must_use]
-    pub const fn with_max_request_bytes(mut self, bytes: usize) -> Self {
-        self.session.max_request_bytes = bytes;
-        self
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `bytes` is less than 14, the size of a read of `/`: no node could be read or written.
+    pub fn with_max_request_bytes(mut self, bytes: usize) -> Result<Self, Error> {
+        self.session.max_request_bytes =
+            at_least("max_request_bytes", bytes, READ_OF_ROOT_SIZE, "a read of `/`")?;
+        Ok(self)
     }
 
     /// The size of the largest request, in bytes.
@@ -204,13 +224,8 @@ impl Config {
     ///
     /// `InvalidConfig` when `bytes` is less than 37, the size of the reply to a handshake: no session would be possible.
     pub fn with_max_reply_bytes(mut self, bytes: usize) -> Result<Self, Error> {
-        if bytes < HANDSHAKE_REPLY_SIZE {
-            return Err(invalid(format_args!(
-                "max_reply_bytes is {bytes}: expected at least {HANDSHAKE_REPLY_SIZE}, the size of the reply to a \
-                 handshake"
-            )));
-        }
-        self.session.max_reply_bytes = bytes;
+        self.session.max_reply_bytes =
+            at_least("max_reply_bytes", bytes, HANDSHAKE_REPLY_SIZE, "the reply to a handshake")?;
         Ok(self)
     }
 
@@ -395,6 +410,16 @@ fn not_zero(setting: &str, value: usize) -> Result<usize, Error> {
     }
 }
 
+fn at_least(setting: &str, bytes: usize, least: usize, message: &str) -> Result<usize, Error> {
+    if bytes < least {
+        Err(invalid(format_args!(
+            "{setting} is {bytes}: expected at least {least}, the size of {message}"
+        )))
+    } else {
+        Ok(bytes)
+    }
+}
+
 fn invalid(detail: impl fmt::Display) -> Error {
     Error::refused(ErrorKind::InvalidConfig, detail)
 }
@@ -466,10 +491,12 @@ mod tests {
             .with_session_timeout(Duration::from_secs(1))
             .with_connection_timeout(Duration::from_secs(2))
             .with_request_timeout(Duration::from_secs(3))
+            .unwrap()
             .with_session_expiration_percent(50)
             .unwrap()
             .with_backoff(backoff)
-            .with_max_request_bytes(4)
+            .with_max_request_bytes(40)
+            .unwrap()
             .with_max_reply_bytes(50)
             .unwrap()
             .with_max_requests(6)
@@ -490,7 +517,7 @@ mod tests {
             (config.backoff().first(), config.backoff().max()),
             (backoff.first(), backoff.max())
         );
-        assert_eq!((config.max_request_bytes(), config.max_reply_bytes()), (4, 50));
+        assert_eq!((config.max_request_bytes(), config.max_reply_bytes()), (40, 50));
         assert_eq!((config.max_requests(), config.max_pending_bytes()), (6, 7));
         assert_eq!(config.when_full(), WhenFull::Wait);
         assert_eq!(config.session(), Some(&token));
@@ -502,7 +529,7 @@ mod tests {
         let secret = secret.trim_matches(['[', ']']);
         assert!(!shown.contains("hunter2") && !shown.contains(secret), "{shown}");
 
-        let without = config.with_request_timeout(None).with_session(None);
+        let without = config.with_request_timeout(None).unwrap().with_session(None);
         assert_eq!((without.request_timeout(), without.session()), (None, None));
     }
 
@@ -517,11 +544,16 @@ mod tests {
         refused(config().with_max_requests(0), "max_requests is 0");
         refused(config().with_max_pending_bytes(0), "max_pending_bytes is 0");
         refused(config().with_max_reply_bytes(36), "max_reply_bytes is 36");
+        refused(config().with_max_request_bytes(0), "max_request_bytes is 0");
+        refused(config().with_max_request_bytes(13), "max_request_bytes is 13");
+        refused(config().with_request_timeout(Duration::ZERO), "request_timeout is 0");
         refused(config().with_session_expiration_percent(101), "101: expected 0 to 100");
         for percent in [0, 1, 100] {
             config().with_session_expiration_percent(percent).unwrap();
         }
         config().with_max_reply_bytes(HANDSHAKE_REPLY_SIZE).unwrap();
+        config().with_max_request_bytes(READ_OF_ROOT_SIZE).unwrap();
+        config().with_request_timeout(Duration::from_nanos(1)).unwrap();
         config().with_max_requests(1).unwrap().with_max_pending_bytes(1).unwrap();
     }
 }

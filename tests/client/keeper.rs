@@ -139,21 +139,37 @@ async fn a_cache_follows_the_nodes_of_a_keeper() {
     }
 }
 
-/// The loss of the reply is all that shows an unknown operation: its outcome is unknown.
+/// The loss of the reply is all that shows an unknown operation: its outcome is unknown. The second one is a finding.
 #[tokio::test]
 async fn an_operation_that_a_keeper_does_not_know_is_a_lost_connection() {
     for version in KEEPERS {
         let fixture = fixture(version).await;
         let (client, _tap) = fixture.client("A").await;
         let lost = (ErrorKind::ConnectionLoss, Outcome::Unknown);
-        let error = within_deadline("whoAmI", client.who_am_i()).await.unwrap_err();
-        assert_eq!((error.kind(), error.outcome()), lost, "{version}: {error}");
-        eventually("a connection", async || client.exists("/").await.ok()).await;
         let ttl = Ttl::from_duration(Duration::from_secs(9)).unwrap();
-        let created = client.create("/ttl", b"", CreateMode::PersistentWithTtl(ttl));
-        let error = within_deadline("createTTL", created).await.unwrap_err();
-        assert_eq!((error.kind(), error.outcome()), lost, "{version}: {error}");
-        eventually("a connection", async || client.exists("/").await.ok()).await;
+        for unknown in ["whoAmI", "createTTL", "addWatch"] {
+            if unknown == "addWatch" && version != Version::Keeper24 {
+                continue;
+            }
+            let call = async || match unknown {
+                "whoAmI" => client.who_am_i().await.map(drop),
+                "createTTL" => {
+                    let mode = CreateMode::PersistentWithTtl(ttl);
+                    client.create("/ttl", b"", mode).await.map(drop)
+                }
+                _ => client.add_watch("/a", AddWatchMode::Persistent).await.map(drop),
+            };
+            for _ in 0..2 {
+                let error = within_deadline(unknown, call()).await.unwrap_err();
+                assert_eq!((error.kind(), error.outcome()), lost, "{version}: {error}");
+                eventually("a connection", async || client.exists("/").await.ok()).await;
+            }
+            let session = session_id(&client);
+            let error = within_deadline(unknown, call()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unimplemented, "{version}: {error}");
+            client.exists("/").await.unwrap();
+            assert_eq!(session_id(&client), session, "{version}: {unknown}");
+        }
     }
 }
 

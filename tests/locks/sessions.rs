@@ -208,7 +208,8 @@ async fn a_create_that_times_out_leaves_no_node(fixture: Fixture) {
     let config = Config::new(&tap.connect_string())
         .unwrap()
         .with_session_timeout(Duration::from_secs(20))
-        .with_request_timeout(ms(2000));
+        .with_request_timeout(ms(2000))
+        .unwrap();
     let a = config.connect().await.unwrap();
     let mutex = InterProcessMutex::with_options(&a, &fixture.path, no_retries()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();

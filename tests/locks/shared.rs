@@ -166,7 +166,7 @@ async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fix
 
 async fn a_read_that_times_out_is_repeated(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
-    let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300));
+    let config = Config::new(&tap.connect_string()).unwrap().with_request_timeout(ms(300)).unwrap();
     let client = config.connect().await.unwrap();
     let (b, _b) = fixture.client("B").await;
     let value = started(&fixture, &client, "old").await;

@@ -21,8 +21,8 @@ use std::{
 
 use docent_protocol::{AddWatchMode, OpCode, Stat};
 use docent_session::{
-    Children, Client, ConnectionState, Error, ErrorKind, Node, Outcome, Response, States,
-    TransactionResponse, WatchResponse, WatchedEvent, Watcher,
+    Children, Client, ConnectionState, Error, Node, Response, States, TransactionResponse,
+    WatchResponse, WatchedEvent, Watcher,
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;
@@ -33,7 +33,6 @@ use super::{
     reads::{Kind, Read},
 };
 use crate::{
-    missing_operations,
     persistent_retry::pause,
     planted,
     select::{Either, select},
@@ -216,12 +215,7 @@ impl Updater {
                 *attempts = 0;
                 return Some(Watches::OneShot(OneShotWatches::default()));
             }
-            let losses = lease.as_ref().map_or(0, |lease| lease.losses(OpCode::AddWatch));
-            let answer = self.client.add_watch(&self.root, mode).await;
-            if let Some(lease) = lease {
-                missing_operations::record_reply(&lease, OpCode::AddWatch, losses, &answer);
-            }
-            match answer {
+            match self.client.add_watch(&self.root, mode).await {
                 Ok(watcher) => {
                     *attempts = 0;
                     return Some(Watches::Persistent(watcher));
@@ -294,10 +288,7 @@ impl Updater {
             if self.engine.has_wrong_paths() {
                 debug!(path = %self.root, "events have the path of the watch; using one-shot watches");
                 if let Some(lease) = self.client.session() {
-                    // As from a server that knows the operation, and has no use for it.
-                    let unsupported = Error::new(ErrorKind::MarshallingError, Outcome::NotApplied);
-                    let refused: Result<(), _> = Err(unsupported);
-                    missing_operations::record_reply(&lease, OpCode::AddWatch, 0, &refused);
+                    lease.note_unusable(OpCode::AddWatch);
                 }
                 return Poll::Ready(End::SetAgain);
             }

@@ -34,12 +34,16 @@ impl Client {
     /// # Errors
     ///
     /// `AuthFailed` when the server refuses them. The client has then ended and cannot be used again, as in Java.
+    /// `ConnectionLoss` when there is no usable connection for the [connection
+    /// timeout](crate::Config::with_connection_timeout): they are sent on the next one all the same.
     ///
     /// Source: `ZooKeeper.addAuthInfo`; op 100, xid -4.
     pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Response<()> {
         let credential = Credential::new(scheme, auth);
-        let add = |machine: &mut Machine, token| machine.add_auth(credential, token);
-        let answer = self.handle.shared.request("", add);
+        let shared = &self.handle.shared;
+        let now = || shared.clock().now();
+        let add = |machine: &mut Machine, token| machine.add_auth(credential, token, now);
+        let answer = shared.request("", add);
         Response::waiting(answer, nothing, OpCode::Auth, Chroot::default())
     }
 

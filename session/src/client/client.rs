@@ -134,11 +134,12 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | addWatch (106) | 3.6.0 | caches: one-shot watches; [`add_watch`](Self::add_watch): none |
 /// | whoAmI (107) | 3.7.0 | none |
 ///
-/// An older server replies `Unimplemented`, and **closes the connection**. So the client remembers that reply for the
-/// session, logs it once at INFO, and from then on refuses such calls, and those of later versions, without sending them:
+/// An older server replies `Unimplemented`, and **closes the connection**. So the client remembers that reply, also in later
+/// sessions, logs it once at INFO, and from then on refuses such calls, and those of later versions, without sending them:
 /// `Unimplemented` again, which names the version that the operation requires. After a reconnect to what may be a newer
-/// server, the operation is sent again, at most once a minute. [`SessionLease::lacks`](crate::SessionLease::lacks) shows
-/// the findings.
+/// server, the operation is sent again, at most once a minute. A ClickHouse Keeper closes the connection without a reply
+/// and ends the session: such a call fails with `ConnectionLoss`, and the third one with `Unimplemented`.
+/// [`SessionLease::lacks`](crate::SessionLease::lacks) shows the findings.
 ///
 /// # Blocking code
 ///

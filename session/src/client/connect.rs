@@ -89,15 +89,14 @@ impl Client {
     }
 
     fn no_session(&self, within: &str) -> Error {
-        let last_failure = self.handle.shared.with(|machine| machine.last_failure().cloned());
-        let text = last_failure.as_ref().and_then(Error::detail);
+        let (last_failure, failures) = self
+            .handle
+            .shared
+            .with(|machine| (machine.last_failure().cloned(), machine.failures()));
+        let servers = self.handle.config.connect_string();
         let error = Error::refused(
             ErrorKind::ConnectionLoss,
-            format_args!(
-                "no session with {}{within}; last: {}",
-                self.handle.config.connect_string(),
-                text.unwrap_or("no attempt has ended")
-            ),
+            format_args!("no session with {servers}{within}; {failures}"),
         );
         error.with_source_of(last_failure.as_ref())
     }

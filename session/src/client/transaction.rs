@@ -283,12 +283,18 @@ impl TransactionResponse {
                 return Err(self.failed(index, kind));
             }
         }
-        let results: Vec<_> = reply.iter().filter_map(|result| self.result(result)).collect();
-        if results.len() != self.steps.len() {
-            let text = format!("{} results for {} operations", results.len(), self.steps.len());
+        let count = reply.iter().count();
+        if count != self.steps.len() {
+            let text = format!("{count} results for {} operations", self.steps.len());
             return Err(bad_reply(OpCode::Multi, text));
         }
-        Ok(results)
+        let results = self.steps.iter().zip(reply.iter());
+        results
+            .map(|((op, path, _), result)| {
+                self.result(*op, result)
+                    .ok_or_else(|| bad_reply(OpCode::Multi, wrong_result(*op, path)))
+            })
+            .collect()
     }
 
     fn failed(&self, index: usize, kind: ErrorKind) -> Error {
@@ -299,18 +305,25 @@ impl TransactionResponse {
         }
     }
 
-    /// The result by the type that the server sends, whichever operation was requested (ZOOKEEPER-4026).
-    fn result(&self, result: MultiResult<'_>) -> Option<TransactionResult> {
+    /// The result of an operation, unless it is of another one. A create may have either result of a create
+    /// (ZOOKEEPER-4026).
+    fn result(&self, op: OpCode, result: MultiResult<'_>) -> Option<TransactionResult> {
         let created = |path: docent_protocol::Text<'_>, stat| TransactionResult::Created {
             path: self.chroot.strip(&path.to_str()).to_owned(),
             stat,
         };
-        Some(match result {
-            MultiResult::Create(reply) => created(reply.path, None),
-            MultiResult::Create2(reply) => created(reply.path, Some(reply.stat)),
-            MultiResult::Delete => TransactionResult::Deleted,
-            MultiResult::SetData(reply) => TransactionResult::DataSet(reply.stat),
-            MultiResult::Check => TransactionResult::Checked,
+        let is_create = matches!(
+            op,
+            OpCode::Create | OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl
+        );
+        Some(match (op, result) {
+            (_, MultiResult::Create(reply)) if is_create => created(reply.path, None),
+            (_, MultiResult::Create2(reply)) if is_create => created(reply.path, Some(reply.stat)),
+            (OpCode::Delete, MultiResult::Delete) => TransactionResult::Deleted,
+            (OpCode::SetData, MultiResult::SetData(reply)) => {
+                TransactionResult::DataSet(reply.stat)
+            }
+            (OpCode::Check, MultiResult::Check) => TransactionResult::Checked,
             _ => return None,
         })
     }
@@ -419,27 +432,25 @@ impl MultiReadResponse {
         let reply: MultiReply<'_> = MultiReply::decode(&mut Reader::new(&body.bytes))
             .map_err(|error| bad_reply(&error).caused_by(error))?;
         let stored = Reply::new(body.zxid, &body.bytes).within(&body.bytes, copy_below);
-        let results: Result<Vec<_>, Error> = reply
-            .iter()
-            .enumerate()
-            .map(|(index, result)| match result {
-                MultiResult::GetData(reply) => {
+        let count = reply.iter().count();
+        if count != self.steps.len() {
+            let text = format!("{count} results for {} reads", self.steps.len());
+            return Err(bad_reply(&text));
+        }
+        let results = self.steps.iter().zip(reply.iter()).enumerate();
+        results
+            .map(|(index, ((op, path, _), result))| match (*op, result) {
+                (OpCode::GetData, MultiResult::GetData(reply)) => {
                     let data = reply.data.map(|data| stored.keep(data)).unwrap_or_default();
                     Ok(Ok(ReadResult::GetData(Node { data, stat: reply.stat })))
                 }
-                MultiResult::GetChildren(reply) => children(reply)
+                (OpCode::GetChildren, MultiResult::GetChildren(reply)) => children(reply)
                     .map(|children| Ok(ReadResult::GetChildren(children)))
                     .map_err(|error| bad_reply(&error).caused_by(error)),
-                MultiResult::Error(code) => Ok(Err(self.failed(index, code))),
-                _ => Err(bad_reply(&"the result of a write")),
+                (_, MultiResult::Error(code)) => Ok(Err(self.failed(index, code))),
+                _ => Err(bad_reply(&wrong_result(*op, path))),
             })
-            .collect();
-        let results = results?;
-        if results.len() != self.steps.len() {
-            let text = format!("{} results for {} reads", results.len(), self.steps.len());
-            return Err(bad_reply(&text));
-        }
-        Ok(results)
+            .collect()
     }
 
     fn failed(&self, index: usize, code: ErrorCode) -> Error {
@@ -458,6 +469,10 @@ fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
     reply.encode(&mut body);
     let body = body.freeze();
     Children::read(&mut Reader::new(&body), |list| body.slice_ref(list))
+}
+
+fn wrong_result(op: OpCode, path: &str) -> String {
+    format!("the result of {op} {path} is that of another operation")
 }
 
 fn bad_reply(op: OpCode, error: impl fmt::Display) -> Error {

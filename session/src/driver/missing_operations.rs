@@ -1,13 +1,13 @@
-//! The log of the operations that the servers of a session do not support.
+//! The log of the operations that the servers do not support.
 
 use docent_protocol::OpCode;
 use tracing::info;
 
 use crate::{SessionLease, error::requirement};
 
-/// Logs a new finding, which comes once in a session.
+/// Logs a new finding, which comes once in a client.
 pub(super) fn log(session: &SessionLease, op: OpCode) {
     let session = format_args!("{:#x}", session.session_id());
     let requires = requirement(op).unwrap_or_default();
-    info!(session, %op, requires, "the servers lack an operation, and those of later versions");
+    info!(session, %op, requires, "the servers lack an operation");
 }

@@ -132,9 +132,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             Error::new(ErrorKind::OperationTimeout, Outcome::Unknown)
                 .with_detail("no reply to closeSession")
         } else {
-            let last = self.last_failure_text().unwrap_or("no attempt has ended");
+            let failures = self.failures();
             Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
-                .with_detail(format_args!("no connection to end the session on; last: {last}"))
+                .with_detail(format_args!("no connection to end the session on; {failures}"))
                 .with_source_of(self.last_failure.as_ref())
         };
         self.end(ErrorKind::Closed, &error);

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use docent_protocol::{OpCode, WatcherType};
 
-use super::watch_table::{Mode, Registration, WatchBatch};
+use super::{
+    operations::is_optional,
+    watch_table::{Mode, Registration, WatchBatch},
+};
 
 /// The effect of the reply to a request.
 #[derive(Debug)]
@@ -16,6 +19,11 @@ pub(super) enum Effect<W> {
     Transaction,
     /// A transaction; accepted as `Reserved`.
     ReservedTransaction,
+    /// An operation that older servers lack. `reserved`: accepted as `Reserved`.
+    Optional {
+        op: OpCode,
+        reserved: bool,
+    },
     /// A write whose success may prove that the session exists; accepted as `Reserved`.
     Proof,
     /// closeSession: ends the session.
@@ -31,13 +39,30 @@ impl<W> Effect<W> {
         match self {
             Self::None if op == OpCode::Multi => Self::Transaction,
             Self::Reserved if op == OpCode::Multi => Self::ReservedTransaction,
+            Self::None if is_optional(op) => Self::Optional { op, reserved: false },
+            Self::Reserved if is_optional(op) => Self::Optional { op, reserved: true },
             effect => effect,
         }
     }
 
     /// Whether the request is accepted even when the queue is full.
     pub(super) const fn is_reserved(&self) -> bool {
-        matches!(self, Self::Reserved | Self::Proof | Self::ReservedTransaction)
+        matches!(
+            self,
+            Self::Reserved
+                | Self::Proof
+                | Self::ReservedTransaction
+                | Self::Optional { reserved: true, .. }
+        )
+    }
+
+    /// The operation of the request, if older servers lack it.
+    pub(super) fn operation(&self) -> Option<OpCode> {
+        match self {
+            Self::Optional { op, .. } => Some(*op),
+            Self::Watches(effect) => effect.operation(),
+            _ => None,
+        }
     }
 
     /// Whether the request is the machine's own and tied to this connection: useless on another one. A closeSession is
@@ -86,6 +111,15 @@ impl<W> From<WatchEffect<W>> for Effect<W> {
 impl<W> WatchEffect<W> {
     pub(super) const fn is_internal(&self) -> bool {
         matches!(self, Self::Narrow { .. } | Self::GiveBack { .. } | Self::SetAgain(_))
+    }
+
+    /// See [`Effect::operation`].
+    const fn operation(&self) -> Option<OpCode> {
+        match self {
+            Self::AddWatch { .. } | Self::Narrow { .. } => Some(OpCode::AddWatch),
+            Self::Remove { .. } | Self::GiveBack { .. } => Some(OpCode::RemoveWatches),
+            Self::Watch { .. } | Self::SetAgain(_) => None,
+        }
     }
 
     pub(super) const fn path(&self) -> Option<&Arc<str>> {

@@ -16,8 +16,7 @@ use super::{
     connection_state::ConnectionStates,
     identity::Identity,
     lease::SessionLease,
-    requests::NEVER,
-    session::{Connect, Event, Session, put_auth},
+    session::{Connect, Event, Session},
     timeouts::{MIN_PAUSE, Timeouts},
     watch_table::WatchedEvent,
 };
@@ -104,7 +103,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                     .with_source_of(Some(why)),
             );
         }
-        let was_connected = self.is_connected();
+        let (was_connected, was_usable) = (self.is_connected(), self.connection.is_usable());
         self.renewal.note_disconnect(is_planned, self.connection.role());
         self.connection.disconnect();
         if is_planned {
@@ -114,6 +113,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.hosts.failed(now, self.longest_pause(now));
         }
         self.requests.forget_taken();
+        if by_server {
+            self.note_closed();
+        }
         if planted::is("loss-not-applied") {
             self.fail_sent(&Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied));
         }
@@ -126,9 +128,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             // No server knows the session.
             return self.end_closed();
         }
-        if was_connected {
-            let deadline = now + self.config.connection_timeout;
-            self.requests.set_expiry(deadline);
+        if was_usable {
+            self.set_expiry(now + self.config.connection_timeout);
         }
         if self.suspended_at.is_none() {
             self.suspended_at = Some(now);
@@ -138,6 +139,29 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.push_state(ConnectionStates::disconnected);
         }
         self.expire_if_due(now);
+    }
+
+    /// Describes why there is no usable connection: the last failure, and how far the attempt in progress is.
+    #[must_use]
+    pub fn failures(&self) -> String {
+        let pending = match self.connection.phase() {
+            Phase::Disconnected | Phase::Connected | Phase::Ended(_) => None,
+            Phase::Connecting { .. } => Some("not connected yet"),
+            Phase::Handshaking { .. } => Some("no reply to the handshake yet"),
+            #[cfg(feature = "sasl")]
+            Phase::Authenticating { .. } if self.connection.is_computing_sasl() => {
+                Some("the client has not computed its SASL token yet")
+            }
+            #[cfg(feature = "sasl")]
+            Phase::Authenticating { .. } => Some("no reply to SASL yet"),
+        };
+        let attempt = pending.zip(self.connection.host());
+        match (self.last_failure_text(), attempt) {
+            (Some(last), Some((pending, host))) => format!("last: {last}; now: {host}: {pending}"),
+            (Some(last), None) => format!("last: {last}"),
+            (None, Some((pending, host))) => format!("{host}: {pending}"),
+            (None, None) => "no attempt was made".to_owned(),
+        }
     }
 
     /// Describes why a server may have closed the connection without replying.
@@ -208,8 +232,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             if asked_for.is_some() {
                 // ClickHouse Keeper.
                 if !response.is_refused() {
-                    self.renewal.note_replacement();
-                    self.replaced = self.identity.as_ref().map(|known| Arc::clone(&known.lease));
+                    self.operations.note_replacement();
                 }
                 self.expire("reported by the server");
                 if self.is_closing() {
@@ -256,7 +279,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub(super) fn admit(&mut self) {
         self.connection.admit();
         self.prime();
-        self.requests.set_expiry(NEVER);
         let read_only = self.is_read_only();
         // A planned reconnect that succeeded was no loss.
         if !self.renewal.end_move() || read_only {
@@ -278,9 +300,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ) {
         let deadline = sent_at + self.lasts();
         let read_only = self.is_read_only();
+        self.operations.note_connection();
+        self.operations.review(now);
         if let Some(identity) = &mut self.identity {
-            identity.lease.operations().note_connection();
-            identity.lease.operations().review(now);
             // A read-only server proves nothing: the quorum may have expired the session in the meantime.
             if !read_only {
                 self.suspended_at = None;
@@ -308,10 +330,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         } else {
             (deadline, sent_at + proven(granted))
         };
-        let lease = SessionLease::new(response.session_id, deadline, proven_until);
-        if let Some(replaced) = self.replaced.take() {
-            lease.operations().inherit(replaced.operations());
-        }
+        let operations = &self.operations;
+        operations.begin_session();
+        let lease = SessionLease::new(response.session_id, deadline, proven_until, operations);
         self.identity = Some(Identity {
             id: response.session_id,
             password: response.passwd.unwrap_or_default().into(),
@@ -330,13 +351,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     ///
     /// Source: `ClientCnxn.SendThread.primeConnection`.
     fn prime(&mut self) {
-        for credential in &self.config.credentials {
-            put_auth(self.connection.control_mut(), credential);
-        }
-        // Replies come in this order; the last ones are those whose callers still wait.
-        while self.auth_pending.len() < self.config.credentials.len() {
-            self.auth_pending.push_front(None);
-        }
+        self.send_credentials();
         self.replay_watches();
     }
 
@@ -354,16 +369,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         !self.is_connected() && self.hosts.are_all_mismatched()
     }
 
-    /// When the session counts as lost, unless a connection to a server of the quorum is made. This counts from the
-    /// last contact of its lease, as servers do, and is no later than the lease's deadline.
+    /// When the session counts as lost, unless a server of the quorum replies or accepts it before. This counts from the
+    /// last contact of its lease, as servers do, and is no later than the lease's deadline: what is received on a
+    /// connection and does not move the deadline is no contact.
     ///
     /// Curator's `ConnectionStateManager` counts from `SUSPENDED`, by which time two thirds of the timeout may have
     /// passed.
     pub(super) fn expires_at(&self) -> Option<Instant> {
-        if self.is_connected() && !self.is_read_only() {
-            return None;
-        }
         let deadline = self.identity.as_ref()?.lease.deadline();
+        if self.is_connected() && !self.is_read_only() {
+            return Some(deadline);
+        }
         if deadline == Instant::ZERO {
             return Some(self.suspended_at? + self.timeouts.expiration);
         }
@@ -384,7 +400,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if self.expires_at().is_none_or(|at| at > now) {
             return;
         }
-        let without = "there was no connection for the session timeout";
+        let without = if self.is_connected() && !self.is_read_only() {
+            "no request or ping of the last session timeout has a reply"
+        } else {
+            "there was no connection for the session timeout"
+        };
         match self.ahead_of_servers() {
             // The ensemble was restored from a backup, or is a different one: no server reports that.
             Some(zxid) => self.expire(&format!(

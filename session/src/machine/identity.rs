@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::lease::SessionLease;
+use super::{lease::SessionLease, operations::Operations};
 use crate::{SessionToken, time::Instant};
 
 /// The identity of a session, and the data of its lease.
@@ -24,12 +24,21 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn handed_in(session: &SessionToken, asked_timeout: Duration) -> Self {
+    pub(super) fn handed_in(
+        session: &SessionToken,
+        asked_timeout: Duration,
+        operations: &Arc<Operations>,
+    ) -> Self {
         Self {
             id: session.session_id(),
             password: session.password().into(),
             // The time of its last renewal is unknown, and nothing about its creation can be proved.
-            lease: SessionLease::new(session.session_id(), Instant::ZERO, Instant::ZERO),
+            lease: SessionLease::new(
+                session.session_id(),
+                Instant::ZERO,
+                Instant::ZERO,
+                operations,
+            ),
             proven_base: Instant::ZERO,
             created_timeout: Duration::ZERO,
             asked_timeout,

@@ -44,11 +44,16 @@ pub struct SessionLease {
     pub(super) waiters: Waiters,
     /// The timer of these tasks; set by the driver of the session.
     pub(super) timer: OnceLock<Box<dyn LeaseTimer>>,
-    operations: Operations,
+    operations: Arc<Operations>,
 }
 
 impl SessionLease {
-    pub(crate) fn new(session_id: i64, deadline: Instant, proven_until: Instant) -> Arc<Self> {
+    pub(crate) fn new(
+        session_id: i64,
+        deadline: Instant,
+        proven_until: Instant,
+        operations: &Arc<Operations>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             session_id,
             deadline: AtomicU64::new(deadline.as_nanos()),
@@ -59,7 +64,7 @@ impl SessionLease {
 
             waiters: Waiters::default(),
             timer: OnceLock::new(),
-            operations: Operations::default(),
+            operations: Arc::clone(operations),
         })
     }
 
@@ -88,7 +93,7 @@ impl SessionLease {
         Instant::from_nanos(self.proven_until.load(Ordering::Acquire))
     }
 
-    pub(crate) const fn operations(&self) -> &Operations {
+    pub(super) fn operations(&self) -> &Operations {
         &self.operations
     }
 
@@ -231,11 +236,15 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
+    fn lease() -> Arc<SessionLease> {
+        SessionLease::new(1, at(1000), at(990), &Arc::default())
+    }
+
     const T: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_claim_lives_as_long_as_answers_come_in_time() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let claim = lease.claim();
         assert!(!lease.renew(at(900), at(800), T));
         assert!(claim.is_valid(at(1800)));
@@ -244,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_revives_the_session_but_no_claim() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let before = lease.claim();
         assert!(lease.renew(at(1500), at(900), T), "a lapse");
         assert!(!before.is_valid(at(1501)), "it was not checked while it had run out, but it had");
@@ -254,7 +263,7 @@ mod tests {
     /// The machine has read the clock and waits for its lock while a holder reads the clock too.
     #[test]
     fn an_answer_dated_before_the_deadline_revives_no_claim_that_was_void() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let (claim, other) = (lease.claim(), lease.claim());
         assert!(!claim.is_valid(at(1001)));
         assert!(!lease.renew(at(999), at(900), T));
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn answers_out_of_order_never_shorten_it() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         assert!(!lease.renew(at(500), at(400), T));
         assert!(!lease.renew(at(600), at(300), T));
         assert_eq!(lease.deadline(), at(1400));
@@ -273,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_renewed_proof_moves_the_bound_of_its_claims() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let claim = lease.claim();
         assert!(lease.prove(at(990), at(1700)));
         assert_eq!(claim.proven_until(at(1699)), at(1700));
@@ -284,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_late_proof_is_one_for_later_claims_only() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let before = lease.claim();
         assert!(lease.prove(at(991), at(1700)));
         assert_eq!(
@@ -298,7 +307,7 @@ mod tests {
     /// The machine has read the clock and waits for its lock while a holder reads the clock too.
     #[test]
     fn a_proof_dated_before_the_bound_revives_no_claim_that_had_expired() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let (claim, other) = (lease.claim(), lease.claim());
         assert_eq!(claim.proven_until(at(991)), at(990));
         assert!(lease.prove(at(989), at(1700)));
@@ -309,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_lost_session_has_no_proof() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let claim = lease.claim();
         lease.lose();
         assert!(!lease.prove(at(500), at(1400)));
@@ -318,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_lost_session_ends_every_claim() {
-        let lease = SessionLease::new(1, at(1000), at(990));
+        let lease = lease();
         let claim = lease.claim();
         assert_eq!(lease.proven_until(), at(990));
         lease.lose();

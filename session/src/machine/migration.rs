@@ -59,6 +59,9 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let connected = self.is_connected();
         let current = self.server().cloned();
+        if !hosts.iter().any(|host| self.hosts.list().contains(host)) {
+            self.operations.forget();
+        }
         let migrates = self.hosts.update(hosts, current.as_ref());
         self.timeouts.share_among(self.hosts.len());
         let attempted = self.connection.host().filter(|_| !self.connection.is_disconnected());

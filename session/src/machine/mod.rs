@@ -37,6 +37,7 @@ mod close;
 pub(crate) mod connect_string;
 mod connection;
 pub(crate) mod connection_state;
+mod credentials;
 mod effect;
 mod flow_control;
 mod handshake;

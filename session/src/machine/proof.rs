@@ -62,9 +62,6 @@ pub(super) struct Renewal {
     is_follower: bool,
     /// The number of the connection whose server was last asked for its role.
     probed: u64,
-    /// Whether a server has replaced a session instead of resuming it, as a Keeper does: a planned reconnect would lose
-    /// the session.
-    is_never_resumed: bool,
 }
 
 impl Renewal {
@@ -98,11 +95,6 @@ impl Renewal {
         std::mem::replace(&mut self.moving, false)
     }
 
-    /// Records that a server gave another session in place of the one that was to be resumed.
-    pub(super) const fn note_replacement(&mut self) {
-        self.is_never_resumed = true;
-    }
-
     /// The session has ended.
     pub(super) const fn forget(&mut self) {
         self.moving = false;
@@ -121,10 +113,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let is_young =
             now.duration_since(self.connection.attached_at()) < self.timeouts.session / YOUNG;
         let stays = !self.is_connected() || self.is_read_only() || self.is_closing();
-        // A reconnect that can prove nothing is left out.
+        // A reconnect that can prove nothing is left out, and one that loses the session, as on a Keeper.
         let known = self.identity.as_ref();
         let is_provable =
-            !self.renewal.is_never_resumed && known.is_some_and(Identity::is_provable);
+            !self.operations.replaces_sessions() && known.is_some_and(Identity::is_provable);
         if !stays
             && is_provable
             && !is_young

@@ -13,6 +13,7 @@ use super::{
     buffer_pool::BUFFER_SIZE,
     connection::Phase,
     effect::Effect,
+    requests::NEVER,
     session::{Event, Session},
     watch_table::WatchedEvent,
 };
@@ -81,13 +82,13 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             }
         }
         self.connection.note_partial(input);
-        if has_grown && (self.connection.is_skipping() || is_part_of_answer(input)) {
-            self.connection.note_heard(now);
-        }
         if let Some(base) = self.proof.take() {
             self.prove(now, base);
         }
         self.note_answers(now);
+        if has_grown {
+            self.note_part(now, input);
+        }
     }
 
     /// Whether input is still processed.
@@ -232,30 +233,55 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             return self.refuse_authentication("the server requires SASL authentication");
         }
         match header.xid {
-            xid::PING => {
+            xid::PING if self.connection.has_pings() => {
                 if let Some(sent_at) = self.connection.answer_ping() {
                     self.renew(now, sent_at);
                 }
+                self.note_reply(now);
             }
-            xid::AUTH if header.err.is_ok() => {
-                let token = self.auth_pending.pop_front().flatten();
-                self.complete(token, Ok(Reply::empty(header.zxid)));
-            }
+            xid::PING => self.connection.give_up("an unexpected reply to a ping"),
+            xid::AUTH if header.err.is_ok() => match self.auth_pending.pop_front() {
+                Some(pending) => self.complete(pending.token, Ok(Reply::empty(header.zxid))),
+                None => self.connection.give_up("an unexpected reply to credentials"),
+            },
             xid::AUTH => self.refuse_authentication("the server refused the credentials"),
             _ => match self.watches_pending.pop_front() {
                 Some(batch) => self.watches_set(batch, header.err, false),
                 None => self.connection.give_up("an unexpected reply to setWatches"),
             },
         }
-        self.note_heard(now);
+        self.connection.note_heard(now);
     }
 
-    /// Records a reply from the server. Once the replies to the first messages on a connection are in, the session is
-    /// usable.
-    fn note_heard(&mut self, now: Instant) {
+    /// Records a reply to a request or a ping. The first one makes the connection usable: only then does what counts
+    /// the time without a connection begin anew.
+    fn note_reply(&mut self, now: Instant) {
         self.connection.note_heard(now);
-        if self.watches_pending.is_empty() && self.connection.failure().is_none() {
+        if !self.connection.is_usable()
+            && self.watches_pending.is_empty()
+            && self.connection.failure().is_none()
+        {
+            self.connection.set_usable();
             self.hosts.usable();
+            self.set_expiry(NEVER);
+        }
+    }
+
+    /// Records a part of a reply: a large one may take a while. Its header shows that the server has received the
+    /// request, and nothing behind it can be answered before it is complete. So parts keep a connection until the lease
+    /// ends, and where nothing renews a lease they count for nothing.
+    fn note_part(&mut self, now: Instant, input: &[u8]) {
+        if self.is_read_only() {
+            return;
+        }
+        if self.connection.is_skipping() {
+            return self.connection.note_heard(now);
+        }
+        let xid = input.get(frame::LENGTH_SIZE..).and_then(<[u8]>::first_chunk);
+        let xid = xid.map(|xid| i32::from_be_bytes(*xid));
+        if let Some(sent_at) = xid.and_then(|xid| self.requests.sent_at_of_next(xid)) {
+            self.connection.note_heard(now);
+            self.renew(now, sent_at);
         }
     }
 
@@ -265,8 +291,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     pub(super) fn end_unauthenticated(&mut self, error: &Error) {
-        if let Some(token) = self.auth_pending.pop_front() {
-            self.complete(token, Err(error.clone()));
+        if let Some(pending) = self.auth_pending.pop_front() {
+            self.complete(pending.token, Err(error.clone()));
         }
         self.end(ErrorKind::AuthFailed, error);
     }
@@ -320,8 +346,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         body: ReplyBody<'_>,
     ) {
         let is_internal = effect.is_internal();
-        if header.err == ErrorCode::Unimplemented {
-            self.note_refusal(header.xid);
+        if let Some(op) = effect.operation() {
+            self.note_operation(op, header.err);
         }
         let has_moved = match (&effect, &body) {
             (
@@ -332,8 +358,11 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         };
         // The server has set the watch, whether or not the reply can be decoded.
         match effect {
-            Effect::None | Effect::Reserved | Effect::Transaction | Effect::ReservedTransaction => {
-            }
+            Effect::None
+            | Effect::Reserved
+            | Effect::Transaction
+            | Effect::ReservedTransaction
+            | Effect::Optional { .. } => {}
             Effect::Proof => {
                 if let (true, ReplyBody::Whole(reply)) = (header.err.is_ok(), &body) {
                     self.note_proof(reply.bytes());
@@ -399,7 +428,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Moves the naive bound to the send time of the answered requests; once for all replies read together.
     fn note_answers(&mut self, now: Instant) {
         if self.requests.has_answered() {
-            self.note_heard(now);
+            self.note_reply(now);
         }
         while let Some((sent_at, count)) = self.requests.take_answered() {
             self.metrics
@@ -444,12 +473,6 @@ const fn may_overtake(err: ErrorCode) -> bool {
 fn is_of_moved_session(results: &[u8]) -> bool {
     let first = MultiHeader::decode(&mut Reader::new(results));
     first.is_ok_and(|first| first.err == ErrorCode::SessionMoved)
-}
-
-/// Whether the remaining input is the start of a reply: a large one may take a while.
-fn is_part_of_answer(input: &[u8]) -> bool {
-    let xid = input.get(frame::LENGTH_SIZE..).and_then(<[u8]>::first_chunk);
-    xid.is_some_and(|xid| i32::from_be_bytes(*xid) != xid::NOTIFICATION)
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use docent_protocol::{OpCode, frame, operation::Auth, request::AuthRequest, xid};
+use docent_protocol::OpCode;
 
 use super::{
     answers::{Answers, Completion, Reply},
@@ -10,11 +10,13 @@ use super::{
     connect_string::Host,
     connection::{Connection, Due},
     connection_state::{ConnectionState, ConnectionStates},
+    credentials::PendingAuth,
     hosts::Hosts,
     identity::Identity,
     lease::SessionLease,
     metrics::Metrics,
     migration::Search,
+    operations::Operations,
     proof::Renewal,
     requests::Requests,
     settings::Settings,
@@ -22,12 +24,7 @@ use super::{
     watch_modes::Unset,
     watch_table::{WatchBatch, WatchedEvent, Watches},
 };
-use crate::{
-    Error, ErrorKind, Outcome, SessionToken,
-    config::{Config, Credential},
-    planted,
-    time::Instant,
-};
+use crate::{Error, ErrorKind, Outcome, SessionToken, config::Config, planted, time::Instant};
 
 /// A ZooKeeper session without IO.
 ///
@@ -60,8 +57,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     /// The requests without a reply, sent or not.
     pub(super) requests: Requests<T, W>,
     pub(super) last_xid: i32,
-    /// The tokens of unanswered credentials, in the order of their answers; `None` for credentials without a caller.
-    pub(super) auth_pending: VecDeque<Option<T>>,
+    /// The unanswered credentials, in the order of their answers.
+    pub(super) auth_pending: VecDeque<PendingAuth<T>>,
     /// The setWatches in flight that were sent before the requests.
     pub(super) watches_pending: VecDeque<WatchBatch>,
     /// The watches that are wanted and missing on the server.
@@ -72,10 +69,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) answers: A,
     pub(super) buffers: BufferPool,
     pub(super) events: VecDeque<Event<W>>,
-    /// The session in whose place a server has given another one.
-    pub(super) replaced: Option<Arc<SessionLease>>,
-    /// The requests that a server may refuse because it does not know their operations.
-    pub(super) operations: VecDeque<(i32, OpCode)>,
+    /// What is known of the operations that the servers lack. All sessions share it.
+    pub(super) operations: Arc<Operations>,
 
     /// When the connection to the quorum was lost. Used for the expiration of a session whose last contact is unknown.
     pub(super) suspended_at: Option<Instant>,
@@ -171,7 +166,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let asked =
             session.and_then(SessionToken::session_timeout).unwrap_or(config.session_timeout);
         let timeouts = Timeouts::new(asked, hosts.len(), config.session_expiration_percent);
-        let identity = session.map(|session| Identity::handed_in(session, asked));
+        let operations = Arc::new(Operations::default());
+        let identity = session.map(|session| Identity::handed_in(session, asked, &operations));
         let requests = Requests::new(&config);
         let last_zxid = config.session.as_ref().map_or(0, SessionToken::last_zxid);
         Self {
@@ -192,8 +188,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             answers,
             buffers: BufferPool::default(),
             events: VecDeque::new(),
-            replaced: None,
-            operations: VecDeque::new(),
+            operations,
             suspended_at: None,
             renewal: Renewal::default(),
             proof: None,
@@ -334,22 +329,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         &self.timeouts
     }
 
-    // Application commands.
-
-    /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is
-    /// delivered with `token`.
-    pub fn add_auth(&mut self, credential: Credential, token: T) {
-        if self.is_ended() || self.is_closing() {
-            return self.complete(Some(token), Err(self.refusal()));
-        }
-        if self.is_connected() {
-            put_auth(self.connection.control_mut(), &credential);
-        }
-        // Without a connection, it is sent with the other credentials on the next one.
-        self.auth_pending.push_back(Some(token));
-        self.config.credentials.push(credential);
-    }
-
     // Outputs.
 
     /// Moves all bytes to write into `out`; write all of them before the next call. `out` is passed empty and is
@@ -411,7 +390,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let search = self.connection.search().map(Search::next_at);
         // By hand: an iterator over an array of options costs over a thousand instructions in every call.
         let connection = earlier(connection, closing);
-        let requests = earlier(self.requests.next_expiry(), self.requests.next_deadline());
+        let requests = earlier(self.next_expiry(), self.requests.next_deadline());
         let others = earlier(self.unset.retry_at(), earlier(search, self.expires_at()));
         earlier(earlier(connection, requests), others)
     }
@@ -446,15 +425,12 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.fail_timed_out(now);
         self.search_read_write(now);
         self.retry_watches(now);
-        if let Some(identity) = &self.identity {
-            identity.lease.operations().review(now);
-        }
+        self.operations.review(now);
     }
 
     /// When the connection is closed because no reply came.
     fn silent_at(&self) -> Instant {
-        let lease = self.identity.as_ref().map(|identity| identity.lease.deadline());
-        self.connection.silent_at(&self.timeouts, lease).min(self.close_silent_at())
+        self.connection.silent_at(&self.timeouts).min(self.close_silent_at())
     }
 
     fn ping(&mut self, now: Instant) {
@@ -523,8 +499,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         for token in self.requests.take_waiters() {
             self.complete(Some(token), Err(failure(Outcome::NotApplied)));
         }
-        for token in std::mem::take(&mut self.auth_pending) {
-            self.complete(token, Err(failure(Outcome::Unknown)));
+        for pending in std::mem::take(&mut self.auth_pending) {
+            self.complete(pending.token, Err(failure(Outcome::Unknown)));
         }
         if let Some(identity) = self.identity.take() {
             self.lose(identity.lease);
@@ -577,20 +553,10 @@ impl<T, W, A> fmt::Debug for Session<T, W, A> {
 }
 
 /// The earlier of two optional instants.
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, None) => one,
         (None, other) => other,
     }
-}
-
-pub(super) fn put_auth(out: &mut Vec<u8>, credential: &Credential) {
-    let auth = Auth(AuthRequest {
-        auth_type: 0,
-        scheme: credential.scheme().into(),
-        auth: Some(credential.auth()),
-    });
-    // The server refuses a credential above its limit by closing the connection.
-    let _ = frame::put_operation(out, usize::MAX, xid::AUTH, &auth);
 }

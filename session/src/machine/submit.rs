@@ -127,8 +127,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         // The machine's own requests have no caller.
         let has_timeout = self.config.request_timeout.is_some() && token.is_some();
         self.push_request(xid, size, token, effect);
-        self.remember_operation(xid, op);
-        if has_timeout || !self.is_connected() {
+        if has_timeout || !self.connection.is_usable() {
             self.set_limits(has_timeout, now());
         }
         true
@@ -137,7 +136,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Limits the time of the request queued last.
     #[cold]
     fn set_limits(&mut self, has_timeout: bool, now: Instant) {
-        let expires = (!self.is_connected()).then(|| now + self.config.connection_timeout);
+        let expires = (!self.connection.is_usable()).then(|| now + self.config.connection_timeout);
         let timeout = self.config.request_timeout.filter(|_| has_timeout);
         self.requests.limit_last(expires, timeout.map(|timeout| now + timeout));
     }
@@ -225,27 +224,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.requests.update_deadline();
     }
 
-    /// Fails the requests that waited for a connection for too long.
-    pub(super) fn fail_overdue(&mut self, now: Instant) {
-        if self.is_connected() {
-            return;
-        }
-        let expired = self.requests.expire(now);
-        if expired.is_empty() {
-            return;
-        }
-        let error = Error::new(ErrorKind::ConnectionLoss, Outcome::NotApplied)
-            .with_detail(format_args!(
-                "no connection for {:?}; last: {}",
-                self.config.connection_timeout,
-                self.last_failure_text().unwrap_or("no attempt was made")
-            ))
-            .with_source_of(self.last_failure.as_ref());
-        for request in expired {
-            self.fail_alone(request, &error);
-        }
-    }
-
     /// Fails all unsent requests.
     pub(super) fn fail_unsent(&mut self, error: &Error) {
         for request in self.requests.fail_unsent() {
@@ -261,7 +239,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Fails a request while others stay: a watch it was about may not be wanted any more.
-    fn fail_alone(&mut self, request: Pending<T, W>, error: &Error) {
+    pub(super) fn fail_alone(&mut self, request: Pending<T, W>, error: &Error) {
         let path = request.effect.watched_path().cloned();
         self.fail(request, error);
         if let Some(path) = path {

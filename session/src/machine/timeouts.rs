@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | connect | T / number of servers | limit of an attempt (connecting, the handshake and SASL together): a server that accepts connections and never replies must not use up the session (go-zk#79) |
 //! | attempt | connect, but at most connection timeout / number of servers, and at most remaining session time / number of untried servers, the latter at least connect / 3 | every server is tried before a caller gives up, and before the session is lost: after a silence, a third of T remains |
-//! | read | 2/3 T | without a reply for this long, the connection is dead; the session may still exist |
+//! | read | 2/3 T | without a reply or a part of one for this long, the connection is dead; the session may still exist |
+//! | lease | T - margin after the send time of the last answered request | the session counts as lost, whatever arrives on its connection. The header of a reply is an answer, so a reply that takes long has this time from its request on |
 //! | ping | 1/3 T, at most 10 s | one round trip may be lost and the next ping is still in time (ZOOKEEPER-1751) |
 //! | expiration | T x percent / 100, at most T - margin | after this long without contact, the session counts as lost (CURATOR-405). Percent 0 is 100, as in Curator |
 //! | pause | T/8, at least 10 ms | longest pause between attempts while there is a session, whatever [`Backoff`](crate::Backoff) allows; half of the remaining session time, if that is less |

@@ -2,7 +2,11 @@
 //! pause, never a hang without limit, never a busy loop.
 
 use docent_protocol::{
-    ErrorCode, OpCode, connect::ConnectResponse, operation::Read, reply::ReplyHeader,
+    CreateMode, Encode as _, ErrorCode, List, OpCode, Stat, Ttl,
+    connect::ConnectResponse,
+    multi::{MultiReply, MultiResult},
+    operation::Read,
+    reply::{Create2Reply, GetChildrenReply, GetDataReply, PathReply, ReplyHeader, StatReply},
 };
 use docent_session::{ConnectionState, ErrorKind, Outcome};
 
@@ -293,4 +297,65 @@ async fn a_bad_answer_to_several_operations_names_them_for_what_they_are() {
     let error = soon("the writes", writes).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::BadReply, Some(OpCode::Multi)));
     assert!(error.to_string().contains("0 results for 1 operations"), "{error}");
+}
+
+/// A create is answered by either result of a create (ZOOKEEPER-4026), every other operation by its own.
+#[tokio::test(start_paused = true)]
+async fn the_result_of_another_operation_is_no_result() {
+    use MultiResult as Result;
+    let (client, mut conn, _net) = connected().await;
+    let stat = Stat::default();
+    let results = [
+        Result::Create(PathReply { path: "/a".into() }),
+        Result::Create2(Create2Reply { path: "/a".into(), stat }),
+        Result::Delete,
+        Result::SetData(StatReply { stat }),
+        Result::Check,
+        Result::GetData(GetDataReply { data: None, stat }),
+        Result::GetChildren(GetChildrenReply { children: List::new(&[]) }),
+        Result::Error(ErrorCode::Ok),
+    ];
+    let ttl = CreateMode::PersistentWithTtl(Ttl::from_duration(ms(9)).unwrap());
+    let modes = [CreateMode::Persistent, CreateMode::Container, ttl];
+    let mut writes = modes
+        .map(|mode| (client.transaction(), mode))
+        .map(|(mut write, mode)| {
+            write.create("/a", b"", mode);
+            (write, &[0, 1][..])
+        })
+        .to_vec();
+    for (index, accepted) in [(0, &[2][..]), (1, &[3]), (2, &[4])] {
+        let mut write = client.transaction();
+        match index {
+            0 => write.delete("/a", None),
+            1 => write.set_data("/a", b"", None),
+            _ => write.check("/a", None),
+        };
+        writes.push((write, accepted));
+    }
+    for (index, result) in results.iter().enumerate() {
+        for (write, accepted) in &writes {
+            let call = write.commit();
+            let (xid, _) = conn.request().await;
+            conn.reply(xid, 9, ErrorCode::Ok, &several(&[*result])).await;
+            let reply = soon("the writes", call).await.map_err(|error| error.kind());
+            let is_accepted = accepted.contains(&index);
+            assert_eq!(reply.is_ok(), is_accepted, "{write:?}: {result:?}");
+            assert!(is_accepted || reply == Err(ErrorKind::BadReply), "{reply:?}");
+        }
+        for (read, accepted) in [(Read::GetData("/a"), 5), (Read::GetChildren("/a"), 6)] {
+            let call = client.multi_read(&[read]);
+            let (xid, _) = conn.request().await;
+            conn.reply(xid, 9, ErrorCode::Ok, &several(&[*result])).await;
+            let reply = soon("the reads", call).await.map(|mut reads| reads.remove(0));
+            let is_accepted = matches!(reply, Ok(Ok(_)));
+            assert_eq!(is_accepted, index == accepted, "{read:?}: {result:?}");
+        }
+    }
+}
+
+fn several(results: &[MultiResult<'_>]) -> Vec<u8> {
+    let mut body = Vec::new();
+    MultiReply::new(results).encode(&mut body);
+    body
 }

@@ -127,38 +127,40 @@ async fn a_claim_follows_a_deadline_that_comes_nearer() {
     conn.handshake().await;
     conn.grant(7, 6000).await;
     let before = client.now();
-    // The connection lives, and its answers renew nothing.
-    let answers = async {
-        loop {
-            conn.reply(xid::AUTH, 0, ErrorCode::Ok, &[]).await;
-            tokio::time::sleep(ms(100)).await;
-        }
-    };
-    tokio::select! {
-        () = lost => {}
-        () = answers => {}
-    }
+    lost.await;
     let waited = client.now().duration_since(before);
     assert!(waited > ms(5600) && waited <= ms(5701), "{waited:?}");
-    assert!(!claim.lease().is_lost(), "by its deadline alone");
+    drop(conn);
 }
 
-/// The deadline passes before the answer that would have moved it on.
+/// A reply of which a byte comes now and then is no contact: with the claim end the connection and the session.
 #[tokio::test(start_paused = true)]
-async fn a_lapse_ends_a_claim_and_not_the_session() {
-    let (client, mut conn, _net) = connected().await;
+async fn the_end_of_the_lease_ends_the_connection() {
+    let (client, mut conn, mut net) = connected().await;
+    let mut states = client.states();
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected));
     let claim = claim(&client);
     let waiting = tokio::spawn(async move { claim.lost().await });
     let call = client.get_data("/slow");
     let (xid, _) = conn.request().await;
-    for _ in 0..58 {
-        tokio::time::advance(ms(100)).await;
-        conn.reply(xid::AUTH, 0, ErrorCode::Ok, &[]).await;
-    }
-    conn.data(xid, b"").await;
-    soon("the answer", call).await.unwrap();
+    let before = client.now();
+    let bytes = reply(xid, 9, ErrorCode::Ok, &get_data_body(&[0; 100_000]));
+    let trickle = tokio::spawn(async move {
+        for byte in bytes.chunks(1) {
+            tokio::time::sleep(ms(200)).await;
+            conn.send_bytes(byte).await;
+        }
+    });
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Lost));
+    let waited = client.now().duration_since(before);
+    assert!(waited > ms(5600) && waited < ms(6000), "{waited:?}");
+    let error = soon("the error", call).await.unwrap_err();
+    assert_eq!(error.kind(), docent_session::ErrorKind::SessionExpired, "{error}");
     soon("the end of the claim", waiting).await.unwrap();
-    assert!(!client.session().unwrap().is_lost());
+    let (_conn, asked) = net.serve(8).await;
+    assert_eq!(asked.session_id, 0);
+    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Reconnected));
+    trickle.abort();
 }
 
 /// Any number of waits, given up at any time, on any thread.

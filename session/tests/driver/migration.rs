@@ -63,7 +63,7 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_fails_its_own_request_in_time() {
     let (dialer, mut net) = net();
-    let client = start(config().with_request_timeout(ms(200)), dialer);
+    let client = start(config().with_request_timeout(ms(200)).unwrap(), dialer);
     let (mut conn, _) = net.serve(7).await;
     client.wait_until_connected(LONG).await.unwrap();
     let begin = stopwatch();

@@ -258,6 +258,7 @@ fn config(world: &World, pid: Pid, plan: &ClientPlan) -> Config {
         .with_runtime(world.runtime(pid))
         .with_session_timeout(Duration::from_millis(plan.session_timeout_ms))
         .with_request_timeout(plan.request_timeout_ms.map(Duration::from_millis))
+        .expect("a valid timeout")
         .with_read_only(plan.read_only)
         .with_direct_servers(plan.direct_servers);
     if let Some(limit) = plan.max_requests {
@@ -267,7 +268,7 @@ fn config(world: &World, pid: Pid, plan: &ClientPlan) -> Config {
         config = config.with_max_pending_bytes(bytes).expect("a valid limit");
     }
     if let Some(bytes) = plan.max_request_bytes {
-        config = config.with_max_request_bytes(bytes);
+        config = config.with_max_request_bytes(bytes).expect("a valid limit");
     }
     if let Some(events) = plan.max_watch_events {
         config = config.with_max_watch_events(events);

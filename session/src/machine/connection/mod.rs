@@ -82,6 +82,8 @@ pub(super) struct Connection {
     partial: usize,
     /// The number of bytes still to be skipped of a reply above the limit.
     skip: usize,
+    /// Whether the server has replied to a request or a ping.
+    usable: bool,
     /// Why the connection is to be closed.
     broken: Option<Error>,
     /// Whether the connection is to be closed once all sent requests are answered.
@@ -110,6 +112,7 @@ impl Connection {
             unrecorded_pings: 0,
             partial: 0,
             skip: 0,
+            usable: false,
             broken: None,
             migrating: false,
             reattach_until: NEVER,
@@ -153,6 +156,16 @@ impl Connection {
 
     pub(super) const fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
+    }
+
+    /// Whether the server has replied to a request or a ping. What it says before that is no sign that it serves.
+    pub(super) const fn is_usable(&self) -> bool {
+        self.usable
+    }
+
+    /// Records that the server has replied to a request or a ping.
+    pub(super) const fn set_usable(&mut self) {
+        self.usable = true;
     }
 
     /// Why the session has ended, if it has.
@@ -222,6 +235,7 @@ impl Connection {
         self.unrecorded_pings = 0;
         self.partial = 0;
         self.skip = 0;
+        self.usable = false;
         self.cancel_migration();
         self.attached_at = Instant::ZERO;
         self.role = Role::Unknown;
@@ -369,6 +383,11 @@ impl Connection {
         }
     }
 
+    /// Whether a ping has no reply yet.
+    pub(super) fn has_pings(&self) -> bool {
+        !self.pings.is_empty() || self.unrecorded_pings > 0
+    }
+
     /// The send time of the ping that is answered now, if it was recorded.
     pub(super) fn answer_ping(&mut self) -> Option<Instant> {
         let sent_at = self.pings.pop_front();
@@ -418,17 +437,9 @@ impl Connection {
 
     // Timers.
 
-    /// When the connection counts as dead because no reply came. `lease` is the deadline of the session.
-    pub(super) fn silent_at(&self, timeouts: &Timeouts, lease: Option<Instant>) -> Instant {
-        let read = self.last_heard + timeouts.read;
-        match lease {
-            // A late reply is no recent contact: the session may end before the connection counts as dead. A server
-            // that still replies is given at least the margin after its last reply.
-            Some(lease) if lease > self.last_heard => {
-                read.min(lease.max(self.last_heard + timeouts.margin))
-            }
-            _ => read,
-        }
+    /// When the connection counts as dead because no reply came.
+    pub(super) fn silent_at(&self, timeouts: &Timeouts) -> Instant {
+        self.last_heard + timeouts.read
     }
 
     /// When a timer is due next. `ping` is the ping interval; `silent_at` is when silence ends the connection.
@@ -472,7 +483,7 @@ impl Connection {
         }
         assert!(self.control.is_empty() && self.pings.is_empty());
         assert_eq!((self.unrecorded_pings, self.partial, self.skip), (0, 0, 0));
-        assert!(!self.migrating && !self.is_reattaching() && self.search.is_none());
+        assert!(!self.migrating && !self.is_reattaching() && self.search.is_none() && !self.usable);
         assert_eq!((self.attached_at, self.role), (Instant::ZERO, Role::Unknown));
     }
 }

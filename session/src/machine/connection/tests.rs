@@ -58,10 +58,6 @@ struct Model {
     failures: usize,
 }
 
-fn lease(deadline: u16) -> Option<Instant> {
-    (deadline > 0).then(|| Instant::ZERO + MS * u32::from(deadline))
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -71,7 +67,6 @@ proptest! {
     fn timers_pings_and_skipped_bytes_are_those_of_this_connection(
         ops in vec(op(), 0..80),
         ends in any::<bool>(),
-        deadline in any::<u16>(),
     ) {
         let timeouts = Timeouts::new(MS * 6000, 1, 100);
         let host = Host { name: "one".into(), port: DEFAULT_PORT };
@@ -80,7 +75,7 @@ proptest! {
         let mut now = Instant::ZERO + MS;
         let last = ends.then_some(Op::End);
         for op in ops.into_iter().chain(last) {
-            let silent_at = connection.silent_at(&timeouts, lease(deadline));
+            let silent_at = connection.silent_at(&timeouts);
             let connected = connection.is_connected();
             match op {
                 Op::Wait(millis) => now += MS * u32::from(millis),
@@ -165,8 +160,8 @@ proptest! {
             connection.check();
             prop_assert_eq!(connection.failure().is_some(), model.failures > 0);
             prop_assert_eq!((connection.last_sent, connection.last_heard), (model.sent, model.heard));
-            let silent_at = connection.silent_at(&timeouts, lease(deadline));
-            prop_assert!(silent_at > model.heard && silent_at <= model.heard + timeouts.read);
+            let silent_at = connection.silent_at(&timeouts);
+            prop_assert_eq!(silent_at, model.heard + timeouts.read);
             match connection.next_timeout(timeouts.ping, silent_at) {
                 Some(at) => {
                     prop_assert!(connection.due(at, timeouts.ping, silent_at).is_some());

@@ -29,7 +29,7 @@ pub(super) struct Pending<T, W> {
     /// The caller's; `None` for the machine's own requests, and for a request that has timed out.
     pub(super) token: Option<T>,
     pub(super) effect: Effect<W>,
-    /// When the request fails unless it was sent by then; [`NEVER`] while there is a connection.
+    /// When the request fails unless it was sent by then; [`NEVER`] while there is a usable connection.
     expires: Instant,
     /// When the request fails in any case; [`NEVER`] without a request timeout.
     deadline: Instant,
@@ -106,11 +106,6 @@ impl<T, W> Requests<T, W> {
     /// The size of all pending frames, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.pending_bytes
-    }
-
-    /// The xid of the oldest pending request.
-    pub(super) fn oldest(&self) -> Option<i32> {
-        self.pending.front().map(|request| request.xid)
     }
 
     /// The number of requests in flight.
@@ -386,6 +381,13 @@ impl<T, W> Requests<T, W> {
             answered -= batch.unanswered;
         }
         None
+    }
+
+    /// When the request with this xid was sent, if its reply is the next one. Call it when
+    /// [`take_answered`](Self::take_answered) has returned `None`.
+    pub(super) fn sent_at_of_next(&self, xid: i32) -> Option<Instant> {
+        let next = self.pending.front().filter(|_| self.sent > 0)?;
+        self.batches.front().filter(|_| next.xid == xid).map(|batch| batch.sent_at)
     }
 
     // Failures.

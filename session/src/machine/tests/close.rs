@@ -299,7 +299,7 @@ fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
         scenario.close(9);
         assert_eq!(scenario.completions(), [(2, Err(CLOSED))]);
         scenario.machine.wait_for_capacity(3);
-        scenario.machine.add_auth(Credential::new("digest", b"u:p"), 4);
+        scenario.add_auth("digest", b"u:p", 4);
         assert_eq!(scenario.completions(), [(3, Err(CLOSED)), (4, Err(CLOSED))]);
         scenario.flush();
         scenario.reply(1, 5, ErrorCode::Ok, b"");

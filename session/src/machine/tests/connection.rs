@@ -34,6 +34,101 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
     assert_eq!(scenario.xids(), [0, 2], "the other one goes out whole");
 }
 
+/// A reply to a handshake with one more frame right behind it: a connection that serves nothing, again and again.
+/// Credentials and watches are the client's own; their replies serve no caller.
+#[test]
+fn a_request_that_no_connection_carries_fails_at_its_deadline() {
+    let mut scenario = Scenario::new(config().with_auth("digest", b"u:p"));
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.watch(WatchKind::Data, "/w", 1);
+    scenario.flush();
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.completions();
+    let submitted = scenario.now;
+    scenario.get("/a", 2);
+    scenario.add_auth("digest", b"u:q", 3);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        assert!(scenario.now < submitted + ms(10_000), "it waits for ever");
+        scenario.connect();
+        let mut bytes = Vec::new();
+        let accepted = ConnectResponse {
+            protocol_version: 0,
+            time_out: 6000,
+            session_id: 7,
+            passwd: Some(b"0123456789abcdef"),
+            read_only: Some(false),
+        };
+        frame::put_record(&mut bytes, usize::MAX, &accepted).unwrap();
+        for xid in [xid::AUTH, xid::SET_WATCHES, 1000] {
+            let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
+            frame::put_record(&mut bytes, usize::MAX, &header).unwrap();
+        }
+        scenario.feed_bytes(&bytes);
+        assert!(scenario.is_broken());
+        scenario.cut();
+        scenario.wait(ms(100));
+        done = scenario.completions();
+    }
+    assert_eq!(done, [(2, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied))), (3, Err(LOST))]);
+    let waited = scenario.now.duration_since(submitted);
+    assert!(waited >= ms(3000) && waited < ms(4500), "{waited:?}");
+}
+
+/// While a connection serves others, a request waits for its turn; from its loss on, for the next connection.
+#[test]
+fn the_loss_of_a_usable_connection_begins_the_wait_of_its_requests() {
+    let mut scenario = Scenario::connected();
+    scenario.get("/a", 1);
+    scenario.flush();
+    scenario.get("/b", 2);
+    scenario.now += ms(3500);
+    scenario.reply(1, 5, ErrorCode::Ok, b"");
+    scenario.cut();
+    scenario.wait(ms(2100));
+    assert_eq!(scenario.completions(), [(1, Ok(5))]);
+    assert!(!scenario.machine.lease().unwrap().is_lost());
+}
+
+/// One that accepts and never answers is no server that was never tried.
+#[test]
+fn the_attempt_in_progress_is_a_part_of_the_error() {
+    let text = |scenario: &mut Scenario| {
+        scenario.get("/a", 1);
+        scenario.wait(ms(3000));
+        let error = scenario.machine.poll_completion().unwrap().result.unwrap_err();
+        error.to_string()
+    };
+    let mut scenario = Scenario::new(config());
+    let before = text(&mut scenario);
+    assert!(before.contains("no attempt was made"), "{before}");
+    assert!(matches!(scenario.machine.poll_connect(scenario.now), Connect::To(..)));
+    let connecting = text(&mut scenario);
+    assert!(connecting.contains("one:1: not connected yet"), "{connecting}");
+    scenario.machine.handle_connected(scenario.now);
+    let silent = text(&mut scenario);
+    assert!(silent.contains("one:1: no reply to the handshake yet"), "{silent}");
+    scenario.cut();
+    scenario.connect();
+    let both = text(&mut scenario);
+    let (last, now) = both.split_once("; now: ").expect(&both);
+    assert!(last.contains("the connection was lost"), "{both}");
+    assert!(now.contains("one:1: no reply to the handshake yet"), "{both}");
+}
+
+/// It would keep a connection that serves nothing.
+#[test]
+fn a_reply_to_nothing_ends_the_connection() {
+    for xid in [xid::PING, xid::AUTH, xid::SET_WATCHES] {
+        let mut scenario = Scenario::connected();
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        assert!(scenario.is_broken(), "{xid}");
+    }
+}
+
 #[test]
 fn states_are_published_as_by_curator() {
     let mut scenario = Scenario::connected();

@@ -6,7 +6,7 @@ use super::*;
 fn auth_replies_come_out_of_turn_and_reach_their_callers() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    scenario.machine.add_auth(Credential::new("digest", b"u:p"), 2);
+    scenario.add_auth("digest", b"u:p", 2);
     scenario.flush();
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -16,7 +16,7 @@ fn auth_replies_come_out_of_turn_and_reach_their_callers() {
 #[test]
 fn credentials_without_a_reply_are_sent_again_for_their_caller() {
     let mut scenario = Scenario::connected();
-    scenario.machine.add_auth(Credential::new("digest", b"u:p"), 1);
+    scenario.add_auth("digest", b"u:p", 1);
     scenario.flush();
     scenario.cut();
     scenario.connect();
@@ -36,12 +36,12 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
     for _ in 0..2 {
         scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     }
-    scenario.machine.add_auth(Credential::new("digest", b"third:p"), 1);
+    scenario.add_auth("digest", b"third:p", 1);
     scenario.flush();
     for answered in 0..3 {
         scenario.cut();
         if answered == 1 {
-            scenario.machine.add_auth(Credential::new("digest", b"fourth:p"), 2);
+            scenario.add_auth("digest", b"fourth:p", 2);
         }
         scenario.wire.clear();
         scenario.connect();
@@ -64,7 +64,7 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
 fn refused_credentials_end_the_client() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    scenario.machine.add_auth(Credential::new("nosuch", b"x"), 2);
+    scenario.add_auth("nosuch", b"x", 2);
     scenario.flush();
     scenario.reply(xid::AUTH, 0, ErrorCode::AuthFailed, b"");
     assert!(scenario.machine.is_ended());

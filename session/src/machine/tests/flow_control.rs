@@ -76,6 +76,7 @@ fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
     let config = config()
         .with_when_full(WhenFull::Wait)
         .with_request_timeout(ms(1000))
+        .unwrap()
         .with_max_requests(1)
         .unwrap();
     let mut scenario = Scenario::new(config);
@@ -211,6 +212,7 @@ fn the_machines_own_requests_do_not_time_out_with_others() {
     let config = config()
         .with_when_full(WhenFull::Wait)
         .with_request_timeout(ms(1000))
+        .unwrap()
         .with_max_requests(1)
         .unwrap();
     let mut scenario = Scenario::new(config);
@@ -248,6 +250,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
     for in_flight in [0, MANY] {
         let config = config()
             .with_request_timeout(ms(1000))
+            .unwrap()
             .with_session_timeout(ms(40_000))
             .with_max_requests(usize::MAX)
             .unwrap()
@@ -280,7 +283,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
 /// An alarm for a request completed meanwhile is early, and is set for the next one.
 #[test]
 fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
-    let mut scenario = Scenario::new(config().with_request_timeout(ms(1000)));
+    let mut scenario = Scenario::new(config().with_request_timeout(ms(1000)).unwrap());
     scenario.connect();
     scenario.accept(7, 6000);
     let start = scenario.now;

@@ -1,6 +1,6 @@
 //! Operations that a server does not know: found out once, not sent again, and asked for anew after a reconnect.
 
-use docent_protocol::operation::WhoAmI;
+use docent_protocol::{AddWatchMode, OpCode, operation::WhoAmI};
 
 use super::*;
 
@@ -25,6 +25,27 @@ impl Scenario {
     fn come_back(&mut self) {
         self.connect();
         self.accept(7, 6000);
+    }
+
+    /// Submits an addWatch; returns the number of requests that are sent.
+    fn add_watch_at_a(&mut self, token: u32) -> usize {
+        let before = self.wire.len();
+        self.add_watch(AddWatchMode::Persistent, "/a", token);
+        self.flush();
+        self.wire.len() - before
+    }
+
+    /// Another session, in place of the one that is asked for (a Keeper), or behind its expiry.
+    fn next_session(&mut self, id: i64, is_replaced: bool) {
+        self.connect();
+        if is_replaced {
+            self.accept(id, 6000);
+        } else {
+            self.refuse();
+        }
+        self.cut();
+        self.connect();
+        self.accept(id, 6000);
     }
 
     fn missing_operations(&mut self) -> Vec<String> {
@@ -52,16 +73,57 @@ fn a_refused_operation_is_sent_once_in_a_session() {
     let refused = |token| (token, Err(UNSUPPORTED));
     assert_eq!(scenario.completions(), [1, 2, 3, 4].map(refused));
     assert_eq!(scenario.missing_operations(), [""; 0]);
-    // Another session may have another server.
-    scenario.cut();
-    scenario.connect();
-    scenario.refuse();
-    scenario.cut();
-    scenario.connect();
-    scenario.accept(8, 6000);
-    assert_eq!(scenario.who_am_i(5), 1);
+}
+
+/// It is found out again for other servers only.
+#[test]
+fn a_refused_operation_is_not_sent_in_the_next_session() {
+    let mut scenario = Scenario::connected();
+    assert_eq!(scenario.who_am_i(1), 1);
     scenario.refuse_last();
-    assert_eq!(scenario.missing_operations(), ["whoAmI 0x8"]);
+    scenario.next_session(8, false);
+    assert_eq!(scenario.who_am_i(2), 0);
+    let host = |name: &str| Host { name: name.into(), port: 1 };
+    scenario.machine.update_server_list(&[host("one"), host("two")]);
+    assert_eq!(scenario.who_am_i(3), 0);
+    scenario.machine.update_server_list(&[host("three")]);
+    scenario.cut();
+    scenario.next_session(9, false);
+    scenario.missing_operations();
+    assert_eq!(scenario.who_am_i(4), 1);
+    scenario.refuse_last();
+    assert_eq!(scenario.missing_operations(), ["whoAmI 0x9"]);
+}
+
+/// A Keeper closes the connection without a reply, and ends the session with it: twice. Where the session is resumed, it
+/// may be the network.
+#[test]
+fn an_operation_that_a_keeper_closes_connections_for_is_refused() {
+    for is_keeper in [false, true] {
+        let mut scenario = Scenario::connected();
+        for (token, id) in [(1, 8), (2, 9)] {
+            assert_eq!(scenario.add_watch_at_a(token), 1);
+            assert_eq!(scenario.missing_operations(), [""; 0]);
+            scenario.cut();
+            if is_keeper {
+                scenario.next_session(id, true);
+            } else {
+                scenario.come_back();
+            }
+        }
+        let found = if is_keeper { "addWatch 0x8" } else { "addWatch 0x7" };
+        assert_eq!(scenario.missing_operations(), [found]);
+        assert_eq!(scenario.completions(), [1, 2].map(|token| (token, Err(LOST))));
+        assert_eq!(scenario.add_watch_at_a(3), usize::from(!is_keeper));
+        let refused = [(3, Err(UNSUPPORTED))];
+        assert_eq!(scenario.completions(), refused[..usize::from(is_keeper)]);
+        assert!(scenario.machine.lease().unwrap().lacks(OpCode::AddWatch));
+        if !is_keeper {
+            scenario.cut();
+            scenario.next_session(8, false);
+            assert!(!scenario.machine.lease().unwrap().lacks(OpCode::AddWatch));
+        }
+    }
 }
 
 /// The first reply of a long pipeline is the refusal; the connection ends behind it.

@@ -37,6 +37,7 @@ mod flow_control;
 mod handshake;
 mod lease;
 mod lease_renewal;
+mod long_replies;
 mod missing_operations;
 mod proof;
 mod replies;
@@ -158,6 +159,11 @@ impl Scenario {
         self.machine.submit(&operation, token, None, || now);
     }
 
+    fn add_auth(&mut self, scheme: &str, auth: &[u8], token: u32) {
+        let now = self.now;
+        self.machine.add_auth(Credential::new(scheme, auth), token, || now);
+    }
+
     fn delete(&mut self, path: &str, token: u32) {
         let now = self.now;
         let operation = Delete(DeleteRequest { path: path.into(), version: -1 });
@@ -216,6 +222,10 @@ impl Scenario {
 
     fn xids(&self) -> Vec<i32> {
         self.wire.iter().map(|(xid, _)| *xid).collect()
+    }
+
+    fn lease(&self) -> Arc<SessionLease> {
+        Arc::clone(self.machine.lease().expect("a session"))
     }
 
     fn is_broken(&self) -> bool {

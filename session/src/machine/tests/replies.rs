@@ -308,7 +308,7 @@ fn debug_shows_neither_password_nor_data() {
 
 #[test]
 fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
-    let config = config().with_max_request_bytes(64);
+    let config = config().with_max_request_bytes(64).unwrap();
     let mut scenario = Scenario::new(config);
     scenario.connect();
     scenario.accept(7, 6000);

@@ -161,7 +161,7 @@ fn a_refusal_ends_the_client_and_says_why() {
     ] {
         let mut scenario = Scenario::greeted(bob());
         scenario.get("/a", 1);
-        scenario.machine.add_auth(Credential::new("digest", b"u:p"), 2);
+        scenario.add_auth("digest", b"u:p", 2);
         let mut xid = 1;
         if challenged {
             scenario.answer_sasl(1, ErrorCode::Ok, Some(CHALLENGE));

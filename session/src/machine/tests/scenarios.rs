@@ -103,7 +103,7 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Bytes(bytes) => scenario.feed_bytes(&bytes),
             Step::Auth => {
                 given += 1;
-                scenario.machine.add_auth(Credential::new("digest", b"u:p"), given);
+                scenario.add_auth("digest", b"u:p", given);
             }
             Step::AddWatch(recursive, deep) => {
                 given += 1;
@@ -243,7 +243,7 @@ proptest! {
     ) {
         let config = config()
             .with_when_full(crate::WhenFull::Wait)
-            .with_request_timeout(ms(9000)).with_max_requests(2).unwrap();
+            .with_request_timeout(ms(9000)).unwrap().with_max_requests(2).unwrap();
         run(config, steps)?;
     }
 }

@@ -12,7 +12,7 @@ const PERSISTENT: AddWatchMode = AddWatchMode::Persistent;
 const RECURSIVE: AddWatchMode = AddWatchMode::PersistentRecursive;
 
 impl Scenario {
-    fn add_watch(&mut self, mode: AddWatchMode, path: &str, token: u32) {
+    pub(super) fn add_watch(&mut self, mode: AddWatchMode, path: &str, token: u32) {
         let now = self.now;
         self.machine.add_watch(mode, token, path.into(), token, || now);
     }

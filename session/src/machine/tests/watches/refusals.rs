@@ -260,7 +260,7 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
 /// A server with the same small limit would close the connection, each time.
 #[test]
 fn set_watches_keeps_to_the_limit_of_requests() {
-    let config = config().with_max_request_bytes(1000);
+    let config = config().with_max_request_bytes(1000).unwrap();
     let mut scenario = Scenario::new(config);
     scenario.connect();
     scenario.accept(7, 6000);
@@ -291,7 +291,7 @@ fn set_watches_keeps_to_the_limit_of_requests() {
 /// A path that fits into a request of its own and into no setWatches: its watchers are notified of the end.
 #[test]
 fn a_watch_whose_path_fits_into_no_set_watches_ends() {
-    let config = config().with_max_request_bytes(100);
+    let config = config().with_max_request_bytes(100).unwrap();
     let mut scenario = Scenario::new(config);
     scenario.connect();
     scenario.accept(7, 6000);

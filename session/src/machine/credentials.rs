@@ -1,0 +1,104 @@
+//! Credentials: sent first on each connection, and answered out of turn.
+
+use docent_protocol::{frame, operation::Auth, request::AuthRequest, xid};
+
+use super::{
+    answers::Answers,
+    requests::NEVER,
+    session::{Session, earlier},
+};
+use crate::{Credential, Error, ErrorKind, Outcome, time::Instant};
+
+/// Credentials without a reply on this connection.
+#[derive(Debug)]
+pub(super) struct PendingAuth<T> {
+    /// The caller's; `None` for credentials whose caller has its reply, or never waited.
+    pub(super) token: Option<T>,
+    /// When the caller's wait fails; [`NEVER`] while there is a usable connection.
+    expires: Instant,
+}
+
+impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
+    /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is
+    /// delivered with `token`, or an error if there is no usable connection for the connection timeout; they are sent on
+    /// the next one all the same. `now` is only asked for while there is no usable connection.
+    pub fn add_auth(&mut self, credential: Credential, token: T, now: impl FnOnce() -> Instant) {
+        if self.is_ended() || self.is_closing() {
+            return self.complete(Some(token), Err(self.refusal()));
+        }
+        if self.is_connected() {
+            put_auth(self.connection.control_mut(), &credential);
+        }
+        // Without a connection, it is sent with the other credentials on the next one.
+        let is_usable = self.connection.is_usable();
+        let expires = if is_usable { NEVER } else { now() + self.config.connection_timeout };
+        self.auth_pending.push_back(PendingAuth { token: Some(token), expires });
+        self.config.credentials.push(credential);
+    }
+
+    /// Queues all credentials, on a new connection.
+    pub(super) fn send_credentials(&mut self) {
+        for credential in &self.config.credentials {
+            put_auth(self.connection.control_mut(), credential);
+        }
+        // Replies come in this order; the last ones are those whose callers still wait.
+        while self.auth_pending.len() < self.config.credentials.len() {
+            self.auth_pending.push_front(PendingAuth { token: None, expires: NEVER });
+        }
+    }
+
+    // Waits for a usable connection.
+
+    /// Sets when all that waits for a usable connection fails.
+    pub(super) fn set_expiry(&mut self, at: Instant) {
+        self.requests.set_expiry(at);
+        for pending in &mut self.auth_pending {
+            pending.expires = at;
+        }
+    }
+
+    /// When the first wait for a usable connection fails. While there is a connection, none does.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        if self.is_connected() {
+            return None;
+        }
+        let waiting = self.auth_pending.iter().filter(|pending| pending.token.is_some());
+        let first = waiting.map(|pending| pending.expires).min().filter(|at| *at != NEVER);
+        earlier(first, self.requests.next_expiry())
+    }
+
+    /// Fails what has waited for a usable connection for too long.
+    pub(super) fn fail_overdue(&mut self, now: Instant) {
+        if self.next_expiry().is_none_or(|at| at > now) {
+            return;
+        }
+        let error = |outcome| {
+            Error::new(ErrorKind::ConnectionLoss, outcome)
+                .with_detail(format_args!(
+                    "no usable connection for {:?}; {}",
+                    self.config.connection_timeout,
+                    self.failures()
+                ))
+                .with_source_of(self.last_failure.as_ref())
+        };
+        let (not_applied, unknown) = (error(Outcome::NotApplied), error(Outcome::Unknown));
+        for request in self.requests.expire(now) {
+            self.fail_alone(request, &not_applied);
+        }
+        let overdue = self.auth_pending.iter_mut().filter(|pending| pending.expires <= now);
+        let tokens: Vec<_> = overdue.map(|pending| pending.token.take()).collect();
+        for token in tokens {
+            self.complete(token, Err(unknown.clone()));
+        }
+    }
+}
+
+fn put_auth(out: &mut Vec<u8>, credential: &Credential) {
+    let auth = Auth(AuthRequest {
+        auth_type: 0,
+        scheme: credential.scheme().into(),
+        auth: Some(credential.auth()),
+    });
+    // The server refuses a credential above its limit by closing the connection.
+    let _ = frame::put_operation(out, usize::MAX, xid::AUTH, &auth);
+}

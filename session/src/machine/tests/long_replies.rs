@@ -1,0 +1,98 @@
+//! Replies that take long: how long they keep their connection.
+
+use super::*;
+
+/// An idle session, and the limit of its replies in bytes.
+fn idle(limit: usize) -> Scenario {
+    let mut scenario = Scenario::new(config().with_max_reply_bytes(limit).unwrap());
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.states();
+    scenario
+}
+
+impl Scenario {
+    /// The reply to a request that is sent now, in 50 parts, one after each `pause`; returns the number of parts that have
+    /// arrived when the connection is closed.
+    fn slow_reply(&mut self, pause: Duration) -> usize {
+        self.get("/long", 1);
+        self.flush();
+        let mut frame = Vec::new();
+        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
+        frame::put_record(&mut frame, usize::MAX, &Parts(header, &[0; 4980])).unwrap();
+        let (mut input, mut arrived) = (BytesMut::new(), 0);
+        for bytes in frame.chunks(100) {
+            self.wait(pause);
+            self.flush();
+            if self.is_broken() {
+                break;
+            }
+            input.extend_from_slice(bytes);
+            self.machine.handle_input(self.now, &mut input);
+            arrived += 1;
+        }
+        arrived
+    }
+}
+
+/// More than two thirds of the timeout on its way, and never silent. Its header shows that the session lived when the
+/// request was sent: the whole timeout is left from there.
+#[test]
+fn a_long_answer_keeps_the_connection_while_it_comes() {
+    for limit in [1 << 20, 100] {
+        let mut scenario = idle(limit);
+        scenario.now += ms(1500);
+        let claim = scenario.lease().claim();
+        assert_eq!(scenario.slow_reply(ms(110)), 50, "{limit}");
+        assert_eq!(scenario.completions().len(), 1);
+        assert!(claim.is_valid(scenario.now) && scenario.states().is_empty(), "{limit}");
+    }
+}
+
+/// Nothing behind it can be answered, so nothing renews the lease: the claims end, and with them all else.
+#[test]
+fn an_answer_that_takes_longer_than_the_session_ends_with_it() {
+    for limit in [1 << 20, 100] {
+        let mut scenario = idle(limit);
+        let (lease, sent_at) = (scenario.lease(), scenario.now);
+        assert!(scenario.slow_reply(ms(200)) < 50);
+        assert!(lease.is_lost() && scenario.now < sent_at + ms(6000), "{limit}");
+        assert_eq!(scenario.states(), [ConnectionState::Lost], "{limit}");
+        scenario.cut();
+        scenario.connect();
+        let request = &scenario.wire.last().unwrap().1;
+        assert!(request.contains("session_id: 0x0"), "{request}");
+    }
+}
+
+/// It renews no lease, so no part of a reply is a sign of anything there.
+#[test]
+fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
+    for limit in [1 << 20, 100] {
+        let config = config().with_read_only(true).with_max_reply_bytes(limit).unwrap();
+        let mut scenario = Scenario::new(config);
+        scenario.connect();
+        scenario.accept_read_only(77);
+        assert!(scenario.slow_reply(ms(200)) < 25);
+    }
+}
+
+/// A burst that takes longer than the session timeout.
+#[test]
+fn a_server_that_answers_later_than_the_timeout_loses_the_session() {
+    let mut scenario = Scenario::connected();
+    let claim = scenario.lease().claim();
+    for token in 1..=100 {
+        scenario.get("/a", token);
+    }
+    scenario.flush();
+    for xid in 1..=56 {
+        scenario.wait(ms(100));
+        scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        assert!(!scenario.is_broken() && claim.is_valid(scenario.now));
+    }
+    scenario.wait(ms(100));
+    assert!(scenario.is_broken() && claim.lease().is_lost());
+    let failed = scenario.completions().into_iter().filter(|(_, done)| done.is_err());
+    assert_eq!(failed.count(), 44);
+}
