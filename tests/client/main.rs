@@ -12,6 +12,7 @@
 mod support;
 
 mod conformance;
+mod ended_runtime;
 mod harmful;
 mod keeper;
 mod missing_operations;

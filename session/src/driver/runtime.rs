@@ -49,7 +49,7 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Runs a task to its end. A wait with a timeout may have no end if its task is dropped while the driver's is not.
     /// This is called anywhere: on any thread, in destructors, inside and outside the runtime. When
-    /// the runtime has ended, the task is dropped; when it ends, its tasks are dropped in the order of their start.
+    /// the runtime has ended, the task is dropped; when it ends, its tasks are dropped, in any order.
     fn spawn(&self, task: Task);
 
     /// Runs work that may block for seconds, such as a request to a key server for SASL, without holding up the tasks of

@@ -1,15 +1,26 @@
 //! TCP, the default transport, and its socket options.
 
-use std::{io, time::Duration};
+use std::{
+    io::{self, Read as _},
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, lookup_host},
+    runtime::is_rt_shutdown_err,
     time::timeout,
 };
 
 use super::{ByteStream, Connecting, Transport};
 use crate::Host;
+
+/// How long the drop of a connection that was shut down waits for the server. The server need not reply in this time:
+/// it only has to read the requests that it has received.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Plain TCP with `TCP_NODELAY`. [`TcpOptions`] has more options.
 ///
@@ -125,13 +136,98 @@ async fn connect(
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 options.apply(&stream)?;
-                return Ok(Box::new(stream));
+                return Ok(Box::new(TcpConnection { stream, is_shut_down: false }));
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(last)
+}
+
+/// A TCP connection. Once it is shut down, its drop waits until the server has closed its side, up to [`LINGER`].
+#[derive(Debug)]
+struct TcpConnection {
+    stream: TcpStream,
+    is_shut_down: bool,
+}
+
+impl AsyncRead for TcpConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for TcpConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            // The socket outlives its runtime.
+            Poll::Ready(Err(error)) if is_rt_shutdown_err(&error) => {
+                Poll::Ready(self.stream.try_write(bytes))
+            }
+            poll => poll,
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut_down = true;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Drop for TcpConnection {
+    fn drop(&mut self) {
+        if self.is_shut_down {
+            // After an error there is nothing to wait for.
+            let _ = self.linger();
+        }
+    }
+}
+
+impl TcpConnection {
+    /// Reads to the end of the stream without the runtime, which may have ended.
+    #[expect(clippy::disallowed_methods, reason = "the socket waits on the clock of the system")]
+    fn linger(&self) -> io::Result<()> {
+        let socket = SockRef::from(&self.stream);
+        socket.set_nonblocking(false)?;
+        let until = Instant::now() + LINGER;
+        let mut buffer = [0; 4096];
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            // A timeout below the resolution of the socket would be none.
+            if rest < Duration::from_millis(1) {
+                return Ok(());
+            }
+            socket.set_read_timeout(Some(rest))?;
+            if (&*socket).read(&mut buffer)? == 0 {
+                return Ok(());
+            }
+        }
+    }
 }
 
 #[cfg(test)]
