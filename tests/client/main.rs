@@ -13,6 +13,7 @@ mod support;
 
 mod conformance;
 mod ended_runtime;
+mod flood;
 mod harmful;
 mod keeper;
 mod missing_operations;

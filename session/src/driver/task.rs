@@ -39,7 +39,13 @@ use crate::{
 };
 
 /// The largest read, in bytes. A flood of events cannot starve pings: they are sent between two reads.
-const READ_SIZE: usize = MAX_SHARED_INPUT;
+const READ_SIZE: usize = MAX_SHARED_INPUT / 4;
+
+/// The input in bytes, and the number of turns, after which the task yields. Otherwise a stream that is always ready
+/// would keep other tasks from running: only tokio's own resources are pending from time to time. A tokio runtime of one
+/// thread looks at its timers once in 61 polls, so a poll must be short.
+const MAX_INPUT: usize = READ_SIZE;
+const MAX_TURNS: usize = 32;
 
 /// The size of the reads and buffers of an idle session, in bytes.
 const SMALL_READ_SIZE: usize = 2048;
@@ -268,13 +274,18 @@ impl Driver {
     fn poll_pump(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn ByteStream>) -> Poll<Error> {
         // The deadline of the last turn; `None` when another turn is needed.
         let mut turned = None;
-        loop {
+        let mut received = 0;
+        for _ in 0..MAX_TURNS {
+            if received >= MAX_INPUT {
+                break;
+            }
             // Read before the clock is: a task that was starved then finds the bytes received in the meantime, rather
             // than silence.
             let reserved = self.reserve_input();
             let came = match pin!(stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(lost(CLOSED_BY_SERVER)),
                 Poll::Ready(Ok(count)) => {
+                    received += count;
                     if count == reserved {
                         self.read_size = (self.read_size * 4).min(READ_SIZE);
                     }
@@ -304,6 +315,8 @@ impl Driver {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Reserves space in the input buffer for the next read, and returns its size in bytes. Existing capacity is filled
