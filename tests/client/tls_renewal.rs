@@ -292,7 +292,7 @@ async fn tls_runs_over_another_transport() {
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
     assert_eq!(counted.0.load(Ordering::Relaxed), 1);
     let seconds = Duration::from_secs;
-    let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3);
+    let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3).unwrap();
     let tls = trust(&authority).with_transport(tcp).build().unwrap();
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
 }
