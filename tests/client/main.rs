@@ -12,6 +12,8 @@
 mod support;
 
 mod conformance;
+mod ended_runtime;
+mod flood;
 mod harmful;
 mod keeper;
 mod missing_operations;

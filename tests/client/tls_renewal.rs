@@ -11,7 +11,7 @@ use std::{
 };
 
 use docent::{
-    Client, Connecting, Host, Tcp, TcpOptions, Transport,
+    Client, Config, Connecting, Host, Tcp, TcpOptions, Transport,
     session::{
         TlsOptions,
         rustls::{
@@ -100,6 +100,51 @@ async fn renewed_files_are_used_by_the_next_connection_of_the_same_session() {
     reconnect(&server, &client, None).await;
     assert_eq!(client.session().unwrap().session_id(), session);
     client.close().await.unwrap();
+}
+
+/// The number of threads that read files of TLS.
+#[cfg(target_os = "linux")]
+fn readers() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim_end() == "docent-tls").count()
+}
+
+/// A file system that does not respond costs one attempt, and one thread.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
+    let authority = Authority::named("tests of docent");
+    let server = embedded(&authority, certificate_of).await;
+    let files = TemporaryDirectory::new("tls").unwrap();
+    let roots = files.path().join("ca.pem");
+    fs::write(&roots, &authority.pem).unwrap();
+    let tls = TlsOptions::new().with_roots_file(&roots).build().unwrap();
+    let config = Config::new(&server.connect_string()).unwrap();
+    let config = config.with_session_timeout(Duration::from_secs(60)).with_transport(tls);
+    let client = config.with_connection_timeout(Duration::from_secs(1)).connect().await.unwrap();
+    let session = client.session().unwrap().session_id();
+
+    fs::remove_file(&roots).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(&roots).status().unwrap();
+    assert!(fifo.success());
+    // The server is a task of this thread, too.
+    for _ in 0..3 {
+        reconnect(&server, &client, None).await;
+    }
+    assert_eq!(client.session().unwrap().session_id(), session);
+    // Reads of other tests are short.
+    eventually("one reader", async || (readers() == 1).then_some(())).await;
+
+    // The read ends, and the next connection uses what it has read.
+    let other = Authority::named("another CA");
+    let pem = other.pem.clone();
+    tokio::task::spawn_blocking(move || fs::write(&roots, pem)).await.unwrap().unwrap();
+    eventually("no reader", async || (readers() == 0).then_some(())).await;
+    let (attempts, connections) = (client.metrics().attempts, client.metrics().connections);
+    server.cut_connections();
+    eventually("attempts", async || (client.metrics().attempts > attempts + 1).then_some(())).await;
+    assert_eq!(client.metrics().connections, connections);
 }
 
 #[test]
@@ -247,7 +292,7 @@ async fn tls_runs_over_another_transport() {
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
     assert_eq!(counted.0.load(Ordering::Relaxed), 1);
     let seconds = Duration::from_secs;
-    let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3);
+    let tcp = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3).unwrap();
     let tls = trust(&authority).with_transport(tcp).build().unwrap();
     patient(&server.connect_string()).with_transport(tls).connect().await.unwrap();
 }

@@ -102,7 +102,11 @@ impl Serve {
         let of =
             if self.version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
         eprintln!("emulating {of} {} for tests: no persistence, no replication", self.version);
-        let _renewal = tls.map(|tls| tokio::spawn(self.clone().renew(tls)));
+        if let Some(tls) = tls {
+            let options = self.clone();
+            // A thread of its own: a file system may not respond.
+            std::thread::spawn(move || options.renew(&tls));
+        }
         let mut prompt = prompt::Prompt::start();
         let mut console = console::Console::new(&cluster);
         loop {
@@ -154,10 +158,10 @@ impl Serve {
 
     /// Takes over renewed files, for new connections. A file is looked at again until it can be used: certificate and
     /// key may be replaced one after the other.
-    async fn renew(self, tls: Tls) {
+    fn renew(&self, tls: &Tls) {
         let (mut current, mut refused) = (self.tls_files().ok().flatten(), None);
         loop {
-            tokio::time::sleep(RENEWAL_INTERVAL).await;
+            std::thread::sleep(RENEWAL_INTERVAL);
             let Ok(Some(files)) = self.tls_files() else { continue };
             if current.as_ref() == Some(&files) || refused.as_ref() == Some(&files) {
                 continue;

@@ -115,7 +115,8 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// Clones share the session. It ends by [`close`](Self::close), which waits for the server, by [`run`](Self::run),
 /// which closes it in every case, or with the last clone. A program should end with `close` or `run`. The last drop only
 /// queues closeSession after all earlier requests. If the runtime ends at once, closeSession is written as far as the
-/// socket accepts it without waiting; without a connection, it is not sent.
+/// socket accepts it without waiting; if requests are in flight, this drop then waits up to 100 ms for the server, which
+/// would lose closeSession to a reset of the connection. Without a connection, closeSession is not sent.
 ///
 /// When the connection breaks, the client reconnects with the same session, to each server in turn, and sets its
 /// watches again. When the session is lost (a server reports its expiry, or there was no connection for the session

@@ -2,6 +2,7 @@
 //! with the clients.
 
 mod clock;
+mod last_connection;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod missing_operations;

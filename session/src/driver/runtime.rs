@@ -32,7 +32,8 @@ pub trait Timer: Future<Output = ()> + Send {
 /// The client spawns a task for its driver and short tasks for timers, probes and clean-up. Nothing else in it waits for
 /// time or I/O: the futures that it returns are woken by these tasks, so callers can poll them on any executor.
 ///
-/// The example `smol` runs a client and a mutex without tokio's runtime.
+/// The example `smol` runs a client and a mutex without tokio's runtime. Its file `runtime.rs` is the whole glue, 60 lines
+/// to copy: timers, tasks, and sockets, whose traits of `futures-io` are adapted by `tokio-util` (feature `compat`).
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// The clock of leases, timeouts and deadlines, unless [`Config::with_clock`](crate::Config::with_clock) sets
     /// another. Default: that of the system.
@@ -49,7 +50,7 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 
     /// Runs a task to its end. A wait with a timeout may have no end if its task is dropped while the driver's is not.
     /// This is called anywhere: on any thread, in destructors, inside and outside the runtime. When
-    /// the runtime has ended, the task is dropped; when it ends, its tasks are dropped in the order of their start.
+    /// the runtime has ended, the task is dropped; when it ends, its tasks are dropped, in any order.
     fn spawn(&self, task: Task);
 
     /// Runs work that may block for seconds, such as a request to a key server for SASL, without holding up the tasks of

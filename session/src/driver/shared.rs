@@ -11,8 +11,8 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use super::{
     Clock, Notifier,
+    last_connection::LastConnection,
     reply_slot::{PendingReply, ReplySlots, Token, Wakeups},
-    task::FinalWrite,
 };
 use crate::{
     ConnectionState, ErrorKind, SessionToken,
@@ -93,8 +93,8 @@ pub(super) struct Locked {
     pub(super) alarm: Option<Instant>,
     /// When the task tries the next server, if it waits for that.
     pub(super) connects_at: Option<Instant>,
-    /// The write that is left to the last drop of the client, if the task was dropped earlier.
-    pub(super) final_write: Option<FinalWrite>,
+    /// The connection for the last drop of the client, if the task was dropped earlier.
+    pub(super) last_connection: Option<LastConnection>,
 }
 
 impl Locked {
@@ -124,7 +124,7 @@ impl Shared {
                 writing: false,
                 alarm: None,
                 connects_at: None,
-                final_write: None,
+                last_connection: None,
             }),
             clock,
             max_watch_events,
@@ -213,7 +213,7 @@ impl Shared {
     pub(crate) fn close(&self, within: Duration) -> PendingReply {
         let until = self.clock.now() + within;
         let reply = self.request("", |machine, token| machine.close(Some(token), until));
-        self.write_final();
+        self.close_last_connection();
         reply
     }
 
@@ -221,14 +221,14 @@ impl Shared {
     pub(crate) fn close_in_background(&self, within: Duration) {
         let until = self.clock.now() + within;
         self.with(|machine| machine.close(None, until));
-        self.write_final();
+        self.close_last_connection();
     }
 
     /// Writes closeSession if the task left it to the client, because its runtime had dropped it.
-    fn write_final(&self) {
-        let final_write = self.lock().final_write.take();
-        if let Some(final_write) = final_write {
-            final_write.write();
+    fn close_last_connection(&self) {
+        let last_connection = self.lock().last_connection.take();
+        if let Some(last_connection) = last_connection {
+            last_connection.close();
         }
     }
 
@@ -236,7 +236,7 @@ impl Shared {
         let (token, _dropped) = self.with_locked(|locked| {
             let token = locked.machine.session_token();
             locked.machine.abandon();
-            (token, locked.final_write.take())
+            (token, locked.last_connection.take())
         });
         token
     }

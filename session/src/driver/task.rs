@@ -16,7 +16,7 @@ use std::{
     mem,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -25,7 +25,9 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
 use super::{
-    Notifier, Runtime, Timer, missing_operations, probe,
+    Notifier, Runtime, Timer,
+    last_connection::{LastConnection, at_once},
+    missing_operations, probe,
     reply_slot::Wakeups,
     shared::{Machine, Shared},
     transport::{ByteStream, Transport, tls_remedy},
@@ -37,7 +39,13 @@ use crate::{
 };
 
 /// The largest read, in bytes. A flood of events cannot starve pings: they are sent between two reads.
-const READ_SIZE: usize = MAX_SHARED_INPUT;
+const READ_SIZE: usize = MAX_SHARED_INPUT / 4;
+
+/// The input in bytes, and the number of turns, after which the task yields. Otherwise a stream that is always ready
+/// would keep other tasks from running: only tokio's own resources are pending from time to time. A tokio runtime of one
+/// thread looks at its timers once in 61 polls, so a poll must be short.
+const MAX_INPUT: usize = READ_SIZE;
+const MAX_TURNS: usize = 32;
 
 /// The size of the reads and buffers of an idle session, in bytes.
 const SMALL_READ_SIZE: usize = 2048;
@@ -266,13 +274,18 @@ impl Driver {
     fn poll_pump(&mut self, cx: &mut Context<'_>, stream: &mut Box<dyn ByteStream>) -> Poll<Error> {
         // The deadline of the last turn; `None` when another turn is needed.
         let mut turned = None;
-        loop {
+        let mut received = 0;
+        for _ in 0..MAX_TURNS {
+            if received >= MAX_INPUT {
+                break;
+            }
             // Read before the clock is: a task that was starved then finds the bytes received in the meantime, rather
             // than silence.
             let reserved = self.reserve_input();
             let came = match pin!(stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(lost(CLOSED_BY_SERVER)),
                 Poll::Ready(Ok(count)) => {
+                    received += count;
                     if count == reserved {
                         self.read_size = (self.read_size * 4).min(READ_SIZE);
                     }
@@ -302,6 +315,8 @@ impl Driver {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Reserves space in the input buffer for the next read, and returns its size in bytes. Existing capacity is filled
@@ -467,9 +482,7 @@ impl Drop for Driver {
     /// when `main` returns. The requests queued by then (such as the deletes of guards that were just dropped, and
     /// closeSession) are written as far as the socket accepts them at once.
     fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            self.end_with(stream);
-        }
+        let last = self.stream.take().and_then(|stream| self.end_with(stream));
         self.locked(|machine| machine.abandon());
         #[cfg(feature = "metrics")]
         {
@@ -477,12 +490,15 @@ impl Drop for Driver {
             self.recorder.end(metrics);
         }
         mem::take(&mut self.outputs).dispatch(&self.shared);
+        // Behind everything else: this may wait for the server.
+        drop(last);
     }
 }
 
 impl Driver {
-    /// Writes the queued requests without waiting, and leaves closeSession to the last drop of the client.
-    fn end_with(&mut self, mut stream: Box<dyn ByteStream>) {
+    /// Writes the queued requests without waiting, and leaves closeSession to the last drop of the client. Returns the
+    /// connection if closeSession was among these requests.
+    fn end_with(&mut self, mut stream: Box<dyn ByteStream>) -> Option<LastConnection> {
         {
             let machine = &mut self.shared.lock().machine;
             machine.cancel_migration();
@@ -492,6 +508,7 @@ impl Driver {
             let written = at_once(|cx| self.write(cx, &mut stream));
             let written = matches!(written, Some(Ok(()))) && !self.is_writing() && self.flushed;
             let mut locked = self.shared.lock();
+            let mut last = None;
             if written {
                 let now = self.shared.clock.now();
                 locked.machine.poll_transmit(now, &mut self.output);
@@ -500,51 +517,21 @@ impl Driver {
                     continue;
                 }
                 // All requests are written; later ones are refused.
-                let mut bytes = Vec::new();
-                locked.machine.put_close(&mut bytes);
-                if !bytes.is_empty() {
-                    locked.final_write = Some(FinalWrite { stream, bytes });
+                let mut close = Vec::new();
+                locked.machine.put_close(&mut close);
+                let is_closed = close.is_empty();
+                let expects_replies = locked.machine.metrics().in_flight > usize::from(is_closed);
+                let connection = LastConnection { stream, close, expects_replies };
+                if is_closed {
+                    last = Some(connection);
+                } else {
+                    locked.last_connection = Some(connection);
                 }
             }
             locked.machine.abandon();
-            return self.outputs.collect(&mut locked.machine);
+            self.outputs.collect(&mut locked.machine);
+            return last;
         }
-    }
-}
-
-/// closeSession of a client whose task was dropped with its runtime while the client is still in use. Tasks are dropped
-/// in the order of their start, and the tasks that use a client start after its driver.
-pub(super) struct FinalWrite {
-    stream: Box<dyn ByteStream>,
-    bytes: Vec<u8>,
-}
-
-impl FinalWrite {
-    /// Writes it without waiting. A runtime that was dropped completely accepts no more bytes.
-    pub(super) fn write(mut self) {
-        let mut rest = &self.bytes[..];
-        while !rest.is_empty() {
-            let written = at_once(|cx| Pin::new(&mut self.stream).poll_write(cx, rest));
-            let Some(Poll::Ready(Ok(count @ 1..))) = written else { return };
-            rest = rest.get(count..).unwrap_or_default();
-        }
-        // A TLS stream buffers the end of a write.
-        let _ = at_once(|cx| Pin::new(&mut self.stream).poll_flush(cx));
-    }
-}
-
-impl fmt::Debug for FinalWrite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FinalWrite").finish_non_exhaustive()
-    }
-}
-
-/// Polls once, with or without a task to wake, and regardless of the task's budget.
-fn at_once<R>(mut poll: impl FnMut(&mut Context<'_>) -> R) -> Option<R> {
-    let future = poll_fn(|cx| Poll::Ready(poll(cx)));
-    match pin!(tokio::task::unconstrained(future)).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Some(result),
-        Poll::Pending => None,
     }
 }
 

@@ -1,7 +1,18 @@
 //! Programs that end without a close: the runtime goes, and the client before, with or behind it. Sessions are of a
 //! minute, so whatever is gone at once was closed.
 
-use docent_protocol::CreateMode;
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+};
+
+use docent_protocol::{
+    CreateMode, ErrorCode, OpCode,
+    connect::ConnectResponse,
+    frame,
+    jute::{Decode as _, Reader},
+    request::RequestHeader,
+};
 use docent_session::{Client, Config, WhenFull};
 use docent_testing::TestingServer;
 use tokio::runtime::{Builder, Runtime};
@@ -66,7 +77,7 @@ fn a_client_that_goes_right_before_its_runtime_closes_its_session() {
     }));
 }
 
-/// Tasks are dropped in the order in which they began: the driver goes before those that use its client.
+/// The driver is dropped before the tasks that use its client, or behind them.
 #[test]
 fn a_client_that_goes_with_its_runtime_closes_its_session() {
     let stage = Stage::set();
@@ -199,5 +210,62 @@ fn a_client_that_outlives_its_runtime_keeps_its_session() {
             assert!(stage.server.expire_session(lease.session_id()));
         });
         drop(client);
+    }
+}
+
+/// Grants a session on a real socket, and returns it behind two requests.
+fn grant_and_read_two(listener: &TcpListener) -> TcpStream {
+    let mut stream = listener.accept().unwrap().0;
+    let read = |mut stream: &TcpStream| {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let mut payload = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+        stream.read_exact(&mut payload).unwrap();
+    };
+    read(&stream);
+    let granted = ConnectResponse {
+        protocol_version: 0,
+        time_out: 60_000,
+        session_id: 7,
+        passwd: Some(PASSWORD),
+        read_only: Some(false),
+    };
+    let mut out = Vec::new();
+    frame::put_record(&mut out, usize::MAX, &granted).unwrap();
+    stream.write_all(&out).unwrap();
+    read(&stream);
+    read(&stream);
+    stream
+}
+
+/// A socket that is closed before a reply was read resets the connection. A server that writes to it then may not read
+/// closeSession any more.
+#[test]
+fn a_connection_is_not_reset_behind_its_last_request() {
+    for outlives in [false, true] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let config = Config::new(&listener.local_addr().unwrap().to_string()).unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (client, mut stream) = runtime.block_on(async {
+            let server = tokio::task::spawn_blocking(move || grant_and_read_two(&listener));
+            let client = config.connect().await.unwrap();
+            drop(client.delete("/a", None));
+            drop(client.delete("/b", None));
+            (client, server.await.unwrap())
+        });
+        // Nothing reads it: the client's task runs no more.
+        stream.write_all(&reply(1, 1, ErrorCode::NoNode, &[])).unwrap();
+        if outlives {
+            drop(runtime);
+            drop(client);
+        } else {
+            drop(client);
+            drop(runtime);
+        }
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        let (payload, _) = frame::split(&rest, usize::MAX).unwrap().expect("closeSession");
+        let header = RequestHeader::decode(&mut Reader::new(payload)).unwrap();
+        assert_eq!(header.op, OpCode::CloseSession, "{outlives}");
     }
 }

@@ -14,6 +14,10 @@ pub use tcp::{Tcp, TcpOptions};
 pub use tls::{Tls, TlsOptions};
 
 /// A connection: a duplex byte stream.
+///
+/// It is shut down (`poll_shutdown`) only when its runtime ends while replies are still to come, and is then dropped. The
+/// stream of [`Tcp`] reads on in that drop, for up to 100 ms: closing a socket before a reply has arrived resets the
+/// connection, and the server may lose closeSession.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}

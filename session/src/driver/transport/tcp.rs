@@ -1,15 +1,27 @@
 //! TCP, the default transport, and its socket options.
 
-use std::{io, time::Duration};
+use std::{
+    fmt,
+    io::{self, Read as _},
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, lookup_host},
+    runtime::is_rt_shutdown_err,
     time::timeout,
 };
 
 use super::{ByteStream, Connecting, Transport};
-use crate::Host;
+use crate::{Error, ErrorKind, Host};
+
+/// How long the drop of a connection that was shut down waits for the server. The server need not reply in this time:
+/// it only has to read the requests that it has received.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Plain TCP with `TCP_NODELAY`. [`TcpOptions`] has more options.
 ///
@@ -42,8 +54,8 @@ impl Transport for Tcp {
 /// use docent::{Config, TcpOptions};
 ///
 /// let tcp = TcpOptions::new()
-///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)
-///     .with_user_timeout(Duration::from_secs(10));
+///     .with_keepalive(Duration::from_secs(15), Duration::from_secs(5), 3)?
+///     .with_user_timeout(Duration::from_secs(10))?;
 /// let config = Config::new("zk1:2181,zk2:2181")?.with_transport(tcp);
 /// # let _ = config;
 /// # Ok::<(), docent::Error>(())
@@ -64,25 +76,54 @@ impl TcpOptions {
     }
 
     /// Sends probes (`SO_KEEPALIVE`) when nothing was received for `idle`: one each `interval`. The connection ends after
-    /// `probes` of them without a reply. The operating system counts whole seconds; systems other than Unix and Windows
-    /// choose the intervals.
-    #[must_use]
-    pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, probes: u32) -> Self {
+    /// `probes` of them without a reply. The operating system counts whole seconds, and a fraction is dropped; systems
+    /// other than Unix and Windows choose the intervals.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` for an `idle` or `interval` that is not within 1 s to 32,767 s, and for `probes` that are not
+    /// within 1 to 127: the limits of Linux, which would refuse them for each connection.
+    ///
+    /// Source: `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT` of Linux.
+    pub fn with_keepalive(
+        mut self,
+        idle: Duration,
+        interval: Duration,
+        probes: u32,
+    ) -> Result<Self, Error> {
+        let seconds = Duration::from_secs(1)..Duration::from_secs(32_768);
+        for (name, value) in [("idle", idle), ("interval", interval)] {
+            if !seconds.contains(&value) {
+                return Err(refused(format_args!(
+                    "the keepalive {name} is {value:?}: expected 1 s to 32767 s"
+                )));
+            }
+        }
+        if !(1..=127).contains(&probes) {
+            return Err(refused(format_args!("keepalive probes are {probes}: expected 1 to 127")));
+        }
         let keepalive = TcpKeepalive::new().with_time(idle);
         #[cfg(any(unix, windows))]
         let keepalive = keepalive.with_interval(interval).with_retries(probes);
-        #[cfg(not(any(unix, windows)))]
-        let _ = (interval, probes);
         self.keepalive = Some(keepalive);
-        self
+        Ok(self)
     }
 
-    /// Ends the connection when sent bytes are not acknowledged within this time (`TCP_USER_TIMEOUT`, in milliseconds).
-    /// On Linux and Android; other systems do not have it, and ignore it here.
-    #[must_use]
-    pub const fn with_user_timeout(mut self, timeout: Duration) -> Self {
+    /// Ends the connection when sent bytes are not acknowledged within this time (`TCP_USER_TIMEOUT`, in milliseconds,
+    /// and a fraction is dropped). On Linux and Android; other systems do not have it, and ignore it here.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` for a time that is not within 1 ms to 2,147,483,647 ms (24 days), the largest that Linux accepts.
+    pub fn with_user_timeout(mut self, timeout: Duration) -> Result<Self, Error> {
+        if !(1..=i32::MAX.unsigned_abs().into()).contains(&timeout.as_millis()) {
+            return Err(refused(format_args!(
+                "the user timeout is {timeout:?}: expected 1 ms to {} ms",
+                i32::MAX
+            )));
+        }
         self.user_timeout = Some(timeout);
-        self
+        Ok(self)
     }
 
     fn apply(&self, stream: &TcpStream) -> io::Result<()> {
@@ -98,6 +139,10 @@ impl TcpOptions {
         }
         Ok(())
     }
+}
+
+fn refused(why: impl fmt::Display) -> Error {
+    Error::refused(ErrorKind::InvalidConfig, format_args!("TCP: {why}"))
 }
 
 impl Transport for TcpOptions {
@@ -125,13 +170,98 @@ async fn connect(
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 options.apply(&stream)?;
-                return Ok(Box::new(stream));
+                return Ok(Box::new(TcpConnection { stream, is_shut_down: false }));
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(last)
+}
+
+/// A TCP connection. Once it is shut down, its drop waits until the server has closed its side, up to [`LINGER`].
+#[derive(Debug)]
+struct TcpConnection {
+    stream: TcpStream,
+    is_shut_down: bool,
+}
+
+impl AsyncRead for TcpConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for TcpConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            // The socket outlives its runtime.
+            Poll::Ready(Err(error)) if is_rt_shutdown_err(&error) => {
+                Poll::Ready(self.stream.try_write(bytes))
+            }
+            poll => poll,
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut_down = true;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Drop for TcpConnection {
+    fn drop(&mut self) {
+        if self.is_shut_down {
+            // After an error there is nothing to wait for.
+            let _ = self.linger();
+        }
+    }
+}
+
+impl TcpConnection {
+    /// Reads to the end of the stream without the runtime, which may have ended.
+    #[expect(clippy::disallowed_methods, reason = "the socket waits on the clock of the system")]
+    fn linger(&self) -> io::Result<()> {
+        let socket = SockRef::from(&self.stream);
+        socket.set_nonblocking(false)?;
+        let until = Instant::now() + LINGER;
+        let mut buffer = [0; 4096];
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            // A timeout below the resolution of the socket would be none.
+            if rest < Duration::from_millis(1) {
+                return Ok(());
+            }
+            socket.set_read_timeout(Some(rest))?;
+            if (&*socket).read(&mut buffer)? == 0 {
+                return Ok(());
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,8 +277,8 @@ mod tests {
         let socket = SockRef::from(&stream);
         TcpOptions::new().apply(&stream).unwrap();
         assert!(socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());
-        let options = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3);
-        options.with_user_timeout(seconds(10)).apply(&stream).unwrap();
+        let options = TcpOptions::new().with_keepalive(seconds(15), seconds(5), 3).unwrap();
+        options.with_user_timeout(seconds(10)).unwrap().apply(&stream).unwrap();
         assert!(socket.keepalive().unwrap());
         #[cfg(target_os = "linux")]
         {
@@ -157,6 +287,33 @@ mod tests {
             assert_eq!(keepalive, (seconds(15), seconds(5)));
             assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(seconds(10)));
+        }
+    }
+
+    /// The limits are those of the system.
+    #[tokio::test]
+    async fn an_option_that_the_system_refuses_is_refused_at_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let new = TcpOptions::new;
+        let (second, max) = (Duration::from_secs(1), Duration::from_secs(32_767));
+        for (options, name) in [
+            (new().with_keepalive(second / 2, second, 3), "keepalive idle is 500ms"),
+            (new().with_keepalive(second, max + second, 3), "keepalive interval is 32768s"),
+            (new().with_keepalive(Duration::MAX, second, 3), "keepalive idle"),
+            (new().with_keepalive(second, second, 0), "keepalive probes are 0"),
+            (new().with_keepalive(second, second, 128), "keepalive probes are 128"),
+            (new().with_user_timeout(Duration::ZERO), "user timeout is 0ns"),
+            (new().with_user_timeout(Duration::MAX), "user timeout"),
+        ] {
+            let error = options.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        let longest = Duration::from_millis(i32::MAX.unsigned_abs().into());
+        for (time, probes, user) in [(second, 1, longest), (max, 127, Duration::from_millis(1))] {
+            let options = new().with_keepalive(time, time, probes).unwrap();
+            options.with_user_timeout(user).unwrap().apply(&stream).unwrap();
         }
     }
 }

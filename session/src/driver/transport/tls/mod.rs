@@ -8,10 +8,13 @@
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use self::renewal::Current;
+use super::{ByteStream, Connecting, Tcp, Transport};
+use crate::{Error, ErrorKind, Host};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
@@ -26,10 +29,8 @@ use tokio_rustls::{
         },
     },
 };
-use tracing::{info, warn};
 
-use super::{ByteStream, Connecting, Tcp, Transport};
-use crate::{Error, ErrorKind, Host};
+mod renewal;
 
 /// The options of TLS connections: the trusted roots and the client certificate.
 ///
@@ -55,6 +56,9 @@ use crate::{Error, ErrorKind, Host};
 /// The methods with `file` in their names take paths. Each attempt to connect reads the files again: after a change, new
 /// connections use the new contents, and existing connections are kept. While a file is missing or invalid, the last
 /// valid contents are used, with a warning in the log. Replace a certificate and its key before the old one expires.
+///
+/// A thread of its own reads the files, one at a time. If a file system does not respond, the attempt to connect fails at
+/// its deadline, and later attempts use the last valid contents until the read has ended.
 ///
 /// ```no_run
 /// # extern crate docent_session as docent;
@@ -232,8 +236,15 @@ impl TlsOptions {
             }
             NameRule::Host | NameRule::Any => None,
         };
-        let current = Arc::new(Mutex::new(Current { texts, connector }));
+        let current = Current::new(texts, connector);
         Ok(Tls { options: Arc::new(self), current, name })
+    }
+
+    /// Whether any text is in a file.
+    fn has_files(&self) -> bool {
+        let client = self.client.iter().flat_map(|(chain, key)| [chain, key]);
+        let mut texts = self.roots.iter().chain(&self.crls).chain(client);
+        texts.any(|text| matches!(text, Pem::File(_)))
     }
 
     fn texts(&self) -> Result<Texts, Error> {
@@ -331,42 +342,8 @@ impl fmt::Debug for TlsOptions {
 #[derive(Clone)]
 pub struct Tls {
     options: Arc<TlsOptions>,
-    current: Arc<Mutex<Current>>,
+    current: Arc<Current>,
     name: Option<ServerName<'static>>,
-}
-
-/// The texts in use, and what they were made into.
-struct Current {
-    texts: Texts,
-    connector: TlsConnector,
-}
-
-impl Tls {
-    /// The connector for the texts as they are now, or for the last valid ones.
-    fn connector(&self) -> TlsConnector {
-        match self.options.texts().and_then(|texts| self.renew(texts)) {
-            Ok(false) => {}
-            Ok(true) => info!("certificates of TLS read again"),
-            Err(error) => warn!(%error, "the last valid certificates of TLS are used"),
-        }
-        self.lock().connector.clone()
-    }
-
-    /// Returns whether the texts have changed.
-    fn renew(&self, texts: Texts) -> Result<bool, Error> {
-        let mut current = self.lock();
-        // A new connector knows no sessions of TLS that it could resume.
-        if texts == current.texts {
-            return Ok(false);
-        }
-        let connector = self.options.connector(&texts)?;
-        *current = Current { texts, connector };
-        Ok(true)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Transport for Tls {
@@ -376,7 +353,7 @@ impl Transport for Tls {
                 Some(name) => name.clone(),
                 None => ServerName::try_from(host.name.clone()).map_err(io::Error::other)?,
             };
-            let connector = self.connector();
+            let connector = renewal::connector(&self.options, &self.current).await;
             let stream = match &self.options.transport {
                 None => Tcp.connect(host, within).await?,
                 Some(transport) => transport.connect(host, within).await?,
