@@ -32,7 +32,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -58,9 +57,10 @@ use crate::{
         },
     },
     namespace::Namespace,
-    persistent_retry::{self, PersistentRetry},
+    persistent_retry::PersistentRetry,
     planted,
     protection::{self, NewNode, OurNode, join},
+    recreate_pause::RecreatePause,
     select::{Either, select},
     state_changes::is_read_write,
 };
@@ -69,9 +69,6 @@ use crate::{
 ///
 /// Source: `LeaderLatch.LOCK_NAME`.
 pub(super) const LOCK_NAME: &str = "latch-";
-
-/// A place that was kept for this long was no failed attempt: the next one begins without a pause.
-const SETTLED: Duration = Duration::from_secs(5);
 
 /// What a latch shows of its participation.
 #[derive(Debug, Clone, Default)]
@@ -146,9 +143,8 @@ impl Participation {
         let policy =
             PersistentRetry::new(Arc::clone(&self.options.lock.retry_policy), self.closing.clone());
         let mut epoch = 0;
-        let mut lost_places = 0;
+        let mut recreate = RecreatePause::default();
         let end = loop {
-            let began = self.client.now();
             match self.take_place(&policy, &mut epoch).await {
                 // Notifies of the end of the client: a close has set its own end before.
                 Ok(Some(deleted)) => break End::Closed { notify: true, deleted: Some(deleted) },
@@ -162,15 +158,10 @@ impl Participation {
                 }
                 Err(error) => break self.failed(error),
             }
-            if self.client.now().duration_since(began) >= SETTLED {
-                lost_places = 0;
+            let pause = recreate.note_loss(self.client.now());
+            if !pause.is_zero() {
+                select(self.closing.cancelled(), self.client.runtime().timer(pause)).await;
             }
-            if lost_places > 0 {
-                // A place that is lost again and again, such as to a process that deletes unknown nodes.
-                let pause = self.client.runtime().timer(persistent_retry::pause(lost_places - 1));
-                select(self.closing.cancelled(), pause).await;
-            }
-            lost_places += 1;
         };
         self.status.send_modify(|status| {
             (status.path, status.node_ahead) = (None, None);
