@@ -16,7 +16,6 @@ use tracing::trace;
 
 use super::{
     node_watch::{self, NodeIdentity, NodeState},
-    self_wait::{HeldBy, Task},
     strict::{self, StrictClaim},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
@@ -66,7 +65,6 @@ pub(crate) struct Hold {
     /// The claim of a strict hold, which bounds it; the session's claim bounds it too.
     strict: Option<Arc<StrictClaim>>,
     on_end: OnEnd,
-    held_by: HeldBy,
 }
 
 /// The state of a connection; what was current when a hold began is marked as seen.
@@ -89,7 +87,6 @@ impl Hold {
             connection: OnceLock::new(),
             strict: None,
             on_end,
-            held_by: HeldBy::default(),
         }
     }
 
@@ -102,18 +99,6 @@ impl Hold {
     /// Bounds it by a strict claim.
     pub(super) fn strict(self, claim: Arc<StrictClaim>) -> Self {
         Self { strict: Some(claim), ..self }
-    }
-
-    /// Notes the task that acquired it, until its end.
-    pub(super) fn set_acquired_by(&self, task: Option<Task>) {
-        if let Some(task) = task {
-            self.held_by.begin(task, self.path());
-        }
-    }
-
-    /// Drops the note on the task.
-    pub(super) fn forget_task(&self) {
-        self.held_by.end();
     }
 
     /// Counts another guard; returns false if the last guard has been removed.
@@ -218,7 +203,6 @@ impl Hold {
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
     pub(crate) fn end(&self) {
         self.state.release();
-        self.held_by.end();
         (self.on_end)(self);
     }
 

@@ -45,7 +45,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -59,7 +58,6 @@ use super::{
     lock_internals_driver::LockInternalsDriver,
     node_watch::NodeState,
     revocation::{self, Revocation},
-    self_wait::{self, Task},
     standard_lock_internals_driver::{PredicateError, PredicateResults},
     watcher_removal::{Purpose, WatcherRemovalManager},
 };
@@ -156,20 +154,20 @@ impl LockInternals {
         }
     }
 
-    /// Acquires the lock; `None` when `wait` has passed.
+    /// Acquires the lock; `None` after the deadline.
     ///
     /// Source: `LockInternals.attemptLock`.
     pub(crate) async fn attempt_lock(
         &self,
         driver: &dyn LockInternalsDriver,
-        wait: Option<Duration>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<Acquired>, Error> {
-        let deadline = Deadline::after(&self.client, wait);
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
-            match self.one_attempt(driver, &deadline).await {
+            match self.one_attempt(driver, deadline).await {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     debug!(path = self.base_path, %error, "lock node missing; retrying");
+                    deadline.note_answer();
                     match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                         Some(allowed) => allowed?,
                         None => return Ok(None),
@@ -304,12 +302,8 @@ impl LockInternals {
                 Ok(PredicateResults::GetsTheLock) if deadline.has_passed() => return Ok(None),
                 Ok(PredicateResults::GetsTheLock) => {}
                 Ok(PredicateResults::PathToWatch(ahead)) => {
+                    deadline.note_answer();
                     let ahead = join(&self.base_path, ahead);
-                    let own = Task::current().await.and_then(|task| {
-                        let names = contenders.iter().map(|contender| contender.name);
-                        let before = names.take_while(|name| *name != ours.name());
-                        task.first_held(before.map(|name| join(&self.base_path, name)))
-                    });
                     let mut state = StateChanges::subscribe(&self.client);
                     trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match deadline.bound(self.watch(&ahead)).await {
@@ -331,9 +325,7 @@ impl LockInternals {
                     // The session may have changed between the listing and the subscription.
                     ours.claim()?;
                     // After the deadline the queue is listed once more.
-                    let woken = select(watch.changed(), state.changed());
-                    let wait = deadline.wait_for(woken);
-                    self_wait::warn_while(&self.client, ours.path(), own, wait).await;
+                    deadline.wait_for(select(watch.changed(), state.changed())).await;
                     trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {

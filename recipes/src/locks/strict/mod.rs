@@ -47,7 +47,7 @@ use self::{
 };
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockOptions, hold::Hold,
-    lock_internals::LockInternals, owners::Owners, self_wait::Task,
+    lock_internals::LockInternals, owners::Owners,
 };
 use crate::{
     acl_provider::acl_of,
@@ -168,8 +168,9 @@ impl StrictMutex {
     /// Dropping the future leaves the queue, and releases the lock if it was just granted, in the background: no node is
     /// left behind while the client lives.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let deadline = Deadline::after(self.0.internals.client(), None);
         loop {
-            if let Some(guard) = self.attempt(None).await? {
+            if let Some(guard) = self.attempt(&deadline).await? {
                 return Ok(guard);
             }
         }
@@ -177,18 +178,21 @@ impl StrictMutex {
 
     /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
     ///
-    /// A zero timeout still acquires a free lock that the last holder has released. The timeout bounds the whole call,
+    /// `None` means that another client or call is ahead in the queue, or that the claim of a lost holder is not over. A
+    /// zero timeout still acquires a free lock that the last holder has released. The timeout bounds the whole call,
     /// also the wait for a lost holder; only a step in progress at the deadline may take one second more.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said within
+    /// `wait` whether the lock is free.
     ///
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
-        self.attempt(Some(wait)).await
+        let deadline = Deadline::after(self.0.internals.client(), Some(wait));
+        deadline.answered(self.path(), self.attempt(&deadline).await).await
     }
 
     /// Whether the lock is held through this object.
@@ -212,17 +216,16 @@ impl StrictMutex {
         self.0.internals.base_path()
     }
 
-    async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
+    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<Option<LockGuard>, Error> {
         let internals = &self.0.internals;
-        let client = internals.client();
-        let deadline = Deadline::after(client, wait);
-        let mut retry = RetryLoop::new(client, internals.options().retry_policy());
+        let mut retry = RetryLoop::new(internals.client(), internals.options().retry_policy());
         let mut has_record = false;
         loop {
-            match self.one_attempt(&deadline).await {
+            match self.one_attempt(deadline).await {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     // The first time the lock may never have been used.
                     if has_record {
+                        deadline.note_answer();
                         match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                             Some(allowed) => allowed?,
                             None => return Ok(None),
@@ -260,7 +263,6 @@ impl StrictMutex {
         // From here on, dropping the guard releases the lock.
         let guard = LockGuard::new(Arc::clone(&hold));
         renewal::renew_until_over(client, node, claim, session, state);
-        hold.set_acquired_by(Task::current().await);
         self.0.owners.add(None, &hold);
         Ok(Some(guard))
     }

@@ -124,6 +124,7 @@ impl<'a> Takeover<'a> {
             let version = node.stat.version;
             let is_waited_out = is_ours || self.waited_out == Some(version);
             if let Some(holder) = record.holder.as_ref().filter(|_| !is_waited_out) {
+                deadline.note_answer();
                 if !self.wait_out(holder, deadline).await? {
                     return Ok(None);
                 }
