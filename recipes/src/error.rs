@@ -32,6 +32,14 @@ pub(crate) fn foreign_node(path: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::ForeignNode, Outcome::NotApplied).with_path(path).with_detail(why)
 }
 
+/// A record of a strict mutex that was copied from another ensemble.
+pub(crate) fn foreign_record(path: &str, token: i64, zxid: i64) -> Error {
+    Error::new(ErrorKind::ForeignRecord, Outcome::NotApplied).with_path(path).with_detail(format_args!(
+        "its token {token} is not below the zxid {zxid} of its write; when no client uses the lock, delete the node, and \
+         let the protected resource forget the tokens it has seen"
+    ))
+}
+
 /// A record of a strict mutex that cannot be read.
 pub(crate) fn bad_record(path: &str) -> Error {
     Error::new(ErrorKind::BadReply, Outcome::NotApplied).with_path(path).with_detail(

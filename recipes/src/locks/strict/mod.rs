@@ -85,6 +85,18 @@ use crate::{
 ///   virtual machine that is frozen and resumed has no such clock.
 /// * The client connects to no read-only server (the default).
 ///
+/// # Backups
+///
+/// A snapshot of the servers keeps their zxids, and a lock restored with it goes on. But its record, and the fencing tokens,
+/// are those of the time of the snapshot: holders since then are unknown, and their tokens are granted again. So stop all
+/// clients of the lock before a restore, and start them one session timeout after it at the earliest; a resource that
+/// compares tokens has to forget those it has seen.
+///
+/// A tool that copies nodes one by one, into another ensemble or an empty one, copies the token of the record, but not the
+/// zxid it was compared with. Exclude the paths of strict mutexes from such a copy. A copied record with a token that the
+/// new ensemble has not reached makes each acquire fail with [`ForeignRecord`](ErrorKind::ForeignRecord): delete the node
+/// of the lock when no client uses it. A copied record that names a holder costs the first acquire one wait.
+///
 /// It is not re-entrant. Clones are the same lock object. One client serves any number of locks.
 ///
 /// # Requests
@@ -158,6 +170,7 @@ impl StrictMutex {
     /// # Errors
     ///
     /// * [`ForeignNode`](crate::ErrorKind::ForeignNode) when the path has nodes or data of another recipe.
+    /// * [`ForeignRecord`](crate::ErrorKind::ForeignRecord) when the record was copied from another ensemble.
     /// * [`BadReply`](crate::ErrorKind::BadReply) when the record is damaged, or of a later version of docent.
     /// * `ConnectionLoss` or `SessionExpired`, when the connection or session is lost for longer than the retry policy
     ///   allows; `NoNode` when the own node is deleted more often than it allows.

@@ -118,7 +118,7 @@ impl<'a> Takeover<'a> {
             let read = || self.client.get_data(self.path);
             let read = self.client.retry_idempotent(policy, read);
             let Some(node) = deadline.bound(read).await.transpose()? else { return Ok(None) };
-            let record = Record::parse(&node.data, self.path)?;
+            let record = Record::read(&node, self.path)?;
             let ours = split(self.node()).1;
             let is_ours = record.holder.as_ref().is_some_and(|holder| holder.node == ours);
             let version = node.stat.version;
