@@ -28,10 +28,7 @@
 use std::{
     future::{Future, pending, poll_fn},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -75,6 +72,8 @@ pub(super) const LOCK_NAME: &str = "latch-";
 pub(super) struct Status {
     /// The leadership that has begun and whose end the task has not yet noticed.
     pub(super) leadership: Option<Leadership>,
+    /// Set once, by a close, before it ends the leadership: none begins after it.
+    pub(super) resigns: bool,
     /// The path of the own node.
     pub(super) path: Option<String>,
     /// The path of the node that the own one waits for.
@@ -102,8 +101,6 @@ pub(super) struct Participation {
     pub(super) id: Bytes,
     pub(super) options: LeaderOptions,
     pub(super) status: Arc<watch::Sender<Status>>,
-    /// True from the begin of a close on: before it ends the leadership, and before `closing` is cancelled.
-    pub(super) resigns: Arc<AtomicBool>,
     pub(super) closing: CancellationToken,
 }
 
@@ -341,6 +338,7 @@ impl Participation {
                         leading = self.lead(identity, &claim, connection, *epoch + 1);
                         if leading.is_none() {
                             // The session or the connection has changed since the listing.
+                            self.unless_resigned().await;
                             continue;
                         }
                         *epoch += 1;
@@ -426,18 +424,26 @@ impl Participation {
         if ends_with_connection && !planted::is("leader-outlives-connection") {
             hold.end_with_connection(connection.clone());
         }
-        if !hold.is_held() || self.closing.is_cancelled() {
+        if !hold.is_held() {
             return None;
         }
         if let Some(every) = self.options.lock.proven_renewal {
             renewal::start(&hold, every, None);
         }
         let leadership = Leadership::new(hold, epoch);
-        self.status.send_modify(|status| {
+        let is_published = self.status.send_if_modified(|status| {
+            if status.resigns {
+                return false;
+            }
             status.leadership = Some(leadership.clone());
             status.node_ahead = None;
             status.last_path_is_leader = Some(path);
+            true
         });
+        if !is_published {
+            leadership.end();
+            return None;
+        }
         Some(Leading { status: &self.status, leadership, state, czxid })
     }
 
@@ -509,13 +515,18 @@ impl Participation {
         step.await
     }
 
-    /// Takes back a leadership that has ended. If a close has ended it, the rest of that call is awaited, on whose end
-    /// this future is dropped: nothing may be sent but the delete, and the close says whether listeners are notified.
+    /// Takes back a leadership that has ended.
     async fn take_back(&self, leading: &mut Option<Leading<'_>>) {
-        if self.resigns.load(Ordering::SeqCst) {
-            return pending().await;
-        }
+        self.unless_resigned().await;
         drop(leading.take());
+    }
+
+    /// After the begin of a close, waits for the rest of that call, on whose end this future is dropped: nothing may be
+    /// sent but the delete, and the close says whether listeners are notified.
+    async fn unless_resigned(&self) {
+        if self.status.borrow().resigns {
+            pending::<()>().await;
+        }
     }
 }
 
