@@ -3,11 +3,14 @@
 //! A process that deletes unknown nodes in a loop would otherwise make each loss a new node at once: a loop of writes that
 //! is as fast as the network.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use docent_session::Instant;
+use docent_session::{Client, Instant};
 
-use crate::persistent_retry::pause;
+use crate::{deadline::Deadline, persistent_retry::pause, timer};
 
 /// A node that was kept for this long was not lost in a loop: after its loss the next one is created without a pause.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -41,6 +44,28 @@ impl RecreatePause {
     /// The time until the end of the last pause.
     pub(crate) fn left(&self, now: Instant) -> Duration {
         self.until.duration_since(now)
+    }
+}
+
+/// The pause of all contenders of one lock object.
+#[derive(Debug, Default)]
+pub(crate) struct SharedRecreatePause(Mutex<RecreatePause>);
+
+impl SharedRecreatePause {
+    fn lock(&self) -> MutexGuard<'_, RecreatePause> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_loss(&self, client: &Client) {
+        self.lock().note_loss(client.now());
+    }
+
+    /// Waits for the rest of the last pause, but not beyond the deadline: also then a free lock is acquired.
+    pub(crate) async fn wait(&self, client: &Client, deadline: &Deadline<'_>) {
+        let left = self.lock().left(client.now());
+        if !left.is_zero() {
+            deadline.wait_for(timer::sleep(client, left)).await;
+        }
     }
 }
 

@@ -19,7 +19,9 @@ use super::{
     strict::{self, StrictClaim},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
-use crate::{Error, error, guaranteed_delete, planted, select::select};
+use crate::{
+    Error, error, guaranteed_delete, planted, recreate_pause::SharedRecreatePause, select::select,
+};
 
 /// The result of a successful acquire.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub(crate) struct Releaser {
     /// The watches to remove before the delete; none for a lease.
     pub(crate) watches: Option<Arc<WatcherRemovalManager>>,
     pub(crate) revocation: Option<Arc<super::revocation::Revocation>>,
+    /// Counts the losses of nodes; none for a latch, which counts its places.
+    pub(crate) recreate: Option<Arc<SharedRecreatePause>>,
 }
 
 /// Called when a hold ends, to remove it from its owner.
@@ -202,7 +206,12 @@ impl Hold {
 
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
     pub(crate) fn end(&self) {
-        self.state.release();
+        let is_first = self.state.release();
+        if let Some(recreate) = self.releaser.recreate.as_ref().filter(|_| is_first)
+            && self.state.is_deleted()
+        {
+            recreate.note_loss(&self.releaser.client);
+        }
         (self.on_end)(self);
     }
 

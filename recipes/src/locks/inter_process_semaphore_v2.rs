@@ -139,6 +139,7 @@ impl InterProcessSemaphoreV2 {
             options,
             default_data: OnceCell::new(),
             holds: Mutex::default(),
+            recreate: Arc::default(),
         })))
     }
 

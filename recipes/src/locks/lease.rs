@@ -46,6 +46,7 @@ use crate::{
     default_data::default_data,
     error, guaranteed_delete, planted,
     protection::{self, NewNode, OurNode, join},
+    recreate_pause::SharedRecreatePause,
     select::select,
     shared::{SharedCount, VersionedValue, count_of},
     state_changes::StateChanges,
@@ -64,6 +65,7 @@ pub(super) struct Semaphore {
     pub(super) options: LockOptions,
     pub(super) default_data: OnceCell<Bytes>,
     pub(super) holds: Mutex<Vec<Weak<Hold>>>,
+    pub(super) recreate: Arc<SharedRecreatePause>,
 }
 
 /// The maximum number of leases.
@@ -113,7 +115,10 @@ impl Semaphore {
                     error::lock_lost(lease.lock_path())
                 }
                 Attempt::TimedOut => return Ok(None),
-                Attempt::Retry(error) => error,
+                Attempt::Retry(error) => {
+                    self.recreate.note_loss(&self.client);
+                    error
+                }
             };
             deadline.note_answer();
             match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
@@ -127,6 +132,7 @@ impl Semaphore {
         if let Some(kind) = self.client.ended() {
             return Err(Error::new(kind, Outcome::NotApplied));
         }
+        self.recreate.wait(&self.client, deadline).await;
         let acquired = deadline.bound_by_end(self.lock.attempt(None, deadline)).await;
         let Some(lock) = acquired.transpose()?.flatten() else { return Ok(Attempt::TimedOut) };
         let result = self.attempt_under_lock(&lock, deadline).await;
@@ -261,6 +267,7 @@ impl Semaphore {
             policy: Arc::clone(&self.options.retry_policy),
             watches: None,
             revocation: None,
+            recreate: Some(Arc::clone(&self.recreate)),
         };
         let acquired = Acquired { node: created.into(), claim, state: Arc::default() };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));

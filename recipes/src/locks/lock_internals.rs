@@ -69,6 +69,7 @@ use crate::{
     namespace::Namespace,
     planted,
     protection::{self, NewNode, OurNode, join},
+    recreate_pause::SharedRecreatePause,
     select::select,
     state_changes::StateChanges,
 };
@@ -94,6 +95,7 @@ pub(crate) struct LockInternals {
     default_data: OnceCell<Bytes>,
     watches: Arc<WatcherRemovalManager>,
     revocation: Arc<Revocation>,
+    recreate: Arc<SharedRecreatePause>,
     /// Whether the parent existed at the last create.
     parent_seen: AtomicBool,
 }
@@ -119,6 +121,7 @@ impl LockInternals {
             default_data: OnceCell::new(),
             watches: Arc::default(),
             revocation: Arc::default(),
+            recreate: Arc::default(),
             parent_seen: AtomicBool::new(false),
         })
     }
@@ -151,6 +154,7 @@ impl LockInternals {
             policy: Arc::clone(&self.options.retry_policy),
             watches: Some(Arc::clone(&self.watches)),
             revocation: Some(Arc::clone(&self.revocation)),
+            recreate: Some(Arc::clone(&self.recreate)),
         }
     }
 
@@ -167,7 +171,7 @@ impl LockInternals {
             match self.one_attempt(driver, deadline).await {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     debug!(path = self.base_path, %error, "lock node missing; retrying");
-                    deadline.note_answer();
+                    self.note_loss(deadline);
                     match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                         Some(allowed) => allowed?,
                         None => return Ok(None),
@@ -178,12 +182,19 @@ impl LockInternals {
         }
     }
 
+    /// Notes that the own node was deleted before it got the lock.
+    pub(crate) fn note_loss(&self, deadline: &Deadline<'_>) {
+        deadline.note_answer();
+        self.recreate.note_loss(&self.client);
+    }
+
     /// As [`attempt_lock`](Self::attempt_lock), once: a missing node is an error.
     pub(crate) async fn one_attempt(
         &self,
         driver: &dyn LockInternalsDriver,
         deadline: &Deadline<'_>,
     ) -> Result<Option<Acquired>, Error> {
+        self.recreate.wait(&self.client, deadline).await;
         let revocable = self.revocation.listener();
         let prepare = async {
             self.namespace.ensure(&self.client, &self.options).await?;

@@ -238,7 +238,7 @@ impl StrictMutex {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     // The first time the lock may never have been used.
                     if has_record {
-                        deadline.note_answer();
+                        internals.note_loss(deadline);
                         match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                             Some(allowed) => allowed?,
                             None => return Ok(None),
