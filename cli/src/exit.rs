@@ -135,6 +135,7 @@ const fn code(kind: ErrorKind) -> u8 {
         | ErrorKind::SessionExpired
         | ErrorKind::SessionMoved
         | ErrorKind::OperationTimeout
+        | ErrorKind::Unanswered
         | ErrorKind::Closed => NO_SERVER,
         ErrorKind::BadVersion
         | ErrorKind::NoChildrenForEphemerals
@@ -148,7 +149,8 @@ const fn code(kind: ErrorKind) -> u8 {
         | ErrorKind::ThrottledOp
         | ErrorKind::RequestTooLarge
         | ErrorKind::ReplyTooLarge
-        | ErrorKind::ForeignNode => REFUSED,
+        | ErrorKind::ForeignNode
+        | ErrorKind::ForeignRecord => REFUSED,
         _ => SOFTWARE,
     }
 }
@@ -177,7 +179,7 @@ fn advice(error: &docent::Error) -> &'static str {
         ErrorKind::AuthFailed => "; check --auth (or DOCENT_AUTH): SCHEME:CREDENTIALS",
         ErrorKind::InvalidPath => "; a path looks like /a/b",
         ErrorKind::InvalidConfig => "",
-        ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout => {
+        ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout | ErrorKind::Unanswered => {
             "; check that a server listens there (--connect, DOCENT_CONNECT)"
         }
         ErrorKind::ForeignNode => "; all clients of a strict lock use --strict",

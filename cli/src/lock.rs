@@ -86,14 +86,14 @@ Environment of the command:
 
 Exit codes:
   that of the command, or 128 + the signal that ended it
-  124      the lock was not acquired: --timeout, --no-wait (-E changes it)
+  124      another client holds the lock: --timeout, --no-wait (-E changes it)
   125      the lock was lost or revoked, and the command was ended
   126      the command cannot be executed
   127      the command was not found
   128 + N  signal N arrived during the acquire; no node is left in the queue
   64       wrong usage; nothing was done
   65       with --strict: the path has a node of another lock
-  69       no server
+  69       no server, or none that said in time whether the lock is free
   77       not allowed by an ACL, or the credentials were rejected
   78       the configuration file is invalid
   70, 71, 74  other errors; of the operating system; of a file
@@ -198,7 +198,7 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock. Returns `None` after `--timeout`, or if it is not free with `--no-wait`.
+    /// Acquires the lock. Returns `None` if another client held it for all of `--timeout`, or at once with `--no-wait`.
     async fn acquire(
         &self,
         client: &Client,
@@ -232,11 +232,11 @@ impl Lock {
             match acquired {
                 Ok(guard) => return Ok(guard),
                 // No server for longer than the recipe's retry policy allows: reconnect and acquire again.
-                Err(error) if error.is_retryable() => {
+                Err(error)
+                    if error.is_retryable()
+                        && limit.is_none_or(|limit| start.elapsed() < limit) =>
+                {
                     client.wait_until_connected(client.config().connection_timeout()).await?;
-                    if limit.is_some_and(|limit| start.elapsed() >= limit) {
-                        return Ok(None);
-                    }
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -248,7 +248,8 @@ impl Lock {
         match self.timeout {
             None => format!("{path} is held by another client; `docent locks {path}` shows which"),
             Some(time) => format!(
-                "{path} was not acquired within {time:?}; `docent locks {path}` shows the holder"
+                "{path} was not acquired within {time:?}: another client holds it, or is ahead in the queue; \
+                 `docent locks {path}` shows which"
             ),
         }
     }

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use docent::recipes::locks::InterProcessMutex;
+use docent::{OpCode, recipes::locks::InterProcessMutex};
+use docent_testing::fault::Fault;
 
 use support::{
     PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
@@ -98,6 +99,20 @@ async fn a_held_lock_is_not_acquired_and_the_error_says_so() {
     until_children(&client(&server).await, &path, 0).await;
     run(&server, &with(&["--no-wait"])).await.ok();
     assert_eq!(file.text(), "held\nran\n");
+}
+
+/// A script can tell a busy lock from an outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_reply_in_time_is_not_a_held_lock() {
+    let (server, path) = (server(), unique_path("lock"));
+    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+    let slow = Duration::from_secs(20);
+    tap.inject(Fault::delay_request(OpCode::Create2, slow).below(&path).times(u32::MAX));
+    for wait in [&["--no-wait"][..], &["--timeout", "200ms", "-E", "1"]] {
+        let arguments = [&["lock"], wait, &[&path, "--", "true"]].concat();
+        let ran = run(&tap.connect_string(), &arguments).await;
+        ran.failed(69, "no server said in time whether the lock is free");
+    }
 }
 
 #[tokio::test]

@@ -3,26 +3,53 @@
 //! Not mirrored: Curator checks the time only between two steps, and a step takes as long as the retry policy
 //! allows (N8 in `docs/CURATOR.md`).
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use docent_session::{Client, Instant};
+use docent_session::{Client, Error, Instant};
 
-use crate::timer;
+use crate::{error, timer};
 
 /// How long the steps in progress at the deadline may go on, all together.
 const STEP_GRACE: Duration = Duration::from_secs(1);
 
 /// When a call has to return.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Deadline<'a> {
     client: &'a Client,
     /// `None` for a call without a timeout.
     until: Option<Instant>,
+    /// See [`note_answer`](Self::note_answer).
+    is_answered: AtomicBool,
 }
 
 impl<'a> Deadline<'a> {
     pub(crate) fn after(client: &'a Client, wait: Option<Duration>) -> Self {
-        Self { client, until: wait.map(|wait| client.now() + wait) }
+        let until = wait.map(|wait| client.now() + wait);
+        Self { client, until, is_answered: AtomicBool::new(false) }
+    }
+
+    /// Notes that the call knows from the servers why it does not have the lock yet: another contender is ahead, or its
+    /// own node was deleted.
+    pub(crate) fn note_answer(&self) {
+        self.is_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// The result of a timed acquire of the lock at `path`: a timeout before any [answer](Self::note_answer) is an error.
+    pub(crate) async fn answered<T>(
+        &self,
+        path: &str,
+        acquired: Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        match acquired {
+            Ok(None) if !self.is_answered.load(Ordering::Relaxed) => {
+                Err(error::unanswered(self.client, path).await)
+            }
+            other => other,
+        }
     }
 
     /// The remaining time; `None` for a call without a timeout.

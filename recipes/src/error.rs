@@ -1,6 +1,8 @@
-//! The errors of the recipes, which are those of the session and two more kinds.
+//! The errors of the recipes, which are those of the session and some more kinds.
 
-use docent_session::{Error, ErrorKind, Outcome};
+use std::time::Duration;
+
+use docent_session::{Client, Error, ErrorKind, Outcome};
 
 /// The lock at `path` is no longer held.
 pub(crate) fn lock_lost(path: &str) -> Error {
@@ -12,9 +14,30 @@ pub(crate) fn sequence_exhausted(path: &str) -> Error {
     Error::new(ErrorKind::SequenceExhausted, Outcome::NotApplied).with_path(path)
 }
 
+/// The time of an acquire is up, and no server has said whether the lock at `path` is free.
+pub(crate) async fn unanswered(client: &Client, path: &str) -> Error {
+    let error = Error::new(ErrorKind::Unanswered, Outcome::NotApplied).with_path(path);
+    // With no time, it reports the state of the connection.
+    match client.wait_until_connected(Duration::ZERO).await {
+        Ok(()) => error.with_detail("there is a connection, but no reply yet"),
+        Err(lost) if lost.kind() == ErrorKind::ConnectionLoss => {
+            error.with_detail(lost.detail().unwrap_or_default()).caused_by(lost)
+        }
+        Err(ended) => ended,
+    }
+}
+
 /// A node at or below the path of a strict mutex that is none of its own.
 pub(crate) fn foreign_node(path: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::ForeignNode, Outcome::NotApplied).with_path(path).with_detail(why)
+}
+
+/// A record of a strict mutex that was copied from another ensemble.
+pub(crate) fn foreign_record(path: &str, token: i64, zxid: i64) -> Error {
+    Error::new(ErrorKind::ForeignRecord, Outcome::NotApplied).with_path(path).with_detail(format_args!(
+        "its token {token} is not below the zxid {zxid} of its write; when no client uses the lock, delete the node, and \
+         let the protected resource forget the tokens it has seen"
+    ))
 }
 
 /// A record of a strict mutex that cannot be read.

@@ -75,6 +75,7 @@ mod parents;
 mod persistent_retry;
 mod planted;
 mod protection;
+mod recreate_pause;
 mod select;
 mod sent_creates;
 pub mod shared;

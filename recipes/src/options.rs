@@ -117,8 +117,8 @@ impl LockOptions {
     /// leaves time to repeat a renewal that fails. An acquire also waits for the first
     /// renewal, unless the bound is younger than `every`: for half of the session timeout or its own timeout at most. If
     /// the first renewal fails, the lock is held all the same, `proven_until` lies in the past, and it begins with the
-    /// first renewal that succeeds; but if it does not find the node, the acquire fails with `LockLost` (a semaphore tries
-    /// again). From then on, a bound that has expired stays so. A leadership begins without that wait.
+    /// first renewal that succeeds; but if it does not find the node, the acquire tries again, as often as the retry policy
+    /// allows, and then fails with `LockLost`. From then on, a bound that has expired stays so. A leadership begins without that wait.
     ///
     /// Each renewal sends a multi (14) with a check (13) of the lock node and, unless the client's server is known to
     /// lead the ensemble, first replaces the connection.

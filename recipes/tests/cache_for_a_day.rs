@@ -24,7 +24,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 async fn client(server: &Arc<TestingServer>) -> Client {
     let config = Config::new("in-process:2181").unwrap();
-    let config = config.with_clock(Clock::tokio()).with_transport(InProcess(Arc::clone(server)));
+    let config = config.with_clock(Clock::tokio()).with_transport(InProcess::new(server));
     config.with_session_timeout(Duration::from_secs(6)).connect().await.unwrap()
 }
 

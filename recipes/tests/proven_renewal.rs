@@ -9,73 +9,26 @@
     reason = "tests"
 )]
 
-use std::{fmt, io, sync::Arc, time::Duration};
+mod support;
+
+use std::{sync::Arc, time::Duration};
 
 use docent_protocol::{Acl, CreateMode, Perms};
 use docent_recipes::{
-    AclProvider, ErrorKind,
-    leader::{LeaderLatch, LeaderOptions, Leadership},
+    AclProvider,
+    leader::{LeaderLatch, LeaderOptions, LeaderSelector, Leadership, Term},
     locks::{InterProcessMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, StrictMutex},
 };
-use docent_session::{
-    Client, Clock, Config, Connecting, Host, Instant, Transport, retry::RetryNTimes,
-};
+use docent_session::{Client, Clock, Config, Instant, retry::RetryNTimes};
 use docent_testing::{TestingServer, server};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
+
+use support::InProcess;
 
 const PATH: &str = "/locks/proven";
 const T: Duration = Duration::from_secs(6);
 const EVERY: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// Connections to a server in this process, whose replies take `latency`.
-#[derive(Clone)]
-struct InProcess {
-    server: Arc<TestingServer>,
-    latency: Duration,
-}
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcess")
-    }
-}
-
-impl Transport for InProcess {
-    fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
-        Box::pin(async move {
-            let stream = self.server.connect().ok_or(io::ErrorKind::ConnectionRefused)?;
-            if self.latency.is_zero() {
-                return Ok(Box::new(stream) as _);
-            }
-            let (client, link) = tokio::io::duplex(1 << 16);
-            let (from_server, to_server) = tokio::io::split(stream);
-            let (from_client, to_client) = tokio::io::split(link);
-            tokio::spawn(forward(from_server, to_client, self.latency));
-            tokio::spawn(forward(from_client, to_server, Duration::ZERO));
-            Ok(Box::new(client) as _)
-        })
-    }
-}
-
-async fn forward(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    latency: Duration,
-) {
-    let mut bytes = vec![0; 1 << 16];
-    while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        sleep(latency).await;
-        if to.write_all(&bytes[..count]).await.is_err() {
-            return;
-        }
-    }
-    // The other side has gone, too, if it fails.
-    let _ = to.shutdown().await;
-}
 
 struct World {
     server: Arc<TestingServer>,
@@ -93,7 +46,7 @@ impl World {
     }
 
     fn config_with(&self, latency: Duration) -> Config {
-        let transport = InProcess { server: Arc::clone(&self.server), latency };
+        let transport = InProcess::new(&self.server).with_latency(latency);
         let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
         config.with_transport(transport).with_session_timeout(T)
     }
@@ -254,7 +207,7 @@ async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
     }
 }
 
-/// The first renewal does not find the node: whoever acquires gets no guard that is lost already.
+/// The first renewal does not find the node: the acquire tries again, and returns no guard that is lost already.
 #[tokio::test(start_paused = true)]
 async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     const LATENCY: Duration = Duration::from_millis(200);
@@ -263,7 +216,9 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
         (world.config_with(LATENCY).connect().await.unwrap(), world.client().await);
     let leases = format!("{PATH}/leases");
     other.create_parents(&format!("{leases}/x"), CreateMode::Container).await.unwrap();
-    other.create_parents(&format!("{PATH}/mutex/x"), CreateMode::Container).await.unwrap();
+    for path in ["mutex", "selector"] {
+        other.create_parents(&format!("{PATH}/{path}/x"), CreateMode::Container).await.unwrap();
+    }
     sleep(T).await;
     // After the listing that grants the lock, and before its reply.
     let delete_first = |parent: String| {
@@ -282,9 +237,16 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     let mutex = format!("{PATH}/mutex");
     let options = || options().with_proven_renewal(EVERY);
     let mutex = InterProcessMutex::with_options(&client, &mutex, options()).unwrap();
-    assert_eq!(mutex.acquire().await.unwrap_err().kind(), ErrorKind::LockLost);
+    let guard = mutex.acquire().await.unwrap();
     deleted.await.unwrap();
-    assert!(mutex.acquire().await.unwrap().is_held());
+    assert!(guard.is_held() && world.is_proven(&guard));
+
+    let deleted = delete_first(format!("{PATH}/selector"));
+    let path = format!("{PATH}/selector");
+    let selector = LeaderSelector::with_options(&client, &path, "A", options()).unwrap();
+    let term = selector.run(|leadership| async move { leadership.is_held() }).await;
+    deleted.await.unwrap();
+    assert_eq!(term.unwrap(), Term::Completed(true));
 
     let deleted = delete_first(leases);
     let semaphore = InterProcessSemaphoreV2::with_options(&client, PATH, 1, options()).unwrap();

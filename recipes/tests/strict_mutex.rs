@@ -37,7 +37,7 @@ impl World {
 
     async fn client_with(&self, session_timeout: Duration) -> Client {
         let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
-        let config = config.with_transport(InProcess(Arc::clone(&self.server)));
+        let config = config.with_transport(InProcess::new(&self.server));
         config.with_session_timeout(session_timeout).connect().await.unwrap()
     }
 
@@ -308,13 +308,67 @@ async fn a_changed_record_ends_the_hold() {
 async fn tokens_rise_from_record_to_record() {
     let world = World::new().await;
     let client = world.client().await;
-    mutex(&client).acquire().await.unwrap().release().await.unwrap();
-    let before = world.server.machine(|machine, _| machine.last_zxid());
-    let data = format!("docent-strict-mutex/1 free token={}", before + 3);
+    let (first, second) = (mutex(&client), mutex(&client));
+    let held = first.acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { second.acquire().await.unwrap() });
+    while first.participants().await.unwrap().len() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    client.create("/later", b"", CreateMode::Persistent).await.unwrap();
+    let token = world.server.machine(|machine, _| machine.last_zxid());
+    let data = format!("docent-strict-mutex/1 free token={token}");
     client.set_data(PATH, data.as_bytes(), None).await.unwrap();
-    let guard = mutex(&client).acquire().await.unwrap();
-    assert!(guard.fencing_token().await.unwrap() > before + 3);
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap();
+    assert!(guard.fencing_token().await.unwrap() > token);
     guard.release().await.unwrap();
+}
+
+/// No token of this ensemble is above that of the record, and none will be for long.
+#[tokio::test(start_paused = true)]
+async fn a_record_of_another_ensemble_is_refused_until_it_is_deleted() {
+    let world = World::new().await;
+    let client = world.client().await;
+    client.create_with_parents(PATH, b"", CreateMode::Persistent).await.unwrap();
+    for rest in
+        ["free token=99999999999", "held token=99999999999 claim_ms=6000 session=0x1 node=a"]
+    {
+        let data = format!("docent-strict-mutex/1 {rest}");
+        client.set_data(PATH, data.as_bytes(), None).await.unwrap();
+        let start = world.clock.now();
+        let error = mutex(&client).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ForeignRecord, "{error}");
+        assert!(error.to_string().contains("delete"), "{error}");
+        assert!(world.clock.now() < start + SOON, "no wait for a holder elsewhere");
+        assert_eq!(client.get_children(PATH).await.unwrap().len(), 0);
+        assert_eq!(client.get_data(PATH).await.unwrap().data, data.as_bytes());
+    }
+    client.delete(PATH, None).await.unwrap();
+    mutex(&client).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// Slow disks: each reply to a write takes longer than the time between two renewals.
+#[tokio::test(start_paused = true)]
+async fn late_replies_renew_a_strict_hold_from_their_send_times() {
+    let world = World::new().await;
+    let transport = InProcess::new(&world.server);
+    let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
+    let config = config.with_transport(transport.clone()).with_session_timeout(T);
+    let client = config.connect().await.unwrap();
+    transport.set_latency(T * 9 / 20);
+    let guard = mutex(&client).acquire().await.unwrap();
+    sleep(20 * T).await;
+    assert!(guard.is_held());
+    transport.set_latency(T * 3 / 5);
+    let proven = guard.proven_until();
+    sleep(20 * T).await;
+    assert!(guard.is_held() && guard.proven_until() >= proven + 19 * T);
+    assert!(client.metrics().pending <= 5, "{}", client.metrics().pending);
+    transport.set_latency(2 * T);
+    let stalled = world.clock.now();
+    guard.lost().await;
+    // By the end of its session or of its claim, whichever is first.
+    assert!(world.clock.now() <= stalled + T && guard.proven_until() <= stalled + T);
 }
 
 /// The node is made, but the transactions that grant and release the lock are larger than a request may be.
@@ -324,7 +378,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
     let other = world.client().await;
     mutex(&other).acquire().await.unwrap().release().await.unwrap();
     let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
-    let config = config.with_transport(InProcess(Arc::clone(&world.server)));
+    let config = config.with_transport(InProcess::new(&world.server));
     let client = config.with_max_request_bytes(150).unwrap().connect().await.unwrap();
     let error = mutex(&client).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RequestTooLarge, "{error}");
@@ -337,7 +391,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
 async fn a_strict_mutex_refuses_a_client_of_read_only_servers() {
     let world = World::new().await;
     let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
-    let config = config.with_transport(InProcess(Arc::clone(&world.server)));
+    let config = config.with_transport(InProcess::new(&world.server));
     let client = config.with_read_only(true).connect().await.unwrap();
     let refused = StrictMutex::new(&client, PATH).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::BadArguments);

@@ -85,7 +85,7 @@ pub enum Outcome {
 /// | read, watch | `NoNode`, `NoAuth`, `ReplyTooLarge` |
 /// | set, delete | `NoNode`, `BadVersion`, `NotEmpty` |
 /// | transaction | any of the above, with [`Error::index`] |
-/// | acquire a lock | [`LockLost`](Self::LockLost), [`SequenceExhausted`](Self::SequenceExhausted), [`ForeignNode`](Self::ForeignNode), `NoAuth`, and those of the connection |
+/// | acquire a lock | [`Unanswered`](Self::Unanswered), [`LockLost`](Self::LockLost), [`SequenceExhausted`](Self::SequenceExhausted), [`ForeignNode`](Self::ForeignNode), [`ForeignRecord`](Self::ForeignRecord), `NoAuth`, and those of the connection |
 /// | use a lock | [`LockLost`](Self::LockLost) |
 /// | connect | `ConnectionLoss` (no server replied), `AuthFailed`, `InvalidConfig` |
 /// | every call | `ConnectionLoss`, `SessionExpired`, `OperationTimeout`, `ThrottledOp`, `TooManyRequests`, `InvalidPath`, `Closed` |
@@ -173,6 +173,14 @@ pub enum ErrorKind {
     /// A recipe: a node at or below [`Error::path`], the path of a strict mutex, belongs to another recipe, such as one
     /// of Curator's locks. Its users do not keep the rules of a strict mutex, so the lock is not granted.
     ForeignNode,
+    /// A recipe: the record of the strict mutex at [`Error::path`] was copied from another ensemble, such as by a tool
+    /// that restores nodes. Its fencing token is above every one of this ensemble. Delete the path when no client uses
+    /// it, and let the resource forget the tokens it has seen.
+    ForeignRecord,
+    /// A recipe: the time of a timed acquire is up, and no reply of the servers has said whether the lock at
+    /// [`Error::path`] is free. There was no connection to a majority of the servers, or its replies took longer. The
+    /// lock is not held, and its node is deleted in the background if it was created.
+    Unanswered,
 }
 
 impl ErrorKind {
@@ -252,6 +260,8 @@ impl ErrorKind {
                 "the sequence counter is exhausted: delete the path when no client uses it"
             }
             Self::ForeignNode => "the path of a strict mutex has a node of another recipe",
+            Self::ForeignRecord => "the record of the strict mutex is from another ensemble",
+            Self::Unanswered => "no server said in time whether the lock is free",
         }
     }
 }
@@ -328,8 +338,8 @@ impl Error {
         self.0.is_tls_mismatch
     }
 
-    /// Whether the same call may succeed later. True for the errors that Curator's retry loop retries, and for
-    /// `ThrottledOp`: with it, an overloaded server reports that it has not applied the operation.
+    /// Whether the same call may succeed later. True for the errors that Curator's retry loop retries, for `ThrottledOp`,
+    /// with which an overloaded server reports that it has not applied the operation, and for `Unanswered`.
     ///
     /// Source: `SessionFailedRetryPolicy`, `RetryPolicy.allowRetry(Throwable)` of Curator; `RequestThrottler` of
     /// ZooKeeper 3.7, which Curator does not handle.
@@ -342,6 +352,7 @@ impl Error {
                 | ErrorKind::SessionMoved
                 | ErrorKind::SessionExpired
                 | ErrorKind::ThrottledOp
+                | ErrorKind::Unanswered
         )
     }
 }

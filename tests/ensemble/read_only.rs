@@ -171,7 +171,7 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
     })
     .await;
     let refused = mutex.acquire_timeout(Duration::from_millis(100)).await;
-    assert!(matches!(refused, Err(_) | Ok(None)), "{refused:?}");
+    assert!(refused.is_err(), "{refused:?}");
     drop(guard);
 }
 

@@ -1,9 +1,19 @@
 //! A latch without faults. Tests ported from Curator's `TestLeaderLatch` have the Java name above them.
 
-use docent::{
-    CloseMode, ErrorKind, Held, LeaderLatch, LeaderOptions, LeadershipChange, LeadershipChanges,
-    LockGuard, OpCode, recipes::locks::InterProcessMutex,
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
 };
+
+use docent::{
+    CloseMode, Config, ErrorKind, Held, LeaderLatch, LeaderOptions, LeadershipChange,
+    LeadershipChanges, LockGuard, OpCode,
+    recipes::locks::InterProcessMutex,
+    session::{Runtime, Task, Timer, Transport},
+};
+use docent_testing::TestingServer;
+use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     Fixture, options, requests,
@@ -277,4 +287,60 @@ async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
         let change = next(&mut changes).await;
         assert!(change.is_none(), "round {round}: {change:?}");
     }
+}
+
+/// A runtime that closes the latch when it is given a task while the latch has a node: between the claim of a leadership
+/// and its publication, the task that renews its bound.
+#[derive(Debug)]
+struct ClosesTheLatch {
+    handle: Handle,
+    latch: Arc<OnceLock<LeaderLatch>>,
+    leads_after_close: Mutex<Option<oneshot::Sender<bool>>>,
+}
+
+impl Runtime for ClosesTheLatch {
+    fn transport(&self) -> Arc<dyn Transport> {
+        self.handle.transport()
+    }
+
+    fn timer(&self, after: Duration) -> Pin<Box<dyn Timer>> {
+        self.handle.timer(after)
+    }
+
+    fn spawn(&self, task: Task) {
+        Runtime::spawn(&self.handle, task);
+        let Some(latch) = self.latch.get().filter(|latch| latch.our_path().is_some()) else {
+            return;
+        };
+        let Some(leads) = self.leads_after_close.lock().unwrap().take() else { return };
+        drop(latch.close());
+        let latch = latch.clone();
+        // Behind the present poll of the latch's task, and before its next one.
+        self.handle.spawn(async move {
+            leads.send(latch.current_leadership().is_some()).unwrap();
+        });
+    }
+}
+
+/// A leadership that was claimed before the close, and is published behind it.
+#[tokio::test]
+async fn no_leadership_begins_after_the_call_of_close() {
+    let server = TestingServer::start().await.unwrap();
+    let (leads_after_close, leads) = oneshot::channel();
+    let shared = Arc::<OnceLock<LeaderLatch>>::default();
+    let (handle, latch) = (Handle::current(), Arc::clone(&shared));
+    let config = Config::new(&server.connect_string()).unwrap();
+    let leads_after_close = Mutex::new(Some(leads_after_close));
+    let runtime = ClosesTheLatch { handle, latch, leads_after_close };
+    let client = config.with_runtime(runtime).connect().await.unwrap();
+    let options = super::lock_options().with_proven_renewal(Duration::from_secs(3));
+    let latch = LeaderLatch::start_with(&client, "/latch", "A", options).unwrap();
+    let mut changes = latch.changes();
+    shared.set(latch).unwrap();
+    assert!(!within_deadline("the close", leads).await.unwrap());
+    assert!(next(&mut changes).await.is_none(), "none was reported");
+    let latch = shared.get().unwrap();
+    within_deadline("the end of the close", latch.close()).await.unwrap();
+    assert_eq!(client.get_children("/latch").await.unwrap().len(), 0);
+    assert_eq!(latch.last_path_is_leader(), None);
 }

@@ -3,7 +3,7 @@
 //! Source: `TestInterProcessSemaphoreCluster.testCluster`.
 
 use docent::{
-    Client, Config, ConnectionState,
+    Client, Config, ConnectionState, ErrorKind,
     recipes::locks::{InterProcessSemaphoreV2, LockOptions},
     session::retry::RetryNTimes,
 };
@@ -93,7 +93,8 @@ async fn no_lease_is_acquired_without_a_quorum(mut cluster: Cluster) {
         let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
         within_deadline("the outage", suspended).await.unwrap();
     }
-    assert!(ours.acquire_timeout(ms(100)).await.unwrap().is_none());
+    let unheard = ours.acquire_timeout(ms(100)).await.unwrap_err();
+    assert_eq!(unheard.kind(), ErrorKind::Unanswered);
     assert!(!waiting.is_finished());
 
     cluster.restart(0).await;

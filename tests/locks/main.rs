@@ -32,7 +32,6 @@ mod read_write;
 mod refused;
 mod renewal;
 mod runtimes;
-mod self_wait;
 mod semaphore;
 mod sessions;
 mod shared;

@@ -4,12 +4,12 @@
 use std::{io, sync::Arc, task::Poll, time::Duration};
 
 use docent::{
-    Client, Config, CreateMode,
+    Client, Config, CreateMode, ErrorKind, LeaderSelector,
     recipes::{
         create_protected_with,
         locks::{
             InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker,
+            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker, StrictMutex,
         },
     },
     session::{ByteStream, Clock, Connecting, Host, Transport},
@@ -62,12 +62,121 @@ async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     let mutex = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
     server.stop();
+    let pair = InterProcessReadWriteLock::with_options(&client, "/pair", options()).unwrap();
+    let semaphore = InterProcessSemaphoreV2::with_options(&client, "/one", 1, options()).unwrap();
+    let one = InterProcessSemaphoreMutex::with_options(&client, "/only", options()).unwrap();
+    let strict = StrictMutex::with_options(&client, "/strict", options()).unwrap();
+    let multi = InterProcessMultiLock::with_options(&client, &["/a", "/b"], &options()).unwrap();
+    let is_unanswered = |what: &str, error: docent::Error| {
+        assert_eq!(error.kind(), ErrorKind::Unanswered, "{what}: {error}");
+        assert!(error.to_string().contains("no session with embedded:2181; last: "), "{error}");
+    };
     for wait in [0, 300, 10_000].map(ms) {
         let began = Instant::now();
-        assert!(mutex.acquire_timeout(wait).await.unwrap().is_none());
+        is_unanswered("mutex", mutex.acquire_timeout(wait).await.unwrap_err());
         let took = began.elapsed();
         assert!(took < wait + ms(1000) + TOLERANCE, "{took:?} of {wait:?}");
+        let locks: [(&str, &dyn InterProcessLock); 5] = [
+            ("reader", pair.read_lock()),
+            ("writer", pair.write_lock()),
+            ("semaphore mutex", &one),
+            ("strict", &strict),
+            ("multi", &multi),
+        ];
+        for (what, lock) in locks {
+            is_unanswered(what, lock.acquire_timeout(wait).await.unwrap_err());
+            is_unanswered(what, lock.acquire_as_timeout(&Owner::new(), wait).await.unwrap_err());
+        }
+        is_unanswered("lease", semaphore.acquire_timeout(wait).await.unwrap_err());
+        let many = semaphore.acquire_many_timeout(1, wait).await;
+        is_unanswered("leases", many.unwrap_err());
     }
+    // Another acquire of the owner waits for a server, too.
+    let owner = Owner::new();
+    let (first, second) =
+        tokio::join!(mutex.acquire_as(&owner), mutex.acquire_as_timeout(&owner, ms(300)));
+    assert!(first.is_err());
+    is_unanswered("owner", second.unwrap_err());
+}
+
+/// A connection is no answer. What was heard before the outage is one: another holder.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_has_not_said_whether_a_lock_is_free() {
+    let (server, client) = server_and_client().await;
+    let mutex = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
+    let rival = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
+    let owner = Owner::new();
+    let guard = mutex.acquire_as(&owner).await.unwrap();
+    let waiting = async { rival.acquire_timeout(ms(3000)).await };
+    let stall = async {
+        sleep(ms(100)).await;
+        server.stall();
+        let unheard = rival.acquire_timeout(ms(300)).await.unwrap_err();
+        assert_eq!(unheard.kind(), ErrorKind::Unanswered, "{unheard}");
+        assert!(unheard.to_string().contains("no reply yet"), "{unheard}");
+        assert!(
+            mutex.acquire_as_timeout(&owner, ms(300)).await.unwrap().is_some(),
+            "sends nothing"
+        );
+    };
+    let (waited, ()) = tokio::join!(waiting, stall);
+    assert!(waited.unwrap().is_none(), "behind the holder");
+    drop(guard);
+}
+
+/// A process that deletes nodes that it does not know: no recipe creates them as fast as it can.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
+    let (_server, client) = server_and_client().await;
+    let mutex = InterProcessMutex::with_options(&client, "/mutex", options()).unwrap();
+    let semaphore = InterProcessSemaphoreV2::with_options(&client, "/one", 1, options()).unwrap();
+    let one = InterProcessSemaphoreMutex::with_options(&client, "/only", options()).unwrap();
+    let locks: [(&str, &dyn InterProcessLock); 2] = [("mutex", &mutex), ("semaphore mutex", &one)];
+    // No pause, then 100, 200, 400 and 800 ms.
+    let (losses, pauses) = (6, ms(1500));
+    let check = |what: &str, took: Duration| {
+        assert!(took >= pauses && took < pauses + 2 * TOLERANCE, "{what}: {took:?}");
+    };
+    let lose = async |guard: docent::LockGuard| {
+        let lost = guard.cancellation_token();
+        client.delete(guard.lock_path(), None).await.unwrap();
+        lost.cancelled().await;
+    };
+    for (what, lock) in locks {
+        let began = Instant::now();
+        for _ in 0..losses {
+            lose(lock.acquire().await.unwrap()).await;
+        }
+        check(what, began.elapsed());
+        let began = Instant::now();
+        let free = lock.acquire_timeout(Duration::ZERO).await.unwrap();
+        assert!(
+            free.is_some() && began.elapsed() < TOLERANCE,
+            "{what}: no pause beyond the timeout"
+        );
+    }
+    let began = Instant::now();
+    for _ in 0..losses {
+        lose(semaphore.acquire().await.unwrap()).await;
+    }
+    check("semaphore", began.elapsed());
+    let selector = LeaderSelector::with_options(&client, "/selector", "A", options()).unwrap();
+    let (began, mut terms) = (Instant::now(), 0);
+    let ended = selector.run_requeued(|leadership: docent::Leadership| {
+        terms += 1;
+        let (client, is_last) = (client.clone(), terms == losses);
+        async move {
+            if is_last {
+                return std::ops::ControlFlow::Break(());
+            }
+            let lost = leadership.cancellation_token();
+            client.delete(leadership.path(), None).await.unwrap();
+            lost.cancelled().await;
+            std::future::pending().await
+        }
+    });
+    ended.await.unwrap();
+    check("selector", began.elapsed());
 }
 
 /// N5: Curator gives each lock the whole timeout.

@@ -1,13 +1,6 @@
 //! A leadership that lasts until it is given up.
 
-use std::{
-    fmt,
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fmt, future::Future, sync::Arc};
 
 use bytes::Bytes;
 use docent_session::{Client, Error, ErrorKind};
@@ -76,8 +69,6 @@ struct Inner {
     id: String,
     options: LeaderOptions,
     status: Arc<watch::Sender<Status>>,
-    /// See [`Participation::resigns`].
-    resigns: Arc<AtomicBool>,
     closing: CancellationToken,
 }
 
@@ -113,7 +104,7 @@ impl LeaderLatch {
         let namespace = Namespace::new(options.lock.namespace.as_deref())?;
         let path = namespace.fix_for_namespace(path);
         let status = Arc::new(watch::Sender::new(Status::default()));
-        let (resigns, closing) = (Arc::<AtomicBool>::default(), CancellationToken::new());
+        let closing = CancellationToken::new();
         let participation = Participation {
             client: client.clone(),
             path: path.clone(),
@@ -121,7 +112,6 @@ impl LeaderLatch {
             id: Bytes::copy_from_slice(id.as_bytes()),
             options: options.clone(),
             status: Arc::clone(&status),
-            resigns: Arc::clone(&resigns),
             closing: closing.clone(),
         };
         // Made here: a task that is dropped with its runtime may never have been polled.
@@ -131,7 +121,7 @@ impl LeaderLatch {
             drop(abandoned);
         }));
         let (client, id) = (client.clone(), id.to_owned());
-        let inner = Inner { client, path, id, options, status, resigns, closing };
+        let inner = Inner { client, path, id, options, status, closing };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -324,9 +314,13 @@ fn held(status: &Status) -> Option<Leadership> {
 impl Inner {
     /// Ends the leadership, and asks the task to leave.
     fn begin_close(&self, mode: CloseMode) {
-        // First: the end of the leadership wakes the task, on another thread before the rest of this call.
-        self.resigns.store(true, Ordering::SeqCst);
-        let leadership = self.status.borrow().leadership.clone();
+        // From here on, no leadership is published. No listener is notified before the holders.
+        let mut leadership = None;
+        self.status.send_if_modified(|status| {
+            status.resigns = true;
+            leadership.clone_from(&status.leadership);
+            false
+        });
         if let Some(leadership) = leadership {
             leadership.end();
         }

@@ -28,11 +28,7 @@
 use std::{
     future::{Future, pending, poll_fn},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -58,9 +54,10 @@ use crate::{
         },
     },
     namespace::Namespace,
-    persistent_retry::{self, PersistentRetry},
+    persistent_retry::PersistentRetry,
     planted,
     protection::{self, NewNode, OurNode, join},
+    recreate_pause::RecreatePause,
     select::{Either, select},
     state_changes::is_read_write,
 };
@@ -70,14 +67,13 @@ use crate::{
 /// Source: `LeaderLatch.LOCK_NAME`.
 pub(super) const LOCK_NAME: &str = "latch-";
 
-/// A place that was kept for this long was no failed attempt: the next one begins without a pause.
-const SETTLED: Duration = Duration::from_secs(5);
-
 /// What a latch shows of its participation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Status {
     /// The leadership that has begun and whose end the task has not yet noticed.
     pub(super) leadership: Option<Leadership>,
+    /// Set once, by a close, before it ends the leadership: none begins after it.
+    pub(super) resigns: bool,
     /// The path of the own node.
     pub(super) path: Option<String>,
     /// The path of the node that the own one waits for.
@@ -105,8 +101,6 @@ pub(super) struct Participation {
     pub(super) id: Bytes,
     pub(super) options: LeaderOptions,
     pub(super) status: Arc<watch::Sender<Status>>,
-    /// True from the begin of a close on: before it ends the leadership, and before `closing` is cancelled.
-    pub(super) resigns: Arc<AtomicBool>,
     pub(super) closing: CancellationToken,
 }
 
@@ -146,9 +140,8 @@ impl Participation {
         let policy =
             PersistentRetry::new(Arc::clone(&self.options.lock.retry_policy), self.closing.clone());
         let mut epoch = 0;
-        let mut lost_places = 0;
+        let mut recreate = RecreatePause::default();
         let end = loop {
-            let began = self.client.now();
             match self.take_place(&policy, &mut epoch).await {
                 // Notifies of the end of the client: a close has set its own end before.
                 Ok(Some(deleted)) => break End::Closed { notify: true, deleted: Some(deleted) },
@@ -162,15 +155,10 @@ impl Participation {
                 }
                 Err(error) => break self.failed(error),
             }
-            if self.client.now().duration_since(began) >= SETTLED {
-                lost_places = 0;
+            let pause = recreate.note_loss(self.client.now());
+            if !pause.is_zero() {
+                select(self.closing.cancelled(), self.client.runtime().timer(pause)).await;
             }
-            if lost_places > 0 {
-                // A place that is lost again and again, such as to a process that deletes unknown nodes.
-                let pause = self.client.runtime().timer(persistent_retry::pause(lost_places - 1));
-                select(self.closing.cancelled(), pause).await;
-            }
-            lost_places += 1;
         };
         self.status.send_modify(|status| {
             (status.path, status.node_ahead) = (None, None);
@@ -350,6 +338,7 @@ impl Participation {
                         leading = self.lead(identity, &claim, connection, *epoch + 1);
                         if leading.is_none() {
                             // The session or the connection has changed since the listing.
+                            self.unless_resigned().await;
                             continue;
                         }
                         *epoch += 1;
@@ -426,6 +415,7 @@ impl Participation {
             policy: Arc::clone(&self.options.lock.retry_policy),
             watches: None,
             revocation: None,
+            recreate: None,
         };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         // The claim has set the watch.
@@ -435,18 +425,26 @@ impl Participation {
         if ends_with_connection && !planted::is("leader-outlives-connection") {
             hold.end_with_connection(connection.clone());
         }
-        if !hold.is_held() || self.closing.is_cancelled() {
+        if !hold.is_held() {
             return None;
         }
         if let Some(every) = self.options.lock.proven_renewal {
             renewal::start(&hold, every, None);
         }
         let leadership = Leadership::new(hold, epoch);
-        self.status.send_modify(|status| {
+        let is_published = self.status.send_if_modified(|status| {
+            if status.resigns {
+                return false;
+            }
             status.leadership = Some(leadership.clone());
             status.node_ahead = None;
             status.last_path_is_leader = Some(path);
+            true
         });
+        if !is_published {
+            leadership.end();
+            return None;
+        }
         Some(Leading { status: &self.status, leadership, state, czxid })
     }
 
@@ -518,13 +516,18 @@ impl Participation {
         step.await
     }
 
-    /// Takes back a leadership that has ended. If a close has ended it, the rest of that call is awaited, on whose end
-    /// this future is dropped: nothing may be sent but the delete, and the close says whether listeners are notified.
+    /// Takes back a leadership that has ended.
     async fn take_back(&self, leading: &mut Option<Leading<'_>>) {
-        if self.resigns.load(Ordering::SeqCst) {
-            return pending().await;
-        }
+        self.unless_resigned().await;
         drop(leading.take());
+    }
+
+    /// After the begin of a close, waits for the rest of that call, on whose end this future is dropped: nothing may be
+    /// sent but the delete, and the close says whether listeners are notified.
+    async fn unless_resigned(&self) {
+        if self.status.borrow().resigns {
+            pending::<()>().await;
+        }
     }
 }
 

@@ -16,11 +16,12 @@ use tracing::trace;
 
 use super::{
     node_watch::{self, NodeIdentity, NodeState},
-    self_wait::{HeldBy, Task},
     strict::{self, StrictClaim},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
-use crate::{Error, error, guaranteed_delete, planted, select::select};
+use crate::{
+    Error, error, guaranteed_delete, planted, recreate_pause::SharedRecreatePause, select::select,
+};
 
 /// The result of a successful acquire.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct Releaser {
     /// The watches to remove before the delete; none for a lease.
     pub(crate) watches: Option<Arc<WatcherRemovalManager>>,
     pub(crate) revocation: Option<Arc<super::revocation::Revocation>>,
+    /// Counts the losses of nodes; none for a latch, which counts its places.
+    pub(crate) recreate: Option<Arc<SharedRecreatePause>>,
 }
 
 /// Called when a hold ends, to remove it from its owner.
@@ -66,7 +69,6 @@ pub(crate) struct Hold {
     /// The claim of a strict hold, which bounds it; the session's claim bounds it too.
     strict: Option<Arc<StrictClaim>>,
     on_end: OnEnd,
-    held_by: HeldBy,
 }
 
 /// The state of a connection; what was current when a hold began is marked as seen.
@@ -89,7 +91,6 @@ impl Hold {
             connection: OnceLock::new(),
             strict: None,
             on_end,
-            held_by: HeldBy::default(),
         }
     }
 
@@ -102,18 +103,6 @@ impl Hold {
     /// Bounds it by a strict claim.
     pub(super) fn strict(self, claim: Arc<StrictClaim>) -> Self {
         Self { strict: Some(claim), ..self }
-    }
-
-    /// Notes the task that acquired it, until its end.
-    pub(super) fn set_acquired_by(&self, task: Option<Task>) {
-        if let Some(task) = task {
-            self.held_by.begin(task, self.path());
-        }
-    }
-
-    /// Drops the note on the task.
-    pub(super) fn forget_task(&self) {
-        self.held_by.end();
     }
 
     /// Counts another guard; returns false if the last guard has been removed.
@@ -217,8 +206,12 @@ impl Hold {
 
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
     pub(crate) fn end(&self) {
-        self.state.release();
-        self.held_by.end();
+        let is_first = self.state.release();
+        if let Some(recreate) = self.releaser.recreate.as_ref().filter(|_| is_first)
+            && self.state.is_deleted()
+        {
+            recreate.note_loss(&self.releaser.client);
+        }
         (self.on_end)(self);
     }
 

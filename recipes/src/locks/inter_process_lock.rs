@@ -25,7 +25,8 @@ pub trait InterProcessLock: Send + Sync {
     /// Waits for the lock.
     fn acquire(&self) -> LockFuture<'_, LockGuard>;
 
-    /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
+    /// Waits for the lock, and returns `None` when another holder or contender was ahead for all of `wait`. A lock that
+    /// cannot find out whether it is free returns [`Unanswered`](crate::ErrorKind::Unanswered).
     fn acquire_timeout(&self, wait: Duration) -> LockFuture<'_, Option<LockGuard>>;
 
     /// As [`acquire`](Self::acquire), but enters the lock again if `owner` holds it already. A lock that is not

@@ -109,7 +109,8 @@ impl InterProcessMultiLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said in time
+    /// whether one of the locks is free.
     ///
     /// # Cancel safety
     ///
@@ -143,7 +144,7 @@ impl InterProcessMultiLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Cancel safety
     ///

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use docent_session::{Client, Clock};
+use docent_session::{Client, Clock, retry::RetryLoop};
 
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockInternalsDriver, LockOptions, Owner,
@@ -15,15 +15,14 @@ use super::{
     lock_internals::{LOCK_NAME, LockInternals},
     owners::Owners,
     renewal,
-    self_wait::Task,
 };
-use crate::{Error, deadline::Deadline, error, timer};
+use crate::{Error, deadline::Deadline, error, state_changes::is_read_write, timer};
 
 /// A mutex that any number of processes, docent or Curator, share by its path. First come, first served.
 ///
 /// Each [`acquire`](Self::acquire) is a separate contender: a task that holds the lock and acquires it again waits
-/// for itself, and logs a warning after 5 s. To re-enter the lock, acquire it with an [`Owner`], which takes the place
-/// of Curator's thread.
+/// for itself, for ever. To re-enter the lock, call [`acquire_as`](Self::acquire_as) each time, with one [`Owner`], which
+/// takes the place of Curator's thread.
 ///
 /// Clones are the same lock object. One client serves any number of locks.
 ///
@@ -144,8 +143,9 @@ impl InterProcessMutex {
     ///
     /// Source: `InterProcessMutex.acquire()`.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let deadline = self.deadline(None);
         loop {
-            if let Some(guard) = self.attempt(None).await? {
+            if let Some(guard) = self.attempt(None, &deadline).await? {
                 return Ok(guard);
             }
         }
@@ -153,12 +153,14 @@ impl InterProcessMutex {
 
     /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
     ///
-    /// A zero timeout still acquires a free lock: the queue is listed once. The timeout bounds the whole call, also
-    /// without a connection; only a step in progress at the deadline may take one second more.
+    /// `None` means that another client or call holds the lock or is ahead in the queue. A zero timeout still acquires a
+    /// free lock: the queue is listed once. The timeout bounds the whole call, also without a connection; only a step in
+    /// progress at the deadline may take one second more.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said within
+    /// `wait` whether the lock is free.
     ///
     /// # Cancel safety
     ///
@@ -167,7 +169,8 @@ impl InterProcessMutex {
     /// Source: `InterProcessMutex.acquire(long, TimeUnit)`. Not mirrored: there, an outage lasts as long as the retry
     /// policy allows, and ends in an error (N8 in `docs/CURATOR.md`).
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
-        self.attempt(Some(wait)).await
+        let deadline = self.deadline(Some(wait));
+        deadline.answered(self.path(), self.attempt(None, &deadline).await).await
     }
 
     /// Waits for the lock, or enters it again if `owner` holds it already: then nothing is sent, and the lock is
@@ -184,18 +187,20 @@ impl InterProcessMutex {
     ///
     /// Source: `InterProcessMutex.internalLock`.
     pub async fn acquire_as(&self, owner: &Owner) -> Result<LockGuard, Error> {
+        let deadline = self.deadline(None);
         loop {
-            if let Some(guard) = self.attempt_as(owner, None).await? {
+            if let Some(guard) = self.attempt(Some(owner), &deadline).await? {
                 return Ok(guard);
             }
         }
     }
 
-    /// As [`acquire_as`](Self::acquire_as), within `wait` as [`acquire_timeout`](Self::acquire_timeout).
+    /// As [`acquire_as`](Self::acquire_as), within `wait` as [`acquire_timeout`](Self::acquire_timeout). `None` also means
+    /// that another acquire of `owner` is still waiting.
     ///
     /// # Errors
     ///
-    /// As [`acquire_as`](Self::acquire_as).
+    /// As [`acquire_as`](Self::acquire_as) and [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Cancel safety
     ///
@@ -205,7 +210,8 @@ impl InterProcessMutex {
         owner: &Owner,
         wait: Duration,
     ) -> Result<Option<LockGuard>, Error> {
-        self.attempt_as(owner, Some(wait)).await
+        let deadline = self.deadline(Some(wait));
+        deadline.answered(self.path(), self.attempt(Some(owner), &deadline).await).await
     }
 
     /// Whether `owner` holds the lock, as far as this process can know.
@@ -270,24 +276,31 @@ impl InterProcessMutex {
         self.internals.base_path()
     }
 
-    async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
-        self.attempt_lock(None, wait).await
+    fn deadline(&self, wait: Option<Duration>) -> Deadline<'_> {
+        Deadline::after(self.internals.client(), wait)
     }
 
-    async fn attempt_as(
+    /// Acquires the lock, or enters it again; `None` after the deadline.
+    pub(super) async fn attempt(
         &self,
-        owner: &Owner,
-        wait: Option<Duration>,
+        owner: Option<&Owner>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<LockGuard>, Error> {
+        let Some(owner) = owner else { return self.attempt_lock(None, deadline).await };
         let client = self.internals.client();
-        let deadline = Deadline::after(client, wait);
         let acquiring = self.owners.acquiring(owner);
         let Some(mutex) = &acquiring.mutex else { return Ok(None) };
-        let _serialized = match wait {
+        let _serialized = match deadline.remaining() {
             None => mutex.lock().await,
-            Some(wait) => match timer::timeout(client, wait, mutex.lock()).await {
+            Some(left) => match timer::timeout(client, left, mutex.lock()).await {
                 Some(serialized) => serialized,
-                None => return Ok(None),
+                None => {
+                    // The other acquire waits for the lock, or for a connection.
+                    if is_read_write(*client.state().borrow()) {
+                        deadline.note_answer();
+                    }
+                    return Ok(None);
+                }
             },
         };
         if let Some(hold) = self.owners.hold(owner) {
@@ -299,31 +312,39 @@ impl InterProcessMutex {
                 None => {}
             }
         }
-        self.attempt_lock(Some(owner), deadline.remaining()).await
+        self.attempt_lock(Some(owner), deadline).await
     }
 
     async fn attempt_lock(
         &self,
         owner: Option<&Owner>,
-        wait: Option<Duration>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<LockGuard>, Error> {
-        let deadline = Deadline::after(self.internals.client(), wait);
-        let write = WriteHold::default();
-        let driver = (self.driver_factory)(owner, &write);
-        let acquired = self.internals.attempt_lock(&*driver, wait).await?;
-        let task = Task::current().await;
-        let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(acquired) = acquired else { return Ok(None) };
-        let guard = self.hold(owner, acquired, write, task);
         let options = self.internals.options();
-        for hold in guard.holds() {
-            renewal::begin(hold, options.proven_renewal, deadline.remaining()).await;
-        }
-        if options.proven_renewal.is_some() && !guard.is_held() {
+        let mut retry = RetryLoop::new(self.internals.client(), options.retry_policy());
+        loop {
+            let write = WriteHold::default();
+            let driver = (self.driver_factory)(owner, &write);
+            let acquired = self.internals.attempt_lock(&*driver, deadline).await?;
+            let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(acquired) = acquired else { return Ok(None) };
+            let guard = self.hold(owner, acquired, write);
+            let Some(every) = options.proven_renewal else { return Ok(Some(guard)) };
+            for hold in guard.holds() {
+                renewal::begin(hold, every, deadline.remaining()).await;
+            }
+            if guard.is_held() {
+                return Ok(Some(guard));
+            }
             // The first renewal has not found the node, for one.
-            return Err(error::lock_lost(self.path()));
+            let lost = error::lock_lost(guard.lock_path());
+            drop(guard);
+            deadline.note_answer();
+            match deadline.bound_by_end(retry.pause_after_any_error(lost)).await {
+                Some(allowed) => allowed?,
+                None => return Ok(None),
+            }
         }
-        Ok(Some(guard))
     }
 
     fn hold(
@@ -331,7 +352,6 @@ impl InterProcessMutex {
         owner: Option<&Owner>,
         acquired: Acquired,
         write: Option<Arc<Hold>>,
-        task: Option<Task>,
     ) -> LockGuard {
         let (owners, id) = (Arc::downgrade(&self.owners), owner.map(Owner::id));
         let on_end = Box::new(move |hold: &Hold| {
@@ -341,7 +361,6 @@ impl InterProcessMutex {
         });
         let hold = Hold::new(self.internals.releaser(), acquired, on_end).continuing(write);
         let hold = Arc::new(hold);
-        hold.set_acquired_by(task);
         self.owners.add(owner, &hold);
         LockGuard::new(hold)
     }

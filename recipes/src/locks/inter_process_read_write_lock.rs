@@ -48,8 +48,9 @@ const WRITE_LOCK_NAME: &str = "__WRIT__";
 /// at a time, a write lock for one. First come, first served; a reader behind a writer waits for it.
 ///
 /// Both are [`InterProcessMutex`]es, with all of their methods. They share their [`Owner`]s: an owner that holds the
-/// write lock acquires the read lock at once, and may release the write lock first (it *downgrades*). An owner that
-/// holds the read lock and acquires the write lock waits for itself, for ever.
+/// write lock acquires the read lock at once by [`acquire_as`](InterProcessMutex::acquire_as), and may release the write
+/// lock first (it *downgrades*). With [`acquire`](InterProcessMutex::acquire), the reader is a contender of its own, and
+/// waits for the writer. An owner that holds the read lock and acquires the write lock waits for itself, for ever.
 ///
 /// The fencing token of a reader that downgraded is that of its write lock.
 ///

@@ -74,7 +74,7 @@ impl InterProcessSemaphoreMutex {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`InterProcessSemaphoreV2::acquire_timeout`].
     ///
     /// # Cancel safety
     ///

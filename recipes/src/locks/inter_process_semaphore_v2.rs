@@ -64,7 +64,8 @@ impl InterProcessSemaphoreV2 {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`;
+    /// [`BadArguments`](crate::ErrorKind::BadArguments) for 0 leases, for which every acquire would wait for ever.
     pub fn new(client: &Client, path: &str, max_leases: usize) -> Result<Self, Error> {
         Self::with_options(client, path, max_leases, LockOptions::default())
     }
@@ -73,17 +74,23 @@ impl InterProcessSemaphoreV2 {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) for an invalid path, and for `/`.
+    /// As [`new`](Self::new).
     pub fn with_options(
         client: &Client,
         path: &str,
         max_leases: usize,
         options: LockOptions,
     ) -> Result<Self, Error> {
+        if max_leases == 0 {
+            return Err(error::bad_arguments(
+                "a semaphore needs at least 1 lease; for a number that may be 0 for some time, use with_count",
+            ));
+        }
         Self::with_max_leases(client, path, MaxLeases::Fixed(max_leases), options)
     }
 
-    /// A semaphore at this path whose number of leases is the value of `count`, also after it changes. Sends nothing.
+    /// A semaphore at this path whose number of leases is the value of `count`, also after it changes. While it is 0 or
+    /// less, acquires wait. Sends nothing.
     ///
     /// # Errors
     ///
@@ -132,6 +139,7 @@ impl InterProcessSemaphoreV2 {
             options,
             default_data: OnceCell::new(),
             holds: Mutex::default(),
+            recreate: Arc::default(),
         })))
     }
 
@@ -155,19 +163,21 @@ impl InterProcessSemaphoreV2 {
     /// Source: `InterProcessSemaphoreV2.acquire()`. Not mirrored: on a closed client that fails with a
     /// `NullPointerException` (N6 in `docs/CURATOR.md`).
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let deadline = Deadline::after(&self.0.client, None);
         loop {
-            if let Some(lease) = self.0.acquire_1_lease(None).await? {
+            if let Some(lease) = self.0.acquire_1_lease(&deadline).await? {
                 return Ok(lease);
             }
         }
     }
 
-    /// Waits for a lease, and returns `None` when it was not acquired within `wait`. The timeout is that of
-    /// [`InterProcessMutex::acquire_timeout`].
+    /// Waits for a lease, and returns `None` when it was not acquired within `wait`. The timeout and the meaning of `None`
+    /// are those of [`InterProcessMutex::acquire_timeout`].
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said within
+    /// `wait` whether there is a free lease.
     ///
     /// # Cancel safety
     ///
@@ -175,7 +185,8 @@ impl InterProcessSemaphoreV2 {
     ///
     /// Source: `InterProcessSemaphoreV2.acquire(long, TimeUnit)`.
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
-        self.0.acquire_1_lease(Some(wait)).await
+        let deadline = Deadline::after(&self.0.client, Some(wait));
+        deadline.answered(self.path(), self.0.acquire_1_lease(&deadline).await).await
     }
 
     /// Waits for `quantity` leases, one after the other. As in Curator, it keeps acquired leases while it waits for the
@@ -192,8 +203,9 @@ impl InterProcessSemaphoreV2 {
     ///
     /// Source: `InterProcessSemaphoreV2.acquire(int)`.
     pub async fn acquire_many(&self, quantity: usize) -> Result<Vec<LockGuard>, Error> {
+        let deadline = Deadline::after(&self.0.client, None);
         loop {
-            if let Some(leases) = self.acquire_quantity(quantity, None).await? {
+            if let Some(leases) = self.acquire_quantity(quantity, &deadline).await? {
                 return Ok(leases);
             }
         }
@@ -204,7 +216,7 @@ impl InterProcessSemaphoreV2 {
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many).
+    /// As [`acquire_many`](Self::acquire_many) and [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Cancel safety
     ///
@@ -216,7 +228,8 @@ impl InterProcessSemaphoreV2 {
         quantity: usize,
         wait: Duration,
     ) -> Result<Option<Vec<LockGuard>>, Error> {
-        self.acquire_quantity(quantity, Some(wait)).await
+        let deadline = Deadline::after(&self.0.client, Some(wait));
+        deadline.answered(self.path(), self.acquire_quantity(quantity, &deadline).await).await
     }
 
     /// The paths of the nodes of all acquired leases, and of the lease for which the first waiter waits, oldest first.
@@ -253,19 +266,18 @@ impl InterProcessSemaphoreV2 {
     async fn acquire_quantity(
         &self,
         quantity: usize,
-        wait: Option<Duration>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<Vec<LockGuard>>, Error> {
         if quantity == 0 {
             return Err(error::bad_arguments("the quantity of leases must be at least 1"));
         }
-        let deadline = Deadline::after(&self.0.client, wait);
         let mut retry = RetryLoop::new(&self.0.client, self.0.policy());
         // On every other return, dropping the leases releases them in the background:
         // `InterProcessSemaphoreV2.returnAll`, without waiting for it in an outage.
         let mut leases: Vec<LockGuard> = Vec::new();
         loop {
             while leases.len() < quantity {
-                match self.0.acquire_1_lease(deadline.remaining()).await? {
+                match self.0.acquire_1_lease(deadline).await? {
                     Some(lease) => leases.push(lease),
                     None => return Ok(None),
                 }
@@ -274,6 +286,7 @@ impl InterProcessSemaphoreV2 {
             let lost: Vec<_> = leases.extract_if(.., |lease| !lease.is_held()).collect();
             let Some(first) = lost.first() else { return Ok(Some(leases)) };
             let lost = error::lock_lost(first.lock_path());
+            deadline.note_answer();
             match deadline.bound_by_end(retry.pause_after_any_error(lost)).await {
                 Some(allowed) => allowed?,
                 None => return Ok(None),

@@ -23,10 +23,7 @@
 //!
 //! Source: `InterProcessSemaphoreV2`.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use docent_protocol::{CreateMode, WatcherType};
@@ -41,7 +38,6 @@ use super::{
     InterProcessMutex, LockGuard, LockOptions,
     hold::{Acquired, Hold, Releaser},
     renewal,
-    self_wait::{self, Task},
     standard_lock_internals_driver::sequence_of,
 };
 use crate::{
@@ -50,6 +46,7 @@ use crate::{
     default_data::default_data,
     error, guaranteed_delete, planted,
     protection::{self, NewNode, OurNode, join},
+    recreate_pause::SharedRecreatePause,
     select::select,
     shared::{SharedCount, VersionedValue, count_of},
     state_changes::StateChanges,
@@ -68,6 +65,7 @@ pub(super) struct Semaphore {
     pub(super) options: LockOptions,
     pub(super) default_data: OnceCell<Bytes>,
     pub(super) holds: Mutex<Vec<Weak<Hold>>>,
+    pub(super) recreate: Arc<SharedRecreatePause>,
 }
 
 /// The maximum number of leases.
@@ -101,15 +99,13 @@ impl Semaphore {
     /// Source: `InterProcessSemaphoreV2.internalAcquire1Lease` and the loop around it.
     pub(super) async fn acquire_1_lease(
         &self,
-        wait: Option<Duration>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<LockGuard>, Error> {
-        let deadline = Deadline::after(&self.client, wait);
         let mut retry = RetryLoop::new(&self.client, self.policy());
         loop {
-            let error = match self.attempt(&deadline).await? {
+            let error = match self.attempt(deadline).await? {
                 Attempt::Acquired(lease) => {
-                    for hold in lease.holds() {
-                        let every = self.options.proven_renewal;
+                    if let (Some(every), [hold]) = (self.options.proven_renewal, lease.holds()) {
                         renewal::begin(hold, every, deadline.remaining()).await;
                     }
                     if lease.is_held() {
@@ -119,8 +115,12 @@ impl Semaphore {
                     error::lock_lost(lease.lock_path())
                 }
                 Attempt::TimedOut => return Ok(None),
-                Attempt::Retry(error) => error,
+                Attempt::Retry(error) => {
+                    self.recreate.note_loss(&self.client);
+                    error
+                }
             };
+            deadline.note_answer();
             match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                 Some(allowed) => allowed?,
                 None => return Ok(None),
@@ -132,18 +132,9 @@ impl Semaphore {
         if let Some(kind) = self.client.ended() {
             return Err(Error::new(kind, Outcome::NotApplied));
         }
-        let lock = match deadline.remaining() {
-            None => self.lock.acquire().await?,
-            Some(left) => {
-                let acquired = deadline.bound_by_end(self.lock.acquire_timeout(left)).await;
-                match acquired.transpose()?.flatten() {
-                    Some(lock) => lock,
-                    None => return Ok(Attempt::TimedOut),
-                }
-            }
-        };
-        // The caller does not know of the mutex: a branch of the same task that waits for it waits for this attempt.
-        lock.holds().iter().for_each(|hold| hold.forget_task());
+        self.recreate.wait(&self.client, deadline).await;
+        let acquired = deadline.bound_by_end(self.lock.attempt(None, deadline)).await;
+        let Some(lock) = acquired.transpose()?.flatten() else { return Ok(Attempt::TimedOut) };
         let result = self.attempt_under_lock(&lock, deadline).await;
         // The mutex is released whatever the result.
         match (result, deadline.bound_by_end(lock.release()).await) {
@@ -182,8 +173,7 @@ impl Semaphore {
         let waited = self.wait_for_lease(lock, &ours, &mut watch, deadline).await;
         let result = match waited {
             Ok(Some(claim)) => {
-                let task = Task::current().await;
-                let lease = ours.keep().map(|created| self.lease(created, claim, task));
+                let lease = ours.keep().map(|created| self.lease(created, claim));
                 return Ok(lease.map_or(Attempt::TimedOut, Attempt::Acquired));
             }
             Ok(None) => Ok(Attempt::TimedOut),
@@ -243,6 +233,7 @@ impl Semaphore {
                 // The reply took longer than the claim is valid: count again.
                 continue;
             }
+            deadline.note_answer();
             if deadline.has_passed() {
                 return Ok(None);
             }
@@ -256,16 +247,8 @@ impl Semaphore {
                 }
             };
             let woken = select(watch.changed(), select(state.changed(), counted));
-            // Only if each of them is the task's own: otherwise another holder may return one.
-            let mut others = children.iter().filter(|name| *name != ours.name());
-            let own = Task::current().await.and_then(|task| {
-                let held = |name| task.first_held(std::iter::once(join(&self.leases_path, name)));
-                let first = others.next().and_then(held)?;
-                others.all(|name| held(name).is_some()).then_some(first)
-            });
             // After the deadline they are counted once more.
-            let wait = deadline.wait_for(select(woken, lock.ended()));
-            self_wait::warn_while(&self.client, ours.path(), own, wait).await;
+            deadline.wait_for(select(woken, lock.ended())).await;
         }
     }
 
@@ -278,21 +261,16 @@ impl Semaphore {
         holds.iter().any(|hold| hold.is_held())
     }
 
-    fn lease(
-        &self,
-        created: protection::Created,
-        claim: SessionClaim,
-        task: Option<Task>,
-    ) -> LockGuard {
+    fn lease(&self, created: protection::Created, claim: SessionClaim) -> LockGuard {
         let releaser = Releaser {
             client: self.client.clone(),
             policy: Arc::clone(&self.options.retry_policy),
             watches: None,
             revocation: None,
+            recreate: Some(Arc::clone(&self.recreate)),
         };
         let acquired = Acquired { node: created.into(), claim, state: Arc::default() };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
-        hold.set_acquired_by(task);
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(&hold));

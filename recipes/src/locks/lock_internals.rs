@@ -45,7 +45,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -59,7 +58,6 @@ use super::{
     lock_internals_driver::LockInternalsDriver,
     node_watch::NodeState,
     revocation::{self, Revocation},
-    self_wait::{self, Task},
     standard_lock_internals_driver::{PredicateError, PredicateResults},
     watcher_removal::{Purpose, WatcherRemovalManager},
 };
@@ -71,6 +69,7 @@ use crate::{
     namespace::Namespace,
     planted,
     protection::{self, NewNode, OurNode, join},
+    recreate_pause::SharedRecreatePause,
     select::select,
     state_changes::StateChanges,
 };
@@ -96,6 +95,7 @@ pub(crate) struct LockInternals {
     default_data: OnceCell<Bytes>,
     watches: Arc<WatcherRemovalManager>,
     revocation: Arc<Revocation>,
+    recreate: Arc<SharedRecreatePause>,
     /// Whether the parent existed at the last create.
     parent_seen: AtomicBool,
 }
@@ -121,6 +121,7 @@ impl LockInternals {
             default_data: OnceCell::new(),
             watches: Arc::default(),
             revocation: Arc::default(),
+            recreate: Arc::default(),
             parent_seen: AtomicBool::new(false),
         })
     }
@@ -153,23 +154,24 @@ impl LockInternals {
             policy: Arc::clone(&self.options.retry_policy),
             watches: Some(Arc::clone(&self.watches)),
             revocation: Some(Arc::clone(&self.revocation)),
+            recreate: Some(Arc::clone(&self.recreate)),
         }
     }
 
-    /// Acquires the lock; `None` when `wait` has passed.
+    /// Acquires the lock; `None` after the deadline.
     ///
     /// Source: `LockInternals.attemptLock`.
     pub(crate) async fn attempt_lock(
         &self,
         driver: &dyn LockInternalsDriver,
-        wait: Option<Duration>,
+        deadline: &Deadline<'_>,
     ) -> Result<Option<Acquired>, Error> {
-        let deadline = Deadline::after(&self.client, wait);
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
-            match self.one_attempt(driver, &deadline).await {
+            match self.one_attempt(driver, deadline).await {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     debug!(path = self.base_path, %error, "lock node missing; retrying");
+                    self.note_loss(deadline);
                     match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                         Some(allowed) => allowed?,
                         None => return Ok(None),
@@ -180,12 +182,19 @@ impl LockInternals {
         }
     }
 
+    /// Notes that the own node was deleted before it got the lock.
+    pub(crate) fn note_loss(&self, deadline: &Deadline<'_>) {
+        deadline.note_answer();
+        self.recreate.note_loss(&self.client);
+    }
+
     /// As [`attempt_lock`](Self::attempt_lock), once: a missing node is an error.
     pub(crate) async fn one_attempt(
         &self,
         driver: &dyn LockInternalsDriver,
         deadline: &Deadline<'_>,
     ) -> Result<Option<Acquired>, Error> {
+        self.recreate.wait(&self.client, deadline).await;
         let revocable = self.revocation.listener();
         let prepare = async {
             self.namespace.ensure(&self.client, &self.options).await?;
@@ -304,12 +313,8 @@ impl LockInternals {
                 Ok(PredicateResults::GetsTheLock) if deadline.has_passed() => return Ok(None),
                 Ok(PredicateResults::GetsTheLock) => {}
                 Ok(PredicateResults::PathToWatch(ahead)) => {
+                    deadline.note_answer();
                     let ahead = join(&self.base_path, ahead);
-                    let own = Task::current().await.and_then(|task| {
-                        let names = contenders.iter().map(|contender| contender.name);
-                        let before = names.take_while(|name| *name != ours.name());
-                        task.first_held(before.map(|name| join(&self.base_path, name)))
-                    });
                     let mut state = StateChanges::subscribe(&self.client);
                     trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match deadline.bound(self.watch(&ahead)).await {
@@ -331,9 +336,7 @@ impl LockInternals {
                     // The session may have changed between the listing and the subscription.
                     ours.claim()?;
                     // After the deadline the queue is listed once more.
-                    let woken = select(watch.changed(), state.changed());
-                    let wait = deadline.wait_for(woken);
-                    self_wait::warn_while(&self.client, ours.path(), own, wait).await;
+                    deadline.wait_for(select(watch.changed(), state.changed())).await;
                     trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {

@@ -20,7 +20,6 @@ mod owner;
 mod owners;
 pub(crate) mod renewal;
 mod revocation;
-mod self_wait;
 pub mod standard_lock_internals_driver;
 mod strict;
 mod watcher_removal;

@@ -57,10 +57,12 @@ impl NodeState {
         self.is_deleted.load(Ordering::Acquire)
     }
 
-    /// Records the release. Call this before its first request is sent: the deletion of the node is then ours.
-    pub(crate) fn release(&self) {
-        self.is_released.store(true, Ordering::Release);
+    /// Records the release; returns whether it is the first one. Call this before its first request is sent: the deletion
+    /// of the node is then ours.
+    pub(crate) fn release(&self) -> bool {
+        let was_released = self.is_released.swap(true, Ordering::AcqRel);
         self.over.notify_waiters();
+        !was_released
     }
 
     /// Records that the node is deleted, or that another client's node has taken its place.

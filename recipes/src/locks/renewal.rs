@@ -19,8 +19,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(10);
 /// within half of the session timeout or `wait`.
 ///
 /// Dropping the future does not stop the renewal.
-pub(crate) async fn begin(hold: &Arc<Hold>, every: Option<Duration>, wait: Option<Duration>) {
-    let Some(every) = every else { return };
+pub(crate) async fn begin(hold: &Arc<Hold>, every: Duration, wait: Option<Duration>) {
     let (first, begun) = oneshot::channel();
     start(hold, every, Some(first));
     let client = hold.client();

@@ -84,6 +84,7 @@ impl Client {
         });
         match connected.await {
             Some(result) => result,
+            None if within.is_zero() => Err(self.no_session("")),
             None => Err(self.no_session(&format!(" within {within:?}"))),
         }
     }

@@ -84,6 +84,11 @@ impl StrictClaim {
         bound.until
     }
 
+    /// The send time of the last write that began or renewed the claim.
+    pub(super) fn begun_at(&self, now: Instant) -> Instant {
+        self.until(now) - claimed(self.claim)
+    }
+
     /// Ends the claim: the record is known to be another one.
     pub(super) fn end(&self) {
         *self.lock() = Bound { until: Instant::ZERO, is_over: true };

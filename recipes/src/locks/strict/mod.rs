@@ -47,7 +47,7 @@ use self::{
 };
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockOptions, hold::Hold,
-    lock_internals::LockInternals, owners::Owners, self_wait::Task,
+    lock_internals::LockInternals, owners::Owners,
 };
 use crate::{
     acl_provider::acl_of,
@@ -84,6 +84,18 @@ use crate::{
 /// * Clocks run at rates that differ by less than 1 %, and count the time of a suspension, as [`Client::now`] does. A
 ///   virtual machine that is frozen and resumed has no such clock.
 /// * The client connects to no read-only server (the default).
+///
+/// # Backups
+///
+/// A snapshot of the servers keeps their zxids, and a lock restored with it goes on. But its record, and the fencing tokens,
+/// are those of the time of the snapshot: holders since then are unknown, and their tokens are granted again. So stop all
+/// clients of the lock before a restore, and start them one session timeout after it at the earliest; a resource that
+/// compares tokens has to forget those it has seen.
+///
+/// A tool that copies nodes one by one, into another ensemble or an empty one, copies the token of the record, but not the
+/// zxid it was compared with. Exclude the paths of strict mutexes from such a copy. A copied record with a token that the
+/// new ensemble has not reached makes each acquire fail with [`ForeignRecord`](ErrorKind::ForeignRecord): delete the node
+/// of the lock when no client uses it. A copied record that names a holder costs the first acquire one wait.
 ///
 /// It is not re-entrant. Clones are the same lock object. One client serves any number of locks.
 ///
@@ -158,6 +170,7 @@ impl StrictMutex {
     /// # Errors
     ///
     /// * [`ForeignNode`](crate::ErrorKind::ForeignNode) when the path has nodes or data of another recipe.
+    /// * [`ForeignRecord`](crate::ErrorKind::ForeignRecord) when the record was copied from another ensemble.
     /// * [`BadReply`](crate::ErrorKind::BadReply) when the record is damaged, or of a later version of docent.
     /// * `ConnectionLoss` or `SessionExpired`, when the connection or session is lost for longer than the retry policy
     ///   allows; `NoNode` when the own node is deleted more often than it allows.
@@ -168,8 +181,9 @@ impl StrictMutex {
     /// Dropping the future leaves the queue, and releases the lock if it was just granted, in the background: no node is
     /// left behind while the client lives.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let deadline = Deadline::after(self.0.internals.client(), None);
         loop {
-            if let Some(guard) = self.attempt(None).await? {
+            if let Some(guard) = self.attempt(&deadline).await? {
                 return Ok(guard);
             }
         }
@@ -177,18 +191,21 @@ impl StrictMutex {
 
     /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
     ///
-    /// A zero timeout still acquires a free lock that the last holder has released. The timeout bounds the whole call,
+    /// `None` means that another client or call is ahead in the queue, or that the claim of a lost holder is not over. A
+    /// zero timeout still acquires a free lock that the last holder has released. The timeout bounds the whole call,
     /// also the wait for a lost holder; only a step in progress at the deadline may take one second more.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said within
+    /// `wait` whether the lock is free.
     ///
     /// # Cancel safety
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Option<LockGuard>, Error> {
-        self.attempt(Some(wait)).await
+        let deadline = Deadline::after(self.0.internals.client(), Some(wait));
+        deadline.answered(self.path(), self.attempt(&deadline).await).await
     }
 
     /// Whether the lock is held through this object.
@@ -212,17 +229,16 @@ impl StrictMutex {
         self.0.internals.base_path()
     }
 
-    async fn attempt(&self, wait: Option<Duration>) -> Result<Option<LockGuard>, Error> {
+    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<Option<LockGuard>, Error> {
         let internals = &self.0.internals;
-        let client = internals.client();
-        let deadline = Deadline::after(client, wait);
-        let mut retry = RetryLoop::new(client, internals.options().retry_policy());
+        let mut retry = RetryLoop::new(internals.client(), internals.options().retry_policy());
         let mut has_record = false;
         loop {
-            match self.one_attempt(&deadline).await {
+            match self.one_attempt(deadline).await {
                 Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
                     // The first time the lock may never have been used.
                     if has_record {
+                        internals.note_loss(deadline);
                         match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
                             Some(allowed) => allowed?,
                             None => return Ok(None),
@@ -260,7 +276,6 @@ impl StrictMutex {
         // From here on, dropping the guard releases the lock.
         let guard = LockGuard::new(Arc::clone(&hold));
         renewal::renew_until_over(client, node, claim, session, state);
-        hold.set_acquired_by(Task::current().await);
         self.0.owners.add(None, &hold);
         Ok(Some(guard))
     }

@@ -9,7 +9,7 @@
 
 use std::{fmt, time::Duration};
 
-use docent_session::Error;
+use docent_session::{Error, Node};
 
 use crate::error;
 
@@ -43,8 +43,19 @@ impl Record {
         Self { token, holder: None }
     }
 
-    /// Reads the data of the node at `path`.
-    pub(super) fn parse(data: &[u8], path: &str) -> Result<Self, Error> {
+    /// Reads the node at `path`.
+    ///
+    /// A token is the zxid of a write before that of its record. A record for which that is not so was copied: from
+    /// another ensemble, whose zxids are no measure here.
+    pub(super) fn read(node: &Node, path: &str) -> Result<Self, Error> {
+        let record = Self::parse(&node.data, path)?;
+        if record.token >= node.stat.mzxid {
+            return Err(error::foreign_record(path, record.token, node.stat.mzxid));
+        }
+        Ok(record)
+    }
+
+    fn parse(data: &[u8], path: &str) -> Result<Self, Error> {
         let text = std::str::from_utf8(data).unwrap_or_default();
         if !text.starts_with(FORMAT) {
             return Err(error::foreign_node(path, "its data are no record of a strict mutex"));

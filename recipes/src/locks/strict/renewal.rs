@@ -1,8 +1,16 @@
 //! The task that renews the claim of a strict hold.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
-use docent_session::{Client, Error, ErrorKind, Instant, SessionClaim, WeakClient};
+use docent_session::{
+    Client, Error, ErrorKind, Instant, SessionClaim, TransactionResponse, WeakClient,
+};
 use tracing::debug;
 
 use super::StrictClaim;
@@ -35,26 +43,37 @@ pub(super) fn renew_until_over(
 }
 
 async fn renew(weak: &WeakClient, node: &str, claim: &StrictClaim, state: &NodeState) {
-    let mut pause = claim.claim / RENEWALS;
+    let third = claim.claim / RENEWALS;
+    let mut in_flight: Vec<Renewal> = Vec::new();
+    let mut due = None;
     loop {
-        if !sleep(weak, claim, pause).await {
+        let Some(client) = weak.upgrade() else { return };
+        let now = client.now();
+        if !claim.is_valid(now) && !planted::is("strict-revived") {
             return state.note_lapse(node);
         }
-        let Some(client) = weak.upgrade() else { return };
-        let sent_at = client.now();
-        // A queue that is full of other requests does not end the hold.
-        let renewed = client.cleanup().commit(&claim.renewal(&client, node));
-        let timeout = claim.claim / RENEWALS;
-        let timer = client.runtime().timer(timeout.min(left(claim, sent_at)));
+        // A reply proves nothing once the claim from its send time is over.
+        in_flight.retain(|renewal| renewal.sent_at + claim.claim > now);
+        let mut next = *due.get_or_insert_with(|| claim.begun_at(now) + third);
+        if next <= now {
+            // A queue that is full of other requests does not end the hold.
+            let reply = client.cleanup().commit(&claim.renewal(&client, node));
+            in_flight.push(Renewal { sent_at: now, reply });
+            next = now + third;
+            due = Some(next);
+        }
+        let timer = client.runtime().timer(next.duration_since(now).min(left(claim, now)));
         drop(client);
-        let reply = select(renewed, timer).await;
+        let Either::Left((sent_at, reply)) = select(first_reply(&mut in_flight), timer).await
+        else {
+            continue;
+        };
         let Some(client) = weak.upgrade() else { return };
         let now = client.now();
         match reply {
-            Either::Left(Ok(_)) if claim.renew(now, sent_at) => {
-                pause = (sent_at + timeout).duration_since(now);
-            }
-            Either::Left(Err(error)) if is_final(&error) => {
+            // The next turn reports the end of the claim.
+            Ok(_) => drop(claim.renew(now, sent_at)),
+            Err(error) if is_final(&error) => {
                 debug!(node, %error, "strict hold not renewed: its node or record is gone");
                 return if error.index() == Some(0) {
                     state.note_deletion(node);
@@ -63,29 +82,47 @@ async fn renew(weak: &WeakClient, node: &str, claim: &StrictClaim, state: &NodeS
                     state.note_lapse(node);
                 };
             }
-            Either::Left(Err(error)) => {
+            Err(error) => {
                 debug!(node, %error, "strict hold not renewed; retrying");
-                pause = claim.claim / RETRY_PART;
+                due = Some(next.min(now + claim.claim / RETRY_PART));
             }
-            // No reply, or the end of the claim, which the next sleep reports.
-            Either::Left(Ok(_)) | Either::Right(()) => pause = Duration::ZERO,
         }
     }
+}
+
+/// A renewal in flight. One is sent every third of the claim, however long replies take, and is dropped after a whole one:
+/// so there are three, or four for a moment. Each failed one is replaced by one.
+struct Renewal {
+    sent_at: Instant,
+    reply: TransactionResponse,
+}
+
+/// Waits for a reply, which it removes. Without a renewal it waits for ever.
+async fn first_reply(
+    in_flight: &mut Vec<Renewal>,
+) -> (Instant, <TransactionResponse as Future>::Output) {
+    poll_fn(|cx| {
+        let replied =
+            in_flight.iter_mut().enumerate().find_map(|(index, renewal)| {
+                match Pin::new(&mut renewal.reply).poll(cx) {
+                    Poll::Ready(reply) => Some((index, renewal.sent_at, reply)),
+                    Poll::Pending => None,
+                }
+            });
+        match replied {
+            Some((index, sent_at, reply)) => {
+                in_flight.remove(index);
+                Poll::Ready((sent_at, reply))
+            }
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Whether a server has refused a renewal because the node is gone, or the record is another one.
 fn is_final(error: &Error) -> bool {
     error.index().is_some() && matches!(error.kind(), ErrorKind::NoNode | ErrorKind::BadVersion)
-}
-
-/// Sleeps, and returns false once the claim has ended.
-async fn sleep(weak: &WeakClient, claim: &StrictClaim, pause: Duration) -> bool {
-    let Some(client) = weak.upgrade() else { return false };
-    let timer = client.runtime().timer(pause.min(left(claim, client.now())));
-    drop(client);
-    timer.await;
-    let Some(client) = weak.upgrade() else { return false };
-    claim.is_valid(client.now()) || planted::is("strict-revived")
 }
 
 /// The time until the end of the claim.

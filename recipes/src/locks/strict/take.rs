@@ -118,12 +118,13 @@ impl<'a> Takeover<'a> {
             let read = || self.client.get_data(self.path);
             let read = self.client.retry_idempotent(policy, read);
             let Some(node) = deadline.bound(read).await.transpose()? else { return Ok(None) };
-            let record = Record::parse(&node.data, self.path)?;
+            let record = Record::read(&node, self.path)?;
             let ours = split(self.node()).1;
             let is_ours = record.holder.as_ref().is_some_and(|holder| holder.node == ours);
             let version = node.stat.version;
             let is_waited_out = is_ours || self.waited_out == Some(version);
             if let Some(holder) = record.holder.as_ref().filter(|_| !is_waited_out) {
+                deadline.note_answer();
                 if !self.wait_out(holder, deadline).await? {
                     return Ok(None);
                 }
