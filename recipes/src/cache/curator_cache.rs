@@ -215,13 +215,18 @@ impl CuratorCache {
     }
 
     /// The nodes that cannot be read or listed now, with the errors. They are missing in the cache, or older than the
-    /// others, or their children are incomplete. A refused read is repeated with growing pauses up to one minute.
+    /// others, or their children are incomplete. A refused read is repeated with growing pauses from 1 s to
+    /// one minute, and so is a listing over the limit once its children have changed.
     ///
     /// Source: `CuratorCacheBuilder.withExceptionHandler`.
     #[must_use]
     pub fn failures(&self) -> Vec<(Arc<str>, Error)> {
         let state = self.inner.shared.read();
-        state.failed.iter().map(|(path, error)| (Arc::clone(path), error.clone())).collect()
+        state
+            .failed
+            .iter()
+            .map(|(path, failure)| (Arc::clone(path), failure.error.clone()))
+            .collect()
     }
 
     /// The events from now on.
