@@ -370,14 +370,23 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
             observer.delete(&long(n), None).await.unwrap();
             observer.create(&format!("/root/{n}"), b"", CreateMode::Persistent).await.unwrap();
         }
-        // Unknown children have no one-shot watches: the cache looks once a minute.
+        // Unknown children, and data over the limit, have no one-shot watches: the cache looks once a minute.
         let limit = Duration::from_secs(if version == Version::V3_4 { 60 } else { 2 });
-        let complete = async {
-            while cache.len() < 7 || !cache.failures().is_empty() {
-                tokio::time::sleep(ms(10)).await;
-            }
+        let until = async |len: usize, failures: usize| {
+            let arrived = async {
+                while (cache.len(), cache.failures().len()) != (len, failures) {
+                    tokio::time::sleep(ms(10)).await;
+                }
+            };
+            let arrived = tokio::time::timeout(limit, arrived).await;
+            arrived.unwrap_or_else(|_| panic!("{version}: {:?}", cache.failures()));
         };
-        let done = tokio::time::timeout(limit, complete).await;
-        done.unwrap_or_else(|_| panic!("{version}: {:?}", cache.failures()));
+        until(7, 0).await;
+        observer.set_data("/root/0", &[0; 300], None).await.unwrap();
+        until(7, 1).await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        observer.set_data("/root/0", b"small", None).await.unwrap();
+        until(7, 0).await;
+        assert_eq!(cache.get("/root/0").unwrap().data().unwrap(), "small", "{version}");
     }
 }
