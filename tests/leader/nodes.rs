@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use docent::{
-    Client, CreateMode, ErrorKind, GroupMember, LockOptions, NodeEvent, NodeEvents, NodeOptions,
-    OpCode, PersistentNode, PersistentTtlNode, retry::RetryNTimes,
+    Acl, Client, CreateMode, ErrorKind, GroupMember, LockOptions, NodeEvent, NodeEvents,
+    NodeOptions, OpCode, Perms, PersistentNode, PersistentTtlNode, retry::RetryNTimes,
 };
 use docent_testing::{
     fault::Fault,
@@ -537,7 +537,13 @@ async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
     let (a, ta) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;
     let first = GroupMember::join(&a, &fixture.path, "a", "").unwrap();
+    within_deadline("A", first.joined()).await.unwrap();
+    let (path, acl) =
+        (format!("{}/secret", fixture.path), [Acl::new(Perms::CREATE, "world", "anyone")]);
+    b.create_with_stat(&path, b"", CreateMode::Ephemeral, &acl).await.unwrap();
     let mut view = first.view();
+    let error = within_deadline("the refusal", view.next()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth, "reported once");
     shows(&mut view, &[("a", "")]).await;
     ta.refuse().await.unwrap();
     ta.cut();

@@ -104,12 +104,21 @@ impl CuratorCache {
     pub fn start_with_events(
         client: &Client,
         path: &str,
-        mut options: CacheOptions,
+        options: CacheOptions,
     ) -> Result<(Self, CacheEvents), Error> {
         if let Err(invalid) = paths::validate(path) {
             let why = format_args!("{path:?} cannot be the path of a cache: {invalid}");
             return Err(error::invalid_path(why).caused_by(invalid));
         }
+        Ok(Self::start_checked(client, path, options))
+    }
+
+    /// As [`start_with_events`](Self::start_with_events), of a path that is valid.
+    pub(crate) fn start_checked(
+        client: &Client,
+        path: &str,
+        mut options: CacheOptions,
+    ) -> (Self, CacheEvents) {
         let root: Arc<str> = path.into();
         let mut tree = Tree::default();
         for node in std::mem::take(&mut options.initial) {
@@ -135,7 +144,7 @@ impl CuratorCache {
             drop(end);
         }));
         let inner = Inner { client: client.clone(), path: root, shared, closing };
-        Ok((Self { inner: Arc::new(inner) }, events))
+        (Self { inner: Arc::new(inner) }, events)
     }
 
     /// The path of the cached node.

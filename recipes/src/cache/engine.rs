@@ -387,7 +387,7 @@ impl Engine {
         if !is_trusted && self.is_older(path, &stat) {
             return Stored::Older;
         }
-        let new = CachedNode::new(path, stat, Some(node.data));
+        let new = CachedNode::new(path, stat, Some(&node.data));
         let stored = if self.options.keeps_data { new.clone() } else { new.without_data() };
         let (listed, unlistable) = self.shared.change(|state| {
             let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));

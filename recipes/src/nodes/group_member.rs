@@ -38,7 +38,7 @@ use crate::{base_path::check_base_path, error, locks::LockOptions, planted, prot
 /// ```
 ///
 /// Source: `GroupMember`. Curator's always keeps a cache of the group; this one reads it on request, and
-/// [`view`](Self::view) watches it.
+/// [`view`](Self::view) keeps a cache.
 #[derive(Debug, Clone)]
 pub struct GroupMember {
     client: Client,
@@ -135,7 +135,9 @@ impl GroupMember {
         for name in children.iter().filter(|name| *name != self.id).skip(missed) {
             let path = join(&self.group, name);
             match self.client.retry_idempotent(policy, || self.client.get_data(&path)).await {
-                Ok(node) => drop(members.insert(name.to_owned(), node.data)),
+                Ok(node) => {
+                    members.insert(name.to_owned(), Bytes::copy_from_slice(&node.data));
+                }
                 // It has left since the listing.
                 Err(error) if error.kind() == ErrorKind::NoNode => {}
                 Err(error) => return Err(error),
@@ -144,8 +146,8 @@ impl GroupMember {
         Ok(members)
     }
 
-    /// The members as they come, go and change: a view that is kept by watches. It keeps no member in the group, and ends
-    /// when this one leaves.
+    /// The members as they come, go and change, from a cache that a task of the client's runtime begins to fill at once.
+    /// The view keeps no member in the group, and ends when this one leaves.
     ///
     /// ```
     /// # async fn example(member: docent_recipes::nodes::GroupMember) -> Result<(), docent_recipes::Error> {
@@ -160,10 +162,8 @@ impl GroupMember {
     /// Source: the cache of `GroupMember`.
     #[must_use]
     pub fn view(&self) -> GroupView {
-        let policy = self.options.retry_policy.clone();
-        let (client, group, id) = (self.client.clone(), self.group.clone(), self.id.clone());
         let (wanted, closing) = self.node.wanted();
-        GroupView::new(client, group, id, policy, wanted, closing)
+        GroupView::start(&self.client, &self.group, &self.id, wanted, closing)
     }
 
     /// The events of this member's node.
