@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use docent::{
-    Acl, CacheEvent, CacheOptions, Client, Clock, Config, CreateMode, CuratorCache, ErrorKind,
-    OpCode, Perms, acl,
+    Acl, CacheEvent, CacheOptions, Client, Config, CreateMode, CuratorCache, ErrorKind, OpCode,
+    Perms, acl,
 };
 use docent_testing::{
     TestingServer,
@@ -14,9 +14,7 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, count, expect, expect_all, list,
-    model::InProcess,
-    ms, next, requests, short,
+    Fixture, count, expect, expect_all, list, ms, next, requests, short,
     support::{DEADLINE, eventually, pending_and_watches, within_deadline},
 };
 
@@ -351,8 +349,7 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
         let config = server::Config { version, ..Default::default() };
         let server = Arc::new(TestingServer::start_with(config).await.unwrap());
         let observer = crate::model::client(&server).await;
-        let config = Config::new("in-process:2181").unwrap().with_max_reply_bytes(220).unwrap();
-        let config = config.with_clock(Clock::tokio()).with_transport(InProcess(server));
+        let config = crate::model::config(&server).with_max_reply_bytes(220).unwrap();
         let a = config.connect().await.unwrap();
         let long = |n: usize| format!("/root/{n:0>40}");
         observer.create("/root", b"", CreateMode::Persistent).await.unwrap();
