@@ -75,6 +75,7 @@ mod parents;
 mod persistent_retry;
 mod planted;
 mod protection;
+mod read_nodes;
 mod recreate_pause;
 mod select;
 mod sent_creates;
@@ -86,3 +87,5 @@ pub use acl_provider::{AclProvider, DefaultAclProvider};
 pub use create_protected::{create_protected, create_protected_with};
 pub use docent_session::{Error, ErrorKind, Outcome};
 pub use held::{Held, HeldFuture};
+#[doc(hidden)]
+pub use read_nodes::read_nodes;

@@ -1,6 +1,6 @@
 //! Nodes that are kept present, and groups: [`docent::recipes::nodes`](crate::recipes::nodes) with methods that wait.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -190,10 +190,10 @@ pub struct GroupView {
     context: Context,
 }
 
-events!(GroupView, BTreeMap<String, Bytes>);
+events!(GroupView, Arc<BTreeMap<String, Bytes>>);
 
 impl GroupView {
-    async fn following(&mut self) -> Option<Result<BTreeMap<String, Bytes>, Error>> {
+    async fn following(&mut self) -> Option<Result<Arc<BTreeMap<String, Bytes>>, Error>> {
         self.inner.next().await
     }
 }

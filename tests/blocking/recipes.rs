@@ -132,7 +132,7 @@ fn members_see_each_other(server: Server) {
         [("one", "1"), ("two", "2")].map(|(id, data)| (id.to_owned(), Bytes::from(data))),
     );
     assert_eq!(two.current_members().unwrap(), both);
-    assert!(view.by_ref().any(|members| members.unwrap() == both));
+    assert!(view.by_ref().any(|members| *members.unwrap() == both));
     two.leave().unwrap();
     assert!(view.by_ref().any(|members| members.unwrap().len() == 1));
     one.leave().unwrap();

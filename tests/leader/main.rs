@@ -13,6 +13,7 @@
 mod support;
 
 mod bad_input;
+mod group;
 mod interop;
 mod latch;
 mod latch_faults;

@@ -1,4 +1,4 @@
-//! Kept nodes and groups. Tests ported from Curator's `TestPersistentNode`, `TestPersistentEphemeralNode` and
+//! Kept nodes. Tests ported from Curator's `TestPersistentNode`, `TestPersistentEphemeralNode` and
 //! `TestPersistentTtlNode` have the Java name above them. Ln: the defects of Curator in `docs/CURATOR.md`.
 
 use std::time::Duration;
@@ -41,10 +41,6 @@ on_both_servers! {
     a_closing_client_ends_its_kept_nodes
     a_dropped_node_is_deleted
     a_node_with_a_time_to_live_is_touched_and_stays_after_the_close
-    two_members_see_each_other
-    a_second_member_with_the_same_id_waits
-    a_view_follows_the_group
-    a_view_outlasts_cuts_and_sessions
     paths_and_times_that_cannot_be_are_refused
 }
 
@@ -456,100 +452,6 @@ async fn a_node_with_a_time_to_live_is_touched_and_stays_after_the_close(fixture
     let again = PersistentTtlNode::start_with(&a, &path, ttl, "v2", options()).unwrap();
     within_deadline("the node", again.created()).await.unwrap();
     within_deadline("the write", again.written()).await.unwrap();
-}
-
-/// `TestGroupMember.testBasic`.
-async fn two_members_see_each_other(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let first = GroupMember::join(&a, &fixture.path, "idA", "pA").unwrap();
-    // CURATOR-485: no wait is needed.
-    first.set_this_data("pA2");
-    let second = GroupMember::join(&b, &fixture.path, "idB", "pB").unwrap();
-    within_deadline("B", second.joined()).await.unwrap();
-    within_deadline("A", first.joined()).await.unwrap();
-    eventually("both members", async || {
-        let members = second.current_members().await.unwrap();
-        (members.get("idA").is_some_and(|data| &**data == b"pA2") && members.len() == 2)
-            .then_some(())
-    })
-    .await;
-    within_deadline("the leave", second.leave()).await.unwrap();
-    let members = first.current_members().await.unwrap();
-    assert_eq!(members.keys().collect::<Vec<_>>(), ["idA"]);
-}
-
-async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let first = GroupMember::join(&a, &fixture.path, "id", "a").unwrap();
-    within_deadline("A", first.joined()).await.unwrap();
-    let second = GroupMember::join(&b, &fixture.path, "id", "b").unwrap();
-    let error = within_deadline("the conflict", second.joined()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NodeExists);
-    let mut events = second.events();
-    first.leave().await.unwrap();
-    while !matches!(next(&mut events).await, NodeEvent::Created { .. }) {}
-    let at = format!("{}/id", fixture.path);
-    assert_eq!(&*a.get_data(&at).await.unwrap().data, b"b");
-}
-
-/// Waits until a view shows these members.
-async fn shows(view: &mut docent::GroupView, wanted: &[(&str, &str)]) {
-    let seen = async {
-        loop {
-            let members = view.next().await.unwrap().unwrap();
-            let members: Vec<_> = members.iter().map(|(id, data)| (&**id, &**data)).collect();
-            let is_one = |(one, wanted): (&(&str, &[u8]), &(&str, &str))| {
-                one.0 == wanted.0 && one.1 == wanted.1.as_bytes()
-            };
-            if members.len() == wanted.len() && members.iter().zip(wanted).all(is_one) {
-                break;
-            }
-        }
-    };
-    within_deadline(&format!("{wanted:?}"), seen).await;
-}
-
-async fn a_view_follows_the_group(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let first = GroupMember::join(&a, &fixture.path, "a", "1").unwrap();
-    let mut view = first.view();
-    // Also before the group exists.
-    shows(&mut view, &[("a", "1")]).await;
-    let second = GroupMember::join(&b, &fixture.path, "b", "1").unwrap();
-    shows(&mut view, &[("a", "1"), ("b", "1")]).await;
-    second.set_this_data("2");
-    shows(&mut view, &[("a", "1"), ("b", "2")]).await;
-    first.set_this_data("2");
-    shows(&mut view, &[("a", "2"), ("b", "2")]).await;
-    // A wait that is dropped loses nothing.
-    let waiting = tokio::time::timeout(ms(10), view.next());
-    assert!(waiting.await.is_err(), "no change");
-    second.leave().await.unwrap();
-    shows(&mut view, &[("a", "2")]).await;
-    first.leave().await.unwrap();
-    assert!(within_deadline("the end", view.next()).await.is_none());
-}
-
-async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
-    let (a, ta) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let first = GroupMember::join(&a, &fixture.path, "a", "").unwrap();
-    let mut view = first.view();
-    shows(&mut view, &[("a", "")]).await;
-    ta.refuse().await.unwrap();
-    ta.cut();
-    let second = GroupMember::join(&b, &fixture.path, "b", "1").unwrap();
-    within_deadline("B", second.joined()).await.unwrap();
-    ta.accept().await.unwrap();
-    shows(&mut view, &[("a", ""), ("b", "1")]).await;
-    ta.kill_session(DEADLINE).await.unwrap();
-    second.set_this_data("2");
-    shows(&mut view, &[("a", ""), ("b", "2")]).await;
-    drop(first);
-    assert!(within_deadline("the end", view.next()).await.is_none());
 }
 
 async fn paths_and_times_that_cannot_be_are_refused(fixture: Fixture) {

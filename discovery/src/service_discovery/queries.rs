@@ -1,15 +1,11 @@
 //! Queries: reads of the instances of others.
 
-use std::collections::VecDeque;
-
+use docent_recipes::read_nodes;
 use docent_session::{Children, Error, ErrorKind, Node};
 use tracing::debug;
 
 use super::{ServiceDiscovery, join};
 use crate::{ServiceInstance, error};
-
-/// The number of instances that a query reads at once.
-const MAX_READS: usize = 64;
 
 impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
     /// The names of the services, sorted. A service whose instances are gone stays until the server removes its node.
@@ -58,37 +54,8 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         let (client, policy) = (&self.inner.client, self.inner.options.lock.retry_policy());
         let ids = self.list(&service).await?;
         let paths: Vec<String> = ids.iter().map(|id| join(&service, id)).collect();
-        let mut nodes: Vec<Option<Node>> = paths.iter().map(|_| None).collect();
-        // Half of the limit is left to other requests.
-        let mut window = (client.config().max_requests() / 2).clamp(1, MAX_READS);
-        let mut unread: VecDeque<_> = paths.iter().zip(&mut nodes).collect();
-        let mut reads = VecDeque::new();
-        loop {
-            while reads.len() < window
-                && let Some((path, node)) = unread.pop_front()
-            {
-                reads.push_back((path, node, client.get_data(path)));
-            }
-            let Some((path, node, reply)) = reads.pop_front() else { break };
-            let read = match reply.await {
-                // Other requests leave less room.
-                Err(error) if error.kind() == ErrorKind::TooManyRequests && window > 1 => {
-                    window /= 2;
-                    unread.push_front((path, node));
-                    continue;
-                }
-                Err(error) if error.is_retryable() => {
-                    client.retry_idempotent(policy, || client.get_data(path)).await
-                }
-                read => read,
-            };
-            match read {
-                Ok(read) => *node = Some(read),
-                // It has left since the listing.
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
-                Err(error) => return Err(error),
-            }
-        }
+        // A missing one has left since the listing.
+        let nodes = read_nodes(client, policy, &paths).await?;
         let nodes =
             paths.iter().zip(&nodes).filter_map(|(path, node)| Some((path, node.as_ref()?)));
         let instance = |(path, node): (&String, &Node)| {

@@ -104,12 +104,21 @@ impl CuratorCache {
     pub fn start_with_events(
         client: &Client,
         path: &str,
-        mut options: CacheOptions,
+        options: CacheOptions,
     ) -> Result<(Self, CacheEvents), Error> {
         if let Err(invalid) = paths::validate(path) {
             let why = format_args!("{path:?} cannot be the path of a cache: {invalid}");
             return Err(error::invalid_path(why).caused_by(invalid));
         }
+        Ok(Self::start_checked(client, path, options))
+    }
+
+    /// As [`start_with_events`](Self::start_with_events), of a path that is valid.
+    pub(crate) fn start_checked(
+        client: &Client,
+        path: &str,
+        mut options: CacheOptions,
+    ) -> (Self, CacheEvents) {
         let root: Arc<str> = path.into();
         let mut tree = Tree::default();
         for node in std::mem::take(&mut options.initial) {
@@ -135,7 +144,7 @@ impl CuratorCache {
             drop(end);
         }));
         let inner = Inner { client: client.clone(), path: root, shared, closing };
-        Ok((Self { inner: Arc::new(inner) }, events))
+        (Self { inner: Arc::new(inner) }, events)
     }
 
     /// The path of the cached node.
@@ -215,13 +224,18 @@ impl CuratorCache {
     }
 
     /// The nodes that cannot be read or listed now, with the errors. They are missing in the cache, or older than the
-    /// others, or their children are incomplete. A refused read is repeated with growing pauses up to one minute.
+    /// others, or their children are incomplete. A refused read is repeated with growing pauses from 1 s to
+    /// one minute, and so is a listing over the limit once its children have changed.
     ///
     /// Source: `CuratorCacheBuilder.withExceptionHandler`.
     #[must_use]
     pub fn failures(&self) -> Vec<(Arc<str>, Error)> {
         let state = self.inner.shared.read();
-        state.failed.iter().map(|(path, error)| (Arc::clone(path), error.clone())).collect()
+        state
+            .failed
+            .iter()
+            .map(|(path, failure)| (Arc::clone(path), failure.error.clone()))
+            .collect()
     }
 
     /// The events from now on.

@@ -7,6 +7,7 @@
 //! | reply to getData of a node whose parent is not known | nothing: the parent's listing will show the node | – |
 //! | reply to getChildren2 | getData of each unknown child; known ones that are missing are deleted | `processChildren` |
 //! | reply to getData with an older state than the cache has | multi (14) of a check that fails; after a pause getData again, and then it counts | – |
+//! | a listing over the limit | after a pause getData, and getChildren2 if `pzxid` is another one | –, C5 |
 //! | `NoNode` | the node and its descendants are deleted | `removeStorage` |
 //! | `NodeCreated`, `NodeDataChanged` | getData, unless the zxid of the event shows that it is known | `process` |
 //! | `NodeDeleted` | the node and its descendants are deleted | `process` |
@@ -32,7 +33,7 @@ use super::{
     node::CachedNode,
     options::CacheOptions,
     reads::{Cause, Job, Kind, Read, Reads},
-    shared::{Shared, State},
+    shared::{Failure, Shared, State},
     tree::NOT_LISTED,
 };
 use crate::{planted, protection::join};
@@ -56,8 +57,8 @@ pub(super) struct Engine {
     is_connected: bool,
     /// The connection was lost, and no round has begun since.
     needs_round: bool,
-    /// The nodes whose listing was too large, with the number of their children then.
-    unlistable: Vec<(Arc<str>, i32)>,
+    /// A node whose listing was too large may have fewer children since the last retry.
+    has_shrunk: bool,
     /// The paths of the events are not those of the changed nodes.
     wrong_paths: bool,
     /// The session has seen all that was committed before the cache was: no read can be older than a node of the cache,
@@ -86,7 +87,7 @@ impl Engine {
             in_round: false,
             is_connected: false,
             needs_round: false,
-            unlistable: Vec::new(),
+            has_shrunk: false,
             wrong_paths: false,
             is_settled: false,
         }
@@ -188,21 +189,33 @@ impl Engine {
         self.reads.resume();
     }
 
-    /// Whether a node could not be read for a reason that may go away unnoticed, such as its ACL.
+    /// Whether a node could not be read or listed for a reason that may go away unnoticed, such as its ACL.
     pub(super) fn has_refused(&self) -> bool {
-        self.shared.read().failed.values().any(is_refusal)
+        self.shared.read().failed.values().any(|failure| self.is_refusal(failure))
     }
 
-    /// Reads the refused nodes again.
+    /// Whether a listing that was too large may fit since the last retry.
+    pub(super) const fn has_shrunk(&self) -> bool {
+        self.has_shrunk
+    }
+
+    /// Reads the refused nodes again, and lists those whose listing was too large, if it is another one now.
     pub(super) fn retry_refused(&mut self) {
+        self.has_shrunk = false;
         let refused: Vec<Arc<str>> = {
             let state = self.shared.read();
-            let refused = state.failed.iter().filter(|(_, error)| is_refusal(error));
+            let refused = state.failed.iter().filter(|(_, failure)| self.is_refusal(failure));
             refused.map(|(path, _)| Arc::clone(path)).collect()
         };
         for path in &refused {
-            self.reads.add(Kind::Data, path, Cause::default());
+            self.reads.add(Kind::Data, path, Cause { retry: true, ..Cause::default() });
         }
+    }
+
+    /// Whether a node may become readable without an event. Data over the limit is written before it fits.
+    fn is_refusal(&self, failure: &Failure) -> bool {
+        let has_event = failure.is_of_node() && self.mode == Mode::Persistent;
+        !has_event || failure.error.kind() != ErrorKind::ReplyTooLarge
     }
 
     /// The number of levels between the root and a path; `None` if the cache does not hold the path.
@@ -218,7 +231,8 @@ impl Engine {
         // Until the first read on a new connection is answered, one-shot watches report what they have missed.
         let round =
             self.mode == Mode::OneShot && self.in_round && self.reads.is_in_round(&self.root);
-        let mut cause = Cause { round, zxid: Some(zxid.unwrap_or(i64::MAX)), suspect: false };
+        let zxid_of_read = Some(zxid.unwrap_or(i64::MAX));
+        let mut cause = Cause { round, zxid: zxid_of_read, ..Cause::default() };
         let known = self.shared.read().tree.get(path).map(|slot| *slot.node.stat());
         let is_known = |since: i64| zxid.is_some_and(|zxid| zxid <= since);
         // Servers that send zxids send the right paths, too.
@@ -230,6 +244,7 @@ impl Engine {
         match event_type {
             EventType::NodeDeleted if known.is_some_and(|stat| is_known(stat.czxid)) => return,
             EventType::NodeDeleted if !doubt => {
+                self.has_shrunk |= self.shared.read().unlistable(parent(path)).is_some();
                 self.delete(path);
                 if self.mode == Mode::OneShot && **path == *self.root {
                     self.reads.add(Kind::Exists, path, cause);
@@ -256,7 +271,7 @@ impl Engine {
             Ok(node) => {
                 let (path, stat) = (&read.path, node.stat);
                 self.wrong_paths |= job.suspect && !self.is_changed(path, &stat);
-                match self.store(path, node) {
+                match self.store(path, node, job.retry) {
                     Stored::List => {
                         self.list(path, Cause { round: job.round, ..Cause::default() });
                     }
@@ -315,13 +330,6 @@ impl Engine {
                 self.reads.leave(&job);
             }
             Err(error) => {
-                if error.kind() == ErrorKind::ReplyTooLarge {
-                    let known =
-                        self.shared.read().tree.get(&read.path).map(|slot| *slot.node.stat());
-                    let count = known.map_or(i32::MAX, |stat| stat.num_children);
-                    self.unlistable.retain(|(path, _)| *path != read.path);
-                    self.unlistable.push((Arc::clone(&read.path), count));
-                }
                 self.fail(read, job, error);
             }
         }
@@ -367,8 +375,9 @@ impl Engine {
         path == &*self.root || self.shared.read().tree.get(parent(path)).is_some()
     }
 
-    /// Stores a node as it was read, unless the cache has a newer state.
-    fn store(&mut self, path: &Arc<str>, node: Node) -> Stored {
+    /// Stores a node as it was read, unless the cache has a newer state. A listing that was too large is repeated by a
+    /// `retry` only, and not while it is the same.
+    fn store(&mut self, path: &Arc<str>, node: Node, retry: bool) -> Stored {
         let stat = node.stat;
         if !self.has_parent(path) {
             // An event came before the parent was read. Its listing follows that read, and shows this node.
@@ -378,10 +387,9 @@ impl Engine {
         if !is_trusted && self.is_older(path, &stat) {
             return Stored::Older;
         }
-        let new = CachedNode::new(path, stat, Some(node.data));
+        let new = CachedNode::new(path, stat, Some(&node.data));
         let stored = if self.options.keeps_data { new.clone() } else { new.without_data() };
-        let listed = self.shared.change(|state| {
-            state.failed.remove(path);
+        let (listed, unlistable) = self.shared.change(|state| {
             let known = state.tree.get(path).map(|slot| (slot.node.clone(), slot.listed));
             match known {
                 Some((old, listed)) if old.stat().czxid == stat.czxid => {
@@ -395,27 +403,25 @@ impl Engine {
                     if is_change {
                         state.emit(CacheEvent::Changed { old, new });
                     }
-                    listed
+                    let is_listed = listed == stat.pzxid;
+                    if is_listed || state.failed.get(path).is_some_and(Failure::is_of_node) {
+                        state.failed.remove(path);
+                    }
+                    (listed, state.unlistable(path))
                 }
                 _ => {
+                    state.failed.remove(path);
                     state.emit_deleted(path);
                     state.tree.insert(stored, NOT_LISTED);
                     state.emit(CacheEvent::Created { node: new });
-                    NOT_LISTED
+                    (NOT_LISTED, None)
                 }
             }
         });
-        let too_large = self
-            .unlistable
-            .iter()
-            .any(|(unlistable, count)| **unlistable == **path && stat.num_children >= *count);
-        if too_large {
-            self.shared.change(|state| {
-                let error = Error::new(ErrorKind::ReplyTooLarge, docent_session::Outcome::Unknown);
-                state.failed.insert(Arc::clone(path), error.with_path(path));
-            });
-        }
-        if listed != stat.pzxid && !too_large { Stored::List } else { Stored::Done }
+        let is_other = unlistable.is_some_and(|pzxid| pzxid != stat.pzxid);
+        self.has_shrunk |= is_other && !retry;
+        let may_fit = unlistable.is_none() || (is_other && retry);
+        if listed != stat.pzxid && may_fit { Stored::List } else { Stored::Done }
     }
 
     /// Whether the cache has a newer state of a node than the one that was read. Replies come in order, but a node may be
@@ -457,7 +463,6 @@ impl Engine {
             let unknown = children.iter().map(|name| join(path, name)).filter(is_unknown);
             Some(Some(unknown.map(Arc::from).collect::<Vec<Arc<str>>>()))
         });
-        self.unlistable.retain(|(unlistable, _)| unlistable != path);
         match known {
             // Deleted since, which an event reported.
             None => {}
@@ -481,9 +486,6 @@ impl Engine {
     fn delete(&mut self, path: &str) {
         self.reads.cancel(path);
         let (first, end) = super::tree::descendants(path);
-        self.unlistable.retain(|(unlistable, _)| {
-            **unlistable != *path && !(*first <= **unlistable && **unlistable < *end)
-        });
         self.shared.change(|state: &mut State| {
             state
                 .failed
@@ -502,8 +504,11 @@ impl Engine {
         }
         debug!(%path, %error, "node of a cache cannot be read");
         self.shared.change(|state| {
-            let failed = state.failed.insert(Arc::clone(path), error.clone());
-            if failed.is_none_or(|failed| failed.kind() != error.kind()) {
+            let node = state.tree.get(path).map(|slot| slot.node.stat());
+            let listing = node.filter(|_| read.kind == Kind::Children).map(|stat| stat.pzxid);
+            let failure = Failure { error: error.clone(), listing };
+            let failed = state.failed.insert(Arc::clone(path), failure);
+            if failed.is_none_or(|failed| failed.error.kind() != error.kind()) {
                 state.emit(CacheEvent::Failed { path: Arc::clone(path), error });
             }
         });
@@ -537,11 +542,6 @@ fn parent(path: &str) -> &str {
         None | Some(("", _)) => "/",
         Some((parent, _)) => parent,
     }
-}
-
-/// Whether a node may become readable without an event.
-fn is_refusal(error: &Error) -> bool {
-    error.kind() != ErrorKind::ReplyTooLarge
 }
 
 #[cfg(test)]

@@ -5,10 +5,6 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use docent_protocol::Stat;
 
-/// A value of at least this size in bytes stays in the memory of its reply; a shorter one is copied, so that it keeps no
-/// other replies in memory.
-const SHARED_SIZE: usize = 4096;
-
 /// A node as a cache knows it: path, Stat and data of one read. It never changes; clones share one allocation.
 ///
 /// The number of children, `cversion` and `pzxid` in the Stat are those of the last read of the node, as in Curator: the
@@ -26,12 +22,9 @@ struct Inner {
 }
 
 impl CachedNode {
-    pub(super) fn new(path: &str, stat: Stat, data: Option<Bytes>) -> Self {
-        let data = data.map(|data| match data.len() {
-            0 => Bytes::new(),
-            SHARED_SIZE.. => data,
-            _ => Bytes::copy_from_slice(&data),
-        });
+    /// The data is that of a reply, of which a slice would keep up to 64 times its size in memory: it is copied.
+    pub(super) fn new(path: &str, stat: Stat, data: Option<&[u8]>) -> Self {
+        let data = data.map(Bytes::copy_from_slice);
         Self(Arc::new(Inner { path: path.into(), stat, data }))
     }
 

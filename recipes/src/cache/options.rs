@@ -110,7 +110,8 @@ impl CacheOptions {
 
     /// Sets the number of events that a reader may be behind before it receives a
     /// [`Lagged`](super::CacheEvent::Lagged) instead, from 1 to 1,048,576. Default 1,024. The memory for that number is
-    /// allocated at the start, about 100 bytes for each. Curator sets no limit (C4).
+    /// allocated at the start, about 100 bytes for each; an event
+    /// that a reader has not taken keeps its nodes in memory. Curator sets no limit (C4).
     #[must_use]
     pub const fn with_max_events(mut self, events: usize) -> Self {
         self.max_events = match events {

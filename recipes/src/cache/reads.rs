@@ -39,6 +39,8 @@ pub(super) struct Cause {
     pub(super) zxid: Option<i64>,
     /// The read of the root must show a change, or the paths of events are wrong.
     pub(super) suspect: bool,
+    /// An earlier read or listing of the node was refused.
+    pub(super) retry: bool,
 }
 
 /// A read without a reply.
@@ -48,6 +50,7 @@ pub(super) struct Job {
     ticket: Option<u64>,
     pub(super) round: bool,
     pub(super) suspect: bool,
+    pub(super) retry: bool,
     /// An event came while it was in flight, with this zxid: the reply may be older.
     pub(super) again: Option<i64>,
 }
@@ -90,8 +93,8 @@ impl Reads {
                 false
             }
             None => {
-                let Cause { round, suspect, .. } = cause;
-                let job = Job { round, suspect, ..Job::default() };
+                let Cause { round, suspect, retry, .. } = cause;
+                let job = Job { round, suspect, retry, ..Job::default() };
                 self.jobs(kind).insert(Arc::clone(path), job);
                 self.queue.push_back((kind, Arc::clone(path)));
                 true

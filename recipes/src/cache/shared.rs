@@ -5,17 +5,25 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
-use docent_session::Error;
+use docent_session::{Error, ErrorKind};
 use tokio::sync::{broadcast, watch};
 
 use super::{event::CacheEvent, tree::Tree};
+
+/// A node that cannot be read or listed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// The `pzxid` of the node before the listing that failed; `None` if the node itself cannot be read.
+    pub(super) listing: Option<i64>,
+}
 
 /// The nodes, and the state of the cache.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) tree: Tree,
     /// The nodes that cannot be read or listed.
-    pub(super) failed: BTreeMap<Arc<str>, Error>,
+    pub(super) failed: BTreeMap<Arc<str>, Failure>,
     /// The number of events so far.
     pub(super) number: u64,
     pub(super) initialized: bool,
@@ -25,10 +33,23 @@ pub(super) struct State {
     events: Vec<(u64, CacheEvent)>,
 }
 
+impl Failure {
+    /// Whether the node itself cannot be read.
+    pub(super) const fn is_of_node(&self) -> bool {
+        self.listing.is_none()
+    }
+}
+
 impl State {
     pub(super) fn emit(&mut self, event: CacheEvent) {
         self.number += 1;
         self.events.push((self.number, event));
+    }
+
+    /// The `pzxid` of a node before its listing was too large, if it was.
+    pub(super) fn unlistable(&self, path: &str) -> Option<i64> {
+        let failure = self.failed.get(path)?;
+        failure.listing.filter(|_| failure.error.kind() == ErrorKind::ReplyTooLarge)
     }
 
     pub(super) fn emit_deleted(&mut self, path: &str) {

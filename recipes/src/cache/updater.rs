@@ -41,7 +41,8 @@ use crate::{
 /// The number of replies that are handled before other tasks have a turn.
 const TURN: usize = 256;
 
-/// The first and the longest pause before refused nodes are read again: servers report no change of an ACL.
+/// The first and the longest pause before refused nodes are read again: servers report no change of an ACL, and none of
+/// the size of a listing.
 const REFUSED_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 pub(super) struct Updater {
@@ -167,6 +168,9 @@ struct Following {
     retry: Delay,
     /// Before refused nodes are read again.
     refused: Delay,
+    /// No listing that was too large has become smaller between the last two retries: the next one that does is
+    /// repeated after the first pause. While it becomes smaller and smaller, the pauses grow.
+    is_quiet: bool,
 }
 
 impl Updater {
@@ -192,6 +196,7 @@ impl Updater {
                 is_connected: true,
                 retry: Delay::default(),
                 refused: Delay::default(),
+                is_quiet: false,
             };
             let end = poll_fn(|cx| self.follow(&mut following, cx)).await;
             if let End::Closed = end {
@@ -245,10 +250,11 @@ impl Updater {
                     self.engine.resume();
                 }
                 let refused = self.engine.has_refused();
-                if !refused {
-                    on.refused = Delay::default();
+                if !refused || (on.is_quiet && self.engine.has_shrunk()) {
+                    (on.refused, on.is_quiet) = (Delay::default(), false);
                 }
                 if on.refused.poll(cx, &self.client, refused, refused_pause) {
+                    on.is_quiet = !self.engine.has_shrunk();
                     self.engine.retry_refused();
                 }
                 self.send(on);

@@ -10,7 +10,10 @@ use super::{
     group_view::GroupView,
     persistent_node::{NodeEvents, NodeOptions, PersistentNode},
 };
-use crate::{base_path::check_base_path, error, locks::LockOptions, planted, protection::join};
+use crate::{
+    base_path::check_base_path, error, locks::LockOptions, planted, protection::join,
+    read_nodes::read_nodes,
+};
 
 /// A member of a group: an ephemeral node below the group's path, called after the member's id, and kept present.
 ///
@@ -38,7 +41,7 @@ use crate::{base_path::check_base_path, error, locks::LockOptions, planted, prot
 /// ```
 ///
 /// Source: `GroupMember`. Curator's always keeps a cache of the group; this one reads it on request, and
-/// [`view`](Self::view) watches it.
+/// [`view`](Self::view) keeps a cache.
 #[derive(Debug, Clone)]
 pub struct GroupMember {
     client: Client,
@@ -111,7 +114,8 @@ impl GroupMember {
     }
 
     /// The members with their data, by id. This member is always there, with its wanted data. Sends getChildren2 (12),
-    /// and getData (4) for each other member.
+    /// and getData (4) for each other member, up to 64 at
+    /// a time.
     ///
     /// # Errors
     ///
@@ -132,20 +136,22 @@ impl GroupMember {
         };
         let mut members = BTreeMap::from([(self.id.clone(), self.node.data())]);
         let missed = usize::from(planted::is("group-misses-a-member"));
-        for name in children.iter().filter(|name| *name != self.id).skip(missed) {
-            let path = join(&self.group, name);
-            match self.client.retry_idempotent(policy, || self.client.get_data(&path)).await {
-                Ok(node) => drop(members.insert(name.to_owned(), node.data)),
-                // It has left since the listing.
-                Err(error) if error.kind() == ErrorKind::NoNode => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let ids = children.iter().filter(|name| *name != self.id).skip(missed);
+        let paths: Vec<String> = ids.map(|id| join(&self.group, id)).collect();
+        let nodes = read_nodes(&self.client, policy, &paths).await?;
+        // A missing one has left since the listing.
+        let there =
+            paths.iter().zip(&nodes).filter_map(|(path, node)| Some((path, node.as_ref()?)));
+        members.extend(there.map(|(path, node)| {
+            let id = path.rsplit('/').next().unwrap_or_default();
+            // A slice of the reply would keep up to 64 times its size in memory.
+            (id.to_owned(), Bytes::copy_from_slice(&node.data))
+        }));
         Ok(members)
     }
 
-    /// The members as they come, go and change: a view that is kept by watches. It keeps no member in the group, and ends
-    /// when this one leaves.
+    /// The members as they come, go and change, from a cache that a task of the client's runtime begins to fill at once.
+    /// The view keeps no member in the group, and ends when this one leaves.
     ///
     /// ```
     /// # async fn example(member: docent_recipes::nodes::GroupMember) -> Result<(), docent_recipes::Error> {
@@ -160,10 +166,8 @@ impl GroupMember {
     /// Source: the cache of `GroupMember`.
     #[must_use]
     pub fn view(&self) -> GroupView {
-        let policy = self.options.retry_policy.clone();
-        let (client, group, id) = (self.client.clone(), self.group.clone(), self.id.clone());
         let (wanted, closing) = self.node.wanted();
-        GroupView::new(client, group, id, policy, wanted, closing)
+        GroupView::start(&self.client, &self.group, &self.id, wanted, closing)
     }
 
     /// The events of this member's node.

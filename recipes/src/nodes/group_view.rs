@@ -1,21 +1,20 @@
-//! The members of a group, kept by watches.
+//! The members of a group, as a cache shows them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt,
-    future::poll_fn,
+    future::ready,
     sync::Arc,
-    task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use docent_session::{Children, Client, Error, ErrorKind, Watcher, retry::RetryPolicy};
+use docent_session::{Client, Error};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::status::Wanted;
 use crate::{
-    persistent_retry::PersistentRetry,
+    cache::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache},
     protection::join,
     select::{Either, select},
 };
@@ -23,159 +22,150 @@ use crate::{
 /// The members of a group with their data, as they change. Created by
 /// [`GroupMember::view`](super::GroupMember::view).
 ///
-/// The view has a watch on the group, getChildren (8), and one on each other member, getData (4), and repeats the reads
-/// whose watches have fired. It has no task: nothing is read while [`next`](Self::next) is not polled, and of several
-/// changes in quick succession, possibly only the last state is returned.
+/// The view is a [`CuratorCache`] of the group and its direct children, with the frames of that cache. A task of the
+/// client's runtime reads them, up to 128 at a time, also while [`next`](Self::next) is not polled. Of several changes
+/// in quick succession, possibly only the last state is returned.
 pub struct GroupView {
-    client: Client,
-    group: String,
     id: String,
-    policy: PersistentRetry,
+    cache: CuratorCache,
+    events: CacheEvents,
     wanted: watch::Receiver<Wanted>,
     closing: CancellationToken,
-    /// The watch on the group, or on its creation; `None` before the first read, and after an event.
-    group_watch: Option<Watcher>,
-    others: BTreeMap<String, Other>,
-    shown: Option<BTreeMap<String, Bytes>>,
-}
-
-/// Another member.
-struct Other {
-    data: Bytes,
-    /// `None` before the first read, and after an event.
-    watch: Option<Watcher>,
+    members: Arc<BTreeMap<String, Bytes>>,
+    /// The members that differ from those last returned, with the data that was returned; `None` for those that were
+    /// not returned.
+    returned: BTreeMap<String, Option<Bytes>>,
+    /// The first load is complete.
+    is_loaded: bool,
 }
 
 impl GroupView {
-    pub(super) fn new(
-        client: Client,
-        group: String,
-        id: String,
-        policy: Arc<dyn RetryPolicy>,
+    /// Starts the cache of a group whose path is valid.
+    pub(super) fn start(
+        client: &Client,
+        group: &str,
+        id: &str,
         wanted: watch::Receiver<Wanted>,
         closing: CancellationToken,
     ) -> Self {
-        let policy = PersistentRetry::new(policy, closing.clone());
+        let options = CacheOptions::direct_children();
+        let (cache, events) = CuratorCache::start_checked(client, group, options);
         Self {
-            client,
-            group,
-            id,
-            policy,
+            id: id.to_owned(),
+            cache,
+            events,
             wanted,
             closing,
-            group_watch: None,
-            others: BTreeMap::new(),
-            shown: None,
+            members: Arc::default(),
+            returned: BTreeMap::new(),
+            is_loaded: false,
         }
     }
 
     /// Waits until the members or their data differ from those that were last returned; the first call returns the
     /// present ones. The own member is always there, with its wanted data. `None` when the own member has left, or the
-    /// client has ended. A lost connection or session ends nothing: the reads are repeated.
+    /// client has ended. A lost connection or session ends nothing.
+    ///
+    /// Each map is one moment. A change costs no copy of the map, unless an earlier one is still held then.
     ///
     /// # Errors
     ///
-    /// Errors that no retry mends, such as `NoAuth`. The next call tries again.
+    /// Those of a member that cannot be read, or of a group that cannot be listed, such as `NoAuth`: each is returned
+    /// once, and the view goes on without that member, as a [`CuratorCache`] does.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
     ///
     /// Source: `GroupMember.getCurrentMembers`, and the cache that it reads.
-    pub async fn next(&mut self) -> Option<Result<BTreeMap<String, Bytes>, Error>> {
+    pub async fn next(&mut self) -> Option<Result<Arc<BTreeMap<String, Bytes>>, Error>> {
         let closing = self.closing.clone();
         match select(closing.cancelled(), self.next_change()).await {
             Either::Left(()) => None,
-            Either::Right(Err(error))
-                if self.client.ended().is_some() || error.kind() == ErrorKind::Closed =>
-            {
-                None
-            }
             Either::Right(result) => result.transpose(),
         }
     }
 
-    /// `None` when the own member is gone.
-    async fn next_change(&mut self) -> Result<Option<BTreeMap<String, Bytes>>, Error> {
+    /// `None` when the own member or the client is gone.
+    async fn next_change(&mut self) -> Result<Option<Arc<BTreeMap<String, Bytes>>>, Error> {
         loop {
-            self.read().await?;
             let own = self.wanted.borrow_and_update().data.clone();
-            let others = self.others.iter().map(|(id, other)| (id.clone(), other.data.clone()));
-            let members: BTreeMap<_, _> = others.chain([(self.id.clone(), own)]).collect();
-            if self.shown.as_ref() != Some(&members) {
-                self.shown = Some(members.clone());
-                return Ok(Some(members));
+            self.set(&self.id.clone(), Some(&own));
+            // The events that have arrived.
+            while let Either::Left(event) = select(self.events.next(), ready(())).await {
+                let Some(event) = event else { return Ok(None) };
+                self.apply(event)?;
             }
-            let (group_watch, others) = (&mut self.group_watch, &mut self.others);
-            let event = poll_fn(|cx| poll_events(group_watch, others, cx));
-            if let Either::Right(Err(_)) = select(event, self.wanted.changed()).await {
-                return Ok(None);
+            if self.is_loaded && !self.returned.is_empty() {
+                self.returned.clear();
+                return Ok(Some(Arc::clone(&self.members)));
+            }
+            match select(self.events.next(), self.wanted.changed()).await {
+                Either::Left(Some(event)) => self.apply(event)?,
+                Either::Left(None) | Either::Right(Err(_)) => return Ok(None),
+                Either::Right(Ok(())) => {}
             }
         }
     }
 
-    /// Reads the group and the members whose watches have fired.
-    async fn read(&mut self) -> Result<(), Error> {
-        while self.group_watch.is_none() {
-            let list = || self.client.get_children_and_watch(&self.group);
-            let (children, watch) = match self.client.retry_idempotent(&self.policy, list).await {
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::NoNode => {
-                    let exists = || self.client.exists_and_watch(&self.group);
-                    match self.client.retry_idempotent(&self.policy, exists).await? {
-                        (None, watch) => (Children::default(), watch),
-                        // Created since: listed again.
-                        (Some(_), _) => continue,
-                    }
-                }
-                Err(error) => return Err(error),
-            };
-            let names: Vec<&str> = children.iter().filter(|name| *name != self.id).collect();
-            self.others.retain(|id, _| names.contains(&id.as_str()));
-            for name in names {
-                let unread = || Other { data: Bytes::new(), watch: None };
-                self.others.entry(name.to_owned()).or_insert_with(unread);
+    fn apply(&mut self, event: CacheEvent) -> Result<(), Error> {
+        match event {
+            CacheEvent::Created { node } | CacheEvent::Changed { new: node, .. } => {
+                self.set_node(&node, node.data());
             }
-            self.group_watch = Some(watch);
-        }
-        let fired = self.others.iter().filter(|(_, other)| other.watch.is_none());
-        for id in fired.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            let path = join(&self.group, &id);
-            let read = || self.client.get_data_and_watch(&path);
-            match self.client.retry_idempotent(&self.policy, read).await {
-                Ok((node, watch)) => {
-                    self.others.insert(id, Other { data: node.data, watch: Some(watch) });
+            CacheEvent::Deleted { node } => self.set_node(&node, None),
+            CacheEvent::Initialized { .. } => self.is_loaded = true,
+            CacheEvent::Failed { error, .. } => return Err(error),
+            CacheEvent::Lagged { nodes, initialized, .. } => {
+                self.is_loaded |= initialized;
+                let there: BTreeSet<&str> = nodes.iter().map(CachedNode::path).collect();
+                let is_gone = |id: &&String| !there.contains(&*join(self.cache.path(), id));
+                for id in self.members.keys().filter(is_gone).cloned().collect::<Vec<_>>() {
+                    self.set_other(&id, None);
                 }
-                // It has left since the listing, whose watch fires.
-                Err(error) if error.kind() == ErrorKind::NoNode => drop(self.others.remove(&id)),
-                Err(error) => return Err(error),
+                for node in &nodes {
+                    self.set_node(node, node.data());
+                }
             }
+            CacheEvent::Stale | CacheEvent::Resynced { .. } => {}
         }
         Ok(())
     }
-}
 
-/// Takes the watches that have fired away; ready if there are any.
-fn poll_events(
-    group_watch: &mut Option<Watcher>,
-    others: &mut BTreeMap<String, Other>,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    let mut has_fired = false;
-    for watch in [group_watch].into_iter().chain(others.values_mut().map(|other| &mut other.watch))
-    {
-        if watch.as_mut().is_none_or(|watch| watch.poll_changed(cx).is_ready()) {
-            (*watch, has_fired) = (None, true);
+    fn set_node(&mut self, node: &CachedNode, data: Option<&Bytes>) {
+        if node.path() != self.cache.path() {
+            self.set_other(node.path().rsplit('/').next().unwrap_or_default(), data);
         }
     }
-    if has_fired { Poll::Ready(()) } else { Poll::Pending }
+
+    fn set_other(&mut self, id: &str, data: Option<&Bytes>) {
+        if id != self.id {
+            self.set(id, data);
+        }
+    }
+
+    fn set(&mut self, id: &str, data: Option<&Bytes>) {
+        if self.members.get(id) == data {
+            return;
+        }
+        let members = Arc::make_mut(&mut self.members);
+        let before = match data {
+            Some(data) => members.insert(id.to_owned(), data.clone()),
+            None => members.remove(id),
+        };
+        match self.returned.entry(id.to_owned()) {
+            Entry::Occupied(returned) if returned.get().as_ref() == data => drop(returned.remove()),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(entry) => drop(entry.insert(before)),
+        }
+    }
 }
 
 impl fmt::Debug for GroupView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupView")
-            .field("group", &self.group)
-            .field("members", &self.shown)
+            .field("group", &self.cache.path())
+            .field("members", &self.members)
             .finish_non_exhaustive()
     }
 }

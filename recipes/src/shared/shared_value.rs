@@ -370,7 +370,9 @@ impl Inner {
 
 impl VersionedValue {
     fn of(node: docent_session::Node) -> Self {
-        Self { mzxid: node.stat.mzxid, version: node.stat.version, value: node.data }
+        // A slice of the reply would keep up to 64 times its size in memory.
+        let value = Bytes::copy_from_slice(&node.data);
+        Self { mzxid: node.stat.mzxid, version: node.stat.version, value }
     }
 }
 

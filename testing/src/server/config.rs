@@ -64,7 +64,8 @@ pub struct Config {
     /// The seed of all values that are not an input: session ids, and the choices of faults.
     pub seed: u64,
     /// The wall clock at instant zero, in milliseconds since 1970. `None`: a fixed instant for an
-    /// [`Ensemble`](super::Ensemble), and the start time for a listening server.
+    /// [`Ensemble`](super::Ensemble); a listening server follows the wall clock of the system, ahead by as much as tokio's
+    /// clock is in a test that pauses it.
     pub epoch_ms: Option<i64>,
 }
 

@@ -39,6 +39,9 @@ const SMALL_BUFFER: usize = 4 * 1024;
 pub(crate) struct Shell {
     inner: Mutex<Inner>,
     started: Instant,
+    /// The start on the clock of the system, which no test pauses. `None` if the configuration has an epoch: the wall
+    /// clock of the machine then is that epoch and the time since the start.
+    zero: Option<std::time::Instant>,
     /// Wakes the alarm, when it is set too late.
     alarm: Notify,
     /// Whether each member is stalled; a stalled member reads and writes nothing.
@@ -57,9 +60,8 @@ struct Inner {
 
 impl Shell {
     pub(crate) fn new(mut config: Config) -> Arc<Self> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        config.epoch_ms.get_or_insert(wall_ms);
+        let zero = config.epoch_ms.is_none().then(std::time::Instant::now);
+        config.epoch_ms.get_or_insert_with(|| epoch_ms(Duration::ZERO));
         let stalled = (0..config.servers.max(1)).map(|_| watch::Sender::new(false)).collect();
         #[cfg(feature = "tls")]
         let tls = config.tls.clone();
@@ -67,6 +69,7 @@ impl Shell {
         Arc::new(Self {
             inner: Mutex::new(inner),
             started: Instant::now(),
+            zero,
             alarm: Notify::new(),
             stalled,
             #[cfg(feature = "tls")]
@@ -92,6 +95,9 @@ impl Shell {
     ) -> R {
         let now = self.started.elapsed();
         let mut inner = self.lock();
+        if let Some(zero) = self.zero {
+            inner.machine.follow_wall_clock(epoch_ms(zero.elapsed()));
+        }
         let result = call(&mut inner.machine, now);
         while let Some(id) = inner.machine.poll_ready() {
             if own != Some(id)
@@ -128,6 +134,13 @@ impl Shell {
         self.lock().wakes.insert(id, Arc::new(Notify::new()));
         Some(id)
     }
+}
+
+/// The wall clock at the start, in milliseconds since 1970, as it is now: another one after each suspension of the
+/// computer, which the time since the start does not include, and after each change of the wall clock.
+fn epoch_ms(since_start: Duration) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.saturating_sub(since_start).as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Calls the machine at each of its timeouts, forever.
@@ -318,5 +331,43 @@ async fn serve(
             },
             () = wake.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: i64 = 3_600_000;
+
+    /// A suspension of an hour is a start of the server that is an hour longer ago by the wall clock.
+    #[tokio::test(start_paused = true)]
+    async fn times_of_nodes_follow_the_wall_clock_and_virtual_time() {
+        let shell = Shell::new(Config::default());
+        let wall_ms = || {
+            shell.with(|machine, now| {
+                machine.handle_timeout(now);
+                machine.wall_ms()
+            })
+        };
+        let start = epoch_ms(Duration::ZERO);
+        let is_at = |wanted: i64| assert!((wall_ms() - wanted).abs() < 60_000, "{wanted}");
+        shell.lock().machine.follow_wall_clock(start - HOUR_MS);
+        is_at(start);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        is_at(start + HOUR_MS);
+        // A wall clock that differs by the time between two readings makes no time go back.
+        assert_eq!(wall_ms(), wall_ms());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_configured_epoch_stays() {
+        let shell = Shell::new(Config { epoch_ms: Some(5000), ..Config::default() });
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let wall_ms = shell.with(|machine, now| {
+            machine.handle_timeout(now);
+            machine.wall_ms()
+        });
+        assert_eq!(wall_ms, 6000);
     }
 }

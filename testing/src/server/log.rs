@@ -46,6 +46,14 @@ impl Ensemble {
         self.config.epoch().saturating_add(i64::try_from(self.now).unwrap_or(i64::MAX))
     }
 
+    /// Sets the wall clock at instant zero, in milliseconds since 1970. A difference of 1 ms is one of the readings, and
+    /// would make times go back.
+    pub(super) fn follow_wall_clock(&mut self, epoch_ms: i64) {
+        if self.config.epoch().abs_diff(epoch_ms) > 1 {
+            self.config.epoch_ms = Some(epoch_ms);
+        }
+    }
+
     /// Orders a change, as the leader `at`.
     pub(super) fn propose(&mut self, at: usize, txn: Txn, origin: Option<(Context, Answer)>) {
         let wall_ms = self.wall_ms();

@@ -1,0 +1,144 @@
+//! Groups, and the views of their members.
+
+use docent::{Acl, CreateMode, ErrorKind, GroupMember, NodeEvent, OpCode, Perms};
+use docent_testing::{fault::Fault, tap::Record};
+
+use crate::{
+    Fixture, ms,
+    nodes::next,
+    support::{DEADLINE, eventually, within_deadline},
+};
+
+on_both_servers! {
+    two_members_see_each_other
+    a_second_member_with_the_same_id_waits
+    the_members_are_read_at_once
+    a_view_follows_the_group
+    a_view_outlasts_cuts_and_sessions
+}
+
+/// `TestGroupMember.testBasic`.
+async fn two_members_see_each_other(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let first = GroupMember::join(&a, &fixture.path, "idA", "pA").unwrap();
+    // CURATOR-485: no wait is needed.
+    first.set_this_data("pA2");
+    let second = GroupMember::join(&b, &fixture.path, "idB", "pB").unwrap();
+    within_deadline("B", second.joined()).await.unwrap();
+    within_deadline("A", first.joined()).await.unwrap();
+    eventually("both members", async || {
+        let members = second.current_members().await.unwrap();
+        (members.get("idA").is_some_and(|data| &**data == b"pA2") && members.len() == 2)
+            .then_some(())
+    })
+    .await;
+    within_deadline("the leave", second.leave()).await.unwrap();
+    let members = first.current_members().await.unwrap();
+    assert_eq!(members.keys().collect::<Vec<_>>(), ["idA"]);
+}
+
+async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let first = GroupMember::join(&a, &fixture.path, "id", "a").unwrap();
+    within_deadline("A", first.joined()).await.unwrap();
+    let second = GroupMember::join(&b, &fixture.path, "id", "b").unwrap();
+    let error = within_deadline("the conflict", second.joined()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NodeExists);
+    let mut events = second.events();
+    first.leave().await.unwrap();
+    while !matches!(next(&mut events).await, NodeEvent::Created { .. }) {}
+    let at = format!("{}/id", fixture.path);
+    assert_eq!(&*a.get_data(&at).await.unwrap().data, b"b");
+}
+
+/// Waits until a view shows these members.
+async fn shows(view: &mut docent::GroupView, wanted: &[(&str, &str)]) {
+    let seen = async {
+        loop {
+            let members = view.next().await.unwrap().unwrap();
+            let members: Vec<_> = members.iter().map(|(id, data)| (&**id, &**data)).collect();
+            let is_one = |(one, wanted): (&(&str, &[u8]), &(&str, &str))| {
+                one.0 == wanted.0 && one.1 == wanted.1.as_bytes()
+            };
+            if members.len() == wanted.len() && members.iter().zip(wanted).all(is_one) {
+                break;
+            }
+        }
+    };
+    within_deadline(&format!("{wanted:?}"), seen).await;
+}
+
+async fn a_view_follows_the_group(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let first = GroupMember::join(&a, &fixture.path, "a", "1").unwrap();
+    let mut view = first.view();
+    // Also before the group exists.
+    shows(&mut view, &[("a", "1")]).await;
+    let second = GroupMember::join(&b, &fixture.path, "b", "1").unwrap();
+    shows(&mut view, &[("a", "1"), ("b", "1")]).await;
+    second.set_this_data("2");
+    shows(&mut view, &[("a", "1"), ("b", "2")]).await;
+    first.set_this_data("2");
+    shows(&mut view, &[("a", "2"), ("b", "2")]).await;
+    // A wait that is dropped loses nothing.
+    let waiting = tokio::time::timeout(ms(10), view.next());
+    assert!(waiting.await.is_err(), "no change");
+    second.leave().await.unwrap();
+    shows(&mut view, &[("a", "2")]).await;
+    first.leave().await.unwrap();
+    assert!(within_deadline("the end", view.next()).await.is_none());
+}
+
+async fn a_view_outlasts_cuts_and_sessions(fixture: Fixture) {
+    let (a, ta) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let first = GroupMember::join(&a, &fixture.path, "a", "").unwrap();
+    within_deadline("A", first.joined()).await.unwrap();
+    let (path, acl) =
+        (format!("{}/secret", fixture.path), [Acl::new(Perms::CREATE, "world", "anyone")]);
+    b.create_with_stat(&path, b"", CreateMode::Ephemeral, &acl).await.unwrap();
+    let mut view = first.view();
+    let error = within_deadline("the refusal", view.next()).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoAuth, "reported once");
+    shows(&mut view, &[("a", "")]).await;
+    ta.refuse().await.unwrap();
+    ta.cut();
+    let second = GroupMember::join(&b, &fixture.path, "b", "1").unwrap();
+    within_deadline("B", second.joined()).await.unwrap();
+    ta.accept().await.unwrap();
+    shows(&mut view, &[("a", ""), ("b", "1")]).await;
+    ta.kill_session(DEADLINE).await.unwrap();
+    second.set_this_data("2");
+    shows(&mut view, &[("a", ""), ("b", "2")]).await;
+    drop(first);
+    assert!(within_deadline("the end", view.next()).await.is_none());
+}
+
+/// The first reply is held back until the other members are asked for.
+async fn the_members_are_read_at_once(fixture: Fixture) {
+    let (a, _a) = fixture.client("A").await;
+    let (b, _b) = fixture.client("B").await;
+    let member = GroupMember::join(&a, &fixture.path, "own", "").unwrap();
+    within_deadline("the join", member.joined()).await.unwrap();
+    for id in 0..100 {
+        let path = format!("{}/{id:02}", fixture.path);
+        b.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    }
+    let before = fixture.tap.len();
+    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A"));
+    let (members, ()) = tokio::join!(member.current_members(), async {
+        let (mut requests, mut replies) = (0, 0);
+        let are_sent = |r: &Record| {
+            requests += usize::from(&*r.client == "A" && r.is_request(OpCode::GetData));
+            replies += usize::from(&*r.client == "A" && r.is_reply(OpCode::GetData));
+            requests == 64 && replies == 1
+        };
+        let mut records = fixture.tap.subscribe_from(before);
+        records.until(DEADLINE, are_sent).await.unwrap();
+        fixture.tap.end_delays();
+    });
+    assert_eq!(members.unwrap().len(), 101);
+}
