@@ -101,27 +101,10 @@ impl Failure {
     }
 }
 
-/// Always one line: line breaks become spaces, control characters are escaped.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        one_line(&self.text, f)
+        f.write_str(&self.text)
     }
-}
-
-fn one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (index, line) in text.split(['\n', '\r']).map(str::trim).enumerate() {
-        if index > 0 && !line.is_empty() {
-            f.write_str(" ")?;
-        }
-        for char in line.chars() {
-            if char.is_control() {
-                write!(f, "{}", char.escape_default())?
-            } else {
-                write!(f, "{char}")?
-            }
-        }
-    }
-    Ok(())
 }
 
 const fn code(kind: ErrorKind) -> u8 {
@@ -206,16 +189,5 @@ impl From<std::io::Error> for Failure {
             return Self::new(IO, "");
         }
         Self::new(IO, format_args!("cannot write the output: {error}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_always_one_line() {
-        let failure = Failure::usage("one\n  two\r\n\nthree\u{7}");
-        assert_eq!(failure.to_string(), "one two three\\u{7}");
     }
 }

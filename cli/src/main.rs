@@ -19,6 +19,7 @@ mod lock;
 mod locks;
 mod man;
 mod nodes;
+mod output;
 mod queue;
 mod serve;
 #[cfg(unix)]
@@ -138,7 +139,7 @@ fn run_hidden_command() -> Option<u8> {
 fn finish(command: &str, result: CommandResult) -> ExitCode {
     let code = result.unwrap_or_else(|failure| {
         if !failure.is_silent() {
-            eprintln!("docent {command}: {failure}");
+            output::report(format_args!("docent {command}: {failure}"));
         }
         failure.code
     });

@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Entry, String> {
                 'r' => Perms::READ,
                 'w' => Perms::WRITE,
                 'a' => Perms::ADMIN,
-                _ => return Err(format!("permissions must be letters of cdrwa, not {letter:?}")),
+                _ => return Err(format!("permissions must be letters of cdrwa, not '{letter}'")),
             };
     }
     if scheme.is_empty() || letters.is_empty() {

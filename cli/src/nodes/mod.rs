@@ -9,7 +9,7 @@ pub(crate) mod write;
 
 use std::{
     collections::VecDeque,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
 };
 
 use docent::{Client, ErrorKind, Stat};
@@ -55,18 +55,6 @@ fn stat_json(stat: &Stat) -> Value {
 /// Returns a JSON object with the member `path`.
 fn path_object(path: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(path))])
-}
-
-/// Prints a JSON object on one line.
-fn print_json(object: impl Into<Value>) -> Result<(), Failure> {
-    print(&format!("{}\n", object.into()))
-}
-
-/// Prints text and flushes the output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
 }
 
 /// Returns the data of an argument; `-` reads standard input to its end.
@@ -135,7 +123,7 @@ fn validate_new_path(path: &str, sequential: bool) -> Result<(), Failure> {
 }
 
 fn invalid_path(path: &str, error: PathError) -> Failure {
-    Failure::usage(format_args!("{path:?}: {error}; a path looks like /a/b"))
+    Failure::usage(format_args!("\"{path}\": {error}; a path looks like /a/b"))
 }
 
 /// Lists a node and its descendants, sorted by path, so parents precede children. Leaves out nodes that are deleted

@@ -6,12 +6,12 @@ use clap::Args;
 use docent::{Client, CreateMode, session::TransactionResult};
 use serde_json::json;
 
-use super::{path_object, print, print_json, validate_new_path};
+use super::{path_object, validate_new_path};
 use crate::{
     command::Command,
     connect::ServerArgs,
-    data,
     exit::{self, CommandResult, Failure},
+    output::{escape, print, print_json},
 };
 
 /// Apply several writes in one transaction: all of them, or none
@@ -143,7 +143,7 @@ impl Multi {
             return print_json(object);
         }
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
-        print(&format!("{verb} {}{version}\n", data::escape(path.as_bytes())))
+        print(&format!("{verb} {}{version}\n", escape(&path)))
     }
 }
 
@@ -218,7 +218,7 @@ fn parse(line: &str) -> Result<Option<Operation>, String> {
             }
         }
         ("delete" | "check", _) => return Err(format!("{verb} requires one PATH")),
-        _ => return Err(format!("{verb:?} is not one of create, set, delete, check")),
+        _ => return Err(format!("\"{verb}\" is not one of create, set, delete, check")),
     };
     Ok(Some(operation))
 }

@@ -5,14 +5,13 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::Args;
 use docent::{Client, ErrorKind, session::Node};
 
-use super::{
-    Hidden, list_tree, path_object, print, print_json, stat_json, stat_lines, validate_path,
-};
+use super::{Hidden, list_tree, path_object, stat_json, stat_lines, validate_path};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
     data,
     exit::{self, CommandResult, Failure},
+    output::{escape, json_line, print, print_json},
     queue::join,
 };
 
@@ -85,7 +84,7 @@ impl Get {
             return print_json(object);
         }
         if self.recursive {
-            return print(&format!("{path}\t{}\n", data::escape(&node.data)));
+            return print(&format!("{}\t{}\n", escape(path), data::escape(&node.data)));
         }
         let mut out = io::stdout().lock();
         out.write_all(&node.data)?;
@@ -178,11 +177,11 @@ impl Ls {
                 if let Some(stat) = &stat {
                     object.insert("stat".to_owned(), stat_json(stat));
                 }
-                text.push_str(&format!("{}\n", serde_json::Value::Object(object)));
+                text.push_str(&json_line(&object.into()));
                 continue;
             }
             let name = if self.recursive { path } else { path.rsplit('/').next().unwrap_or(path) };
-            let name = data::escape(name.as_bytes());
+            let name = escape(name);
             match &stat {
                 None => text.push_str(&format!("{name}\n")),
                 Some(stat) => {

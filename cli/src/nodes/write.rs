@@ -6,15 +6,13 @@ use clap::Args;
 use docent::{Acl, Client, CreateMode, Error, ErrorKind, Stat, Ttl};
 use docent_protocol::acl::OPEN_ACL_UNSAFE;
 
-use super::{
-    acl, list_tree, path_object, print, print_json, read_data, stat_json, validate_new_path,
-    validate_path,
-};
+use super::{acl, list_tree, path_object, read_data, stat_json, validate_new_path, validate_path};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
+    output::{escape, print, print_json},
 };
 
 /// Write the data of a node
@@ -162,7 +160,7 @@ impl Command for Create {
             object.insert("stat".to_owned(), stat_json(&stat));
             print_json(object)?;
         } else {
-            print(&format!("{path}\n"))?;
+            print(&format!("{}\n", escape(&path)))?;
         }
         Ok(0)
     }

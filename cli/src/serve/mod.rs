@@ -18,6 +18,7 @@ use crate::{
     duration,
     exit::{self, CommandResult, Failure},
     file,
+    output::{print, report},
 };
 
 mod console;
@@ -77,7 +78,7 @@ fn version(text: &str) -> Result<Version, String> {
 
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
     let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
-    let parse = |text: &str| duration::parse(text).map_err(|reason| format!("{text:?} {reason}"));
+    let parse = |text: &str| duration::parse(text).map_err(|reason| format!("\"{text}\" {reason}"));
     let (min, max) = (parse(min)?, parse(max)?);
     if min < Duration::from_millis(1) || min > max {
         return Err("must have a MIN from 1ms to MAX".to_owned());
@@ -98,10 +99,13 @@ impl Serve {
         let cluster = TestingCluster::listen(self.listen, config)
             .await
             .map_err(|error| Failure::new(exit::OS, error))?;
-        println!("listening on {}", cluster.connect_string());
+        print(&format!("listening on {}\n", cluster.connect_string()))?;
         let of =
             if self.version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
-        eprintln!("emulating {of} {} for tests: no persistence, no replication", self.version);
+        report(format_args!(
+            "emulating {of} {} for tests: no persistence, no replication",
+            self.version
+        ));
         let _renewal = tls.map(|tls| tokio::spawn(self.clone().renew(tls)));
         let mut prompt = prompt::Prompt::start();
         let mut console = console::Console::new(&cluster);
@@ -118,7 +122,7 @@ impl Serve {
                     // The servers continue after the output is closed.
                     let _ = writeln!(io::stdout(), "{text}");
                 }
-                Err(error) => eprintln!("{line}: {error}"),
+                Err(error) => report(format_args!("{line}: {error}")),
             }
         }
     }
@@ -165,11 +169,13 @@ impl Serve {
             match files.tls() {
                 Ok(renewed) => {
                     tls.replace(&renewed);
-                    eprintln!("the files of TLS have changed: new connections use them");
+                    report("the files of TLS have changed: new connections use them");
                     (current, refused) = (Some(files), None);
                 }
                 Err(error) => {
-                    eprintln!("the files of TLS have changed, but cannot be used: {error}");
+                    report(format_args!(
+                        "the files of TLS have changed, but cannot be used: {error}"
+                    ));
                     refused = Some(files);
                 }
             }

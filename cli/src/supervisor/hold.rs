@@ -20,7 +20,10 @@ use super::{
     terminal,
     watchdog::{Event, Request, Watchdog},
 };
-use crate::exit::{self, CommandResult, Failure};
+use crate::{
+    exit::{self, CommandResult, Failure},
+    output::report,
+};
 
 /// What a command needs to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -435,11 +438,11 @@ impl RunningCommand<'_> {
             let remaining = processes.count();
             if remaining.is_done() {
                 if remaining != Remaining::default() {
-                    eprintln!(
+                    report(format_args!(
                         "docent {}: {} processes of the command run as another user and cannot be ended",
                         self.hold.subject.command_name(),
                         remaining.not_permitted
-                    );
+                    ));
                 }
                 return;
             }
