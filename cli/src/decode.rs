@@ -148,8 +148,10 @@ impl DecodeFailure {
 impl fmt::Display for DecodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Input(file, error) => write!(f, "{}: {error}", file.display()),
-            Self::Line { file, line, reason } => write!(f, "{}:{line}: {reason}", file.display()),
+            Self::Input(file, error) => write!(f, "{}: {error}; check the path", file.display()),
+            Self::Line { file, line, reason } => {
+                write!(f, "{}:{line}: {reason}; see docent decode --help", file.display())
+            }
             Self::Output(error) => write!(f, "cannot write the output: {error}"),
         }
     }

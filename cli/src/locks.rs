@@ -278,7 +278,8 @@ impl Command for Revoke {
     async fn run(&self, client: &Client) -> CommandResult {
         let nodes = self.target_nodes(client).await?;
         if nodes.is_empty() {
-            let text = format!("{} has no holder", self.path);
+            let path = &self.path;
+            let text = format!("{path} has no holder; `docent locks {path}` lists the waiters");
             return Err(Failure::new(exit::NO_NODE, text));
         }
         let not_revocable = nodes.iter().find(|(_, is_revocable)| !is_revocable);

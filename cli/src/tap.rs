@@ -18,6 +18,7 @@ use crate::{
     duration,
     exit::{CommandResult, Failure},
     output::{print, report},
+    serve::address,
 };
 
 /// Record the frames between ZooKeeper clients and a server, one line each
@@ -27,7 +28,7 @@ use crate::{
 #[command(after_long_help = HELP)]
 pub(crate) struct TapCommand {
     /// Address to listen on; port 0 selects a free port
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     listen: SocketAddr,
     /// Address of the server, HOST:PORT
     #[arg(long)]

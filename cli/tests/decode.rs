@@ -120,9 +120,11 @@ fn invalid_input_is_reported_in_one_line() {
         (&["/nonexistent/file"], "", "/nonexistent/file: No such file or directory (os error 2)"),
     ] {
         let outcome = decode(arguments, input);
-        let code = if arguments.contains(&"/nonexistent/file") { 74 } else { 65 };
+        let is_missing = arguments.contains(&"/nonexistent/file");
+        let remedy = if is_missing { "check the path" } else { "see docent decode --help" };
+        let code = if is_missing { 74 } else { 65 };
         assert_eq!(outcome.code, code, "{expected}");
-        assert_eq!(outcome.diagnostics, [format!("docent decode: {expected}")]);
+        assert_eq!(outcome.diagnostics, [format!("docent decode: {expected}; {remedy}")]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
-use docent::{Client, ErrorKind, session::Node};
+use docent::{Client, Error, ErrorKind, Outcome, session::Node};
 
 use super::{Hidden, list_tree, path_object, stat_json, stat_lines, validate_path};
 use crate::{
@@ -25,6 +25,7 @@ Examples:
   docent get -r /app                    the node and its descendants, one line
                                         each: PATH TAB DATA, with control
                                         characters escaped
+  docent get -s /app/config             and its Stat, as `get -s` of zkCli
   docent get --json /app/config | jq .stat.version
 
 With --json, one object per line: path, data (data_base64 if it is not UTF-8),
@@ -35,6 +36,9 @@ pub(crate) struct Get {
     /// Print the node and its descendants
     #[arg(short, long)]
     recursive: bool,
+    /// Print the Stat too, behind a line break
+    #[arg(short, long, conflicts_with_all = ["recursive", "json"])]
+    stat: bool,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -88,7 +92,9 @@ impl Get {
         }
         let mut out = io::stdout().lock();
         out.write_all(&node.data)?;
-        if out.is_terminal() && !node.data.ends_with(b"\n") {
+        if self.stat {
+            out.write_all(format!("\n{}", stat_lines(&node.stat)).as_bytes())?;
+        } else if out.is_terminal() && !node.data.ends_with(b"\n") {
             out.write_all(b"\n")?;
         }
         Ok(out.flush()?)
@@ -208,8 +214,8 @@ Examples:
   if docent stat /app/ready >/dev/null; then ...; fi
   docent stat --json /app/config | jq .version
 
-Lines are NAME = VALUE: IDs in hexadecimal, times in milliseconds since 1970.
-With --json, one object with numbers.
+Lines are those of zkCli, with times in UTC. With --json, one object of numbers,
+with the names of zookeeper.jute and times in milliseconds since 1970.
 
 {}", exit::HELP))]
 pub(crate) struct StatCommand {
@@ -233,8 +239,8 @@ impl Command for StatCommand {
 
     async fn run(&self, client: &Client) -> CommandResult {
         let Some(stat) = client.exists(&self.path).await? else {
-            let text = format!("{}: no such node", self.path);
-            return Err(Failure::new(exit::NO_NODE, text));
+            let missing = Error::new(ErrorKind::NoNode, Outcome::NotApplied);
+            return Err(missing.with_path(&self.path).into());
         };
         if self.json {
             print_json(stat_json(&stat))?

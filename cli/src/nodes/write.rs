@@ -127,6 +127,11 @@ impl Command for Create {
             let text = "--acl auth:: means the users of this connection, and it has none; add --auth (or DOCENT_AUTH)";
             return Err(Failure::usage(text));
         }
+        // The message does not show the password.
+        if self.acl.iter().any(acl::Entry::has_clear_password) {
+            let text = "--acl digest:USER:HASH:PERMISSIONS takes the hash of the password, not a password in clear; write auth::PERMISSIONS with --auth digest:USER:PASSWORD, or the HASH of: printf %s USER:PASSWORD | openssl dgst -sha1 -binary | base64";
+            return Err(Failure::usage(text));
+        }
         self.bytes = read_data(&self.data)?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
-    net::SocketAddr,
+    net::{SocketAddr, ToSocketAddrs as _},
     path::PathBuf,
     time::Duration,
 };
@@ -32,7 +32,7 @@ mod prompt;
 #[command(after_long_help = console::HELP)]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 selects a free port. Further servers have the ports behind it
-    #[arg(long, default_value = "127.0.0.1:2181")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2181", value_parser = address)]
     listen: SocketAddr,
     /// Number of servers, which form an ensemble; they are numbered from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -68,6 +68,17 @@ pub(crate) struct Serve {
     /// certificate is the client's identity, x509:SUBJECT
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
+}
+
+/// Resolves an address. IPv4 is preferred: `localhost` is 127.0.0.1 for most clients.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let addresses = text.to_socket_addrs().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => "is not HOST:PORT, such as 127.0.0.1:2181".to_owned(),
+        _ => error.to_string(),
+    })?;
+    let addresses: Vec<_> = addresses.collect();
+    let preferred = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    preferred.copied().ok_or_else(|| "has no address".to_owned())
 }
 
 fn version(text: &str) -> Result<Version, String> {
