@@ -29,7 +29,7 @@ mod prompt;
 /// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until it
 /// is killed, or until `quit` on standard input; a closed standard input does not end it.
 #[derive(Clone, Args)]
-#[command(after_long_help = console::HELP)]
+#[command(after_long_help = help())]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 selects a free port. Further servers have the ports behind it
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2181", value_parser = address)]
@@ -43,9 +43,13 @@ pub(crate) struct Serve {
     /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8 or 3.9, or ClickHouse keeper-24.8, keeper-26.1 or keeper-26.3
     #[arg(long, default_value = "3.9", value_parser = version)]
     version: Version,
-    /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds
-    #[arg(long, value_name = "MIN..MAX", default_value = "1s..60s", value_parser = timeouts)]
-    session_timeout: (Duration, Duration),
+    /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds [default:
+    /// 1s..60s]
+    #[arg(long, value_name = "MIN..MAX", value_parser = timeouts)]
+    session_timeout: Option<(Duration, Duration)>,
+    /// Set any setting of the servers, by its name in ZooKeeper's configuration, over other options; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    config: Vec<(String, String)>,
     /// Seed of the session IDs
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -87,6 +91,22 @@ fn version(text: &str) -> Result<Version, String> {
     })
 }
 
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("is not NAME=VALUE")?;
+    let (name, value) = (name.trim(), value.trim());
+    Config::default().set(name, value)?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn help() -> String {
+    let settings = Config::settings().map(|(name, value)| format!("  {name:<40}  {value}\n"));
+    let settings: String = settings.collect();
+    format!(
+        "{}\n\nSettings of --config NAME=VALUE, such as tickTime=2000:\n{settings}",
+        console::HELP
+    )
+}
+
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
     let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
     let parse = |text: &str| duration::parse(text).map_err(|reason| format!("\"{text}\" {reason}"));
@@ -105,18 +125,14 @@ impl Serve {
     }
 
     async fn serve(&self, config: Config) -> CommandResult {
-        let tls = config.tls.clone();
+        let (tls, version) = (config.tls.clone(), config.version);
         // The text of the error names the address.
         let cluster = TestingCluster::listen(self.listen, config)
             .await
             .map_err(|error| Failure::new(exit::OS, error))?;
         print(&format!("listening on {}\n", cluster.connect_string()))?;
-        let of =
-            if self.version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
-        report(format_args!(
-            "emulating {of} {} for tests: no persistence, no replication",
-            self.version
-        ));
+        let of = if version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
+        report(format_args!("emulating {of} {version} for tests: no persistence, no replication"));
         let _renewal = tls.map(|tls| tokio::spawn(self.clone().renew(tls)));
         let mut prompt = prompt::Prompt::start();
         let mut console = console::Console::new(&cluster);
@@ -139,13 +155,8 @@ impl Serve {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let (min, max) = self.session_timeout;
-        Ok(Config {
+        let mut config = Config {
             version: self.version,
-            min_session_timeout: Some(min),
-            max_session_timeout: max,
-            // A session expires at most half of the shortest timeout late.
-            tick_time: (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2)),
             read_only: self.read_only,
             super_digest: self.super_digest.clone(),
             sasl_users: match &self.sasl {
@@ -157,7 +168,26 @@ impl Serve {
             servers: self.servers.into(),
             seed: self.seed,
             ..Config::default()
-        })
+        };
+        if let Some((min, max)) = self.session_timeout {
+            (config.min_session_timeout, config.max_session_timeout) = (Some(min), max);
+            // A session expires at most half of the shortest timeout late.
+            config.tick_time = (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2));
+        }
+        for (name, value) in &self.config {
+            config.set(name, value).map_err(Failure::usage)?;
+        }
+        let min = config.min_session_timeout.unwrap_or(config.tick_time * 2);
+        if min > config.max_session_timeout {
+            return Err(Failure::usage(format_args!(
+                "minSessionTimeout ({min:?}) is above maxSessionTimeout ({:?})",
+                config.max_session_timeout
+            )));
+        }
+        if config.read_only && config.servers > 1 {
+            return Err(Failure::usage("readOnly is for one server; leave out servers"));
+        }
+        Ok(config)
     }
 
     /// The contents of the files of TLS.
