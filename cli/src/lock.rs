@@ -40,8 +40,7 @@ pub(crate) struct Lock {
     /// Fail at once if the lock is not free
     #[arg(short, long, visible_alias = "nonblock", conflicts_with = "timeout")]
     no_wait: bool,
-    /// Hold the lock at least this long, also if the command exits sooner: until the clocks of all machines have passed the
-    /// time at which the command starts
+    /// Hold the lock at least this long, also after the command has exited: no machine with a later clock runs it again
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     at_least: Option<Duration>,
     /// Acquire one of N leases instead of a mutex; all contenders must use the same N

@@ -125,7 +125,7 @@ fn main() -> ExitCode {
 fn with_negative_values(command: clap::Command) -> clap::Command {
     let is_number = |arg: &clap::Arg| {
         let names = arg.get_value_names().unwrap_or_default();
-        names.iter().any(|name| matches!(name.as_str(), "TIME" | "N" | "MIN..MAX"))
+        names.iter().any(|name| matches!(name.as_str(), "TIME" | "N" | "PORT" | "MIN..MAX"))
     };
     let command = command.mut_subcommands(with_negative_values);
     command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg })

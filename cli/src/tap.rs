@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use docent::ConnectString;
 use docent_protocol::OpCode;
 use docent_testing::{
     fault::Fault,
@@ -31,7 +32,7 @@ pub(crate) struct TapCommand {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     listen: SocketAddr,
     /// Address of the server, HOST:PORT
-    #[arg(long)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     upstream: String,
     /// Print one JSON object per line, with all fields and without masking
     #[arg(long)]
@@ -63,6 +64,14 @@ Commands on standard input, for all connections:
   delay-reply OP TIME [K] delay the reply: 500ms, 2s; a number without a unit is seconds
   kill CLIENT             end the session of this client, as Curator's KillSession does
   note TEXT               write TEXT to the output";
+
+fn upstream(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<ConnectString>().map_err(|error| error.to_string())?;
+    match (parsed.hosts(), parsed.chroot()) {
+        ([host], None) => Ok(host.to_string()),
+        _ => Err("is not the HOST:PORT of one server".to_owned()),
+    }
+}
 
 /// The maximum number of buffered records.
 const MAX_BUFFERED_RECORDS: usize = 100_000;

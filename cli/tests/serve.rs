@@ -110,6 +110,8 @@ fn every_setting_of_a_server_can_be_given() {
             "minSessionTimeout (100s) is above maxSessionTimeout (60s)",
         ),
         (&["--config", "servers=3", "--read-only"], "readOnly is for one server"),
+        (&["--version", "3.7"], "is not one of 3.4, 3.5, 3.6"),
+        (&["--super-digest", "super:secret"], "not a password"),
     ] {
         let output = run(&[&["serve", "--listen", "127.0.0.1:0"], options].concat());
         let error = String::from_utf8(output.stderr).unwrap();

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use docent_testing::{
     TestingCluster,
-    server::{Config, Tls, Version},
+    server::{Config, Tls},
 };
 
 use crate::{
@@ -41,8 +41,8 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with = "servers")]
     read_only: bool,
     /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8 or 3.9, or ClickHouse keeper-24.8, keeper-26.1 or keeper-26.3
-    #[arg(long, default_value = "3.9", value_parser = version)]
-    version: Version,
+    #[arg(long, default_value = "3.9", value_parser = |text: &str| checked("version", text))]
+    version: String,
     /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds [default:
     /// 1s..60s]
     #[arg(long, value_name = "MIN..MAX", value_parser = timeouts)]
@@ -51,10 +51,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     config: Vec<(String, String)>,
     /// Seed of the session IDs
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Digest of the superuser: USER:BASE64, as in zookeeper.DigestAuthenticationProvider.superDigest
-    #[arg(long)]
+    /// Digest of the superuser: USER:HASH, as in zookeeper.DigestAuthenticationProvider.superDigest
+    #[arg(long, value_name = "USER:HASH", value_parser = |text: &str| checked(SUPER_DIGEST, text))]
     super_digest: Option<String>,
     /// File with the users of SASL DIGEST-MD5, one USER:PASSWORD a line
     #[arg(long, value_name = "FILE")]
@@ -85,17 +85,17 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     preferred.copied().ok_or_else(|| "has no address".to_owned())
 }
 
-fn version(text: &str) -> Result<Version, String> {
-    Version::from_number(text).ok_or_else(|| {
-        "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.1, keeper-26.3".to_owned()
-    })
+const SUPER_DIGEST: &str = "DigestAuthenticationProvider.superDigest";
+
+/// Checks the value of a setting.
+fn checked(name: &str, value: &str) -> Result<String, String> {
+    Config::default().set(name, value).map(|()| value.to_owned())
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("is not NAME=VALUE")?;
     let (name, value) = (name.trim(), value.trim());
-    Config::default().set(name, value)?;
-    Ok((name.to_owned(), value.to_owned()))
+    Ok((name.to_owned(), checked(name, value)?))
 }
 
 fn help() -> String {
@@ -156,9 +156,7 @@ impl Serve {
 
     fn config(&self) -> Result<Config, Failure> {
         let mut config = Config {
-            version: self.version,
             read_only: self.read_only,
-            super_digest: self.super_digest.clone(),
             sasl_users: match &self.sasl {
                 None => BTreeMap::new(),
                 Some(path) => file::read_users(path)?.into_iter().collect(),
@@ -174,7 +172,11 @@ impl Serve {
             // A session expires at most half of the shortest timeout late.
             config.tick_time = (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2));
         }
-        for (name, value) in &self.config {
+        let super_digest = self.super_digest.as_ref().map(|value| (SUPER_DIGEST, value));
+        let settings = self.config.iter().map(|(name, value)| (name.as_str(), value));
+        for (name, value) in
+            [("version", &self.version)].into_iter().chain(super_digest).chain(settings)
+        {
             config.set(name, value).map_err(Failure::usage)?;
         }
         let min = config.min_session_timeout.unwrap_or(config.tick_time * 2);
