@@ -30,7 +30,7 @@ pub fn digest_id(user_password: &str) -> String {
 
 /// Whether an id of the scheme `digest` is `user:hash` and not, by mistake, `user:password`: whether it ends with the Base64
 /// of a hash of 16 (MD5), 20 (SHA-1), 28, 32, 48 or 64 bytes (SHA-2, SHA-3). A server accepts any text, which then
-/// matches no user, and shows a password to all who can read the ACL.
+/// matches no user, and shows a password to every reader of the ACL.
 ///
 /// ```
 /// use docent_protocol::acl::is_digest_id;

@@ -81,7 +81,8 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         _ => error.to_string(),
     })?;
     let addresses: Vec<_> = addresses.collect();
-    let preferred = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    let preferred =
+        addresses.iter().find(|address| address.is_ipv4()).or_else(|| addresses.first());
     preferred.copied().ok_or_else(|| "has no address".to_owned())
 }
 
