@@ -1,11 +1,9 @@
 //! `docent completions`: completion scripts for shells.
 
-use std::io::Write as _;
-
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::{Cli, exit::CommandResult};
+use crate::{Cli, exit::CommandResult, output};
 
 /// Print the completion script for a shell
 #[derive(Args)]
@@ -23,7 +21,7 @@ impl Completions {
     pub(crate) fn run(self) -> CommandResult {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "docent", &mut text);
-        std::io::stdout().lock().write_all(&text)?;
+        output::print(&String::from_utf8_lossy(&text))?;
         Ok(0)
     }
 }

@@ -2,21 +2,11 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the data as text on one line: control characters are escaped, bytes that are not UTF-8 are replaced.
+use crate::output;
+
+/// Returns the data as text on one line. Bytes that are not UTF-8 are replaced.
 pub(crate) fn escape(data: &[u8]) -> String {
-    let text = String::from_utf8_lossy(data);
-    if !text.contains(char::is_control) {
-        return text.into_owned();
-    }
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        if char.is_control() {
-            escaped.extend(char.escape_default());
-        } else {
-            escaped.push(char);
-        }
-    }
-    escaped
+    output::escape(&String::from_utf8_lossy(data))
 }
 
 /// Adds the data to a JSON object: as `data` if it is UTF-8, else as `data_base64`.
@@ -56,11 +46,5 @@ mod tests {
             assert_eq!(base64(data.as_bytes()), text);
         }
         assert_eq!(base64(&[0xff, 0xfe]), "//4=");
-    }
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(escape("aé\u{1b}[2J\n".as_bytes()), "aé\\u{1b}[2J\\n");
-        assert_eq!(escape(b"\xff"), "\u{fffd}");
     }
 }

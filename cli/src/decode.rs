@@ -1,7 +1,7 @@
 //! `docent decode`: prints the frames of captured traffic.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Write},
@@ -9,7 +9,10 @@ use std::{
 };
 
 use clap::Args;
-use docent_protocol::dissect::{DEFAULT_FRAME_LIMIT, Direction, Dissector, Frame};
+use docent_protocol::{
+    EscapedJson,
+    dissect::{DEFAULT_FRAME_LIMIT, Direction, Dissector, Frame},
+};
 
 use crate::exit::{self, CommandResult, Failure};
 
@@ -75,7 +78,7 @@ Example:
 /// The maximum length of an input line in bytes: the longest frame, with a separator after each byte.
 const MAX_LINE_LENGTH: u64 = 3 * (DEFAULT_FRAME_LIMIT as u64 + 4) + 64;
 
-/// The maximum number of concurrent tshark streams; a new one replaces the oldest.
+/// The maximum number of tshark streams whose state is kept; a new one displaces another.
 const MAX_STREAMS: usize = 1024;
 
 impl Decode {
@@ -104,7 +107,7 @@ impl Decode {
             diagnostics,
             connection: self.new_dissector(),
             streams: BTreeMap::new(),
-            order: VecDeque::new(),
+            displaced: BTreeSet::new(),
             passed: true,
         };
         for file in files {
@@ -145,8 +148,10 @@ impl DecodeFailure {
 impl fmt::Display for DecodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Input(file, error) => write!(f, "{}: {error}", file.display()),
-            Self::Line { file, line, reason } => write!(f, "{}:{line}: {reason}", file.display()),
+            Self::Input(file, error) => write!(f, "{}: {error}; check the path", file.display()),
+            Self::Line { file, line, reason } => {
+                write!(f, "{}:{line}: {reason}; see docent decode --help", file.display())
+            }
             Self::Output(error) => write!(f, "cannot write the output: {error}"),
         }
     }
@@ -159,9 +164,10 @@ struct Decoder<'a> {
     diagnostics: &'a mut dyn Write,
     /// The connection of lines without a stream number.
     connection: Dissector,
-    /// The connections of tshark's streams, and the order in which they began.
-    streams: BTreeMap<u64, Dissector>,
-    order: VecDeque<u64>,
+    /// The connections of tshark's streams, each with the number of its last line.
+    streams: BTreeMap<u64, (usize, Dissector)>,
+    /// The streams whose state is no longer kept.
+    displaced: BTreeSet<u64>,
     passed: bool,
 }
 
@@ -211,14 +217,19 @@ impl Decoder<'_> {
         match line {
             Line::Ignored => Ok(None),
             Line::Connection { is_established } => {
-                self.connection = if is_established {
+                let next = if is_established {
                     Dissector::established()
                 } else {
                     self.options.new_dissector()
                 };
+                let ended = std::mem::replace(&mut self.connection, next);
+                self.end(None, &ended)?;
                 Ok(None)
             }
             Line::Bytes { stream, direction, bytes } => {
+                if let Some(stream) = stream {
+                    self.displace_for(stream)?;
+                }
                 self.feed(stream, direction, &bytes, number).map_err(DecodeFailure::Output)
             }
         }
@@ -235,15 +246,15 @@ impl Decoder<'_> {
         let dissector = match stream {
             None => &mut self.connection,
             Some(stream) => {
-                if !self.streams.contains_key(&stream) {
-                    self.order.push_back(stream);
-                }
-                if self.order.len() > MAX_STREAMS
-                    && let Some(oldest) = self.order.pop_front()
-                {
-                    self.streams.remove(&oldest);
-                }
-                self.streams.entry(stream).or_insert_with(|| options.new_dissector())
+                let displaced = &mut self.displaced;
+                let (last_line, dissector) = self.streams.entry(stream).or_insert_with(|| {
+                    let is_known = displaced.remove(&stream);
+                    let new =
+                        if is_known { Dissector::established() } else { options.new_dissector() };
+                    (number, new)
+                });
+                *last_line = number;
+                dissector
             }
         };
         while let Some(frame) = dissector.feed(direction, &mut bytes) {
@@ -265,18 +276,36 @@ impl Decoder<'_> {
         )))
     }
 
-    /// Reports incomplete frames at the end of the input.
-    fn finish(&mut self) -> Result<(), DecodeFailure> {
-        if !self.options.check {
+    /// Makes room for a stream: displaces the one that was silent for longest, between two frames if there is such a one.
+    fn displace_for(&mut self, stream: u64) -> Result<(), DecodeFailure> {
+        if self.streams.len() < MAX_STREAMS || self.streams.contains_key(&stream) {
             return Ok(());
         }
-        let unfinished = std::iter::once((None, &self.connection))
-            .chain(self.streams.iter().map(|(number, dissector)| (Some(*number), dissector)))
-            .flat_map(|(stream, dissector)| {
-                [Direction::ToServer, Direction::ToClient]
-                    .map(|direction| (stream, direction, dissector.buffered(direction)))
-            });
-        for (stream, direction, count) in unfinished.filter(|(.., count)| *count > 0) {
+        let least = self.streams.iter().min_by_key(|(_, (last_line, dissector))| {
+            let is_inside = DIRECTIONS.iter().any(|direction| dissector.buffered(*direction) > 0);
+            (is_inside, *last_line)
+        });
+        let Some(least) = least.map(|(stream, _)| *stream) else { return Ok(()) };
+        let Some((_, dissector)) = self.streams.remove(&least) else { return Ok(()) };
+        self.displaced.insert(least);
+        self.end(Some(least), &dissector)
+    }
+
+    /// Reports incomplete frames at the end of the input.
+    fn finish(&mut self) -> Result<(), DecodeFailure> {
+        let connection = std::mem::take(&mut self.connection);
+        self.end(None, &connection)?;
+        for (stream, (_, dissector)) in std::mem::take(&mut self.streams) {
+            self.end(Some(stream), &dissector)?;
+        }
+        Ok(())
+    }
+
+    /// Reports incomplete frames at the end of a connection, with `--check`.
+    fn end(&mut self, stream: Option<u64>, dissector: &Dissector) -> Result<(), DecodeFailure> {
+        let counts = DIRECTIONS.map(|direction| (direction, dissector.buffered(direction)));
+        let is_checked = self.options.check;
+        for (direction, count) in counts.into_iter().filter(|(_, count)| is_checked && *count > 0) {
             self.passed = false;
             let stream = stream.map_or_else(String::new, |stream| format!(" of stream {stream}"));
             let result = writeln!(
@@ -288,6 +317,8 @@ impl Decoder<'_> {
         Ok(())
     }
 }
+
+const DIRECTIONS: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
 /// Returns why a frame differs when it is encoded again, or `None` if it does not.
 fn difference(frame: &Frame<'_>) -> Option<String> {
@@ -313,11 +344,11 @@ impl Decode {
         match (self.json, stream) {
             (false, None) => writeln!(output, "{frame}"),
             (false, Some(stream)) => writeln!(output, "{stream} {frame}"),
-            (true, None) => writeln!(output, "{}", serde_json::to_string(frame)?),
+            (true, None) => writeln!(output, "{}", EscapedJson(&serde_json::to_string(frame)?)),
             (true, Some(stream)) => {
                 let frame = serde_json::to_string(frame)?;
                 let members = frame.strip_prefix('{').unwrap_or(&frame);
-                writeln!(output, "{{\"stream\":{stream},{members}")
+                writeln!(output, "{{\"stream\":{stream},{}", EscapedJson(members))
             }
         }
     }
@@ -370,7 +401,7 @@ impl Decode {
 /// Quotes the first 40 characters of a line.
 fn quoted(line: &str) -> String {
     let short: String = line.chars().take(40).collect();
-    format!("{short:?}{}", if short.len() < line.len() { "..." } else { "" })
+    format!("\"{short}\"{}", if short.len() < line.len() { "..." } else { "" })
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>, String> {
@@ -378,7 +409,7 @@ fn unhex(text: &str) -> Result<Vec<u8>, String> {
     let mut high = None;
     for character in text.chars().filter(|character| !matches!(character, ':' | ' ' | '\t')) {
         let Some(digit) = character.to_digit(16).and_then(|digit| u8::try_from(digit).ok()) else {
-            return Err(format!("{character:?} is not a hexadecimal digit"));
+            return Err(format!("'{character}' is not a hexadecimal digit"));
         };
         match high.take() {
             None => high = Some(digit),

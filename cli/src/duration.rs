@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+/// The longest duration, 114 years: no sum of a few of them overflows.
+const MAX: Duration = Duration::from_secs(1_000_000 * 3600);
+
 /// Parses a duration.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -12,9 +15,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         .unwrap_or((text, 1.0));
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let seconds = number.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * unit);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "is not a duration such as 10s, 500ms, 2m or 1h".to_owned())
+    match seconds.map(Duration::try_from_secs_f64) {
+        Some(Ok(duration)) if duration <= MAX => Ok(duration),
+        Some(_) => Err("is more than 1000000h".to_owned()),
+        None => Err("is not a duration such as 10s, 500ms, 2m or 1h".to_owned()),
+    }
 }
 
 /// Parses a duration other than zero.
@@ -56,7 +61,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "s", "-1s", "1d", "nan", "inf", "1e9999", "+3", "ten"] {
+        for text in ["", "s", "-1s", "1d", "nan", "inf", "1e9999", "+3", "ten", "1000001h"] {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse_positive("0").is_err());

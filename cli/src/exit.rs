@@ -101,27 +101,10 @@ impl Failure {
     }
 }
 
-/// Always one line: line breaks become spaces, control characters are escaped.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        one_line(&self.text, f)
+        f.write_str(&self.text)
     }
-}
-
-fn one_line(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (index, line) in text.split(['\n', '\r']).map(str::trim).enumerate() {
-        if index > 0 && !line.is_empty() {
-            f.write_str(" ")?;
-        }
-        for char in line.chars() {
-            if char.is_control() {
-                write!(f, "{}", char.escape_default())?
-            } else {
-                write!(f, "{char}")?
-            }
-        }
-    }
-    Ok(())
 }
 
 const fn code(kind: ErrorKind) -> u8 {
@@ -164,6 +147,8 @@ fn advice(error: &docent::Error) -> &'static str {
     let detail = error.detail().unwrap_or_default();
     let is_about_sasl = detail.contains("SASL");
     match error.kind() {
+        // The text has the remedy.
+        _ if detail.contains("X.509 version 1") => "",
         _ if error.is_tls_mismatch() && detail.contains("without TLS") => {
             "; connect with --tls-ca FILE (or DOCENT_TLS_CA)"
         }
@@ -175,20 +160,39 @@ fn advice(error: &docent::Error) -> &'static str {
         }
         ErrorKind::SessionClosedRequireSaslAuth => SASL_ADVICE,
         ErrorKind::AuthFailed | ErrorKind::ConnectionLoss if is_about_sasl => SASL_ADVICE,
-        ErrorKind::NoAuth => "; authenticate with --auth digest:USER:PASSWORD (or DOCENT_AUTH)",
+        ErrorKind::NoAuth => {
+            "; it needs the credentials of a user that the ACL names: --auth digest:USER:PASSWORD (or DOCENT_AUTH); a wrong password is not reported otherwise"
+        }
         ErrorKind::AuthFailed => "; check --auth (or DOCENT_AUTH): SCHEME:CREDENTIALS",
         ErrorKind::InvalidPath => "; a path looks like /a/b",
-        ErrorKind::InvalidConfig => "",
+        ErrorKind::InvalidConfig => "; change this setting",
         ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout | ErrorKind::Unanswered => {
             "; check that a server listens there (--connect, DOCENT_CONNECT)"
         }
         ErrorKind::ForeignNode => "; all clients of a strict lock use --strict",
+        ErrorKind::NoNode => "; check the path: `docent ls` lists the nodes below another one",
+        ErrorKind::NodeExists => "; choose another path, or change the node with `docent set`",
+        ErrorKind::NoChildrenForEphemerals => "; create it below another node",
         ErrorKind::NotEmpty => "; -r deletes the children too",
         ErrorKind::BadVersion => "; `docent stat` shows the version",
         ErrorKind::InvalidAcl => "; check --acl: `auth::` requires --auth (or DOCENT_AUTH)",
         ErrorKind::NotReadOnly => "; the server has lost its quorum, retry later",
         ErrorKind::Unimplemented => "; the operation requires a newer server",
-        _ => "",
+        ErrorKind::QuotaExceeded => "; delete data, or raise the quota below /zookeeper/quota",
+        ErrorKind::RequestTooLarge | ErrorKind::ReplyTooLarge => {
+            "; do it in several parts, or raise jute.maxbuffer of the servers"
+        }
+        ErrorKind::SessionExpired
+        | ErrorKind::SessionMoved
+        | ErrorKind::ThrottledOp
+        | ErrorKind::TooManyRequests
+        | ErrorKind::LockLost
+        | ErrorKind::Closed => "; run the command again",
+        ErrorKind::BadReply | ErrorKind::MarshallingError => {
+            "; check that a ZooKeeper server listens there (--connect, DOCENT_CONNECT)"
+        }
+        ErrorKind::SequenceExhausted => "",
+        _ => "; the log of the server may have the reason",
     }
 }
 
@@ -213,11 +217,31 @@ impl From<std::io::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use docent::{Outcome, protocol::ErrorCode};
+
     use super::*;
 
     #[test]
-    fn a_failure_is_always_one_line() {
-        let failure = Failure::usage("one\n  two\r\n\nthree\u{7}");
-        assert_eq!(failure.to_string(), "one two three\\u{7}");
+    fn every_error_suggests_a_remedy() {
+        let kinds = ErrorCode::NAMED.iter().filter_map(|code| ErrorKind::from_code(*code)).chain([
+            ErrorKind::Closed,
+            ErrorKind::RequestTooLarge,
+            ErrorKind::ReplyTooLarge,
+            ErrorKind::BadReply,
+            ErrorKind::TooManyRequests,
+            ErrorKind::InvalidPath,
+            ErrorKind::InvalidConfig,
+            ErrorKind::LockLost,
+            ErrorKind::SequenceExhausted,
+            ErrorKind::ForeignNode,
+        ]);
+        for kind in kinds {
+            let error = docent::Error::new(kind, Outcome::NotApplied);
+            let text = error.to_string();
+            let failure = Failure::from(error).to_string();
+            // The text of a sequence that is exhausted ends with its remedy.
+            let remedy = failure.strip_prefix(&text).unwrap();
+            assert!(remedy.starts_with("; ") || failure.contains(": delete the path"), "{failure}");
+        }
     }
 }

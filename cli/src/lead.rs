@@ -12,6 +12,7 @@ use tokio::{
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
+    output::report,
     supervisor::{
         CommandArgs, EndReason, Run, Session, Signals, Subject, UNCONTENDED, show_progress,
         stop_with_terminal,
@@ -158,10 +159,10 @@ impl Lead {
                 // The place in the queue is kept, or taken again, by the latch.
                 Run::NotStarted => {}
                 Run::Ended(reason) if self.again && reason != EndReason::WatchdogDied => {
-                    eprintln!(
+                    report(format_args!(
                         "docent lead: {}; the command was ended; waiting to lead again",
                         reason.text(subject)
-                    );
+                    ));
                 }
                 run => return run.into_result(subject),
             }

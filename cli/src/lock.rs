@@ -12,13 +12,16 @@ use docent::{
 };
 use tokio::{
     sync::Notify,
-    time::{Instant, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
-    supervisor::{CommandArgs, Session, Signals, Subject, UNCONTENDED, show_progress},
+    output::report,
+    supervisor::{
+        CommandArgs, Run, Session, Signals, Subject, UNCONTENDED, show_progress, stop_with_terminal,
+    },
 };
 
 /// Run a command only while a lock is held
@@ -37,6 +40,9 @@ pub(crate) struct Lock {
     /// Fail at once if the lock is not free
     #[arg(short, long, visible_alias = "nonblock", conflicts_with = "timeout")]
     no_wait: bool,
+    /// Hold the lock at least this long, also after the command has exited: no machine with a later clock runs it again
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    at_least: Option<Duration>,
     /// Acquire one of N leases instead of a mutex; all contenders must use the same N
     #[arg(long, value_name = "N", value_parser = leases)]
     semaphore: Option<NonZeroU16>,
@@ -67,7 +73,9 @@ pub(crate) struct Lock {
 const HELP: &str = "\
 Examples:
   docent lock /locks/backup -- ./backup.sh              wait without limit
-  docent lock --no-wait /locks/cron -- ./hourly.sh      on one of many machines
+  docent lock -n --at-least 5m /locks/cron -- ./hourly.sh
+                              once an hour, on one of many machines, if their
+                              clocks differ by less than 5 minutes
   docent lock --timeout 30s /locks/db -- psql -f x.sql
   docent lock --semaphore 3 /locks/licences -- ./solve  three at a time
   docent lock --read /locks/tree -- tar c tree          shared; writers wait
@@ -158,11 +166,15 @@ impl Lock {
         let Some(guard) = guard else {
             return Err(Failure::with_chosen_code(self.conflict_exit_code, self.not_acquired()));
         };
+        let kept_until = self.at_least.map(|time| Instant::now() + time);
         let subject = if self.strict { Subject::StrictLock } else { Subject::Lock };
-        let run = self
+        let mut run = self
             .command
             .run_while_held(subject, session, &guard, &revoked, is_uncontended, signals)
             .await;
+        if let (Ok(Run::Exited(code)), Some(until)) = (&run, kept_until) {
+            run = Ok(keep(&guard, until, &revoked, signals, *code).await);
+        }
         // An error is ignored: a lost lock was reported, and a node that cannot be deleted ends with the session.
         let _ = timeout(session.cleanup_timeout(), guard.release()).await;
         run?.into_result(subject)
@@ -253,4 +265,25 @@ impl Lock {
             ),
         }
     }
+}
+
+/// Keeps the lock after the command has exited with this code. A signal and a revocation end it.
+async fn keep(
+    guard: &LockGuard,
+    until: Instant,
+    revoked: &Notify,
+    signals: &mut Signals,
+    code: u8,
+) -> Run {
+    tokio::select! {
+        biased;
+        signal = signals.next() => return Run::Interrupted(exit::from_signal(signal.as_raw())),
+        () = sleep_until(until) => {}
+        () = revoked.notified() => {}
+        () = guard.lost() => report(
+            "docent lock: the lock was lost before --at-least was over; another machine may run its command again",
+        ),
+        () = stop_with_terminal() => {}
+    }
+    Run::Exited(code)
 }

@@ -19,6 +19,7 @@ use crate::{
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
+    output::{escape, json_line, print, print_json, report},
     queue::{Kind, Queue, SEMAPHORE, join, read_or_empty},
 };
 
@@ -89,7 +90,10 @@ impl Command for Locks {
                         return Err(missing);
                     }
                     // Not an error: a server deletes the path of a lock some time after its last use.
-                    eprintln!("docent locks: {} does not exist: no holder, no waiter", self.path);
+                    let path = &self.path;
+                    report(format_args!(
+                        "docent locks: {path} does not exist: no holder, no waiter"
+                    ));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -123,10 +127,10 @@ impl Locks {
         let mut out = io::stdout().lock();
         let objects = queue.entries.iter().enumerate().map(|(at, entry)| entry.json(at));
         if self.json && self.watch {
-            writeln!(out, "{}", Value::Array(objects.collect()))?;
+            out.write_all(json_line(&Value::Array(objects.collect())).as_bytes())?;
         } else if self.json {
             for object in objects {
-                writeln!(out, "{object}")?;
+                out.write_all(json_line(&object).as_bytes())?;
             }
         } else {
             if self.watch && out.is_terminal() {
@@ -274,7 +278,8 @@ impl Command for Revoke {
     async fn run(&self, client: &Client) -> CommandResult {
         let nodes = self.target_nodes(client).await?;
         if nodes.is_empty() {
-            let text = format!("{} has no holder", self.path);
+            let path = &self.path;
+            let text = format!("{path} has no holder; `docent locks {path}` lists the waiters");
             return Err(Failure::new(exit::NO_NODE, text));
         }
         let not_revocable = nodes.iter().find(|(_, is_revocable)| !is_revocable);
@@ -287,11 +292,10 @@ impl Command for Revoke {
         let policy = RetryNTimes::new(3, Duration::from_millis(100));
         for (path, _) in nodes {
             Revoker::attempt_revoke(client, &policy, &path).await?;
-            let mut out = io::stdout().lock();
             if self.json {
-                writeln!(out, "{}", json!({ "path": path }))?;
+                print_json(json!({ "path": path }))?;
             } else {
-                writeln!(out, "{path}")?;
+                print(&format!("{}\n", escape(&path)))?;
             }
         }
         Ok(0)
@@ -320,6 +324,7 @@ impl Revoke {
 }
 
 fn validate_path(path: &str) -> Result<(), Failure> {
-    docent_protocol::path::validate(path)
-        .map_err(|error| Failure::usage(format_args!("{path:?}: {error}; a path looks like /a/b")))
+    docent_protocol::path::validate(path).map_err(|error| {
+        Failure::usage(format_args!("\"{path}\": {error}; a path looks like /a/b"))
+    })
 }

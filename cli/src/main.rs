@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod command;
 mod completions;
@@ -19,6 +19,7 @@ mod lock;
 mod locks;
 mod man;
 mod nodes;
+mod output;
 mod queue;
 mod serve;
 #[cfg(unix)]
@@ -80,7 +81,8 @@ fn main() -> ExitCode {
     if let Some(code) = run_hidden_command() {
         return ExitCode::from(code);
     }
-    let cli = match Cli::try_parse() {
+    let parsed = with_negative_values(Cli::command()).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
     };
@@ -119,6 +121,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// Lets the options for times and numbers take `-1`, so that the error is about the value.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let is_number = |arg: &clap::Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        names.iter().any(|name| matches!(name.as_str(), "TIME" | "N" | "PORT" | "MIN..MAX"))
+    };
+    let command = command.mut_subcommands(with_negative_values);
+    command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg })
+}
+
 /// Runs the hidden commands, which are the processes that `docent lock` and `docent lead` start.
 #[cfg(unix)]
 fn run_hidden_command() -> Option<u8> {
@@ -138,7 +150,7 @@ fn run_hidden_command() -> Option<u8> {
 fn finish(command: &str, result: CommandResult) -> ExitCode {
     let code = result.unwrap_or_else(|failure| {
         if !failure.is_silent() {
-            eprintln!("docent {command}: {failure}");
+            output::report(format_args!("docent {command}: {failure}"));
         }
         failure.code
     });

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use docent::ConnectString;
 use docent_protocol::OpCode;
 use docent_testing::{
     fault::Fault,
@@ -17,6 +18,8 @@ use tokio::sync::mpsc;
 use crate::{
     duration,
     exit::{CommandResult, Failure},
+    output::{print, report},
+    serve::address,
 };
 
 /// Record the frames between ZooKeeper clients and a server, one line each
@@ -26,10 +29,10 @@ use crate::{
 #[command(after_long_help = HELP)]
 pub(crate) struct TapCommand {
     /// Address to listen on; port 0 selects a free port
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     listen: SocketAddr,
     /// Address of the server, HOST:PORT
-    #[arg(long)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     upstream: String,
     /// Print one JSON object per line, with all fields and without masking
     #[arg(long)]
@@ -62,23 +65,32 @@ Commands on standard input, for all connections:
   kill CLIENT             end the session of this client, as Curator's KillSession does
   note TEXT               write TEXT to the output";
 
+fn upstream(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<ConnectString>().map_err(|error| error.to_string())?;
+    match (parsed.hosts(), parsed.chroot()) {
+        ([host], None) => Ok(host.to_string()),
+        _ => Err("is not the HOST:PORT of one server".to_owned()),
+    }
+}
+
 /// The maximum number of buffered records.
 const MAX_BUFFERED_RECORDS: usize = 100_000;
 
 impl TapCommand {
     pub(crate) fn run(self) -> CommandResult {
-        let listen = self.listen;
         match self.serve() {
             // The reader has closed the output.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-            served => served.map(|()| 0).map_err(|error| Failure::os(listen, error)),
+            Err(failure) if failure.is_silent() => Ok(0),
+            served => served.map(|()| 0),
         }
     }
 
-    fn serve(&self) -> io::Result<()> {
-        crate::runtime()?.block_on(async {
-            let tap = Tap::listen(self.listen, &self.upstream).await?;
-            println!("listening on {}", tap.addr());
+    fn serve(&self) -> Result<(), Failure> {
+        let runtime = crate::runtime().map_err(crate::no_runtime)?;
+        runtime.block_on(async {
+            let tap = Tap::listen(self.listen, &self.upstream).await;
+            let tap = tap.map_err(|error| Failure::os(self.listen, error))?;
+            print(&format!("listening on {}\n", tap.addr()))?;
             tap.keep(MAX_BUFFERED_RECORDS);
             let (send, mut commands) = mpsc::unbounded_channel();
             // In its own thread, because a read of standard input cannot be cancelled.
@@ -99,7 +111,7 @@ impl TapCommand {
                     }
                     Some(command) = commands.recv() => {
                         if let Err(error) = execute(&tap, &command).await {
-                            eprintln!("{command}: {error}");
+                            report(format_args!("{command}: {error}"));
                         }
                     }
                 }
@@ -145,7 +157,7 @@ async fn execute(tap: &Tap, command: &str) -> Result<(), String> {
         ["drop-reply", op, k @ ..] => inject(tap, Fault::drop_reply(op_code(op)?), k)?,
         ["lose-reply", op, k @ ..] => inject(tap, Fault::lose_reply(op_code(op)?), k)?,
         ["delay-reply", op, time, k @ ..] => {
-            let delay = duration::parse(time).map_err(|reason| format!("{time:?} {reason}"))?;
+            let delay = duration::parse(time).map_err(|reason| format!("\"{time}\" {reason}"))?;
             inject(tap, Fault::delay_reply(op_code(op)?, delay), k)?;
         }
         ["kill", client] => io(tap.kill_session(client, Duration::from_secs(10)).await)?,

@@ -1,34 +1,51 @@
 //! Errors in the command line, printed in one line.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::error::{ContextKind, ErrorKind};
 
-use crate::exit;
+use crate::{
+    exit::{self, Failure},
+    output,
+};
 
 /// Prints help and version as clap does, and an error in one line.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let is_requested = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        // A closed output is not an error.
-        let _ = error.print();
-        return ExitCode::from(if is_requested { 0 } else { exit::USAGE });
-    }
     let name = std::env::args().nth(1).filter(|name| !name.starts_with('-')).unwrap_or_default();
     let is_command = error.kind() != ErrorKind::InvalidSubcommand && !name.is_empty();
     let command = if is_command { format!("docent {name}") } else { "docent".to_owned() };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            let code = printed.map_or_else(|error| failed_output(&command, error), |()| 0);
+            return ExitCode::from(code);
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::from(exit::USAGE);
+        }
+        _ => {}
+    }
     let advice = if takes_a_command(&name) && is_a_word(error) {
         " (put -- before the command)"
     } else {
         ""
     };
-    eprintln!("{command}: {}{advice}; see `{command} --help`", one_line(&error.to_string()));
+    let text = one_line(&error.to_string());
+    output::report(format_args!("{command}: {text}{advice}; see `{command} --help`"));
     ExitCode::from(exit::USAGE)
+}
+
+/// Reports an error of the output, and returns the exit code.
+fn failed_output(command: &str, error: io::Error) -> u8 {
+    let failure = Failure::from(error);
+    if !failure.is_silent() {
+        output::report(format_args!("{command}: {failure}"));
+    }
+    failure.code
 }
 
 /// Whether the rest of the arguments, behind `--`, is a command.

@@ -120,9 +120,11 @@ fn invalid_input_is_reported_in_one_line() {
         (&["/nonexistent/file"], "", "/nonexistent/file: No such file or directory (os error 2)"),
     ] {
         let outcome = decode(arguments, input);
-        let code = if arguments.contains(&"/nonexistent/file") { 74 } else { 65 };
+        let is_missing = arguments.contains(&"/nonexistent/file");
+        let remedy = if is_missing { "check the path" } else { "see docent decode --help" };
+        let code = if is_missing { 74 } else { 65 };
         assert_eq!(outcome.code, code, "{expected}");
-        assert_eq!(outcome.diagnostics, [format!("docent decode: {expected}")]);
+        assert_eq!(outcome.diagnostics, [format!("docent decode: {expected}; {remedy}")]);
     }
 }
 
@@ -142,6 +144,42 @@ fn the_streams_of_tshark_are_decoded_separately() {
     let outcome = decode(&[&arguments[..], &["--json"]].concat(), &input);
     let frame: Value = serde_json::from_str(&outcome.lines[1]).unwrap();
     assert_eq!((&frame["stream"], &frame["kind"]), (&0.into(), &"connect".into()));
+}
+
+/// More streams at once than are kept.
+#[test]
+fn a_stream_that_is_displaced_inside_a_frame_is_reported() {
+    let part = |range: std::ops::Range<u32>, hex: &str| -> String {
+        range.map(|stream| format!("{stream}\t50000\t2181\t{hex}\n")).collect()
+    };
+    let outcome = decode(&["--stream", "--check"], &part(0..1100, "0000002d00"));
+    assert_eq!((outcome.code, outcome.lines.len(), outcome.diagnostics.len()), (1, 0, 1100));
+    let last = "docent decode: the last frame c2s of stream 0 is truncated to 5 bytes";
+    assert!(outcome.diagnostics.iter().any(|line| line == last), "{:?}", outcome.diagnostics);
+
+    // Streams between two frames are displaced first, and go on later.
+    let (first, second) = HELLO.split_at(30);
+    let input = [
+        part(0..1, first),
+        part(1..1100, HELLO),
+        part(0..1, second),
+        part(1..2, GET_EPHEMERALS),
+        part(0..1, GET_EPHEMERALS),
+    ];
+    let outcome = decode(&["--stream", "--check"], &input.concat());
+    assert_eq!((outcome.code, outcome.diagnostics), (0, vec![]));
+    assert_eq!(outcome.lines[1099], outcome.lines[0].replacen('1', "0", 1));
+    assert_eq!(
+        outcome.lines[1100..],
+        ["1 c2s 956301313 getEphemerals /zz", "0 c2s 956301313 getEphemerals /zz"]
+    );
+}
+
+#[test]
+fn check_reports_a_connection_that_ends_inside_a_frame() {
+    let outcome = decode(&["--stream", "--check"], "c2s 0000002d00\nconn\n");
+    assert_eq!((outcome.code, outcome.lines.len()), (1, 0));
+    assert_eq!(outcome.diagnostics, ["docent decode: the last frame c2s is truncated to 5 bytes"]);
 }
 
 #[test]

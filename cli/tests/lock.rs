@@ -130,6 +130,49 @@ async fn a_waiter_acquires_after_the_holder_has_exited() {
     assert_eq!(file.text(), "begin\nend\nsecond\n");
 }
 
+/// A machine whose clock is later runs the command when that of the first has exited already.
+#[tokio::test]
+async fn a_lock_is_held_at_least_as_long_as_asked() {
+    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
+    let watcher = client(&server).await;
+    let cron = |time| {
+        lock(&server, &["--no-wait", "--at-least", time], &path, "echo ran >> $0; exit 3", &file)
+    };
+    // It ends by itself, not before its time.
+    let start = Instant::now();
+    assert_eq!(ended(cron("300ms")).await.code, Some(3));
+    assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+    let first = cron("1h");
+    file.wait_for("ran\nran\n").await;
+    until_watchdog_is_gone(&first).await;
+    for _ in 0..3 {
+        ended(cron("1h")).await.failed(124, "is held by another client");
+    }
+    // A signal ends it, and leaves no node.
+    kill("-TERM", first.id().unwrap()).await;
+    assert_eq!(ended(first).await.code, Some(143));
+    assert!(children(&watcher, &path).await.is_empty());
+    assert_eq!(file.text(), "ran\nran\n");
+    // A loss is reported; the code is still that of the command, which has run to its end.
+    let third = cron("1h");
+    file.wait_for("ran\nran\nran\n").await;
+    until_watchdog_is_gone(&third).await;
+    let nodes = children(&watcher, &path).await;
+    let [node] = &nodes[..] else { panic!("{nodes:?}") };
+    watcher.delete(&format!("{path}/{node}"), None).await.unwrap();
+    ended(third).await.failed(3, "the lock was lost before --at-least was over");
+}
+
+/// Waits until the command of a `docent lock`, and with it its watchdog, has ended.
+async fn until_watchdog_is_gone(lock: &Child) {
+    let pid = lock.id().unwrap();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    eventually("no watchdog", async || {
+        fs::read_to_string(&children).unwrap().trim().is_empty().then_some(())
+    })
+    .await;
+}
+
 // Other kinds of lock.
 
 #[tokio::test]

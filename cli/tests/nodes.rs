@@ -135,11 +135,34 @@ async fn stat_prints_the_fields_or_that_there_is_no_node() {
     run(&chroot, &["create", "/a", "12345"]).await.ok();
     let text = run(&chroot, &["stat", "/a"]).await.ok();
     assert!(text.contains("dataLength = 5\n") && text.contains("ephemeralOwner = 0x0\n"), "{text}");
-    assert_eq!(text.lines().count(), 11);
     let object = json(&run(&chroot, &["stat", "--json", "/a"]).await.ok());
     assert_eq!(object["dataLength"], 5);
     let czxid = object["czxid"].as_i64().unwrap();
-    assert!(text.starts_with(&format!("czxid = {czxid:#x}\n")), "{text}");
+    let [ctime, mtime] = ["ctime", "mtime"].map(|name| object[name].as_i64().unwrap());
+    let lines: Vec<_> = text.lines().map(|line| line.split_once(" = ").unwrap()).collect();
+    let (names, values): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
+    let of_zkcli = [
+        "cZxid",
+        "ctime",
+        "mZxid",
+        "mtime",
+        "pZxid",
+        "cversion",
+        "dataVersion",
+        "aclVersion",
+        "ephemeralOwner",
+        "dataLength",
+        "numChildren",
+    ];
+    assert_eq!((names, values[0]), (of_zkcli.to_vec(), &*format!("{czxid:#x}")));
+    for (shown, millis) in [(values[1], ctime), (values[3], mtime)] {
+        let mut date = tokio::process::Command::new("date");
+        date.args(["-u", "-d", &format!("@{}", millis / 1000), "+%a %b %d %H:%M:%S UTC %Y"])
+            .env("LC_ALL", "C");
+        assert_eq!(format!("{shown}\n").as_bytes(), date.output().await.unwrap().stdout);
+    }
+    // As zkCli's: the data, a line break, the fields.
+    assert_eq!(run(&chroot, &["get", "-s", "/a"]).await.ok(), format!("12345\n{text}"));
     run(&chroot, &["stat", "/nope"]).await.failed(1, "/nope: no such node");
     run(&chroot, &["sync", "/a"]).await.ok();
     run(&chroot, &["sync"]).await.ok();
@@ -167,10 +190,10 @@ async fn several_writes_are_applied_all_or_none() {
     assert_eq!(run(&chroot, &["get", "/a"]).await.ok(), "a b");
     run(&chroot, &["multi", "delete /b", "check -v 0 /a"])
         .await
-        .failed(65, "operation 1: check /a");
+        .failed(65, "multi: operation 2: check /a");
     run(&chroot, &["multi", "delete /b", "check /nope"])
         .await
-        .failed(1, "operation 1: check /nope");
+        .failed(1, "multi: operation 2: check /nope");
     run(&chroot, &["stat", "/b"]).await.ok();
     let lines = b"# comment\n\ndelete /b\nset -v 1 /a \"\"\n";
     let out = run_with_input(&chroot, &["multi", "--json"], lines).await.ok();
@@ -180,6 +203,9 @@ async fn several_writes_are_applied_all_or_none() {
     run_with_input(&chroot, &["multi"], b"delete /a/n-0000000000\nfrobnicate /a\n")
         .await
         .failed(64, "line 2");
+    run_with_input(&chroot, &["multi"], b"# comment\ncheck /a\n\ncheck /nope\n")
+        .await
+        .failed(1, "multi: line 4: check /nope");
     run(&chroot, &["stat", "/a/n-0000000000"]).await.ok();
     run_with_input(&chroot, &["multi"], b"\n").await.failed(64, "no operation");
 }
@@ -239,7 +265,14 @@ async fn an_acl_error_suggests_credentials() {
     let auth = ["--auth", "digest:me:secret"];
     let create = ["create", "--acl", "auth::cdrwa", auth[0], auth[1], "/mine", "x"];
     run(&chroot, &create).await.ok();
-    run(&chroot, &["get", "/mine"]).await.failed(77, "--auth digest:USER:PASSWORD");
+    let remedy = "--auth digest:USER:PASSWORD";
+    run(&chroot, &["get", "/mine"]).await.failed(77, remedy);
+    let other = run(&chroot, &["get", "--auth", "digest:me:wrong", "/mine"]).await;
+    assert!(!other.err.contains("authenticate with"), "{other:?}");
+    other.failed(77, "a wrong password is not reported otherwise");
+    let hash = docent_protocol::acl::digest_id("me:secret");
+    run(&chroot, &["create", "--acl", &format!("digest:{hash}:r"), "/hashed", "y"]).await.ok();
+    assert_eq!(run(&chroot, &["get", auth[0], auth[1], "/hashed"]).await.ok(), "y");
     run(&chroot, &["set", "/mine", "y"]).await.failed(77, "not allowed");
     assert_eq!(run(&chroot, &["get", auth[0], auth[1], "/mine"]).await.ok(), "x");
     let by_variable = docent(&chroot, &["get", "/mine"]).env("DOCENT_AUTH", auth[1]).output().await;
@@ -303,10 +336,25 @@ async fn invalid_arguments_are_rejected_in_one_line() {
         (&["get", "--session-timeout", "0", "/a"], 64, "greater than zero"),
         (&["get", "--connect", "host:99999", "/a"], 64, "host:99999"),
         (&["get", "--connect", "h:1/x/", "/a"], 64, "chroot"),
+        (&["get", "--connect", "http://zk:2181", "/a"], 64, "without http://"),
+        (&["get", "--connect", "localhost:0", "/a"], 64, "\"localhost:0\" has a port outside 1 to"),
+        (&["get", "--connect-timeout", "-1", "/a"], 64, "'-1' for '--connect-timeout <TIME>'"),
+        (&["lock", "--timeout", "-1", "/a", "--", "x"], 64, "'-1' for '--timeout <TIME>': is not"),
+        (&["lock", "-w", "-1s", "/a", "--", "x"], 64, "'-1s' for '--timeout <TIME>': is not"),
+        (&["lock", "--at-least", "1000001h", "/a", "--", "x"], 64, "is more than 1000000h"),
+        (&["lock", "--semaphore", "-1", "/a", "--", "x"], 64, "'-1' for '--semaphore <N>'"),
+        (&["serve", "--session-timeout", "-1..2", "--listen", "127.0.0.1:0"], 64, "'-1..2' for"),
+        (&["serve", "--seed", "-1"], 64, "'-1' for '--seed <N>'"),
+        (&["decode", "--stream", "--port", "-1"], 64, "'-1' for '--port <PORT>'"),
+        (&["tap", "--upstream", "http://zk:2181"], 64, "without http://"),
+        (&["tap", "--upstream", "a:1,b:1"], 64, "is not the HOST:PORT of one server"),
+        (&["serve", "--listen", "nohost"], 64, "is not HOST:PORT"),
         (&["set", "/a"], 64, "<DATA>"),
         (&["set", "--version", "-1", "/a", "x"], 64, "--version"),
         (&["create", "--acl", "world", "/a"], 64, "SCHEME:ID:PERMISSIONS"),
         (&["create", "--acl", "world:anyone:z", "/a"], 64, "cdrwa"),
+        (&["create", "--acl", "digest:bob:secret:r", "/a"], 64, "not a password in clear"),
+        (&["create", "--acl", "digest:secret:r", "/a"], 64, "not a password in clear"),
         (&["create", "--ttl", "999999h", "/a"], 64, "must be from 1ms"),
         (&["create", "-e", "/a"], 64, "'-e'"),
         (&["create", "-s", "-c", "/a"], 64, "--container"),
@@ -322,7 +370,9 @@ async fn invalid_arguments_are_rejected_in_one_line() {
         (&["revoke"], 64, "<PATH>"),
         (&["completions", "tcsh"], 64, "bash"),
         (&["man", "/dev/null/x"], 74, "/dev/null/x"),
-        (&["get", "/no/such/node"], 1, "getData /no/such/node: no such node"),
+        (&["get", "/no/such/node"], 1, "getData /no/such/node: no such node; check the path"),
+        (&["stat", "/no/such/node"], 1, "/no/such/node: no such node; check the path"),
+        (&["create", "/zookeeper"], 65, "exists already; choose another path"),
         (&["ls", "/no/such/node"], 1, "no such node"),
         (&["create", "/no/such/node"], 1, "-p creates it"),
     ] {

@@ -67,6 +67,58 @@ fn serve_prints_its_address_and_follows_its_options() {
     assert_eq!(four_letter_word(&server.address(), "isro"), "ro");
 }
 
+/// The names are those of zoo.cfg and of system properties.
+#[test]
+fn every_setting_of_a_server_can_be_given() {
+    let settings = [
+        "tickTime=200",
+        "maxSessionTimeout=4000",
+        "zookeeper.extendedTypesEnabled=false",
+        "znode.container.checkIntervalMs=50",
+        "jute.maxbuffer=1000",
+    ];
+    let options = settings.iter().flat_map(|setting| ["--config", setting]);
+    let all: Vec<_> = ["serve", "--listen", "localhost:0"].into_iter().chain(options).collect();
+    let mut server = Running::start(&all);
+    let addr = server.address();
+    let conf = four_letter_word(&addr, "conf");
+    for line in ["tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=4000"] {
+        assert!(conf.lines().any(|shown| shown == line), "{conf}");
+    }
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_docent"));
+        command.env("DOCENT_CONNECT", &addr).args(arguments).output().unwrap()
+    };
+    assert_eq!(run(&["create", "--ttl", "1h", "/ttl"]).status.code(), Some(65));
+    assert_eq!(run(&["create", "/large", &"x".repeat(2000)]).status.code(), Some(69));
+    assert_eq!(run(&["create", "-c", "/c"]).status.code(), Some(0));
+    assert_eq!(run(&["create", "/c/child"]).status.code(), Some(0));
+    assert_eq!(run(&["delete", "/c/child"]).status.code(), Some(0));
+    let watch = run(&["watch", "--count", "1", "--timeout", "60s", "/c"]);
+    let is_gone = run(&["stat", "/c"]).status.code() == Some(1);
+    assert!(is_gone || watch.status.code() == Some(0), "{watch:?}");
+    let help = String::from_utf8(run(&["serve", "--help"]).stdout).unwrap();
+    for (name, value) in docent_testing::server::Config::settings() {
+        assert!(help.contains(name) && help.contains(value), "{name}");
+    }
+    for (options, reason) in [
+        (&["--config", "tickTime"][..], "is not NAME=VALUE"),
+        (&["--config", "dataDir=/x"], "dataDir is no setting; there are tickTime, "),
+        (&["--config", "tickTime=2s"], "is not a number from 1"),
+        (
+            &["--config", "tickTime=50000"],
+            "minSessionTimeout (100s) is above maxSessionTimeout (60s)",
+        ),
+        (&["--config", "servers=3", "--read-only"], "readOnly is for one server"),
+        (&["--version", "3.7"], "is not one of 3.4, 3.5, 3.6"),
+        (&["--super-digest", "super:secret"], "not a password"),
+    ] {
+        let output = run(&[&["serve", "--listen", "127.0.0.1:0"], options].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(64) && error.contains(reason), "{error}");
+    }
+}
+
 /// Each command replies with one line, so that a script knows when it is done.
 #[test]
 fn members_of_an_ensemble_are_stopped_cut_and_made_to_lag_by_commands() {

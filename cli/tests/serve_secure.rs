@@ -14,6 +14,17 @@ use tokio::{
 };
 use xtask::TemporaryDirectory;
 
+/// A certificate of X.509 version 1, made by `openssl x509 -req -in csr.pem -signkey key.pem`.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBFTCBvQIUKwWjpAcenAbiNiLkMVneFrzOiXEwCgYIKoZIzj0EAwIwDTELMAkG\n\
+A1UEAwwCdjEwIBcNMjYxMTIzMjEwNTQ1WhgPMjEyNjEwMzAyMTA1NDVaMA0xCzAJ\n\
+BgNVBAMMAnYxMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEXZkS3nebZly+mMVq\n\
+jKKS4aHTcA/vPce97pPxUfHh4sNL8BxMq1Qrw5OG8e9gSttB0VZNyp7MDtm2Ls31\n\
+ZXWDpTAKBggqhkjOPQQDAgNHADBEAiAf4GNz4jV12bCBp1fiBKzVQhdSrnVn7Xnp\n\
+mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
+-----END CERTIFICATE-----\n";
+
 /// A directory with `ca.pem`, `server.pem`, `server.key`, `client.pem`, `client.key`, `other.pem`, `other.key` and
 /// `stranger.pem`, another root.
 struct Files(TemporaryDirectory);
@@ -177,8 +188,15 @@ async fn files_that_cannot_be_used_are_refused_before_the_start() {
     let files = Files::new();
     let (cert, key) = (files.path("server.pem"), files.path("server.key"));
     let empty = files.write("empty", "\n");
+    let old = files.write("old.pem", VERSION_1);
+    let get = ["get", "--connect", "localhost", "--tls-ca", &cert, "/"];
+    run("", &[&get[..], &["--tls-cert", &old, "--tls-key", &key]].concat()).await.failed(
+        64,
+        "X.509 version 1, which TLS does not accept; issue it again as version 3, by `openssl",
+    );
     for (options, code, text) in [
-        (&["--tls-cert", &cert][..], 64, "--tls-key"),
+        (&["--tls-cert", &old, "--tls-key", &key][..], 64, "X.509 version 1"),
+        (&["--tls-cert", &cert], 64, "--tls-key"),
         (&["--tls-client-ca", &cert], 64, "--tls-cert"),
         (&["--tls-cert", &key, "--tls-key", &key], 64, "no certificate in the PEM text"),
         (&["--tls-cert", &cert, "--tls-key", &cert], 64, "the private key"),

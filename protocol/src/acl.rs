@@ -10,7 +10,7 @@ use crate::{
     macros::record,
 };
 
-pub use crate::digest::digest_id;
+pub use crate::digest::{digest_id, is_digest_id};
 
 /// The permissions of an [`Acl`], as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]

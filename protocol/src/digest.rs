@@ -28,6 +28,31 @@ pub fn digest_id(user_password: &str) -> String {
     format!("{user}:{}", base64(&sha1(user_password.as_bytes())))
 }
 
+/// Whether an id of the scheme `digest` is `user:hash` and not, by mistake, `user:password`: whether it ends with the Base64
+/// of a hash of 16 (MD5), 20 (SHA-1), 28, 32, 48 or 64 bytes (SHA-2, SHA-3). A server accepts any text, which then
+/// matches no user, and shows a password to every reader of the ACL.
+///
+/// ```
+/// use docent_protocol::acl::is_digest_id;
+///
+/// assert!(is_digest_id("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
+/// assert!(!is_digest_id("super:test"));
+/// ```
+///
+/// Source: `DigestAuthenticationProvider.matches`, `DigestAlgEnum`.
+#[must_use]
+pub fn is_digest_id(id: &str) -> bool {
+    let Some((user, hash)) = id.split_once(':') else { return false };
+    let digits = hash.trim_end_matches('=');
+    let is_base64 =
+        digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte));
+    let bytes = digits.len() * 6 / 8;
+    !user.is_empty()
+        && is_base64
+        && [16, 20, 28, 32, 48, 64].contains(&bytes)
+        && hash.len() == bytes.div_ceil(3) * 4
+}
+
 /// The size of a block of SHA-1, in bytes.
 const BLOCK: usize = 64;
 
@@ -152,6 +177,28 @@ mod tests {
             assert_eq!(base64(input.as_bytes()), output);
         }
         assert_eq!(base64(&[0xFB, 0xEF, 0xFF]), "++//");
+    }
+
+    #[test]
+    fn a_password_is_no_hash() {
+        for bytes in [16, 20, 28, 32, 48, 64] {
+            assert!(is_digest_id(&format!("bob:{}", base64(&vec![0xFB; bytes]))), "{bytes}");
+        }
+        for bytes in [0, 15, 17, 19, 21, 33, 128] {
+            assert!(!is_digest_id(&format!("bob:{}", base64(&vec![0xFB; bytes]))), "{bytes}");
+        }
+        let hash = base64(&[7; 20]);
+        for id in [
+            "",
+            "bob",
+            "bob:secret",
+            "bob:a:b",
+            &hash,
+            &format!(":{hash}"),
+            &format!("a:{}", &hash[..27]),
+        ] {
+            assert!(!is_digest_id(id), "{id}");
+        }
     }
 
     /// The first is in ZooKeeper's Administrator's Guide; the others were returned by `generateDigest` of ZooKeeper 3.8.

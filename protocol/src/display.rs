@@ -49,7 +49,7 @@ impl Display for Opaque<'_> {
     }
 }
 
-/// Displays text on one line: control characters and other characters that do not print are escaped.
+/// Displays text on one line, by [`crate::Escaped`].
 struct Escaped<'a>(Text<'a>);
 
 impl Display for Escaped<'_> {
@@ -57,13 +57,7 @@ impl Display for Escaped<'_> {
         if self.0.is_null() {
             return f.write_str("null");
         }
-        for character in self.0.to_str().chars() {
-            match character {
-                '"' | '\'' => fmt::Write::write_char(f, character)?,
-                _ => Display::fmt(&character.escape_debug(), f)?,
-            }
-        }
-        Ok(())
+        Display::fmt(&crate::Escaped(&self.0.to_str()), f)
     }
 }
 

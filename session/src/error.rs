@@ -499,7 +499,7 @@ impl fmt::Display for Error {
         if let Some(detail) = detail {
             write!(f, ": {detail}")?;
         }
-        if *outcome == Outcome::Unknown {
+        if *outcome == Outcome::Unknown && op.is_none_or(OpCode::is_write) {
             f.write_str(" (the operation may have been applied)")?;
         }
         Ok(())
@@ -533,6 +533,10 @@ mod tests {
             error.to_string(),
             "create2 /a: the connection was lost (the operation may have been applied)"
         );
+        // A read changes nothing.
+        let error = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown)
+            .with_operation(OpCode::GetData, "/a");
+        assert_eq!(error.to_string(), "getData /a: the connection was lost");
         let error = Error::new(ErrorKind::LockLost, Outcome::NotApplied).with_path("/locks/a");
         assert_eq!(error.to_string(), "/locks/a: the lock was lost");
     }

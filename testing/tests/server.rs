@@ -108,7 +108,28 @@ async fn four_letter_words_are_answered() {
     // kazoo's `server_version` reads the number.
     let envi = word(&server, b"envi").await;
     assert!(envi.starts_with("Environment:\nzookeeper.version=3.8.0-"), "{envi}");
-    assert!(names(&envi, "=").contains(&"host.name"), "{envi}");
+    // As a 3.8.0: ZooKeeper's own tests look for `java.version`.
+    let of_java = [
+        "zookeeper.version",
+        "host.name",
+        "java.version",
+        "java.vendor",
+        "java.home",
+        "java.class.path",
+        "java.library.path",
+        "java.io.tmpdir",
+        "java.compiler",
+        "os.name",
+        "os.arch",
+        "os.version",
+        "user.name",
+        "user.home",
+        "user.dir",
+        "os.memory.free",
+        "os.memory.max",
+        "os.memory.total",
+    ];
+    assert_eq!(names(&envi, "="), of_java);
     let conf = word(&server, b"conf").await;
     assert!(conf.starts_with(&format!("clientPort={}\n", server.addr().port())), "{conf}");
     for name in ["tickTime", "maxClientCnxns", "minSessionTimeout", "maxSessionTimeout", "serverId"]

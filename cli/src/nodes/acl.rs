@@ -1,6 +1,7 @@
 //! ACLs in the format of zkCli: `world:anyone:r,digest:user:hash:cdrwa`.
 
 use docent::{Acl, Perms};
+use docent_protocol::acl::is_digest_id;
 
 /// An ACL entry that owns its strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,11 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn as_acl(&self) -> Acl<'_> {
         Acl::new(self.perms, &self.scheme, &self.id)
+    }
+
+    /// Whether the entry has a password where a server expects its hash.
+    pub(super) fn has_clear_password(&self) -> bool {
+        self.scheme == "digest" && !is_digest_id(&self.id)
     }
 
     /// Whether the server replaces this entry by the ids of the connection, which must have some.
@@ -36,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Entry, String> {
                 'r' => Perms::READ,
                 'w' => Perms::WRITE,
                 'a' => Perms::ADMIN,
-                _ => return Err(format!("permissions must be letters of cdrwa, not {letter:?}")),
+                _ => return Err(format!("permissions must be letters of cdrwa, not '{letter}'")),
             };
     }
     if scheme.is_empty() || letters.is_empty() {

@@ -1,6 +1,7 @@
 //! The commands that read and write nodes, and the code they share.
 
 mod acl;
+mod date;
 pub(crate) mod multi;
 pub(crate) mod read;
 pub(crate) mod tree;
@@ -9,64 +10,60 @@ pub(crate) mod write;
 
 use std::{
     collections::VecDeque,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
 };
 
 use docent::{Client, ErrorKind, Stat};
 use docent_protocol::path::{self, PathError};
 use serde_json::{Map, Value, json};
 
+use self::date::date;
 use crate::{
     exit::{self, CommandResult, Failure},
     queue::join,
 };
 
-/// Returns the name and value of each field of a Stat, and whether it is an ID. Names and order are those of zkCli.
-fn fields(stat: &Stat) -> [(&'static str, i64, bool); 11] {
-    [
-        ("czxid", stat.czxid, true),
-        ("ctime", stat.ctime, false),
-        ("mzxid", stat.mzxid, true),
-        ("mtime", stat.mtime, false),
-        ("pzxid", stat.pzxid, true),
-        ("cversion", stat.cversion.into(), false),
-        ("version", stat.version.into(), false),
-        ("aversion", stat.aversion.into(), false),
-        ("ephemeralOwner", stat.ephemeral_owner, true),
-        ("dataLength", stat.data_length.into(), false),
-        ("numChildren", stat.num_children.into(), false),
-    ]
-}
-
-/// Formats a Stat as lines `name = value`: IDs in hexadecimal, times in milliseconds since 1970.
+/// Formats a Stat as zkCli does, with times in UTC.
+///
+/// Source: `StatPrinter`.
 fn stat_lines(stat: &Stat) -> String {
-    let line = |(name, value, is_id)| {
-        if is_id { format!("{name} = {value:#x}\n") } else { format!("{name} = {value}\n") }
-    };
-    fields(stat).into_iter().map(line).collect()
+    format!(
+        "cZxid = {:#x}\nctime = {}\nmZxid = {:#x}\nmtime = {}\npZxid = {:#x}\ncversion = {}\ndataVersion = {}\n\
+         aclVersion = {}\nephemeralOwner = {:#x}\ndataLength = {}\nnumChildren = {}\n",
+        stat.czxid,
+        date(stat.ctime),
+        stat.mzxid,
+        date(stat.mtime),
+        stat.pzxid,
+        stat.cversion,
+        stat.version,
+        stat.aversion,
+        stat.ephemeral_owner,
+        stat.data_length,
+        stat.num_children,
+    )
 }
 
-/// Returns a Stat as a JSON object of numbers.
+/// Returns a Stat as a JSON object of numbers, with the names of zookeeper.jute.
 fn stat_json(stat: &Stat) -> Value {
-    let fields = fields(stat).map(|(name, value, _)| (name.to_owned(), value.into()));
-    Value::Object(Map::from_iter(fields))
+    json!({
+        "czxid": stat.czxid,
+        "ctime": stat.ctime,
+        "mzxid": stat.mzxid,
+        "mtime": stat.mtime,
+        "pzxid": stat.pzxid,
+        "cversion": stat.cversion,
+        "version": stat.version,
+        "aversion": stat.aversion,
+        "ephemeralOwner": stat.ephemeral_owner,
+        "dataLength": stat.data_length,
+        "numChildren": stat.num_children,
+    })
 }
 
 /// Returns a JSON object with the member `path`.
 fn path_object(path: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(path))])
-}
-
-/// Prints a JSON object on one line.
-fn print_json(object: impl Into<Value>) -> Result<(), Failure> {
-    print(&format!("{}\n", object.into()))
-}
-
-/// Prints text and flushes the output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
 }
 
 /// Returns the data of an argument; `-` reads standard input to its end.
@@ -135,7 +132,7 @@ fn validate_new_path(path: &str, sequential: bool) -> Result<(), Failure> {
 }
 
 fn invalid_path(path: &str, error: PathError) -> Failure {
-    Failure::usage(format_args!("{path:?}: {error}; a path looks like /a/b"))
+    Failure::usage(format_args!("\"{path}\": {error}; a path looks like /a/b"))
 }
 
 /// Lists a node and its descendants, sorted by path, so parents precede children. Leaves out nodes that are deleted

@@ -3,15 +3,15 @@
 use std::io::{self, BufRead as _};
 
 use clap::Args;
-use docent::{Client, CreateMode, session::TransactionResult};
+use docent::{Client, CreateMode, Error, session::TransactionResult};
 use serde_json::json;
 
-use super::{path_object, print, print_json, validate_new_path};
+use super::{path_object, validate_new_path};
 use crate::{
     command::Command,
     connect::ServerArgs,
-    data,
     exit::{self, CommandResult, Failure},
+    output::{escape, print, print_json},
 };
 
 /// Apply several writes in one transaction: all of them, or none
@@ -35,7 +35,8 @@ Examples:
 
 Prints one line per operation: created PATH, set PATH version N, deleted PATH,
 checked PATH. With --json, one object per line: op, path, and version for set.
-If an operation fails, none is applied, and the error has its index (from 0).
+If an operation fails, none is applied, and the error has its number (from 1), or
+its line of standard input.
 
 {}", exit::HELP))]
 pub(crate) struct Multi {
@@ -45,8 +46,9 @@ pub(crate) struct Multi {
     /// Operations; read from standard input if there are none, or with -
     #[arg(value_name = "OPERATION")]
     operations: Vec<String>,
+    /// The operations, each with its place in the input, such as `line 3`.
     #[arg(skip)]
-    parsed: Vec<Operation>,
+    parsed: Vec<(String, Operation)>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -87,9 +89,10 @@ impl Command for Multi {
     }
 
     async fn run(&self, client: &Client) -> CommandResult {
-        let operations = &self.parsed;
-        let results = commit(client, operations).await?;
-        for (operation, result) in operations.iter().zip(results) {
+        let operations = self.parsed.iter().map(|(_, operation)| operation);
+        let results =
+            commit(client, operations.clone()).await.map_err(|error| self.failure(error))?;
+        for (operation, result) in operations.zip(results) {
             self.print_result(operation, result)?;
         }
         Ok(0)
@@ -97,7 +100,19 @@ impl Command for Multi {
 }
 
 impl Multi {
-    fn parse(&self) -> Result<Vec<Operation>, Failure> {
+    /// The error of the transaction. The client counts the operations from 0, the input from 1.
+    fn failure(&self, error: Error) -> Failure {
+        let place = error.index().and_then(|index| Some((index, &self.parsed.get(index)?.0)));
+        let failure = Failure::from(error);
+        let Some((index, place)) = place else { return failure };
+        let text = failure.to_string();
+        match text.strip_prefix(&format!("operation {index}: ")) {
+            Some(text) => Failure::new(failure.code, format_args!("{place}: {text}")),
+            None => failure,
+        }
+    }
+
+    fn parse(&self) -> Result<Vec<(String, Operation)>, Failure> {
         let is_from_input = self.operations.is_empty() || self.operations == ["-"];
         let lines: Vec<String> = if is_from_input {
             io::stdin().lock().lines().collect::<Result<_, _>>().map_err(|error| {
@@ -114,7 +129,7 @@ impl Multi {
             let Some(operation) = parse(line).map_err(invalid)? else { continue };
             validate_new_path(operation.path(), operation.is_sequential())
                 .map_err(|failure| invalid(failure.to_string()))?;
-            operations.push(operation);
+            operations.push((position, operation));
         }
         if operations.is_empty() {
             return Err(Failure::usage("no operation given; see docent multi --help"));
@@ -143,14 +158,14 @@ impl Multi {
             return print_json(object);
         }
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
-        print(&format!("{verb} {}{version}\n", data::escape(path.as_bytes())))
+        print(&format!("{verb} {}{version}\n", escape(&path)))
     }
 }
 
 async fn commit(
     client: &Client,
-    operations: &[Operation],
-) -> Result<Vec<TransactionResult>, Failure> {
+    operations: impl Iterator<Item = &Operation>,
+) -> Result<Vec<TransactionResult>, Error> {
     let mut transaction = client.transaction();
     for operation in operations {
         match operation {
@@ -164,7 +179,7 @@ async fn commit(
             Operation::Check { version, path } => transaction.check(path, *version),
         };
     }
-    Ok(transaction.commit().await?)
+    transaction.commit().await
 }
 
 /// Parses an operation. Returns `None` for an empty line or a comment.
@@ -218,7 +233,7 @@ fn parse(line: &str) -> Result<Option<Operation>, String> {
             }
         }
         ("delete" | "check", _) => return Err(format!("{verb} requires one PATH")),
-        _ => return Err(format!("{verb:?} is not one of create, set, delete, check")),
+        _ => return Err(format!("\"{verb}\" is not one of create, set, delete, check")),
     };
     Ok(Some(operation))
 }

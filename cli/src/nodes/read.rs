@@ -3,16 +3,15 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
-use docent::{Client, ErrorKind, session::Node};
+use docent::{Client, Error, ErrorKind, Outcome, session::Node};
 
-use super::{
-    Hidden, list_tree, path_object, print, print_json, stat_json, stat_lines, validate_path,
-};
+use super::{Hidden, list_tree, path_object, stat_json, stat_lines, validate_path};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
     data,
     exit::{self, CommandResult, Failure},
+    output::{escape, json_line, print, print_json},
     queue::join,
 };
 
@@ -26,6 +25,7 @@ Examples:
   docent get -r /app                    the node and its descendants, one line
                                         each: PATH TAB DATA, with control
                                         characters escaped
+  docent get -s /app/config             and its Stat, as `get -s` of zkCli
   docent get --json /app/config | jq .stat.version
 
 With --json, one object per line: path, data (data_base64 if it is not UTF-8),
@@ -36,6 +36,9 @@ pub(crate) struct Get {
     /// Print the node and its descendants
     #[arg(short, long)]
     recursive: bool,
+    /// Print the Stat too, behind a line break
+    #[arg(short, long, conflicts_with_all = ["recursive", "json"])]
+    stat: bool,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -85,11 +88,13 @@ impl Get {
             return print_json(object);
         }
         if self.recursive {
-            return print(&format!("{path}\t{}\n", data::escape(&node.data)));
+            return print(&format!("{}\t{}\n", escape(path), data::escape(&node.data)));
         }
         let mut out = io::stdout().lock();
         out.write_all(&node.data)?;
-        if out.is_terminal() && !node.data.ends_with(b"\n") {
+        if self.stat {
+            out.write_all(format!("\n{}", stat_lines(&node.stat)).as_bytes())?;
+        } else if out.is_terminal() && !node.data.ends_with(b"\n") {
             out.write_all(b"\n")?;
         }
         Ok(out.flush()?)
@@ -178,11 +183,11 @@ impl Ls {
                 if let Some(stat) = &stat {
                     object.insert("stat".to_owned(), stat_json(stat));
                 }
-                text.push_str(&format!("{}\n", serde_json::Value::Object(object)));
+                text.push_str(&json_line(&object.into()));
                 continue;
             }
             let name = if self.recursive { path } else { path.rsplit('/').next().unwrap_or(path) };
-            let name = data::escape(name.as_bytes());
+            let name = escape(name);
             match &stat {
                 None => text.push_str(&format!("{name}\n")),
                 Some(stat) => {
@@ -209,8 +214,8 @@ Examples:
   if docent stat /app/ready >/dev/null; then ...; fi
   docent stat --json /app/config | jq .version
 
-Lines are NAME = VALUE: IDs in hexadecimal, times in milliseconds since 1970.
-With --json, one object with numbers.
+Lines are those of zkCli, with times in UTC. With --json, one object of numbers,
+with the names of zookeeper.jute and times in milliseconds since 1970.
 
 {}", exit::HELP))]
 pub(crate) struct StatCommand {
@@ -234,8 +239,8 @@ impl Command for StatCommand {
 
     async fn run(&self, client: &Client) -> CommandResult {
         let Some(stat) = client.exists(&self.path).await? else {
-            let text = format!("{}: no such node", self.path);
-            return Err(Failure::new(exit::NO_NODE, text));
+            let missing = Error::new(ErrorKind::NoNode, Outcome::NotApplied);
+            return Err(missing.with_path(&self.path).into());
         };
         if self.json {
             print_json(stat_json(&stat))?

@@ -7,12 +7,13 @@ use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, Client, CuratorC
 use docent::{Error, ErrorKind, Outcome};
 use serde_json::json;
 
-use super::{path_object, print, print_json, stat_json, validate_path};
+use super::{path_object, stat_json, validate_path};
 use crate::{
     command::Command,
     connect::ServerArgs,
-    data, duration,
+    duration,
     exit::{self, CommandResult, Failure},
+    output::{escape, print, print_json},
 };
 
 /// Print a node and its descendants with their versions, and follow their changes
@@ -196,7 +197,7 @@ impl Tree {
             object.insert("stat".to_owned(), stat_json(node.stat()));
             print_json(object)?;
         } else {
-            print(&format!("{event} {} {version}\n", data::escape(node.path().as_bytes())))?;
+            print(&format!("{event} {} {version}\n", escape(node.path())))?;
         }
         Ok(1)
     }
@@ -209,7 +210,7 @@ impl Tree {
             object.insert("reason".to_owned(), json!(reason));
             return print_json(object);
         }
-        print(&format!("unreadable {} {reason}\n", data::escape(path.as_bytes())))
+        print(&format!("unreadable {} {reason}\n", escape(path)))
     }
 
     fn print_state(&self, event: &str, nodes: Option<usize>) -> Result<(), Failure> {

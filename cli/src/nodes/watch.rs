@@ -6,12 +6,13 @@ use clap::Args;
 use docent::{Client, EventType, protocol::AddWatchMode};
 use serde_json::json;
 
-use super::{path_object, print, print_json, validate_path};
+use super::{path_object, validate_path};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
-    data, duration,
+    duration,
     exit::{self, CommandResult, Failure},
+    output::{escape, print, print_json},
 };
 
 /// Print the events of a node, one line each
@@ -105,7 +106,7 @@ impl Watch {
 
     fn print_event(&self, event: &str, path: &str, zxid: Option<i64>) -> Result<(), Failure> {
         if !self.json {
-            return print(&format!("{event} {}\n", data::escape(path.as_bytes())));
+            return print(&format!("{event} {}\n", escape(path)));
         }
         let mut object = path_object(path);
         object.insert("event".to_owned(), json!(event));

@@ -6,15 +6,13 @@ use clap::Args;
 use docent::{Acl, Client, CreateMode, Error, ErrorKind, Stat, Ttl};
 use docent_protocol::acl::OPEN_ACL_UNSAFE;
 
-use super::{
-    acl, list_tree, path_object, print, print_json, read_data, stat_json, validate_new_path,
-    validate_path,
-};
+use super::{acl, list_tree, path_object, read_data, stat_json, validate_new_path, validate_path};
 use crate::{
     command::{Command, missing_chroot},
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
+    output::{escape, print, print_json},
 };
 
 /// Write the data of a node
@@ -129,6 +127,11 @@ impl Command for Create {
             let text = "--acl auth:: means the users of this connection, and it has none; add --auth (or DOCENT_AUTH)";
             return Err(Failure::usage(text));
         }
+        // The message does not show the password.
+        if self.acl.iter().any(acl::Entry::has_clear_password) {
+            let text = "--acl digest:USER:HASH:PERMISSIONS takes the hash of the password, not a password in clear; write auth::PERMISSIONS with --auth digest:USER:PASSWORD, or the HASH of: printf %s USER:PASSWORD | openssl dgst -sha1 -binary | base64";
+            return Err(Failure::usage(text));
+        }
         self.bytes = read_data(&self.data)?;
         Ok(())
     }
@@ -162,7 +165,7 @@ impl Command for Create {
             object.insert("stat".to_owned(), stat_json(&stat));
             print_json(object)?;
         } else {
-            print(&format!("{path}\n"))?;
+            print(&format!("{}\n", escape(&path)))?;
         }
         Ok(0)
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
-    net::SocketAddr,
+    net::{SocketAddr, ToSocketAddrs as _},
     path::PathBuf,
     time::Duration,
 };
@@ -11,13 +11,14 @@ use std::{
 use clap::Args;
 use docent_testing::{
     TestingCluster,
-    server::{Config, Tls, Version},
+    server::{Config, Tls},
 };
 
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
     file,
+    output::{print, report},
 };
 
 mod console;
@@ -28,10 +29,10 @@ mod prompt;
 /// The first line of the output is `listening on ADDR`, with several servers `listening on ADDR,ADDR,ADDR`. Runs until it
 /// is killed, or until `quit` on standard input; a closed standard input does not end it.
 #[derive(Clone, Args)]
-#[command(after_long_help = console::HELP)]
+#[command(after_long_help = help())]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 selects a free port. Further servers have the ports behind it
-    #[arg(long, default_value = "127.0.0.1:2181")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2181", value_parser = address)]
     listen: SocketAddr,
     /// Number of servers, which form an ensemble; they are numbered from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -40,16 +41,20 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with = "servers")]
     read_only: bool,
     /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8 or 3.9, or ClickHouse keeper-24.8, keeper-26.1 or keeper-26.3
-    #[arg(long, default_value = "3.9", value_parser = version)]
-    version: Version,
-    /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds
-    #[arg(long, value_name = "MIN..MAX", default_value = "1s..60s", value_parser = timeouts)]
-    session_timeout: (Duration, Duration),
+    #[arg(long, default_value = "3.9", value_parser = |text: &str| checked("version", text))]
+    version: String,
+    /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds [default:
+    /// 1s..60s]
+    #[arg(long, value_name = "MIN..MAX", value_parser = timeouts)]
+    session_timeout: Option<(Duration, Duration)>,
+    /// Set any setting of the servers, by its name in ZooKeeper's configuration, over other options; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    config: Vec<(String, String)>,
     /// Seed of the session IDs
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Digest of the superuser: USER:BASE64, as in zookeeper.DigestAuthenticationProvider.superDigest
-    #[arg(long)]
+    /// Digest of the superuser: USER:HASH, as in zookeeper.DigestAuthenticationProvider.superDigest
+    #[arg(long, value_name = "USER:HASH", value_parser = |text: &str| checked(SUPER_DIGEST, text))]
     super_digest: Option<String>,
     /// File with the users of SASL DIGEST-MD5, one USER:PASSWORD a line
     #[arg(long, value_name = "FILE")]
@@ -69,15 +74,43 @@ pub(crate) struct Serve {
     tls_client_ca: Option<PathBuf>,
 }
 
-fn version(text: &str) -> Result<Version, String> {
-    Version::from_number(text).ok_or_else(|| {
-        "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.1, keeper-26.3".to_owned()
-    })
+/// Resolves an address. IPv4 is preferred: `localhost` is 127.0.0.1 for most clients.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let addresses = text.to_socket_addrs().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => "is not HOST:PORT, such as 127.0.0.1:2181".to_owned(),
+        _ => error.to_string(),
+    })?;
+    let addresses: Vec<_> = addresses.collect();
+    let preferred =
+        addresses.iter().find(|address| address.is_ipv4()).or_else(|| addresses.first());
+    preferred.copied().ok_or_else(|| "has no address".to_owned())
+}
+
+const SUPER_DIGEST: &str = "DigestAuthenticationProvider.superDigest";
+
+/// Checks the value of a setting.
+fn checked(name: &str, value: &str) -> Result<String, String> {
+    Config::default().set(name, value).map(|()| value.to_owned())
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("is not NAME=VALUE")?;
+    let (name, value) = (name.trim(), value.trim());
+    Ok((name.to_owned(), checked(name, value)?))
+}
+
+fn help() -> String {
+    let settings = Config::settings().map(|(name, value)| format!("  {name:<40}  {value}\n"));
+    let settings: String = settings.collect();
+    format!(
+        "{}\n\nSettings of --config NAME=VALUE, such as tickTime=2000:\n{settings}",
+        console::HELP
+    )
 }
 
 fn timeouts(text: &str) -> Result<(Duration, Duration), String> {
     let (min, max) = text.split_once("..").ok_or("is not MIN..MAX")?;
-    let parse = |text: &str| duration::parse(text).map_err(|reason| format!("{text:?} {reason}"));
+    let parse = |text: &str| duration::parse(text).map_err(|reason| format!("\"{text}\" {reason}"));
     let (min, max) = (parse(min)?, parse(max)?);
     if min < Duration::from_millis(1) || min > max {
         return Err("must have a MIN from 1ms to MAX".to_owned());
@@ -93,15 +126,14 @@ impl Serve {
     }
 
     async fn serve(&self, config: Config) -> CommandResult {
-        let tls = config.tls.clone();
+        let (tls, version) = (config.tls.clone(), config.version);
         // The text of the error names the address.
         let cluster = TestingCluster::listen(self.listen, config)
             .await
             .map_err(|error| Failure::new(exit::OS, error))?;
-        println!("listening on {}", cluster.connect_string());
-        let of =
-            if self.version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
-        eprintln!("emulating {of} {} for tests: no persistence, no replication", self.version);
+        print(&format!("listening on {}\n", cluster.connect_string()))?;
+        let of = if version.number().starts_with("keeper") { "ClickHouse" } else { "ZooKeeper" };
+        report(format_args!("emulating {of} {version} for tests: no persistence, no replication"));
         if let Some(tls) = tls {
             let options = self.clone();
             // A thread of its own: a file system may not respond.
@@ -122,21 +154,14 @@ impl Serve {
                     // The servers continue after the output is closed.
                     let _ = writeln!(io::stdout(), "{text}");
                 }
-                Err(error) => eprintln!("{line}: {error}"),
+                Err(error) => report(format_args!("{line}: {error}")),
             }
         }
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let (min, max) = self.session_timeout;
-        Ok(Config {
-            version: self.version,
-            min_session_timeout: Some(min),
-            max_session_timeout: max,
-            // A session expires at most half of the shortest timeout late.
-            tick_time: (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2)),
+        let mut config = Config {
             read_only: self.read_only,
-            super_digest: self.super_digest.clone(),
             sasl_users: match &self.sasl {
                 None => BTreeMap::new(),
                 Some(path) => file::read_users(path)?.into_iter().collect(),
@@ -146,7 +171,30 @@ impl Serve {
             servers: self.servers.into(),
             seed: self.seed,
             ..Config::default()
-        })
+        };
+        if let Some((min, max)) = self.session_timeout {
+            (config.min_session_timeout, config.max_session_timeout) = (Some(min), max);
+            // A session expires at most half of the shortest timeout late.
+            config.tick_time = (min / 2).clamp(Duration::from_millis(1), Duration::from_secs(2));
+        }
+        let super_digest = self.super_digest.as_ref().map(|value| (SUPER_DIGEST, value));
+        let settings = self.config.iter().map(|(name, value)| (name.as_str(), value));
+        for (name, value) in
+            [("version", &self.version)].into_iter().chain(super_digest).chain(settings)
+        {
+            config.set(name, value).map_err(Failure::usage)?;
+        }
+        let min = config.min_session_timeout.unwrap_or(config.tick_time * 2);
+        if min > config.max_session_timeout {
+            return Err(Failure::usage(format_args!(
+                "minSessionTimeout ({min:?}) is above maxSessionTimeout ({:?})",
+                config.max_session_timeout
+            )));
+        }
+        if config.read_only && config.servers > 1 {
+            return Err(Failure::usage("readOnly is for one server; leave out servers"));
+        }
+        Ok(config)
     }
 
     /// The contents of the files of TLS.
@@ -169,11 +217,13 @@ impl Serve {
             match files.tls() {
                 Ok(renewed) => {
                     tls.replace(&renewed);
-                    eprintln!("the files of TLS have changed: new connections use them");
+                    report("the files of TLS have changed: new connections use them");
                     (current, refused) = (Some(files), None);
                 }
                 Err(error) => {
-                    eprintln!("the files of TLS have changed, but cannot be used: {error}");
+                    report(format_args!(
+                        "the files of TLS have changed, but cannot be used: {error}"
+                    ));
                     refused = Some(files);
                 }
             }

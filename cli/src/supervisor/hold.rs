@@ -20,7 +20,10 @@ use super::{
     terminal,
     watchdog::{Event, Request, Watchdog},
 };
-use crate::exit::{self, CommandResult, Failure};
+use crate::{
+    exit::{self, CommandResult, Failure},
+    output::report,
+};
 
 /// What a command needs to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +102,10 @@ impl EndReason {
 /// How a run has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Run {
-    /// The command has exited, or a signal arrived before it was started: with this exit code.
+    /// The command has exited, with this code.
     Exited(u8),
+    /// A signal arrived before the command was started: with this exit code.
+    Interrupted(u8),
     /// The lock or leadership was lost before the command was started.
     NotStarted,
     /// The command was ended.
@@ -111,7 +116,7 @@ impl Run {
     /// The exit code of `docent`, or its error.
     pub(crate) fn into_result(self, subject: Subject) -> CommandResult {
         match self {
-            Self::Exited(code) => Ok(code),
+            Self::Exited(code) | Self::Interrupted(code) => Ok(code),
             Self::NotStarted => Err(Failure::new(exit::LOST, EndReason::SessionLost.text(subject))),
             Self::Ended(reason) => {
                 let text = format!("{}; the command was ended", reason.text(subject));
@@ -153,7 +158,9 @@ impl Hold<'_> {
             () = &mut deleted => return Ok(Run::NotStarted),
             () = self.held.lost() => return Ok(Run::NotStarted),
             // The command is not started yet, so a signal has the same effect as during the acquire.
-            signal = signals.next() => return Ok(Run::Exited(exit::from_signal(signal.as_raw()))),
+            signal = signals.next() => {
+                return Ok(Run::Interrupted(exit::from_signal(signal.as_raw())));
+            }
             () = sleep(self.delay) => {}
         }
         let Some(schedule) = self.schedule() else { return Ok(Run::NotStarted) };
@@ -435,11 +442,11 @@ impl RunningCommand<'_> {
             let remaining = processes.count();
             if remaining.is_done() {
                 if remaining != Remaining::default() {
-                    eprintln!(
+                    report(format_args!(
                         "docent {}: {} processes of the command run as another user and cannot be ended",
                         self.hold.subject.command_name(),
                         remaining.not_permitted
-                    );
+                    ));
                 }
                 return;
             }

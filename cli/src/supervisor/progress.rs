@@ -8,7 +8,7 @@ use std::{
 
 use docent::Client;
 
-use crate::queue::Queue;
+use crate::{output::escape, queue::Queue};
 
 /// The interval of updates. A shorter wait shows no status line.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ pub(crate) async fn show(name: &str, client: &Client, path: &str) {
                 Err(_) => continue,
             }
         } else {
-            Some(format!("waiting for {path}: no connection"))
+            Some(format!("waiting for {}: no connection", escape(path)))
         };
         line.write(status);
     }
@@ -44,7 +44,7 @@ fn queue_status(path: &str, queue: &Queue, session: Option<i64>) -> Option<Strin
         (0, None) => "next".to_owned(),
         (position, _) => format!("{position} ahead in the queue"),
     };
-    Some(format!("waiting for {path}: {text}"))
+    Some(format!("waiting for {}: {text}", escape(path)))
 }
 
 /// The text on the terminal; the line is cleared on drop.

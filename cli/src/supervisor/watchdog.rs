@@ -46,7 +46,7 @@ use super::{
     schedule::Schedule,
     terminal,
 };
-use crate::exit;
+use crate::{exit, output::report};
 
 /// The hidden subcommand of the watchdog process.
 pub(crate) const WATCHDOG_COMMAND: &str = "__lock-watchdog";
@@ -265,7 +265,7 @@ pub(crate) fn run(arguments: &[OsString]) -> u8 {
     match supervise(&name, arguments) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("docent {name}: the watchdog: {error}");
+            report(format_args!("docent {name}: the watchdog: {error}"));
             exit::OS
         }
     }
@@ -299,7 +299,7 @@ fn supervise(name: &str, arguments: &[OsString]) -> io::Result<()> {
             Err(error) => {
                 let program =
                     command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-                eprintln!("docent {name}: {program}: {error}");
+                report(format_args!("docent {name}: {program}: {error}"));
                 send_event(&events, Event::Failed);
                 return Ok(());
             }

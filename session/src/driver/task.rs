@@ -30,7 +30,7 @@ use super::{
     missing_operations, probe,
     reply_slot::Wakeups,
     shared::{Machine, Shared},
-    transport::{ByteStream, Transport, tls_remedy},
+    transport::{ByteStream, Transport, tls_mismatch},
 };
 use crate::{
     ConnectionState, Error, ErrorKind, Host, Outcome,
@@ -540,10 +540,10 @@ const CLOSED_BY_SERVER: &str = "the server closed the connection";
 
 fn broken(error: std::io::Error) -> Error {
     let failure = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
-    match tls_remedy(&error) {
+    match tls_mismatch(&error) {
         None => failure.with_source(error),
-        Some(remedy) => {
-            let failure = failure.with_detail(format_args!("TLS: {error}: {remedy}"));
+        Some(text) => {
+            let failure = failure.with_detail(format_args!("TLS: {text}"));
             failure.caused_by(error).with_tls_mismatch()
         }
     }

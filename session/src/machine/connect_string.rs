@@ -89,6 +89,11 @@ impl FromStr for ConnectString {
     type Err = InvalidConnectString;
 
     fn from_str(text: &str) -> Result<Self, InvalidConnectString> {
+        if let Some((scheme, rest)) = text.split_once("://") {
+            return Err(InvalidConnectString(format!(
+                "the connect string {text:?} is a URL: write {rest:?}, without {scheme}://"
+            )));
+        }
         let (servers, chroot) = match text.find('/') {
             Some(slash) => text.split_at(slash),
             None => (text, ""),
@@ -197,7 +202,7 @@ mod tests {
             ("[::1", "\"[::1\"", "no closing bracket"),
             ("[x]:1", "\"[x]:1\"", "IPv6"),
             ("[::1]2181", "\"[::1]2181\"", "behind its bracket"),
-            ("http://a:2181", "\"http:\"", "outside 1 to 65535"),
+            ("http://a:2181", "write \"a:2181\"", "without http://"),
             ("a b:1", "\"a b:1\"", "' ' in its name"),
             ("a/x/", "\"/x/\"", "must not end with a slash"),
             ("a//x", "\"//x\"", "empty node name"),

@@ -301,14 +301,27 @@ impl Ensemble {
     }
 }
 
-/// The lines of `envi`, except those about the JVM.
+/// The lines of `envi`. A program may look for the names that only a JVM has values for; they have the value that Java shows
+/// for a missing property. ClickHouse Keeper does not have them.
+///
+/// Source: `Environment.list`.
 fn envi(version: Version) -> String {
-    format!(
-        "Environment:\nzookeeper.version={version}-docent-testing, built on no day\nhost.name=localhost\n\
-         os.name={}\nos.arch={}\n",
-        std::env::consts::OS,
-        std::env::consts::ARCH
-    )
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    let java = if version.is_keeper() {
+        ""
+    } else {
+        "java.version=<NA>\njava.vendor=<NA>\njava.home=<NA>\njava.class.path=<NA>\njava.library.path=<NA>\n\
+         java.io.tmpdir=<NA>\njava.compiler=<NA>\n"
+    };
+    let mut text = format!(
+        "Environment:\nzookeeper.version={version}-docent-testing, built on no day\nhost.name=localhost\n{java}\
+         os.name={os}\nos.arch={arch}\nos.version=<NA>\nuser.name=<NA>\nuser.home=<NA>\nuser.dir=<NA>\n"
+    );
+    // Since 3.5.
+    if !version.is_keeper() && version > Version::V3_4 {
+        text += "os.memory.free=<NA>\nos.memory.max=<NA>\nos.memory.total=<NA>\n";
+    }
+    text
 }
 
 /// The first four letters of an operation, which is a real server's abbreviation for nearly all of them.

@@ -23,6 +23,7 @@ mod requests;
 mod sasl;
 mod session_passwd;
 mod sessions;
+mod settings;
 mod testing_cluster;
 mod testing_server;
 #[cfg(feature = "tls")]

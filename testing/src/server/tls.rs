@@ -14,7 +14,7 @@ use tokio::{
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        RootCertStore, ServerConfig,
+        self, RootCertStore, ServerConfig,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
         server::WebPkiClientVerifier,
@@ -89,7 +89,7 @@ impl Tls {
         };
         let config = builder
             .with_single_cert(chain, key)
-            .map_err(|error| invalid(format_args!("the certificate: {error}")))?;
+            .map_err(|error| invalid(format_args!("the certificate: {}", text(&error))))?;
         let requires_client_certificates = roots_pem.is_some();
         let current = Current { config: Arc::new(config), requires_client_certificates };
         Ok(Self { current: Arc::new(RwLock::new(current)) })
@@ -148,6 +148,17 @@ fn certificates(pem: &[u8], what: &str) -> io::Result<Vec<CertificateDer<'static
         return Err(invalid(format_args!("{what}: there is no certificate in the PEM text")));
     }
     Ok(certificates)
+}
+
+/// The text of an error of rustls, which shows a certificate of X.509 version 1 in its debug format.
+fn text(error: &rustls::Error) -> String {
+    let text = error.to_string();
+    if text.contains("UnsupportedCertVersion") {
+        return "it is X.509 version 1, which TLS does not accept; issue it again as version 3, by `openssl x509 -req ... \
+                -extfile FILE` with the line subjectAltName=DNS:HOST in FILE"
+            .to_owned();
+    }
+    text
 }
 
 fn invalid(why: impl fmt::Display) -> io::Error {

@@ -8,6 +8,8 @@
 
 use std::fmt::Write as _;
 
+use docent_protocol::EscapedJson;
+
 use super::{
     record::{Field, Record, Side, Value, What},
     text::error_name,
@@ -28,7 +30,7 @@ pub fn json(record: &Record) -> String {
     if let Some(injected) = record.injected {
         out.string("injected", injected);
     }
-    out.end()
+    EscapedJson(&out.end()).to_string()
 }
 
 fn what(out: &mut Object, what: &What) {

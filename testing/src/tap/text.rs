@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use docent_protocol::{ErrorCode, OpCode, dissect::Direction};
+use docent_protocol::{ErrorCode, Escaped, OpCode, dissect::Direction};
 
 use super::record::{Field, Record, Side, Value, What};
 
@@ -132,10 +132,10 @@ fn content(out: &mut String, what: &What, mask_sessions: bool) {
             }
         }
         What::Event { event_type, path, .. } => {
-            let _ = write!(out, "EVENT {event_type} {path}");
+            let _ = write!(out, "EVENT {event_type} {}", Escaped(path));
         }
         What::Raw { text, len, .. } => {
-            let _ = write!(out, "RAW {len} bytes {text:?}");
+            let _ = write!(out, "RAW {len} bytes \"{}\"", Escaped(text));
         }
         What::Closed { by } => out.push_str(match by {
             Side::Client => "closed by client",
@@ -143,7 +143,7 @@ fn content(out: &mut String, what: &What, mask_sessions: bool) {
             Side::Tap => "closed by tap",
         }),
         What::Note(note) => {
-            let _ = write!(out, "   # {note}");
+            let _ = write!(out, "   # {}", Escaped(note));
         }
     }
 }
@@ -158,8 +158,10 @@ fn request_parts(out: &mut String, fields: &[Field]) {
     for field in fields {
         out.push(' ');
         match &field.value {
-            Value::Path(path) => out.push_str(path),
             Value::Multi(ops) => multi(out, ops, true),
+            path @ Value::Path(_) => {
+                let _ = write!(out, "{}", Shown(path));
+            }
             value => {
                 let _ = write!(out, "{}={}", field.name, Shown(value));
             }
@@ -213,9 +215,8 @@ struct Shown<'a>(&'a Value);
 impl std::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
-            Value::Path(text) => f.write_str(text),
             Value::Text(None) => f.write_str("null"),
-            Value::Text(Some(text)) => f.write_str(text),
+            Value::Path(text) | Value::Text(Some(text)) => write!(f, "{}", Escaped(text)),
             Value::Int(number) => write!(f, "{number}"),
             Value::Bool(value) => write!(f, "{value}"),
             Value::Data(None) => f.write_str("<null>"),
@@ -223,11 +224,11 @@ impl std::fmt::Display for Shown<'_> {
             Value::Acl(acl) => {
                 for (index, (perms, scheme, id)) in acl.iter().enumerate() {
                     let comma = if index > 0 { "," } else { "" };
-                    write!(f, "{comma}{perms}:{scheme}:{id}")?;
+                    write!(f, "{comma}{perms}:{}:{}", Escaped(scheme), Escaped(id))?;
                 }
                 Ok(())
             }
-            Value::List(items) => write!(f, "[{}]", items.join(", ")),
+            Value::List(items) => write!(f, "[{}]", Escaped(&items.join(", "))),
             Value::Stat(_) => f.write_str("stat"),
             Value::Multi(items) => write!(f, "{} items", items.len()),
             Value::Undecoded(len) => write!(f, "<{len} bytes>"),
@@ -243,7 +244,7 @@ fn show_data(f: &mut std::fmt::Formatter<'_>, bytes: &[u8]) -> std::fmt::Result 
         return f.write_str("<empty>");
     }
     match std::str::from_utf8(bytes) {
-        Ok(text) if !text.chars().any(char::is_control) => write!(f, "\"{text}\""),
+        Ok(text) if !text.chars().any(char::is_control) => write!(f, "\"{}\"", Escaped(text)),
         _ => {
             f.write_str("0x")?;
             for byte in bytes.iter().take(SHOWN_BYTES) {

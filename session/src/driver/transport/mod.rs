@@ -119,12 +119,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The remedy, if the connection failed because client and server do not agree on TLS.
+/// The error and its remedy, if the connection failed because client and server do not agree on TLS.
 #[cfg(feature = "tls")]
-pub(super) use tls::remedy as tls_remedy;
+pub(super) use tls::mismatch as tls_mismatch;
 
-/// The remedy, if the connection failed because client and server do not agree on TLS.
+/// The error and its remedy, if the connection failed because client and server do not agree on TLS.
 #[cfg(not(feature = "tls"))]
-pub(super) const fn tls_remedy(_: &io::Error) -> Option<&'static str> {
+pub(super) const fn tls_mismatch(_: &io::Error) -> Option<String> {
     None
 }

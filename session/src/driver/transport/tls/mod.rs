@@ -281,9 +281,9 @@ impl TlsOptions {
                 let chain = certificates(chain, "the client certificate")?;
                 let key = PrivateKeyDer::from_pem_slice(key)
                     .map_err(|error| refused(format_args!("the client's private key: {error}")))?;
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|error| refused(format_args!("the client certificate: {error}")))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| {
+                    refused(format_args!("the client certificate: {}", text(&error)))
+                })?
             }
         };
         Ok(TlsConnector::from(Arc::new(config)))
@@ -376,11 +376,29 @@ fn explain(error: io::Error) -> io::Error {
     }
 }
 
-/// The remedy for a connection that failed because client and server do not agree on TLS.
-pub(in crate::driver) fn remedy(error: &io::Error) -> Option<&'static str> {
+/// The error and its remedy, if a connection failed because client and server do not agree on TLS.
+pub(in crate::driver) fn mismatch(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    remedy(error).map(|remedy| format!("{}: {remedy}", text(error)))
+}
+
+/// The text of an error. Some reasons of webpki have no variant in rustls, which then shows its debug format.
+fn text(error: &rustls::Error) -> String {
+    let text = error.to_string();
+    let reason = text.split_once("Other(OtherError(").and_then(|(_, rest)| rest.strip_suffix("))"));
+    match reason {
+        Some("UnsupportedCertVersion") => VERSION_1.to_owned(),
+        Some(reason) => format!("invalid certificate: {reason}"),
+        None => text,
+    }
+}
+
+/// `openssl x509 -req` without a file of extensions makes such certificates.
+const VERSION_1: &str = "the certificate is X.509 version 1, which TLS does not accept; issue it again as version 3, by `openssl x509 -req ... -extfile FILE` with the line subjectAltName=DNS:HOST in FILE";
+
+fn remedy(error: &rustls::Error) -> Option<&'static str> {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
 
-    let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
         Error::InvalidCertificate(Certificate::UnknownIssuer) => {
             "the server's certificate is signed by none of the trusted roots"
@@ -483,5 +501,35 @@ impl ServerCertVerifier for AnyName {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by `openssl x509 -req -in csr.pem -signkey key.pem`, without extensions.
+    const VERSION_1_PEM: &[u8] = b"\
+-----BEGIN CERTIFICATE-----\n\
+MIIBFTCBvQIUKwWjpAcenAbiNiLkMVneFrzOiXEwCgYIKoZIzj0EAwIwDTELMAkG\n\
+A1UEAwwCdjEwIBcNMjYxMTIzMjEwNTQ1WhgPMjEyNjEwMzAyMTA1NDVaMA0xCzAJ\n\
+BgNVBAMMAnYxMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEXZkS3nebZly+mMVq\n\
+jKKS4aHTcA/vPce97pPxUfHh4sNL8BxMq1Qrw5OG8e9gSttB0VZNyp7MDtm2Ls31\n\
+ZXWDpTAKBggqhkjOPQQDAgNHADBEAiAf4GNz4jV12bCBp1fiBKzVQhdSrnVn7Xnp\n\
+mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
+-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn a_certificate_of_version_1_is_named_with_a_remedy() {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let roots = Arc::new(trusted(&[VERSION_1_PEM.to_vec()]).unwrap());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();
+        let [certificate] = &certificates(VERSION_1_PEM, "it").unwrap()[..] else { panic!() };
+        let name = ServerName::try_from("zk").unwrap();
+        let verified = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now());
+        let error = mismatch(&io::Error::other(verified.unwrap_err())).unwrap();
+        assert!(error.starts_with("the certificate is X.509 version 1, "), "{error}");
+        assert!(error.contains("-extfile FILE"), "{error}");
     }
 }

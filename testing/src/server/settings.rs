@@ -1,0 +1,291 @@
+//! The settings of a server by the names of ZooKeeper's configuration.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use docent_protocol::acl::is_digest_id;
+
+use super::{Config, Version};
+
+/// A setting, and how its text is read.
+struct Setting {
+    name: &'static str,
+    value: &'static str,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// All settings that have a textual value. Those without a name in ZooKeeper come last.
+const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "tickTime",
+        value: "milliseconds",
+        set: |config, text| set(&mut config.tick_time, interval(text)),
+    },
+    Setting {
+        name: "syncLimit",
+        value: "ticks",
+        set: |config, text| set(&mut config.sync_limit, number(text, 1..=MAX)),
+    },
+    Setting {
+        name: "minSessionTimeout",
+        value: "milliseconds, -1: 2 ticks",
+        set: |config, text| set(&mut config.min_session_timeout, min_timeout(text)),
+    },
+    Setting {
+        name: "maxSessionTimeout",
+        value: "milliseconds",
+        set: |config, text| set(&mut config.max_session_timeout, interval(text)),
+    },
+    Setting {
+        name: "jute.maxbuffer",
+        value: "bytes",
+        set: |config, text| set(&mut config.max_buffer, number(text, 1..=MAX)),
+    },
+    Setting {
+        name: "extendedTypesEnabled",
+        value: "true or false",
+        set: |config, text| set(&mut config.extended_types_enabled, flag(text)),
+    },
+    Setting {
+        name: "znode.container.checkIntervalMs",
+        value: "milliseconds, of containers and TTL nodes",
+        set: |config, text| set(&mut config.container_check_interval, interval(text)),
+    },
+    Setting {
+        name: "DigestAuthenticationProvider.superDigest",
+        value: "USER:HASH",
+        set: |config, text| set(&mut config.super_digest, super_digest(text)),
+    },
+    Setting {
+        name: "reconfigEnabled",
+        value: "true or false",
+        set: |config, text| set(&mut config.reconfig_enabled, flag(text)),
+    },
+    Setting {
+        name: "standaloneEnabled",
+        value: "true or false",
+        set: |config, text| set(&mut config.standalone_enabled, flag(text)),
+    },
+    Setting {
+        name: "enforceQuota",
+        value: "true or false",
+        set: |config, text| set(&mut config.enforce_quota, flag(text)),
+    },
+    Setting {
+        name: "readonlymode.enabled",
+        value: "true or false",
+        set: |config, text| set(&mut config.read_only_mode_enabled, flag(text)),
+    },
+    Setting {
+        name: "localSessionsEnabled",
+        value: "true or false",
+        set: |config, text| set(&mut config.local_sessions_enabled, flag(text)),
+    },
+    #[cfg(feature = "sasl")]
+    Setting {
+        name: "sessionRequireClientSASLAuth",
+        value: "true or false",
+        set: |config, text| set(&mut config.sasl_required, flag(text)),
+    },
+    Setting {
+        name: "version",
+        value: "3.4 to 3.9, keeper-24.8 to keeper-26.3",
+        set: |config, text| set(&mut config.version, version(text)),
+    },
+    Setting {
+        name: "servers",
+        value: "1 to 99",
+        set: |config, text| set(&mut config.servers, number(text, 1..=99)),
+    },
+    Setting {
+        name: "readOnly",
+        value: "true or false",
+        set: |config, text| set(&mut config.read_only, flag(text)),
+    },
+    Setting {
+        name: "electionTime",
+        value: "milliseconds",
+        set: |config, text| set(&mut config.election_time, millis(text, 0)),
+    },
+    Setting {
+        name: "seed",
+        value: "a number",
+        set: |config, text| set(&mut config.seed, number(text, 0..=u64::MAX.into())),
+    },
+    Setting {
+        name: "epochMs",
+        value: "milliseconds since 1970 at the start",
+        set: |config, text| {
+            set(&mut config.epoch_ms, number(text, i64::MIN.into()..=i64::MAX.into()).map(Some))
+        },
+    },
+];
+
+impl Config {
+    /// Sets a field by the name that ZooKeeper has for it in `zoo.cfg` or as a system property, in any case and with or
+    /// without the prefix `zookeeper.`: `tickTime`, `zookeeper.extendedTypesEnabled`. A field of this server alone has its
+    /// own name in camel case: `electionTime`. Units are ZooKeeper's: durations are milliseconds.
+    ///
+    /// The users of SASL and the certificates have no textual value.
+    ///
+    /// ```
+    /// use docent_testing::server::Config;
+    ///
+    /// let mut config = Config::default();
+    /// config.set("znode.container.checkIntervalMs", "100")?;
+    /// config.set("zookeeper.extendedTypesEnabled", "false")?;
+    /// assert!(config.set("tickTime", "0").is_err());
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A text that says what is wrong: there is no such name, or the value is none for it.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let short = name.strip_prefix("zookeeper.").unwrap_or(name);
+        let setting = SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(short));
+        let Some(setting) = setting else {
+            let names: Vec<_> = Self::settings().map(|(name, _)| name).collect();
+            return Err(format!("{name} is no setting; there are {}", names.join(", ")));
+        };
+        (setting.set)(self, value).map_err(|reason| format!("{name}={value}: {reason}"))
+    }
+
+    /// The names that [`set`](Self::set) knows, each with a description of its value.
+    pub fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+        SETTINGS.iter().map(|setting| (setting.name, setting.value))
+    }
+}
+
+fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *field = value?;
+    Ok(())
+}
+
+/// As Java's `Boolean.parseBoolean`, but a typing error is not false.
+fn flag(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("is not true or false".to_owned()),
+    }
+}
+
+/// A decimal number, or a hexadecimal one as in `jute.maxbuffer=0xfffff`.
+fn number<T: TryFrom<i128>>(text: &str, range: RangeInclusive<i128>) -> Result<T, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => i128::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    let number = parsed.ok().filter(|number| range.contains(number));
+    number
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| format!("is not a number from {} to {}", range.start(), range.end()))
+}
+
+/// The largest `int` of Java.
+const MAX: i128 = i32::MAX as i128;
+
+fn millis(text: &str, min: i128) -> Result<Duration, String> {
+    number(text, min..=MAX).map(Duration::from_millis)
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    millis(text, 1)
+}
+
+fn min_timeout(text: &str) -> Result<Option<Duration>, String> {
+    if text == "-1" { Ok(None) } else { interval(text).map(Some) }
+}
+
+fn super_digest(text: &str) -> Result<Option<String>, String> {
+    if is_digest_id(text) {
+        return Ok(Some(text.to_owned()));
+    }
+    Err("is not USER:HASH, with the Base64 of a hash and not a password".to_owned())
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    Version::from_number(text).ok_or_else(|| {
+        "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.1, keeper-26.3".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value of each setting that is not the default.
+    const OTHERS: &[(&str, &str)] = &[
+        ("tickTime", "1234"),
+        ("syncLimit", "7"),
+        ("minSessionTimeout", "4000"),
+        ("maxSessionTimeout", "40000"),
+        ("jute.maxbuffer", "0x1000"),
+        ("extendedTypesEnabled", "false"),
+        ("znode.container.checkIntervalMs", "100"),
+        ("DigestAuthenticationProvider.superDigest", "super:D/InIHSb7yEEbrWz8b9l71RjZJU="),
+        ("reconfigEnabled", "true"),
+        ("standaloneEnabled", "false"),
+        ("enforceQuota", "true"),
+        ("readonlymode.enabled", "false"),
+        ("localSessionsEnabled", "false"),
+        #[cfg(feature = "sasl")]
+        ("sessionRequireClientSASLAuth", "true"),
+        ("version", "3.6"),
+        ("servers", "3"),
+        ("readOnly", "true"),
+        ("electionTime", "200"),
+        ("seed", "18446744073709551615"),
+        ("epochMs", "-1"),
+    ];
+
+    /// The lines of the debug format that begin with a field.
+    fn fields(config: &Config) -> Vec<String> {
+        let text = format!("{config:#?}");
+        let is_field = |line: &&str| line.starts_with("    ") && !line.starts_with("     ");
+        let lines = text.lines().filter(is_field).filter(|line| line.contains(": "));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_field_of_a_configuration_has_a_name() {
+        let names: Vec<_> = Config::settings().map(|(name, _)| name).collect();
+        assert_eq!(names, OTHERS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        let (default, mut config) = (Config::default(), Config::default());
+        for (name, value) in OTHERS {
+            let before = fields(&config);
+            config.set(&format!("zookeeper.{}", name.to_uppercase()), value).unwrap();
+            let changed = before.iter().zip(fields(&config)).filter(|(old, new)| *old != new);
+            assert_eq!(changed.count(), 1, "{name}");
+        }
+        let (default, config) = (fields(&default), fields(&config));
+        let unchanged = default.iter().zip(&config).filter(|(old, new)| old == new);
+        let unchanged: Vec<_> =
+            unchanged.filter_map(|(line, _)| line.trim().split(':').next()).collect();
+        let without_text: &[&str] = &[
+            #[cfg(feature = "sasl")]
+            "sasl_users",
+            #[cfg(feature = "tls")]
+            "tls",
+        ];
+        assert_eq!(unchanged, without_text);
+        assert_eq!(default.len(), OTHERS.len() + without_text.len());
+    }
+
+    #[test]
+    fn what_is_no_setting_and_no_value_is_refused_with_the_reason() {
+        for (name, value, reason) in [
+            ("maxClientCnxns", "0", "maxClientCnxns is no setting; there are tickTime, "),
+            ("tickTime", "0", "tickTime=0: is not a number from 1 to 2147483647"),
+            ("tickTime", "2s", "is not a number"),
+            ("minSessionTimeout", "-2", "is not a number"),
+            ("enforceQuota", "yes", "is not true or false"),
+            ("servers", "100", "from 1 to 99"),
+            ("version", "3.7", "is not one of 3.4"),
+            ("DigestAuthenticationProvider.superDigest", "super:test", "not a password"),
+        ] {
+            let error = Config::default().set(name, value).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}
