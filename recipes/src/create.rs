@@ -52,7 +52,7 @@ pub(crate) async fn create(
     let mut state = client.state();
     let was_connected = state.borrow_and_update().is_some_and(ConnectionState::is_connected);
     let before = session.as_ref().zip(op).map(|(session, op)| session.losses(op));
-    let result = client.create_with_stat(path, data, mode, acl).await;
+    let result = client.create_with_acl_and_stat(path, data, mode, acl).await;
     // Without a session at the call, the request was sent in the first session.
     if let (Some(session), Some(op)) = (session.or_else(|| client.session()), op) {
         missing_operations::record_reply(&session, op, before.unwrap_or_default(), &result);

@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use docent_protocol::path as paths;
-use docent_session::{Client, Error, ErrorKind};
+use docent_session::{Client, Error, ErrorKind, NodePath};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -219,9 +219,9 @@ impl CuratorCache {
     ///
     /// Source: `CuratorCacheBuilder.withExceptionHandler`.
     #[must_use]
-    pub fn failures(&self) -> Vec<(Arc<str>, Error)> {
+    pub fn failures(&self) -> Vec<(NodePath, Error)> {
         let state = self.inner.shared.read();
-        state.failed.iter().map(|(path, error)| (Arc::clone(path), error.clone())).collect()
+        state.failed.iter().map(|(path, error)| (Arc::clone(path).into(), error.clone())).collect()
     }
 
     /// The events from now on.

@@ -504,7 +504,7 @@ impl Engine {
         self.shared.change(|state| {
             let failed = state.failed.insert(Arc::clone(path), error.clone());
             if failed.is_none_or(|failed| failed.kind() != error.kind()) {
-                state.emit(CacheEvent::Failed { path: Arc::clone(path), error });
+                state.emit(CacheEvent::Failed { path: Arc::clone(path).into(), error });
             }
         });
         self.reads.leave(&job);

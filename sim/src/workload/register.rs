@@ -114,9 +114,7 @@ fn begin(worker: &Worker, step: &RegisterStep) -> Request {
             let create = client.create_with_stat(
                 &path,
                 &value,
-                CreateMode::Persistent,
-                acl::OPEN_ACL_UNSAFE,
-            );
+                CreateMode::Persistent);
             let worker = worker.clone();
             Box::pin(async move {
                 let create = create.await.map(|(_, stat)| vec![(node, Some(stat))]);
