@@ -50,14 +50,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let failed = Client::connect(&connect).await?.run(fail).await;
     println!("failed: {}", failed.is_err_and(|error| error.kind() == ErrorKind::NoNode));
     // Another process has the lock at once.
-    Client::connect(&connect)
-        .await?
-        .run(async |client: Client| {
-            let free =
-                InterProcessMutex::new(&client, PATH)?.acquire_timeout(Duration::ZERO).await?;
-            println!("the lock is free at once: {}", free.is_some());
-            Ok::<_, Error>(())
-        })
-        .await?;
-    Ok(())
+    let other = Client::connect(&connect).await?;
+    let free = InterProcessMutex::new(&other, PATH)?.acquire_timeout(Duration::ZERO).await?;
+    println!("the lock is free at once: {}", free.is_some());
+    Ok(other.close().await?)
 }

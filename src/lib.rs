@@ -81,7 +81,7 @@
 //!
 //! * [`protocol`]: the wire protocol, without I/O.
 //! * [`session`]: the session state machine without I/O, and the [`Client`] that drives it.
-//! * [`recipes`]: Curator's recipes, frame for frame, without Curator's defects.
+//! * [`recipes`]: Curator's recipes, with its frames where they are not its defects.
 //! * `testing`: the embedded server.
 #![cfg_attr(
     not(feature = "recipes"),
