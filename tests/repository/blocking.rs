@@ -81,7 +81,8 @@ fn lines(library: &str) -> Vec<String> {
 
 /// The signature of the blocking function, and whether it waits.
 fn without_futures(signature: &str, is_async: bool) -> (String, bool) {
-    let mut text = signature.split(" (impl<").next().unwrap().replace(" { .. }", "");
+    let mut text =
+        signature.split(" (impl<").next().unwrap().replace(" { .. }", "").replace("&'a[", "&[");
     for noise in ["mut self", "'a ", "<'a>", "mut ", "crate::", "watch::"] {
         text = text.replace(noise, if noise == "mut self" { "self" } else { "" });
     }
