@@ -2,7 +2,7 @@
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use docent::{Client, Error, ErrorKind, InterProcessMutex};
 use docent_testing::TestingServer;
@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 
 const PATH: &str = "/examples/end-well";
 
-/// Waits until the program is asked to stop. Here that is the end of its input; a service waits for
-/// `tokio::signal::ctrl_c()` and SIGTERM, without which they would kill the process.
+/// Waits until the program is asked to stop. Here that is the end of its input; a service has
+/// `tokio::signal::ctrl_c()` and SIGTERM in place of this, or they would kill the process.
 async fn stop() {
     let mut byte = [0];
     while matches!(tokio::io::stdin().read(&mut byte).await, Ok(1)) {}
@@ -21,9 +21,15 @@ async fn stop() {
 async fn serve(client: Client) -> Result<(), Error> {
     let guard = InterProcessMutex::new(&client, PATH)?.acquire().await?;
     println!("serving");
-    tokio::select! {
-        () = stop() => println!("asked to stop"),
-        () = guard.lost() => println!("the lock was lost"),
+    // Made once: a listener that is made in its branch misses a signal that comes while a job runs.
+    let mut stop = pin!(stop());
+    let mut jobs = tokio::time::interval(Duration::from_millis(10));
+    loop {
+        tokio::select! {
+            () = &mut stop => break println!("asked to stop"),
+            () = guard.lost() => break println!("the lock was lost"),
+            _ = jobs.tick() => client.sync("/").await?,
+        }
     }
     // Finish what must not be interrupted, while the lock is held.
     guard.release().await
@@ -44,14 +50,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let failed = Client::connect(&connect).await?.run(fail).await;
     println!("failed: {}", failed.is_err_and(|error| error.kind() == ErrorKind::NoNode));
     // Another process has the lock at once.
-    Client::connect(&connect)
-        .await?
-        .run(async |client: Client| {
-            let free =
-                InterProcessMutex::new(&client, PATH)?.acquire_timeout(Duration::ZERO).await?;
-            println!("the lock is free at once: {}", free.is_some());
-            Ok::<_, Error>(())
-        })
-        .await?;
-    Ok(())
+    let other = Client::connect(&connect).await?;
+    let free = InterProcessMutex::new(&other, PATH)?.acquire_timeout(Duration::ZERO).await?;
+    println!("the lock is free at once: {}", free.is_some());
+    Ok(other.close().await?)
 }

@@ -1,5 +1,5 @@
-//! The naive lock: one node. It is correct and unfair, and each release wakes every waiter.
-//! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
+//! The naive lock: one node. It has no order, and each release wakes every waiter; it fails when a session ends, or a reply
+//! is lost. On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

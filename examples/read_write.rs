@@ -1,10 +1,9 @@
 //! Readers share the lock, a writer excludes all others: two tasks write a book, three read it, and no read is torn.
-//!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use docent::{Client, Error, InterProcessReadWriteLock};
+use docent::{Client, Error, InterProcessReadWriteLock, Owner};
 use docent_testing::TestingServer;
 use tokio::task::{JoinSet, yield_now};
 
@@ -39,15 +38,19 @@ async fn read(lock: InterProcessReadWriteLock) -> Result<u32, Error> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let embedded = TestingServer::start().await?;
-    let connect_string =
-        std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
-    let client = Client::connect(&connect_string).await?;
+    let connect = std::env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
+    let client = Client::connect(&connect).await?;
     let lock = InterProcessReadWriteLock::new(&client, "/examples/read-write")?;
 
     let readers = [lock.read_lock().acquire().await?, lock.read_lock().acquire().await?];
     println!("two readers at once: {}", readers.iter().all(|guard| guard.is_held()));
     drop(readers);
-
+    let owner = Owner::new(); // Without one, the reader would wait for the writer: for itself.
+    let writing = lock.write_lock().acquire_as(&owner).await?;
+    let reading = lock.read_lock().acquire_as(&owner).await?;
+    writing.release().await?;
+    println!("a writer that became a reader: {}", reading.is_held());
+    reading.release().await?;
     let writers: JoinSet<_> = (0..2).map(|_| write(lock.clone())).collect();
     let readers: JoinSet<_> = (0..3).map(|_| read(lock.clone())).collect();
     writers.join_all().await.into_iter().collect::<Result<(), _>>()?;

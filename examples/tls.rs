@@ -27,7 +27,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("the server knows this client as {}", id.user);
     }
     // Only clients with this name in their certificate may read or write the node.
-    client.create_with_stat("/only-mine", b"", CreateMode::Ephemeral, CREATOR_ALL_ACL).await?;
+    client
+        .create_with_acl_and_stat("/only-mine", b"", CreateMode::Ephemeral, CREATOR_ALL_ACL)
+        .await?;
     println!("a node for this client alone: {}", client.get_data("/only-mine").await.is_ok());
     Ok(client.close().await?)
 }

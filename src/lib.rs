@@ -81,7 +81,7 @@
 //!
 //! * [`protocol`]: the wire protocol, without I/O.
 //! * [`session`]: the session state machine without I/O, and the [`Client`] that drives it.
-//! * [`recipes`]: Curator's recipes, frame for frame, without Curator's defects.
+//! * [`recipes`]: Curator's recipes, with its frames where they are not its defects.
 //! * `testing`: the embedded server.
 #![cfg_attr(
     not(feature = "recipes"),
@@ -165,14 +165,14 @@ pub use docent_recipes::{
 };
 #[doc(inline)]
 pub use docent_session::{
-    AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Children, Client,
+    AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Call, Children, Client,
     ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
     EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
     InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
-    Node, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim, SessionLease,
-    SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction, TransactionResponse,
-    TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent, Watcher, WeakClient,
-    WhenFull, children, retry,
+    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim,
+    SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
+    TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent,
+    Watcher, WeakClient, WhenFull, children, retry,
 };
 #[cfg(feature = "sasl")]
 #[doc(inline)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use docent_recipes::cache::{CacheEvents, CacheOptions, CuratorCache};
-use docent_session::{Client, Error};
+use docent_session::{Client, Error, NodePath};
 use serde_json::Value;
 
 use crate::{InstanceSerializer, ServiceInstance, view::View};
@@ -141,7 +141,7 @@ impl<T: Send + Sync + 'static> ServiceCache<T> {
     /// The nodes that cannot be read, by path: those whose data is not an instance, and those that the server does not
     /// return.
     #[must_use]
-    pub fn failures(&self) -> Vec<(Arc<str>, Error)> {
+    pub fn failures(&self) -> Vec<(NodePath, Error)> {
         let mut failures = self.inner.cache.failures();
         let mut current = self.inner.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.update();
@@ -225,7 +225,7 @@ pub enum ServiceCacheEvent<T = Value> {
     /// The data of a node is not an instance, or the node cannot be read.
     Unreadable {
         /// The path of the node.
-        path: Arc<str>,
+        path: NodePath,
         /// The reason.
         error: Error,
     },

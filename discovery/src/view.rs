@@ -6,7 +6,7 @@ use std::{
 };
 
 use docent_recipes::cache::{CacheEvent, CacheState, CachedNode};
-use docent_session::Error;
+use docent_session::{Error, NodePath};
 
 use crate::{InstanceSerializer, ServiceCacheEvent, ServiceInstance, error};
 
@@ -54,11 +54,9 @@ impl<T: 'static> View<T> {
     }
 
     /// The nodes whose data is not an instance.
-    pub(crate) fn failures(&self) -> Vec<(Arc<str>, Error)> {
+    pub(crate) fn failures(&self) -> Vec<(NodePath, Error)> {
         let failed = self.known.iter();
-        failed
-            .filter_map(|(path, known)| Some((Arc::from(&**path), known.error.clone()?)))
-            .collect()
+        failed.filter_map(|(path, known)| Some(((&**path).into(), known.error.clone()?))).collect()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -51,7 +51,7 @@ pub(crate) async fn create(
     }
     let mut state = client.state();
     let was_connected = state.borrow_and_update().is_some_and(ConnectionState::is_connected);
-    let result = client.create_with_stat(path, data, mode, acl).await;
+    let result = client.create_with_acl_and_stat(path, data, mode, acl).await;
     match result {
         Ok((path, stat)) => Ok(CreateReply {
             path,

@@ -1,10 +1,10 @@
-//! Apache Curator's recipes for locks, leader election and kept nodes over `docent-session`, frame for frame.
+//! Apache Curator's recipes for locks, leader election and kept nodes over `docent-session`.
 //!
 //! Modules are Curator's packages, files its classes. [`locks::lock_internals`] describes the algorithm step by
 //! step, each step with the frame it sends and the Curator method it mirrors.
 //!
-//! The recipes send the same frames as Curator 5.9.0, but do not mirror its defects, which each module and
-//! `docs/CURATOR.md` list. Unlike Curator's, a [`LockGuard`](locks::LockGuard) knows whether the lock is still held,
+//! The recipes send the frames of Curator 5.9.0, except for differences that each module and `docs/CURATOR.md` list, with
+//! their reasons: its defects are not mirrored. Unlike Curator's, a [`LockGuard`](locks::LockGuard) knows whether the lock is still held,
 //! reports its loss, and has a fencing token.
 //!
 //! Applications add the crate `docent`, which re-exports this one.

@@ -18,7 +18,7 @@ const NODES: usize = 100;
 
 async fn client(server: &Arc<TestingServer>) -> Client {
     let config = Config::new("in-process:2181").unwrap();
-    let config = config.with_clock(Clock::tokio()).with_transport(InProcess(Arc::clone(server)));
+    let config = config.with_clock(Clock::tokio()).with_transport(InProcess::new(server));
     config.connect().await.unwrap()
 }
 

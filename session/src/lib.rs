@@ -86,7 +86,7 @@ pub use machine::{
     lease::{SessionClaim, SessionLease},
     metrics::{Latency, Metrics},
     timeouts::Timeouts,
-    watch_table::{WatchKind, WatchedEvent},
+    watch_table::{NodePath, WatchKind, WatchedEvent},
 };
 pub use session_token::SessionToken;
 pub use time::Instant;
@@ -98,9 +98,9 @@ pub use tokio_rustls::rustls;
 #[cfg(feature = "tokio")]
 pub use {
     client::{
-        AclEntries, AddWatchResponse, Allow, Children, Cleanup, Client, ClientInfo, EnsembleConfig,
-        EnsembleServer, EnsembleTracker, InvalidEnsembleConfig, MultiReadResponse, Node, OnDrop,
-        ReadResult, Reconfig, Response, States, Transaction, TransactionResponse,
+        AclEntries, AddWatchResponse, Allow, Call, Children, Cleanup, Client, ClientInfo,
+        EnsembleConfig, EnsembleServer, EnsembleTracker, InvalidEnsembleConfig, MultiReadResponse,
+        Node, OnDrop, ReadResult, Reconfig, Response, States, Transaction, TransactionResponse,
         TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
     },
     driver::{

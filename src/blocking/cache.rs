@@ -1,13 +1,13 @@
 //! Nodes in memory: [`docent::recipes::cache`](crate::recipes::cache) with methods that wait.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
     Client,
     context::Context,
     wait::{check, wait},
 };
-use crate::{CacheEvent, CacheOptions, CacheState, CachedNode, Error};
+use crate::{CacheEvent, CacheOptions, CacheState, CachedNode, Error, NodePath};
 
 /// A node, its direct children or a tree in memory.
 ///
@@ -53,7 +53,7 @@ impl CuratorCache {
         fn is_empty(&self) -> bool;
         /// The nodes that cannot be read or listed now, with the errors.
         #[must_use]
-        fn failures(&self) -> Vec<(Arc<str>, Error)>;
+        fn failures(&self) -> Vec<(NodePath, Error)>;
     }
 
     /// As [`start_with`](Self::start_with), with all events from the start.

@@ -43,7 +43,7 @@ use crate::{
 /// // Only if no client has changed it since.
 /// client.set_data("/greeting", b"hello, world", Some(node.stat.version))?;
 /// let event = watcher.changed_timeout(Duration::from_secs(10))?.ok_or("no event")?;
-/// assert_eq!(event.path.as_ref(), "/greeting");
+/// assert_eq!(event.path, "/greeting");
 /// client.close()?;
 /// # Ok(())
 /// # }
@@ -83,7 +83,7 @@ impl Client {
 
     /// Connects with these settings, and waits until there is a session.
     ///
-    /// Blocking [`Config::connect`].
+    /// Blocking [`Client::connect_with`](crate::Client::connect_with).
     pub fn connect_with(config: Config) -> Result<Self, Error> {
         check()?;
         let within = config.connection_timeout();
@@ -119,8 +119,10 @@ impl Client {
         async fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Result<String, Error>;
         /// As [`create`](Self::create), with an ACL.
         async fn create_with_acl(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl<'_>]) -> Result<String, Error>;
-        /// As [`create_with_acl`](Self::create_with_acl), but returns the Stat too.
-        async fn create_with_stat(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl<'_>]) -> Result<(String, Stat), Error>;
+        /// As [`create`](Self::create), but returns the Stat too.
+        async fn create_with_stat(&self, path: &str, data: &[u8], mode: CreateMode) -> Result<(String, Stat), Error>;
+        /// As [`create_with_stat`](Self::create_with_stat), with an ACL.
+        async fn create_with_acl_and_stat(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl<'_>]) -> Result<(String, Stat), Error>;
         /// Creates a node, and its parents if they are missing.
         async fn create_with_parents(&self, path: &str, data: &[u8], mode: CreateMode) -> Result<String, Error>;
         /// As [`create_with_parents`](Self::create_with_parents), with an ACL and the mode of the parents.

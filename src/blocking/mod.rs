@@ -37,7 +37,7 @@
 //!
 //! | async | blocking |
 //! |---|---|
-//! | `Config::connect`, `Config::start` | [`Client::connect_with`], [`Client::start_with`] |
+//! | `Config::start` | [`Client::start_with`]; for `Config::connect`, both have `Client::connect_with` |
 //! | `tokio::time::timeout` around a wait | the method with the suffix `_timeout`; [`Client::wait_timeout`] for the rest |
 //! | `client.get_data("/a").allow(kind).await?` | `client.get_data("/a").allow(kind)?`, with the trait [`Allow`] |
 //! | `next`, streams | iterators over results; with a limit of time: the trait [`Events`] |

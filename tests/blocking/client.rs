@@ -47,14 +47,8 @@ fn nodes_are_created_read_written_and_deleted(server: Server) {
     let (children, stat) = client.get_children_with_stat(&parent).unwrap();
     assert_eq!((children.len(), stat.num_children), (1, 1));
     assert_eq!(client.create_or_set(&path, b"4").unwrap().map(|stat| stat.version), Some(2));
-    let (made, stat) = client
-        .create_with_stat(
-            &format!("{path}/"),
-            b"",
-            CreateMode::EphemeralSequential,
-            docent::acl::OPEN_ACL_UNSAFE,
-        )
-        .unwrap();
+    let (made, stat) =
+        client.create_with_stat(&format!("{path}/"), b"", CreateMode::EphemeralSequential).unwrap();
     assert_eq!(made, format!("{path}/0000000000"));
     assert_eq!(client.session().unwrap().session_id(), stat.ephemeral_owner);
     assert_eq!(

@@ -18,7 +18,7 @@ use docent::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-#[path = "../../examples/smol/runtime.rs"]
+#[path = "../examples/smol/runtime.rs"]
 mod smol_runtime;
 
 /// Accepts a session, replies to one request, and then sends events without end.

@@ -192,7 +192,7 @@ async fn a_value_that_is_temporarily_unreadable_is_read_again(fixture: Fixture) 
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("A"));
     b.delete(&fixture.path, None).await.unwrap();
     records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(OpCode::GetData)).await.unwrap();
-    b.create_with_stat(&fixture.path, b"new", CreateMode::Persistent, CREATOR_ALL_ACL)
+    b.create_with_acl_and_stat(&fixture.path, b"new", CreateMode::Persistent, CREATOR_ALL_ACL)
         .await
         .unwrap();
     fixture.tap.end_delays();

@@ -37,7 +37,6 @@ const BLOCKING: &[&str] = &["docent", "docent-discovery"];
 const ADDED: &[(&str, &str)] = &[
     ("Allow::allow", "`Response::allow`, for results"),
     ("Client::async_client", "for futures"),
-    ("Client::connect_with", "`Config::connect`"),
     ("Client::start_with", "`Config::start`"),
     ("Client::wait", "for futures"),
     ("Events::timeout_iter", "an iterator with a limit of time"),
@@ -82,7 +81,8 @@ fn lines(library: &str) -> Vec<String> {
 
 /// The signature of the blocking function, and whether it waits.
 fn without_futures(signature: &str, is_async: bool) -> (String, bool) {
-    let mut text = signature.split(" (impl<").next().unwrap().replace(" { .. }", "");
+    let mut text =
+        signature.split(" (impl<").next().unwrap().replace(" { .. }", "").replace("&'a[", "&[");
     for noise in ["mut self", "'a ", "<'a>", "mut ", "crate::", "watch::"] {
         text = text.replace(noise, if noise == "mut self" { "self" } else { "" });
     }
@@ -99,6 +99,7 @@ fn without_futures(signature: &str, is_async: bool) -> (String, bool) {
         "MultiReadResponse" => Some(result("Vec<Result<ReadResult, Error>>")),
         "TransactionResponse" => Some(result("Vec<TransactionResult>")),
         _ => inner("Response<", ">")
+            .or_else(|| inner("Call<'a, ", ">"))
             .or_else(|| inner("LockFuture<'_, ", ">"))
             .or_else(|| inner("LockFuture<", ">")?.strip_prefix("'a, "))
             .map(result)

@@ -63,7 +63,7 @@ mod tests {
         ];
         let shown =
             text("late {{late pooler a}}, after {{after pooler a}}.", &[], &faults).unwrap();
-        assert_eq!(shown, "late 200, after 7.00.");
+        assert_eq!(shown, "late 20.0, after 7.00.");
         assert!(text("{{early pooler a}}", &[], &faults).is_err());
     }
 

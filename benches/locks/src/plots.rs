@@ -2,16 +2,18 @@
 
 use std::fmt::Write as _;
 
+use crate::services::ENTRIES;
+
 /// One colour a service, distinct also in print.
-const COLOURS: [&str; 11] = [
+const COLOURS: [&str; ENTRIES.len()] = [
     "#1f77b4", "#17becf", "#9467bd", "#2ca02c", "#d62728", "#ff7f0e", "#bcbd22", "#8c564b",
-    "#e377c2", "#7f7f7f", "#000000",
+    "#e377c2", "#7f7f7f", "#000000", "#00ff00",
 ];
 
 const WIDTH: f64 = 860.0;
 
 fn colour(index: usize) -> &'static str {
-    COLOURS.get(index % COLOURS.len()).copied().unwrap_or("#000000")
+    COLOURS.get(index).copied().unwrap_or("#000000")
 }
 
 fn begin(height: f64, title: &str) -> String {
@@ -96,7 +98,7 @@ pub(crate) fn label(microseconds: f64) -> String {
     }
 }
 
-/// Rows of bars out of 1,000, in groups: in red, and those that remain with tokens in dark.
+/// Rows of bars up to 100 %, in groups: in red, and those that remain with tokens in dark.
 pub(crate) fn bars(title: &str, groups: &[(String, Vec<Bar>)]) -> String {
     let rows: usize = groups.iter().map(|(_, bars)| bars.len() + 1).sum();
     let height = 60.0 + 17.0 * rows as f64;
@@ -112,7 +114,7 @@ pub(crate) fn bars(title: &str, groups: &[(String, Vec<Bar>)]) -> String {
         );
         y += 17.0;
         for bar in bars {
-            let length = |value: f64| value / 1000.0 * (right - left);
+            let length = |value: f64| value / 100.0 * (right - left);
             let _ = writeln!(
                 svg,
                 "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
@@ -123,7 +125,7 @@ pub(crate) fn bars(title: &str, groups: &[(String, Vec<Bar>)]) -> String {
                 y + 2.0,
                 length(bar.value),
             );
-            let mut text = format!("{:.0}", bar.value);
+            let mut text = format!("{:.1} %", bar.value);
             if let Some(with_token) = bar.with_token {
                 let _ = writeln!(
                     svg,
@@ -131,7 +133,7 @@ pub(crate) fn bars(title: &str, groups: &[(String, Vec<Bar>)]) -> String {
                     y + 5.0,
                     length(with_token),
                 );
-                let _ = write!(text, ", with the token {with_token:.0}");
+                let _ = write!(text, ", with the token {with_token:.1} %");
             }
             let _ = writeln!(
                 svg,
@@ -173,10 +175,18 @@ mod tests {
 
     #[test]
     fn a_bar_of_all_rounds_has_the_whole_width() {
-        let bar = Bar { name: "one".into(), value: 1000.0, with_token: Some(0.0) };
+        let bar = Bar { name: "one".into(), value: 100.0, with_token: Some(0.0) };
         let svg = bars("", &[("fault".into(), vec![bar])]);
         assert!(svg.contains("width=\"510.0\" height=\"10\""), "{svg}");
-        assert!(svg.contains("1000, with the token 0"));
+        assert!(svg.contains("100.0 %, with the token 0.0 %"));
+    }
+
+    #[test]
+    fn each_service_has_a_colour_of_its_own() {
+        let mut colours = COLOURS.to_vec();
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!(colours.len(), ENTRIES.len());
     }
 
     #[test]

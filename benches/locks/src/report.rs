@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
         let svg = plots::distributions(&title, &handoffs(&speed, contenders));
         fs::write(plots.join(format!("handoff-{contenders}.svg")), svg)?;
     }
-    let svg = plots::bars("Rounds with a late write, of 1,000", &violations(&faults));
+    let svg = plots::bars("Rounds with a late write, %", &violations(&faults));
     fs::write(plots.join("violations.svg"), svg)?;
     let text = text
         .replace("{{measured}}", &measured(&speed, &faults))
@@ -265,12 +265,12 @@ fn runs<'a>(faults: &'a [Value], fault: &str, service: &str) -> Vec<&'a Value> {
     faults.iter().filter(matches).collect()
 }
 
-/// A count in all runs of a cell together, out of 1,000 rounds.
+/// A count in all runs of a cell together, as a share of its rounds, in percent.
 fn together(runs: &[&Value], name: &str) -> Option<f64> {
     let valid: Vec<_> = runs.iter().filter(|line| line.get(name).is_some()).collect();
     let sum = |name: &str| valid.iter().filter_map(|line| line[name].as_f64()).sum::<f64>();
     let rounds = sum("rounds");
-    (rounds > 0.0).then(|| sum(name) * 1000.0 / rounds)
+    (rounds > 0.0).then(|| sum(name) * 100.0 / rounds)
 }
 
 fn violations(faults: &[Value]) -> Vec<(String, Vec<Bar>)> {
@@ -303,8 +303,8 @@ fn fault_tables(faults: &[Value]) -> String {
             fault.name
         );
         text.push_str(
-            "| service | rounds | late writes in | with the token | wrong \"yes\" in | holder read \"no\" in | \
-             next acquired in | after, ms: median | longest | each run |\n\
+            "| service | rounds | late writes, % | with the token, % | wrong \"yes\", % | holder read \"no\", % | \
+             next acquired, % | after, ms: median | longest | each run |\n\
              |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
         );
         for service in ENTRIES.iter().filter(|service| (fault.services)(service)) {
@@ -395,9 +395,9 @@ fn findings(speed: &[Value], faults: &[Value]) -> String {
             };
             let token = together(&runs, "violations_despite_token");
             let token = token
-                .map_or_else(String::new, |v| format!(", with the token in {}", number(Some(v))));
+                .map_or_else(String::new, |v| format!(", with the token in {} %", number(Some(v))));
             list.push(format!(
-                "{}: a late write in {}{token}, the next acquired in {}",
+                "{}: a late write in {} %{token}, the next acquired in {} %",
                 service.name,
                 number(Some(late)),
                 number(Some(next))
@@ -406,7 +406,7 @@ fn findings(speed: &[Value], faults: &[Value]) -> String {
         if !list.is_empty() {
             let _ = writeln!(
                 text,
-                "* A stopped holder, services {what}, of 1,000 rounds: {}.",
+                "* A stopped holder, services {what}, shares of the rounds: {}.",
                 list.join("; ")
             );
         }
@@ -417,7 +417,7 @@ fn findings(speed: &[Value], faults: &[Value]) -> String {
             let runs = runs(faults, fault.name, service.name);
             let cell = |key| {
                 let value = together(&runs, key).filter(|value| *value > 0.0)?;
-                Some(format!("{} under {} ({})", service.name, fault.name, number(Some(value))))
+                Some(format!("{} under {} ({} %)", service.name, fault.name, number(Some(value))))
             };
             wrong.extend(cell("wrong_answers"));
             despite.extend(cell("violations_despite_token"));
@@ -426,14 +426,14 @@ fn findings(speed: &[Value], faults: &[Value]) -> String {
     if !wrong.is_empty() {
         let _ = writeln!(
             text,
-            "* A client answered \"yes\" to its holder after another one had entered, in rounds of 1,000: {}.",
+            "* A client answered \"yes\" to its holder after another one had entered, shares of the rounds: {}.",
             wrong.join(", ")
         );
     }
     let sentence = if despite.is_empty() {
         "* The token let no late write pass in any round of any fault.".to_owned()
     } else {
-        format!("* The token let late writes pass, in rounds of 1,000: {}.", despite.join(", "))
+        format!("* The token let late writes pass, shares of the rounds: {}.", despite.join(", "))
     };
     let _ = writeln!(text, "{sentence}");
     text
@@ -469,7 +469,7 @@ mod tests {
         let other = json!({ "fault": "none", "service": "file", "rounds": 300, "violations": 300 });
         let lines = [one, two, other];
         let runs = runs(&lines, "none", "etcd");
-        assert_eq!(together(&runs, "violations"), Some(50.0));
+        assert_eq!(together(&runs, "violations"), Some(5.0));
         assert_eq!(together(&runs, "violations_despite_token"), Some(0.0));
         assert_eq!(together(&runs, "nothing"), None);
     }

@@ -180,7 +180,7 @@ impl Create {
         acl: &[Acl<'_>],
     ) -> Result<(String, Option<Stat>), Error> {
         if self.json {
-            let created = client.create_with_stat(&self.path, &self.bytes, mode, acl).await;
+            let created = client.create_with_acl_and_stat(&self.path, &self.bytes, mode, acl).await;
             return created.map(|(path, stat)| (path, Some(stat)));
         }
         let created = client.create_with_acl(&self.path, &self.bytes, mode, acl).await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use docent::blocking::internal::{Context, check, wait};
-use docent_session::Error;
+use docent_session::{Error, NodePath};
 use serde_json::Value;
 
 use crate::{ServiceCacheEvent, ServiceInstance};
@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> ServiceCache<T> {
         fn instances(&self) -> Arc<[Arc<ServiceInstance<T>>]>;
         /// The nodes that cannot be read, by path.
         #[must_use]
-        fn failures(&self) -> Vec<(Arc<str>, Error)>;
+        fn failures(&self) -> Vec<(NodePath, Error)>;
     }
 
     /// As [`initialized`](Self::initialized), for at most `wait`; false if not all instances are loaded by then.

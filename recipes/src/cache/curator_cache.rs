@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use docent_protocol::path as paths;
-use docent_session::{Client, Error, ErrorKind};
+use docent_session::{Client, Error, ErrorKind, NodePath};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -229,12 +229,12 @@ impl CuratorCache {
     ///
     /// Source: `CuratorCacheBuilder.withExceptionHandler`.
     #[must_use]
-    pub fn failures(&self) -> Vec<(Arc<str>, Error)> {
+    pub fn failures(&self) -> Vec<(NodePath, Error)> {
         let state = self.inner.shared.read();
         state
             .failed
             .iter()
-            .map(|(path, failure)| (Arc::clone(path), failure.error.clone()))
+            .map(|(path, failure)| (Arc::clone(path).into(), failure.error.clone()))
             .collect()
     }
 

@@ -509,7 +509,7 @@ impl Engine {
             let failure = Failure { error: error.clone(), listing };
             let failed = state.failed.insert(Arc::clone(path), failure);
             if failed.is_none_or(|failed| failed.error.kind() != error.kind()) {
-                state.emit(CacheEvent::Failed { path: Arc::clone(path), error });
+                state.emit(CacheEvent::Failed { path: Arc::clone(path).into(), error });
             }
         });
         self.reads.leave(&job);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use docent_session::Error;
+use docent_session::{Error, NodePath};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{node::CachedNode, shared::Shared};
@@ -50,7 +50,7 @@ pub enum CacheEvent {
     /// packet limit. Reported once for each such node; see [`CuratorCache::failures`](super::CuratorCache::failures).
     Failed {
         /// The path of the node.
-        path: Arc<str>,
+        path: NodePath,
         /// The error of the read.
         error: Error,
     },

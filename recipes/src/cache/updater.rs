@@ -325,6 +325,7 @@ impl Updater {
             if event.is_end() {
                 return Some(End::SetAgain);
             }
+            let path = event.path.clone().into();
             match &mut on.watches {
                 Watches::Persistent(_)
                     if event.is_resync() && planted::is("cache-resync-ignored") => {}
@@ -334,9 +335,9 @@ impl Updater {
                 }
                 Watches::OneShot(_) if event.is_resync() => {
                     let created = docent_protocol::EventType::NodeCreated;
-                    self.engine.on_event(created, &event.path, None);
+                    self.engine.on_event(created, &path, None);
                 }
-                _ => self.engine.on_event(event.event_type, &event.path, event.zxid),
+                _ => self.engine.on_event(event.event_type, &path, event.zxid),
             }
         }
         None

@@ -7,13 +7,14 @@ use std::{
 };
 
 use super::{
-    response::{Response, WatchResponse},
-    transaction::TransactionResponse,
+    response::{AddWatchResponse, Call, Response, WatchResponse},
+    transaction::{MultiReadResponse, TransactionResponse},
 };
 use crate::{Error, ErrorKind};
 
-/// The reply to a request that may fail with one kind of error: the value, or `None` for that error. Returned by
-/// [`Response::allow`], [`WatchResponse::allow`] and [`TransactionResponse::allow`].
+/// The result of a call that may fail with one kind of error: the value, or `None` for that error. Returned by
+/// [`Response::allow`], and by the method of this name of every other future that a [`Client`](crate::Client) returns
+/// for an operation on nodes.
 ///
 /// # Cancel safety
 ///
@@ -69,6 +70,11 @@ impl<R> Response<R> {
     ///     println!("{:?}", node.data);
     /// }
     ///
+    /// // A call of several requests: the parents exist afterwards in any case.
+    /// let path = "/jobs/nightly/report";
+    /// let mode = CreateMode::Persistent;
+    /// client.create_with_parents(path, b"", mode).allow(ErrorKind::NodeExists).await?;
+    ///
     /// // Deletes a node unless another client was faster.
     /// let deleted = client.delete("/jobs/1", None).allow(ErrorKind::NoNode).await?.is_some();
     /// # assert!(!deleted);
@@ -92,6 +98,29 @@ impl<R> WatchResponse<R> {
     }
 }
 
+impl AddWatchResponse {
+    /// As [`Response::allow`]. Where the result is `None`, no watch is set.
+    ///
+    /// # Errors
+    ///
+    /// Those of the request, of any other kind.
+    pub const fn allow(self, kind: ErrorKind) -> Allow<Self> {
+        Allow { response: self, kind }
+    }
+}
+
+impl<R> Call<'_, R> {
+    /// As [`Response::allow`], for an error of any of the requests: the one that failed ends the call, and those before
+    /// it were applied.
+    ///
+    /// # Errors
+    ///
+    /// Those of the requests, of any other kind.
+    pub const fn allow(self, kind: ErrorKind) -> Allow<Self> {
+        Allow { response: self, kind }
+    }
+}
+
 impl TransactionResponse {
     /// As [`Response::allow`], for the error of the first operation that failed: with `BadVersion`, for example, the
     /// result is `None` if a version did not match. Nothing was applied then.
@@ -99,6 +128,18 @@ impl TransactionResponse {
     /// # Errors
     ///
     /// Those of the transaction, of any other kind.
+    pub const fn allow(self, kind: ErrorKind) -> Allow<Self> {
+        Allow { response: self, kind }
+    }
+}
+
+impl MultiReadResponse {
+    /// As [`Response::allow`], for an error of the whole call, such as `Unimplemented`; the errors of single reads are
+    /// in the result.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call, of any other kind.
     pub const fn allow(self, kind: ErrorKind) -> Allow<Self> {
         Allow { response: self, kind }
     }

@@ -51,7 +51,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 ///
 /// // Only if no client has changed it since.
 /// client.set_data("/greeting", b"hello, world", Some(node.stat.version)).await?;
-/// assert_eq!(watcher.changed().await.path.as_ref(), "/greeting");
+/// assert_eq!(watcher.changed().await.path, "/greeting");
 /// client.close().await?;
 /// # Ok(())
 /// # }
@@ -59,7 +59,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 ///
 /// | task | method |
 /// |---|---|
-/// | connect | [`connect`](Self::connect); with other settings [`Config::connect`], [`Config::start`] |
+/// | connect | [`connect`](Self::connect); with other settings [`connect_with`](Self::connect_with); in the background [`Config::start`] |
 /// | create a node | [`create`](Self::create), [`create_with_acl`](Self::create_with_acl), [`create_with_stat`](Self::create_with_stat) |
 /// | create a node and its parents | [`create_with_parents`](Self::create_with_parents), [`create_parents`](Self::create_parents), [`ensure_path`](Self::ensure_path) |
 /// | read a node | [`get_data`](Self::get_data), [`exists`](Self::exists) |
@@ -73,7 +73,7 @@ pub(super) const ANY_VERSION: i32 = -1;
 /// | change several nodes at once, or none | [`transaction`](Self::transaction) |
 /// | read several nodes at one moment | [`multi_read`](Self::multi_read) |
 /// | read the writes of other clients | [`sync`](Self::sync), then read |
-/// | accept an error, such as `NoNode` | [`Response::allow`] |
+/// | accept an error, such as `NoNode` | [`allow`](crate::Response::allow) on the future of any call about nodes |
 /// | retry a call | [`retry`](Self::retry), [`retry_idempotent`](Self::retry_idempotent) |
 /// | work below a path | [`with_chroot`](Self::with_chroot) |
 /// | end the session | [`run`](Self::run), [`close`](Self::close) |
@@ -88,7 +88,8 @@ pub(super) const ANY_VERSION: i32 = -1;
 ///
 /// Each operation is queued by its call, before the future is polled. So calls keep their order on the wire, and calls
 /// without an await between them are sent together. A future that is dropped discards the reply; the request is still
-/// sent. The methods that are `async fn` make several requests, and send them as their future is polled.
+/// sent. A method that returns a [`Call`](crate::Call), or is an `async fn`, makes several requests, and sends them as its
+/// future is polled.
 ///
 /// A call sends one request and nothing else; its op code is the *Source* of the method. The client itself sends a ping
 /// (11) after a third of the session timeout, at most 10 s, without a request, and the handshake, credentials (100) and
@@ -214,16 +215,30 @@ impl Client {
         self.request_if(check_new(path, mode), path, &call)
     }
 
-    /// As [`create_with_acl`](Self::create_with_acl), but returns the Stat too: its `czxid` is the fencing token of a
-    /// lock node. Servers since 3.5.
+    /// As [`create`](Self::create), but returns the Stat too: its `czxid` is the fencing token of a lock node. Servers
+    /// since 3.5.
     ///
     /// # Errors
     ///
-    /// As [`create_with_acl`](Self::create_with_acl), and `Unimplemented` from servers before 3.5.0; see
+    /// As [`create`](Self::create), and `Unimplemented` from servers before 3.5.0; see
     /// [missing operations](#missing-operations).
     ///
     /// Source: op 15 (19, 21 for containers and TTL nodes).
     pub fn create_with_stat(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Response<(String, Stat)> {
+        self.create_with_acl_and_stat(path, data, mode, acl::OPEN_ACL_UNSAFE)
+    }
+
+    /// As [`create_with_stat`](Self::create_with_stat), with an ACL.
+    ///
+    /// # Errors
+    ///
+    /// As [`create_with_stat`](Self::create_with_stat), and `InvalidAcl`.
+    pub fn create_with_acl_and_stat(
         &self,
         path: &str,
         data: &[u8],

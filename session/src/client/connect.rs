@@ -20,8 +20,8 @@ use crate::{
 
 /// # Connecting
 impl Client {
-    /// Connects with the defaults of [`Config`], and waits until there is a session. [`Config::connect`] connects with
-    /// other settings.
+    /// Connects with the defaults of [`Config`], and waits until there is a session. [`connect_with`](Self::connect_with)
+    /// connects with other settings.
     ///
     /// # Errors
     ///
@@ -31,7 +31,25 @@ impl Client {
     ///
     /// Outside a tokio runtime with IO and time enabled.
     pub async fn connect(connect_string: &str) -> Result<Self, Error> {
-        Config::new(connect_string)?.connect().await
+        Self::connect_with(Config::new(connect_string)?).await
+    }
+
+    /// Connects with these settings, and waits until there is a session: [`Config::connect`] by another name, and the
+    /// one that `docent::blocking::Client` has too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Config::connect`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Config::start`].
+    pub async fn connect_with(config: Config) -> Result<Self, Error> {
+        config.connect().await
     }
 
     /// Waits until there is a connection with an accepted session.

@@ -2,8 +2,8 @@
 
 use docent_protocol::{CreateMode, Stat};
 
-use super::client::Client;
-use crate::{Error, ErrorKind};
+use super::{client::Client, response::Call};
+use crate::ErrorKind;
 
 /// How often the call begins again when other clients create and delete the node meanwhile.
 const MAX_ATTEMPTS: u32 = 10;
@@ -47,18 +47,22 @@ impl Client {
     /// ```
     ///
     /// Source: Curator's `CreateBuilder.orSetData`, `CreateBuilderImpl.pathInForeground`.
-    pub async fn create_or_set(&self, path: &str, data: &[u8]) -> Result<Option<Stat>, Error> {
-        let mut attempt = 1;
-        loop {
-            if let Some(stat) = self.set_data(path, data, None).allow(ErrorKind::NoNode).await? {
-                return Ok(Some(stat));
+    pub fn create_or_set<'a>(&'a self, path: &'a str, data: &'a [u8]) -> Call<'a, Option<Stat>> {
+        Call::new(async move {
+            let mut attempt = 1;
+            loop {
+                let written = self.set_data(path, data, None).allow(ErrorKind::NoNode).await?;
+                if written.is_some() {
+                    return Ok(written);
+                }
+                match self.create(path, data, CreateMode::Persistent).await {
+                    Ok(_) => return Ok(None),
+                    Err(error)
+                        if error.kind() == ErrorKind::NodeExists && attempt < MAX_ATTEMPTS => {}
+                    Err(error) => return Err(error),
+                }
+                attempt += 1;
             }
-            match self.create(path, data, CreateMode::Persistent).await {
-                Ok(_) => return Ok(None),
-                Err(error) if error.kind() == ErrorKind::NodeExists && attempt < MAX_ATTEMPTS => {}
-                Err(error) => return Err(error),
-            }
-            attempt += 1;
-        }
+        })
     }
 }

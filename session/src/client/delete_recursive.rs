@@ -12,7 +12,7 @@ use docent_protocol::OpCode;
 use super::{
     children::Children,
     client::{Client, check},
-    response::Response,
+    response::{Call, Response},
 };
 use crate::{Error, ErrorKind};
 
@@ -72,7 +72,11 @@ impl Client {
     ///
     /// Source: Curator's `deletingChildrenIfNeeded`, `ZKPaths.deleteChildren`; `ZKUtil.deleteRecursive`, which lists the
     /// whole tree first.
-    pub async fn delete_recursive(&self, path: &str) -> Result<(), Error> {
+    pub fn delete_recursive<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
+        Call::new(self.delete_tree(path))
+    }
+
+    async fn delete_tree(&self, path: &str) -> Result<(), Error> {
         check(path).map_err(|error| error.with_operation(OpCode::Delete, path))?;
         let server_path = self.chroot.prefix(path);
         if matches!(&*server_path, "/" | "/zookeeper") {

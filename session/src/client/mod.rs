@@ -43,7 +43,7 @@ pub use self::{
     client::Client,
     ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
     ensemble_tracker::EnsembleTracker,
-    response::{AddWatchResponse, Node, Response, WatchResponse},
+    response::{AddWatchResponse, Call, Node, Response, WatchResponse},
     session::WeakClient,
     states::States,
     transaction::{

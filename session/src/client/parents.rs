@@ -6,7 +6,10 @@ use docent_protocol::{
     path,
 };
 
-use super::client::{Client, check_new};
+use super::{
+    client::{Client, check_new},
+    response::Call,
+};
 use crate::{Error, ErrorKind};
 
 /// How often the parents are created again when another client deletes them.
@@ -54,14 +57,14 @@ impl Client {
     /// ```
     ///
     /// Source: Curator's `creatingParentsIfNeeded`; `CreateBuilderImpl`, `ZKPaths.mkdirs`.
-    pub async fn create_with_parents(
-        &self,
-        path: &str,
-        data: &[u8],
+    pub fn create_with_parents<'a>(
+        &'a self,
+        path: &'a str,
+        data: &'a [u8],
         mode: CreateMode,
-    ) -> Result<String, Error> {
+    ) -> Call<'a, String> {
         let (parent_mode, acl) = (CreateMode::Persistent, acl::OPEN_ACL_UNSAFE);
-        self.create_with_acl_and_parents(path, data, mode, acl, parent_mode).await
+        self.create_with_acl_and_parents(path, data, mode, acl, parent_mode)
     }
 
     /// As [`create_with_parents`](Self::create_with_parents), with an ACL for the node and the created parents, and
@@ -79,26 +82,28 @@ impl Client {
     /// As [`create_with_parents`](Self::create_with_parents).
     ///
     /// Source: Curator's `creatingParentContainersIfNeeded`, `withACL(acl, true)`.
-    pub async fn create_with_acl_and_parents(
-        &self,
-        path: &str,
-        data: &[u8],
+    pub fn create_with_acl_and_parents<'a>(
+        &'a self,
+        path: &'a str,
+        data: &'a [u8],
         mode: CreateMode,
-        acl: &[Acl<'_>],
+        acl: &'a [Acl<'_>],
         parent_mode: CreateMode,
-    ) -> Result<String, Error> {
-        check_parent_mode(path, parent_mode)?;
-        check_create(path, mode, mode)?;
-        let server_path = self.new_path(path, mode);
-        let mut attempt = 1;
-        loop {
-            match self.create_with_acl(path, data, mode, acl).await {
-                Err(error) if error.kind() == ErrorKind::NoNode && attempt < MAX_ATTEMPTS => {}
-                other => return other,
+    ) -> Call<'a, String> {
+        Call::new(async move {
+            check_parent_mode(path, parent_mode)?;
+            check_create(path, mode, mode)?;
+            let server_path = self.new_path(path, mode);
+            let mut attempt = 1;
+            loop {
+                match self.create_with_acl(path, data, mode, acl).await {
+                    Err(error) if error.kind() == ErrorKind::NoNode && attempt < MAX_ATTEMPTS => {}
+                    other => return other,
+                }
+                attempt += 1;
+                self.create_all(path::parent(&server_path), parent_mode, acl).await?;
             }
-            attempt += 1;
-            self.create_all(path::parent(&server_path), parent_mode, acl).await?;
-        }
+        })
     }
 
     /// Creates the missing ancestors of a node, but not the node itself. Everybody may use them (`OPEN_ACL_UNSAFE`).
@@ -131,8 +136,8 @@ impl Client {
     /// The requests are sent as the future is polled. If it is dropped, some of the ancestors may have been created.
     ///
     /// Source: Curator's `ZKPaths.mkdirs` without the last node.
-    pub async fn create_parents(&self, path: &str, mode: CreateMode) -> Result<(), Error> {
-        self.create_parents_with_acl(path, mode, acl::OPEN_ACL_UNSAFE).await
+    pub fn create_parents<'a>(&'a self, path: &'a str, mode: CreateMode) -> Call<'a, ()> {
+        self.create_parents_with_acl(path, mode, acl::OPEN_ACL_UNSAFE)
     }
 
     /// As [`create_parents`](Self::create_parents), with an ACL for the created nodes.
@@ -144,15 +149,17 @@ impl Client {
     /// # Cancel safety
     ///
     /// As [`create_parents`](Self::create_parents).
-    pub async fn create_parents_with_acl(
-        &self,
-        path: &str,
+    pub fn create_parents_with_acl<'a>(
+        &'a self,
+        path: &'a str,
         mode: CreateMode,
-        acl: &[Acl<'_>],
-    ) -> Result<(), Error> {
-        check_parent_mode(path, mode)?;
-        check_create(path, CreateMode::PersistentSequential, mode)?;
-        self.create_all(path::parent(&self.chroot.prefix(path)), mode, acl).await
+        acl: &'a [Acl<'_>],
+    ) -> Call<'a, ()> {
+        Call::new(async move {
+            check_parent_mode(path, mode)?;
+            check_create(path, CreateMode::PersistentSequential, mode)?;
+            self.create_all(path::parent(&self.chroot.prefix(path)), mode, acl).await
+        })
     }
 
     /// Creates a node without data and its missing parents, all in the same mode, unless they exist. Everybody may use
@@ -171,10 +178,12 @@ impl Client {
     ///
     /// Source: Curator's `ZKPaths.mkdirs` with the last node, `CuratorFramework.createContainers`; kazoo's
     /// `ensure_path`.
-    pub async fn ensure_path(&self, path: &str, mode: CreateMode) -> Result<(), Error> {
-        check_parent_mode(path, mode)?;
-        check_create(path, CreateMode::Persistent, mode)?;
-        self.create_all(Some(&self.chroot.prefix(path)), mode, acl::OPEN_ACL_UNSAFE).await
+    pub fn ensure_path<'a>(&'a self, path: &'a str, mode: CreateMode) -> Call<'a, ()> {
+        Call::new(async move {
+            check_parent_mode(path, mode)?;
+            check_create(path, CreateMode::Persistent, mode)?;
+            self.create_all(Some(&self.chroot.prefix(path)), mode, acl::OPEN_ACL_UNSAFE).await
+        })
     }
 
     /// Creates the node of a server's path and its ancestors, as far as they are missing.

@@ -160,6 +160,35 @@ impl Future for AddWatchResponse {
     }
 }
 
+/// The result of a call that sends several requests, one after the other, as this future is polled. Each such method of
+/// [`Client`](crate::Client) lists them.
+///
+/// # Cancel safety
+///
+/// If it is dropped, some of the requests may have been sent, and take effect.
+#[must_use = "nothing is sent until this is awaited"]
+pub struct Call<'a, R>(Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'a>>);
+
+impl<'a, R> Call<'a, R> {
+    pub(crate) fn new(steps: impl Future<Output = Result<R, Error>> + Send + 'a) -> Self {
+        Self(Box::pin(steps))
+    }
+}
+
+impl<R> Future for Call<'_, R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<R> fmt::Debug for Call<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}
+
 /// The data and the Stat of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

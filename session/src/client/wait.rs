@@ -5,7 +5,7 @@ use std::time::Duration;
 use docent_protocol::{EventType, Stat};
 use tracing::debug;
 
-use super::{client::Client, watcher::OnDrop};
+use super::{client::Client, response::Call, watcher::OnDrop};
 use crate::{Error, driver::timer};
 
 /// The pause after the first failed read; each further one is twice as long, up to [`MAX_PAUSE`].
@@ -58,8 +58,8 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn wait_until_exists(&self, path: &str) -> Result<Stat, Error> {
-        self.wait_until(path, |found| found).await
+    pub fn wait_until_exists<'a>(&'a self, path: &'a str) -> Call<'a, Stat> {
+        Call::new(self.wait_until(path, |found| found))
     }
 
     /// Waits until a node does not exist: because it never existed, or was deleted, or its session ended. The wait has
@@ -79,8 +79,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// As [`wait_until_exists`](Self::wait_until_exists).
-    pub async fn wait_until_deleted(&self, path: &str) -> Result<(), Error> {
-        self.wait_until(path, |found| found.is_none().then_some(())).await
+    pub fn wait_until_deleted<'a>(&'a self, path: &'a str) -> Call<'a, ()> {
+        Call::new(self.wait_until(path, |found| found.is_none().then_some(())))
     }
 
     /// Waits until `until` returns a value for the Stat of the node, which is `None` while it is missing.

@@ -143,7 +143,7 @@ impl Watcher {
             return Poll::Ready(self.localize(WatchedEvent {
                 event_type: EventType::None,
                 state: KeeperState::Closed,
-                path: Arc::clone(&self.path),
+                path: Arc::clone(&self.path).into(),
                 zxid: None,
             }));
         }
@@ -214,7 +214,7 @@ impl Watcher {
         self.over |= !self.kind.is_persistent() || event.is_end();
         if event.is_resync() {
             // When events were dropped, the resync replaced an event that may have been about a descendant.
-            event.path = Arc::clone(&self.path);
+            event.path = Arc::clone(&self.path).into();
         }
         let path = self.client_path(&event.path);
         if path.len() != event.path.len() {

@@ -70,7 +70,7 @@ impl Notifier {
                 if events.len() >= limit.max(1) {
                     // The dropped events cannot be delivered; a resync reports that events were dropped.
                     events.clear();
-                    events.push_back(WatchedEvent::resync(Arc::clone(&event.path)));
+                    events.push_back(WatchedEvent::resync(event.path.clone()));
                 }
                 events.push_back(event);
                 None

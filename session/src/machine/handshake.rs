@@ -469,7 +469,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Notifies every watcher that no more events follow.
     pub(super) fn end_watches(&mut self, state: KeeperState) {
         for (path, watcher) in self.watches.drain() {
-            let event = WatchedEvent { event_type: EventType::None, state, path, zxid: None };
+            let (event_type, path) = (EventType::None, path.into());
+            let event = WatchedEvent { event_type, state, path, zxid: None };
             self.events.push_back(Event::Watch { watcher, event });
         }
         // Watchers whose request has no reply yet are notified by its failure.

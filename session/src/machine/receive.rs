@@ -311,7 +311,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let zxid = Some(header.zxid).filter(|&zxid| zxid > 0);
         let events = &mut self.events;
         self.watches.dispatch(event.event_type, &path, |watcher, event_type, path| {
-            let path = Arc::clone(path);
+            let path = Arc::clone(path).into();
             let event = WatchedEvent { event_type, state: event.state, path, zxid };
             events.push_back(Event::Watch { watcher, event });
         });

@@ -510,7 +510,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 let event = WatchedEvent {
                     event_type: EventType::PersistentWatchRemoved,
                     state: KeeperState::SyncConnected,
-                    path: Arc::clone(&path),
+                    path: Arc::clone(&path).into(),
                     zxid: None,
                 };
                 self.events.push_back(Event::Watch { watcher, event });

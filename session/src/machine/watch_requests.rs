@@ -219,8 +219,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 WatchKind::Data | WatchKind::Exist => EventType::DataWatchRemoved,
                 _ => EventType::PersistentWatchRemoved,
             };
-            let state = KeeperState::SyncConnected;
-            let event = WatchedEvent { event_type, state, path: Arc::clone(path), zxid: None };
+            let (state, path) = (KeeperState::SyncConnected, Arc::clone(path).into());
+            let event = WatchedEvent { event_type, state, path, zxid: None };
             self.events.push_back(Event::Watch { watcher, event });
         }
     }

@@ -319,8 +319,9 @@ async fn every_method_refuses_bad_paths_before_anything_is_sent() {
                 refused("create", path, client.create(path, b"", mode).await.unwrap_err());
                 let error = client.create_with_acl(path, b"", mode, acl).await.unwrap_err();
                 refused("create_with_acl", path, error);
-                let error = client.create_with_stat(path, b"", mode, acl).await.unwrap_err();
-                refused("create_with_stat", path, error);
+                let error =
+                    client.create_with_acl_and_stat(path, b"", mode, acl).await.unwrap_err();
+                refused("create_with_acl_and_stat", path, error);
                 let error = client.create_with_parents(path, b"", mode).await.unwrap_err();
                 refused("create_with_parents", path, error);
                 let error = client.create_with_acl_and_parents(path, b"", mode, acl, parents).await;
@@ -341,7 +342,7 @@ async fn every_method_refuses_bad_paths_before_anything_is_sent() {
             refused! {
                 create(b"", CreateMode::Ephemeral)
                 create_with_acl(b"", CreateMode::Persistent, acl::OPEN_ACL_UNSAFE)
-                create_with_stat(b"", CreateMode::Container, acl::OPEN_ACL_UNSAFE)
+                create_with_stat(b"", CreateMode::Container)
                 create_with_parents(b"", CreateMode::Persistent)
                 create_or_set(b"")
                 ensure_path(CreateMode::Persistent)

@@ -111,12 +111,7 @@ fn begin(worker: &Worker, step: &RegisterStep) -> Request {
             let write = worker.write(&path, WriteKind::Create, None, step.size);
             let value = write.value.clone();
             let call = worker.ask(Asked::Write(vec![write]));
-            let create = client.create_with_stat(
-                &path,
-                &value,
-                CreateMode::Persistent,
-                acl::OPEN_ACL_UNSAFE,
-            );
+            let create = client.create_with_stat(&path, &value, CreateMode::Persistent);
             let worker = worker.clone();
             Box::pin(async move {
                 let create = create.await.map(|(_, stat)| vec![(node, Some(stat))]);

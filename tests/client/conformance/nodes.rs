@@ -1,6 +1,6 @@
 //! Creating, reading, writing, deleting.
 
-use docent::protocol::{OpCode, acl, sequence_number};
+use docent::protocol::{OpCode, sequence_number};
 use docent::{CreateMode, ErrorKind, Ttl};
 
 use super::{Fixture, refused};
@@ -66,11 +66,7 @@ async fn create_with_stat_returns_the_stat() {
         ("t", CreateMode::PersistentWithTtl(Ttl::from_millis(60_000).unwrap())),
     ] {
         let path = fixture.path(name);
-        let (created, stat) = fixture
-            .client
-            .create_with_stat(&path, b"xyz", mode, acl::OPEN_ACL_UNSAFE)
-            .await
-            .unwrap();
+        let (created, stat) = fixture.client.create_with_stat(&path, b"xyz", mode).await.unwrap();
         assert_eq!(created, path);
         assert_eq!(stat, fixture.client.exists(&path).await.unwrap().unwrap(), "{mode}");
         let session = fixture.client.session().unwrap().session_id();
@@ -204,10 +200,8 @@ async fn a_chroot_is_in_front_of_every_path() {
     let client = fixture.chrooted().await;
     assert_eq!(client.create("/a", b"x", CreateMode::Ephemeral).await.unwrap(), "/a");
     assert_eq!(fixture.client.get_data(&fixture.path("a")).await.unwrap().data, "x");
-    let (path, _) = client
-        .create_with_stat("/", b"", CreateMode::PersistentSequential, acl::OPEN_ACL_UNSAFE)
-        .await
-        .unwrap();
+    let (path, _) =
+        client.create_with_stat("/", b"", CreateMode::PersistentSequential).await.unwrap();
     assert_eq!(path, "/0000000001");
     assert_eq!(client.get_children("/").await.unwrap().len(), 2);
     assert_eq!(client.get_ephemerals("/").await.unwrap(), ["/a"]);

@@ -3,8 +3,8 @@
 use std::{future::Future, pin::Pin};
 
 use docent::{
-    CacheEvent, CacheEvents, CacheOptions, CreateMode, CuratorCache, ErrorKind, EventType,
-    LeaderLatch, Outcome,
+    CacheEvent, CacheEvents, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind,
+    EventType, LeaderLatch, Outcome,
     protocol::{AddWatchMode, OpCode},
     recipes::locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
@@ -19,7 +19,7 @@ use docent_testing::{
 use super::{
     diagram::Diagram,
     lock_scenes::{five_waiters, revocation},
-    stage::{Stage, options},
+    stage::{DEADLINE, Stage, options},
 };
 
 /// Plays a scene; they are numbered in the order of the guide.
@@ -47,6 +47,7 @@ pub(crate) async fn play(number: usize) -> Option<Diagram> {
         18 => Box::pin(cache_resync()),
         19 => Box::pin(five_waiters()),
         20 => Box::pin(revocation()),
+        21 => Box::pin(late_release()),
         _ => return None,
     };
     Some(scene.await)
@@ -122,6 +123,34 @@ async fn naive_lock() -> Diagram {
         c.exists_and_watch("/lock").await
     };
     stage.step("C", "C was woken for nothing", again).await;
+    stage.diagram
+}
+
+async fn late_release() -> Diagram {
+    let title = "A late release deletes the node of the next holder";
+    let mut stage = Stage::new("late-release", title).await;
+    let a = stage.client("A").await;
+    let b = stage.client("B").await;
+    let c = stage.client("C").await;
+    let create = |client: &docent::Client| client.create("/lock", b"", CreateMode::Ephemeral);
+    stage.step("A", "A creates the node: it holds the lock", create(&a)).await;
+    stage.diagram.holds("A", true);
+    stage.diagram.pause("A stands still for longer than its session timeout");
+    let (mut states, session) = (a.states(), a.session().unwrap().session_id());
+    assert!(stage.server.expire_session(session));
+    let renewed = async {
+        while states.next().await.unwrap() != ConnectionState::Lost {}
+        a.wait_until_connected(DEADLINE).await
+    };
+    stage.before(renewed).await.unwrap();
+    stage
+        .step("B", "A's session has expired, and its node is gone: B holds the lock", create(&b))
+        .await;
+    stage.diagram.holds("B", true);
+    stage.diagram.holds("A", false);
+    stage.step("A", "A continues, with a new session, and releases", a.delete("/lock", None)).await;
+    stage.step("C", "The node was B's: now C holds the lock, too", create(&c)).await;
+    stage.diagram.holds("C", true);
     stage.diagram
 }
 

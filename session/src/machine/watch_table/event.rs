@@ -1,8 +1,94 @@
 //! The events that watchers receive.
 
-use std::sync::Arc;
+use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 use docent_protocol::{EventType, KeeperState};
+
+/// The path of a node: text that is cheap to clone, and compares with a `&str`.
+///
+/// ```
+/// # use docent_session::NodePath;
+/// let path = NodePath::from("/locks/printer");
+/// assert!(path == "/locks/printer" && path.starts_with("/locks/"));
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodePath(Arc<str>);
+
+impl NodePath {
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for NodePath {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for NodePath {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for NodePath {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for NodePath {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for NodePath {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+impl PartialEq<String> for NodePath {
+    fn eq(&self, other: &String) -> bool {
+        *self.0 == **other
+    }
+}
+
+impl From<Arc<str>> for NodePath {
+    fn from(path: Arc<str>) -> Self {
+        Self(path)
+    }
+}
+
+impl From<NodePath> for Arc<str> {
+    fn from(path: NodePath) -> Self {
+        path.0
+    }
+}
+
+impl From<&str> for NodePath {
+    fn from(path: &str) -> Self {
+        Self(path.into())
+    }
+}
+
+impl fmt::Display for NodePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for NodePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
 
 /// An event of a watched node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +101,7 @@ pub struct WatchedEvent {
     /// [`KeeperState::Closed`] at the end.
     pub state: KeeperState,
     /// The path of the node, as the client names it.
-    pub path: Arc<str>,
+    pub path: NodePath,
     /// The zxid of the change that caused it; `None` from servers before 3.9, which do not send it.
     pub zxid: Option<i64>,
 }
@@ -45,7 +131,8 @@ impl WatchedEvent {
         }
     }
 
-    pub(crate) const fn resync(path: Arc<str>) -> Self {
+    pub(crate) fn resync(path: impl Into<NodePath>) -> Self {
+        let path = path.into();
         Self { event_type: EventType::None, state: KeeperState::SyncConnected, path, zxid: None }
     }
 }

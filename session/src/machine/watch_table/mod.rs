@@ -39,7 +39,7 @@ mod watchers;
 use super::visited::Table;
 use watchers::{Place, Stage, Watchers};
 
-pub use event::WatchedEvent;
+pub use event::{NodePath, WatchedEvent};
 pub(crate) use mode::{Mode, PathMode};
 pub(crate) use replay::WatchBatch;
 
