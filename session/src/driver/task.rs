@@ -114,6 +114,8 @@ impl Outputs {
 struct Turn {
     alarm: Option<Instant>,
     connects_at: Option<Instant>,
+    /// Whether there is more to write behind the bytes taken.
+    has_more: bool,
     stop: Option<Error>,
 }
 
@@ -304,7 +306,7 @@ impl Driver {
                     return Poll::Ready(error);
                 }
                 // An old batch was written completely: this turn did not take the requests that were queued after it.
-                let again = rest && !self.is_writing();
+                let again = (rest || turn.has_more) && !self.is_writing();
                 turned = (!again).then_some(turn.alarm);
                 if came || again {
                     continue;
@@ -401,13 +403,14 @@ impl Driver {
                 alarm = machine.poll_timeout();
             }
             let connects_at = machine.connects_at();
+            let has_more = machine.wants_write();
             locked.alarm = alarm;
             locked.connects_at = connects_at;
             locked.writing = !drained;
             if !locked.waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
                 locked.waker = Some(cx.waker().clone());
             }
-            Turn { alarm, connects_at, stop }
+            Turn { alarm, connects_at, has_more, stop }
         };
         self.outputs.dispatch(&self.shared);
         #[cfg(feature = "metrics")]

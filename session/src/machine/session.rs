@@ -334,7 +334,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Moves all bytes to write into `out`; write all of them before the next call. `out` is passed empty and is
     /// swapped, so that both buffers are reused.
     ///
-    /// All of these bytes count as sent at `now`: call this right before writing.
+    /// All of these bytes count as sent at `now`: call this right before writing, and once they are written again, while
+    /// [`wants_write`](Self::wants_write) is true. A long burst comes in several parts.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) {
         out.clear();
         if !self.wants_write() {

@@ -81,3 +81,16 @@ async fn what_waits_for_capacity_fails_with_the_client_and_was_not_applied() {
     let error = soon("the second", waits).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::AuthFailed, Outcome::NotApplied));
 }
+
+/// One write takes a part of a long burst: the next one follows without anything else to wake the task.
+#[tokio::test(start_paused = true)]
+async fn a_long_burst_is_written_in_parts() {
+    let (client, mut conn, _net) = connected().await;
+    let path = format!("/{}", "x".repeat(999));
+    let calls: Vec<_> = (0..1000).map(|_| client.get_data(&path)).collect();
+    let before = stopwatch();
+    for _ in &calls {
+        conn.request().await;
+    }
+    assert_eq!(stopwatch(), before, "no timer was waited for");
+}

@@ -17,6 +17,10 @@ use docent_protocol::{FrameTooLarge, frame, operation::Operation};
 use super::{effect::Effect, flow_control::FlowControl, settings::Settings, visited::Queue};
 use crate::time::Instant;
 
+/// The most bytes of requests that one [`transmit`](Requests::transmit) takes, if they are several. All of them count as
+/// sent at one time, and the replies renew the lease from it: a socket takes a long time for a long burst.
+pub(super) const MAX_TRANSMIT: usize = 256 * 1024;
+
 /// An instant that does not come.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
@@ -268,15 +272,18 @@ impl<T, W> Requests<T, W> {
 
     /// The number of requests that may be sent now, and their bytes.
     fn sendable(&self) -> (usize, usize) {
-        if self.limits.refuses() {
+        let is_unlimited = self.limits.refuses();
+        if is_unlimited && self.unsent_bytes() <= MAX_TRANSMIT {
             return (self.pending.len() - self.sent, self.unsent_bytes());
         }
         let in_flight = self.bytes_in_flight();
         let (mut count, mut bytes) = (0, 0);
         for request in self.pending.range(self.sent..) {
             let size = bytes + request.size as usize;
-            if self.limits.exceeds(self.sent + count + 1, in_flight + size) && self.sent + count > 0
-            {
+            let exceeds = !is_unlimited
+                && self.limits.exceeds(self.sent + count + 1, in_flight + size)
+                && self.sent + count > 0;
+            if exceeds || size > MAX_TRANSMIT && count > 0 {
                 break;
             }
             count += 1;

@@ -77,7 +77,7 @@ fn a_part_of_an_answer_keeps_no_connection_to_a_read_only_server() {
     }
 }
 
-/// A burst that takes longer than the session timeout.
+/// A burst that takes longer than the session timeout, and was sent at once.
 #[test]
 fn a_server_that_answers_later_than_the_timeout_loses_the_session() {
     let mut scenario = Scenario::connected();
@@ -95,4 +95,28 @@ fn a_server_that_answers_later_than_the_timeout_loses_the_session() {
     assert!(scenario.is_broken() && claim.lease().is_lost());
     let failed = scenario.completions().into_iter().filter(|(_, done)| done.is_err());
     assert_eq!(failed.count(), 44);
+}
+
+/// What a socket takes later counts as sent later.
+#[test]
+fn each_part_of_a_long_burst_counts_from_when_it_was_taken() {
+    let mut scenario = Scenario::connected();
+    let lasts = ms(6000) - scenario.machine.timeouts().margin;
+    let path = format!("/{}", "x".repeat(999));
+    for token in 1..=1000 {
+        scenario.get(&path, token);
+    }
+    let mut next = 1;
+    while scenario.machine.wants_write() {
+        assert!(scenario.flush_part());
+        let sent = scenario.xids().len() as i32;
+        assert!(sent > next && (sent - next) * 1018 <= 256 * 1024, "{next} to {sent}");
+        scenario.now += ms(4000);
+        for xid in next..sent {
+            scenario.reply(xid, 5, ErrorCode::Ok, b"");
+        }
+        assert_eq!(scenario.lease().deadline(), scenario.now - ms(4000) + lasts);
+        next = sent;
+    }
+    assert_eq!(scenario.completions().len(), 1000);
 }

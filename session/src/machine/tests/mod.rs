@@ -136,6 +136,11 @@ impl Scenario {
 
     /// Takes what the machine wants written, frame by frame.
     fn flush(&mut self) {
+        while self.flush_part() {}
+    }
+
+    /// As [`flush`](Self::flush), for one write. Returns whether there was one.
+    fn flush_part(&mut self) -> bool {
         let mut out = Vec::new();
         self.machine.poll_transmit(self.now, &mut out);
         let mut rest = &out[..];
@@ -151,6 +156,7 @@ impl Scenario {
             });
         }
         assert!(rest.is_empty(), "half a frame was handed out");
+        !out.is_empty()
     }
 
     fn get(&mut self, path: &str, token: u32) {
