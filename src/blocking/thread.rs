@@ -1,8 +1,8 @@
 //! The thread of a blocking client, with the runtime of its tasks.
 
 use std::{
-    convert::Infallible, fmt, io, pin::Pin, sync::Arc, sync::mpsc::sync_channel, thread,
-    time::Duration,
+    convert::Infallible, fmt, io, pin::Pin, sync::Arc, sync::mpsc::sync_channel, task::Context,
+    thread, time::Duration,
 };
 
 use tokio::{
@@ -59,6 +59,10 @@ impl Runtime for OwnThread {
 
     fn spawn(&self, task: Task) {
         Runtime::spawn(&self.handle, task);
+    }
+
+    fn yield_task(&self, cx: &mut Context<'_>) {
+        Runtime::yield_task(&self.handle, cx);
     }
 
     fn local_address<'a>(&'a self, server: &'a Host) -> LocalAddress<'a> {

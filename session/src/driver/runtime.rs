@@ -1,6 +1,14 @@
 //! Where a client runs: its clock, its timers, its tasks, its connections and its randomness.
 
-use std::{fmt, future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    net::IpAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::{
     net::{UdpSocket, lookup_host},
@@ -53,6 +61,12 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// the runtime has ended, the task is dropped; when it ends, its tasks are dropped, in any order.
     fn spawn(&self, task: Task);
 
+    /// Wakes the task that is being polled, once the other tasks and timers of this runtime have had their turn: the task
+    /// has more input than it handles at once. Default: wakes it immediately, for executors that poll tasks in turn.
+    fn yield_task(&self, cx: &mut Context<'_>) {
+        cx.waker().wake_by_ref();
+    }
+
     /// Runs work that may block for seconds, such as a request to a key server for SASL, without holding up the tasks of
     /// this runtime. Work that is dropped counts as failed. Default: on a new thread, which delays no end of a runtime
     /// or program.
@@ -93,6 +107,12 @@ impl Runtime for Handle {
         drop(Self::spawn(self, task));
     }
 
+    /// A task that wakes itself is polled 61 times before a runtime of one thread looks at its timers.
+    fn yield_task(&self, cx: &mut Context<'_>) {
+        // The first poll leaves the waker to the runtime.
+        let _ = pin!(tokio::task::yield_now()).poll(cx);
+    }
+
     /// Sends nothing: the address is that of an unconnected socket for this destination.
     fn local_address<'a>(&'a self, server: &'a Host) -> LocalAddress<'a> {
         Box::pin(async move {
@@ -114,7 +134,7 @@ struct TokioTimer(Pin<Box<tokio::time::Sleep>>);
 impl Future for TokioTimer {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.0.as_mut().poll(cx)
     }
 }

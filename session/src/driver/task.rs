@@ -39,11 +39,10 @@ use crate::{
 };
 
 /// The largest read, in bytes. A flood of events cannot starve pings: they are sent between two reads.
-const READ_SIZE: usize = MAX_SHARED_INPUT / 4;
+const READ_SIZE: usize = MAX_SHARED_INPUT;
 
 /// The input in bytes, and the number of turns, after which the task yields. Otherwise a stream that is always ready
-/// would keep other tasks from running: only tokio's own resources are pending from time to time. A tokio runtime of one
-/// thread looks at its timers once in 61 polls, so a poll must be short.
+/// would keep other tasks from running: only tokio's own resources are pending from time to time.
 const MAX_INPUT: usize = READ_SIZE;
 const MAX_TURNS: usize = 32;
 
@@ -317,7 +316,7 @@ impl Driver {
                 return Poll::Pending;
             }
         }
-        cx.waker().wake_by_ref();
+        self.runtime.yield_task(cx);
         Poll::Pending
     }
 

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _},
     pin::Pin,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use socket2::{SockRef, TcpKeepalive};
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{ByteStream, Connecting, Transport};
+use super::{super::Clock, ByteStream, Connecting, Transport};
 use crate::{Error, ErrorKind, Host};
 
 /// How long the drop of a connection that was shut down waits for the server. The server need not reply in this time:
@@ -244,14 +244,15 @@ impl Drop for TcpConnection {
 
 impl TcpConnection {
     /// Reads to the end of the stream without the runtime, which may have ended.
-    #[expect(clippy::disallowed_methods, reason = "the socket waits on the clock of the system")]
     fn linger(&self) -> io::Result<()> {
         let socket = SockRef::from(&self.stream);
         socket.set_nonblocking(false)?;
-        let until = Instant::now() + LINGER;
+        // The socket waits on the clock of the system.
+        let clock = Clock::system();
+        let until = clock.now() + LINGER;
         let mut buffer = [0; 4096];
         loop {
-            let rest = until.saturating_duration_since(Instant::now());
+            let rest = until.duration_since(clock.now());
             // A timeout below the resolution of the socket would be none.
             if rest < Duration::from_millis(1) {
                 return Ok(());
