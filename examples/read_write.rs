@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use docent::{Client, Error, InterProcessReadWriteLock, Owner};
+use docent::{Client, Error, InterProcessReadWriteLock};
 use docent_testing::TestingServer;
 use tokio::task::{JoinSet, yield_now};
 
@@ -47,14 +47,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let readers = [lock.read_lock().acquire().await?, lock.read_lock().acquire().await?];
     println!("two readers at once: {}", readers.iter().all(|guard| guard.is_held()));
     drop(readers);
-
-    // A writer that reads on: no other writer comes in between.
-    let me = Owner::new();
-    let writing = lock.write_lock().acquire_as(&me).await?;
-    let reading = lock.read_lock().acquire_as(&me).await?;
-    writing.release().await?;
-    println!("downgraded: {}", reading.is_held());
-    reading.release().await?;
 
     let writers: JoinSet<_> = (0..2).map(|_| write(lock.clone())).collect();
     let readers: JoinSet<_> = (0..3).map(|_| read(lock.clone())).collect();

@@ -84,7 +84,6 @@ held again: true
     (
         "read_write",
         "two readers at once: true
-downgraded: true
 20 writes, 0 torn reads
 ",
     ),
