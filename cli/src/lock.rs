@@ -101,7 +101,7 @@ Exit codes:
   128 + N  signal N arrived during the acquire; no node is left in the queue
   64       wrong usage; nothing was done
   65       with --strict: the path has a node of another lock
-  69       no server, or none that said in time whether the lock is free
+  69       no server, or no reply in time: whether the lock is free is unknown
   77       not allowed by an ACL, or the credentials were rejected
   78       the configuration file is invalid
   70, 71, 74  other errors; of the operating system; of a file

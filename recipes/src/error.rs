@@ -14,7 +14,7 @@ pub(crate) fn sequence_exhausted(path: &str) -> Error {
     Error::new(ErrorKind::SequenceExhausted, Outcome::NotApplied).with_path(path)
 }
 
-/// The time of an acquire is up, and no server has said whether the lock at `path` is free.
+/// The time of an acquire is up, and no reply has shown whether the lock at `path` is free.
 pub(crate) async fn unanswered(client: &Client, path: &str) -> Error {
     let error = Error::new(ErrorKind::Unanswered, Outcome::NotApplied).with_path(path);
     // With no time, it reports the state of the connection.

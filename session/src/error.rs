@@ -177,9 +177,9 @@ pub enum ErrorKind {
     /// that restores nodes. Its fencing token is above every one of this ensemble. Delete the path when no client uses
     /// it, and let the resource forget the tokens it has seen.
     ForeignRecord,
-    /// A recipe: the time of a timed acquire is up, and no reply of the servers has said whether the lock at
-    /// [`Error::path`] is free. There was no connection to a majority of the servers, or its replies took longer. The
-    /// lock is not held, and its node is deleted in the background if it was created.
+    /// A recipe: the time of a timed acquire is up, and no reply has shown whether the lock at [`Error::path`] is
+    /// free. There was no connection to a majority of the servers, or its replies took longer. The lock is not held, and
+    /// its node is deleted in the background if it was created.
     Unanswered,
 }
 
@@ -261,7 +261,7 @@ impl ErrorKind {
             }
             Self::ForeignNode => "the path of a strict mutex has a node of another recipe",
             Self::ForeignRecord => "the record of the strict mutex is from another ensemble",
-            Self::Unanswered => "no server said in time whether the lock is free",
+            Self::Unanswered => "no reply in time: it is unknown whether the lock is free",
         }
     }
 }

@@ -434,6 +434,8 @@ async fn a_quantity_of_0_is_refused(fixture: Fixture) {
     assert_eq!(semaphore.acquire_many(0).await.unwrap_err().kind(), refused);
     assert_eq!(semaphore.acquire_many_timeout(0, ms(10)).await.unwrap_err().kind(), refused);
     assert_eq!(fixture.tap.len(), before, "nothing was sent");
+    let none = InterProcessSemaphoreV2::new(&client, &fixture.path, 0).unwrap_err();
+    assert_eq!(none.kind(), refused);
     // A quantity larger than the memory waits without allocating for it.
     assert!(semaphore.acquire_many_timeout(usize::MAX, ms(10)).await.unwrap().is_none());
 }

@@ -99,7 +99,7 @@ async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     is_unanswered("owner", second.unwrap_err());
 }
 
-/// A connection is no answer. What was heard before the outage is one: another holder.
+/// A connection alone proves nothing. Another holder that was seen before the outage does.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_has_not_said_whether_a_lock_is_free() {
     let (server, client) = server_and_client().await;

@@ -172,7 +172,8 @@ impl LeaderSelector {
     }
 
     /// Leads for one term after the other, each at the end of the queue, until `term` breaks: with
-    /// [`ControlFlow::Break`], whose value is returned. A lost term is followed by the next one.
+    /// [`ControlFlow::Break`], whose value is returned. A lost term is followed by the next one, after a pause of up to 5 s
+    /// if other clients delete the node again and again.
     ///
     /// # Errors
     ///

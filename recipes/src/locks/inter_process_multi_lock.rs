@@ -109,7 +109,7 @@ impl InterProcessMultiLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said in time
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no reply has shown in time
     /// whether one of the locks is free.
     ///
     /// # Cancel safety

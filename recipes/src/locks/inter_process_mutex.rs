@@ -35,7 +35,8 @@ use crate::{Error, deadline::Deadline, error, state_changes::is_read_write, time
 ///
 /// # Outages
 ///
-/// A hold ends with its session, and an acquire fails when the retry policy of its [`LockOptions`] gives up. Between
+/// A hold ends with its session, and an acquire fails when the retry policy of its [`LockOptions`] gives up. A lock object
+/// whose nodes other clients delete, one after the other, creates them with pauses of 100 ms to 5 s. Between
 /// the loss and its discovery another client may hold the lock: [`LockGuard`] documents what protects against that.
 ///
 /// # Example
@@ -159,7 +160,7 @@ impl InterProcessMutex {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said within
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no reply has shown within
     /// `wait` whether the lock is free.
     ///
     /// # Cancel safety

@@ -1,6 +1,7 @@
 //! Connections without sockets, so that time can be paused.
 
 #![allow(dead_code, reason = "not every test program uses all of it")]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fmt, io,

@@ -197,7 +197,7 @@ impl StrictMutex {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no server has said within
+    /// As [`acquire`](Self::acquire), and [`Unanswered`](crate::ErrorKind::Unanswered) when no reply has shown within
     /// `wait` whether the lock is free.
     ///
     /// # Cancel safety
