@@ -79,6 +79,7 @@ mod read_nodes;
 mod recreate_pause;
 mod select;
 mod sent_creates;
+mod settle;
 pub mod shared;
 mod state_changes;
 mod timer;

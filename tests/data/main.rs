@@ -16,6 +16,7 @@ mod atomic;
 mod barriers;
 mod interop;
 mod peer;
+mod stale;
 mod trace_parity;
 
 use std::{future::Future, pin::pin, task::Poll};

@@ -206,6 +206,34 @@ async fn both_sides_keep_what_an_operator_writes() {
     operator.close().await.unwrap();
 }
 
+/// The second column of the table that the serializer is tested with.
+#[tokio::test]
+async fn the_table_says_what_curator_reads() {
+    let Some((fixture, curator)) = with_curator().await else { return };
+    let disc = format!("disc:{}", fixture.path);
+    curator.ask(format!("dopen {disc} new")).await.ok();
+    let mut defaults = String::new();
+    let table = include_str!("../../discovery/src/json_instance_serializer/jackson_cases.txt");
+    for row in std::iter::once("{~} | -").chain(table.lines()) {
+        let Some((json, rest)) = row.split_once(" | ").filter(|_| !row.starts_with('#')) else {
+            continue;
+        };
+        let json = json.replace('~', r#""name":"w","id":"i""#);
+        let mut actual = curator.ask(format!("dread {disc} {json}")).await.ok().to_owned();
+        if defaults.is_empty() {
+            defaults = actual.trim_matches(['{', '}']).to_owned();
+        }
+        for member in defaults.split_inclusive(',') {
+            actual = actual.replace(member, "");
+        }
+        let actual = actual.trim_matches(['{', ',']);
+        let actual = actual.strip_suffix('}').unwrap_or(actual).trim_matches(',');
+        let actual = if actual.is_empty() { "-" } else { actual };
+        assert_eq!(actual, rest.split(" | ").next().unwrap(), "{row}");
+    }
+    curator.close().await;
+}
+
 /// Caches and providers of both sides have the instances of both.
 #[tokio::test]
 async fn providers_of_both_sides_use_the_instances_of_both() {

@@ -55,7 +55,7 @@ async fn a_peer_registers_and_finds_on_command() {
     peer.ask("dunreg disc:/s i1").await.ok();
     events.next("svc disc:/s web 1").await;
     peer.ask("scclose disc:/s web").await.ok();
-    assert_eq!(peer.ask("dreg disc:/s {}").await.error_kind(), "BadCommand");
+    assert_eq!(peer.ask("dreg disc:/s []").await.error_kind(), "BadCommand");
     peer.ask("dclose disc:/s").await.ok();
     assert_eq!(peer.ask("dids disc:/s#2 web").await.ok(), "0");
     peer.close().await;

@@ -20,7 +20,7 @@ async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
     done("the registration", discovery.register(web("i1", 1))).await;
-    for bad in ["notjson", "", "{}"] {
+    for bad in ["notjson", "", "[]"] {
         let path = node(&fixture, "bad");
         a.create(&path, bad.as_bytes(), CreateMode::Ephemeral).await.unwrap();
         assert_eq!(names(&discovery.query_for_instances("web").await.unwrap()), ["i1:1"]);

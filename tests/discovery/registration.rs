@@ -5,6 +5,8 @@ use docent_discovery::{ServiceDiscovery, ServiceInstance, ServiceType};
 
 use super::*;
 
+type Written = std::pin::Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+
 /// `TestServiceDiscovery.testBasic`, testUnregisterService (CURATOR-164).
 async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
     use OpCode::{Create2, CreateContainer, Delete, Exists, SetData};
@@ -26,10 +28,11 @@ async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
     sent(&fixture, "A", before, &[SetData, Exists]).await;
     assert_eq!(data(&a, &path).await, json.replace("8080", "8081"));
     assert_eq!(stat(&a, &path).await.czxid, registered.czxid);
-    // The same form again needs no request.
+    // The same form again: another process may have written the node.
     let before = fixture.tap.len();
     done("the same", discovery.register(web("i1", 8081))).await;
-    assert_eq!(requests(&fixture, "A", before), []);
+    sent(&fixture, "A", before, &[SetData, Exists]).await;
+    let before = fixture.tap.len();
     done("the end", discovery.unregister("web", "i1")).await;
     assert_eq!(requests(&fixture, "A", before), [Delete]);
     assert!(a.exists(&path).await.unwrap().is_none());
@@ -82,6 +85,29 @@ async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
     assert_eq!(unknown.unwrap_err().kind(), ErrorKind::BadArguments);
     a.close().await.unwrap();
     b.close().await.unwrap();
+}
+
+/// Each call writes, as in Curator: also the form that this process wrote last.
+async fn what_an_operator_has_written_is_replaced_by_each_call(fixture: Fixture) {
+    let (a, _tap) = fixture.client("A").await;
+    let operator = fixture.observer().await;
+    let discovery = discovery(&fixture, &a);
+    done("the registration", discovery.register(web("i1", 80))).await;
+    let path = node(&fixture, "i1");
+    let ours = data(&operator, &path).await;
+    let theirs = ours.replace("}", ",\"enabled\":false}");
+    let calls: [&dyn Fn() -> Written; 3] = [
+        &|| Box::pin(discovery.set_enabled("web", "i1", true)),
+        &|| Box::pin(discovery.update(web("i1", 80))),
+        &|| Box::pin(discovery.register(web("i1", 80))),
+    ];
+    for call in calls {
+        operator.set_data(&path, theirs.as_bytes(), None).await.unwrap();
+        done("the write", call()).await;
+        assert_eq!(data(&operator, &path).await, ours);
+    }
+    a.close().await.unwrap();
+    operator.close().await.unwrap();
 }
 
 /// C28: in Curator, each reconnect adds a node, and the unregistration deletes none of them.
@@ -200,6 +226,7 @@ on_both_servers! {
     an_instance_is_registered_updated_and_unregistered
     instances_of_several_services_are_found_by_another_client
     a_disabled_instance_is_disabled_for_every_reader
+    what_an_operator_has_written_is_replaced_by_each_call
     a_sequential_instance_has_one_node_until_it_is_unregistered
     permanent_instances_survive_the_close_and_static_ones_do_not
     the_instance_of_another_client_is_left_until_it_is_gone

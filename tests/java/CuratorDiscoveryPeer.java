@@ -36,6 +36,7 @@ import org.apache.curator.x.discovery.strategies.RoundRobinStrategy;
  * dsample HANDLE ID PAYLOAD   registers an instance of "web" with a Java payload:
  *                             null text int double large small bool long float biginteger bytes
  *                             list map bean
+ * dread HANDLE JSON           the JSON of the instance that is read; "refused", "unwritable"
  * duri HANDLE NAME ID         the URI of an instance
  * dclass HANDLE NAME ID       the class of a payload, and its text
  * </pre>
@@ -159,6 +160,8 @@ public final class CuratorDiscoveryPeer {
                         ? "-"
                         : new String(serializer.serialize(instance), StandardCharsets.UTF_8);
             }
+            case "dread":
+                return read(rest);
             case "duri":
                 return discovery.queryForInstance(words[0], words[1]).buildUriSpec();
             case "dclass": {
@@ -199,6 +202,21 @@ public final class CuratorDiscoveryPeer {
                 return "";
             default:
                 throw new IllegalArgumentException(verb);
+        }
+    }
+
+    /** As the serializer of every member writes it. */
+    private String read(String json) {
+        ServiceInstance<Object> instance;
+        try {
+            instance = serializer.deserialize(json.getBytes(StandardCharsets.UTF_8));
+        } catch (Exception e) {
+            return "refused";
+        }
+        try {
+            return new String(serializer.serialize(instance), StandardCharsets.UTF_8);
+        } catch (Exception e) {
+            return "unwritable";
         }
     }
 

@@ -1,7 +1,10 @@
 //! Instances as JSON, as Curator's Jackson writes them.
 
-use serde_json::{Map, Value};
+mod reader;
 
+use std::str::FromStr;
+
+use self::reader::{Reader, Token};
 use crate::{
     InstanceSerializer, Payload, SerializerError, ServiceInstance, ServiceType, UriPart, UriSpec,
     jackson::to_vec,
@@ -10,8 +13,9 @@ use crate::{
 /// The JSON of Curator's `JsonInstanceSerializer`, byte for byte.
 ///
 /// It reads the instances of every version of Curator: any order of the members, unknown and absent ones, white space,
-/// bytes behind the object, and the scalars that Jackson converts, such as a port in quotes. An instance without name or
-/// id is refused, which Curator reads. What is kept of a payload: see [`Payload`].
+/// bytes behind the object, and the scalars that Jackson converts, such as a port in quotes. What Curator 5.4.0 refuses is
+/// refused, but for the forms of payloads: [`Payload`] says what is read and kept of one. An instance without name or id
+/// has empty ones. `docs/CURATOR.md` lists the differences.
 ///
 /// ```
 /// use docent_discovery::{InstanceSerializer, JsonInstanceSerializer, ServiceInstance};
@@ -74,27 +78,38 @@ impl<T: Payload> InstanceSerializer<T> for JsonInstanceSerializer {
 
     fn deserialize(&self, bytes: &[u8]) -> Result<ServiceInstance<T>, SerializerError> {
         // A byte order mark, which Jackson skips.
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
-        let mut members = match values.next() {
-            Some(Ok(Value::Object(members))) => members,
-            Some(Ok(_)) => return Err("not a JSON object".into()),
-            Some(Err(error)) => return Err(error.into()),
-            None => return Err("no data".into()),
-        };
-        let payload = members.remove("payload").filter(|payload| !payload.is_null());
-        Ok(ServiceInstance {
-            name: required_text(&mut members, "name")?,
-            id: required_text(&mut members, "id")?,
-            address: text(&mut members, "address")?,
-            port: port(&mut members, "port")?,
-            ssl_port: port(&mut members, "sslPort")?,
-            payload: payload.map(T::from_json).transpose().map_err(|e| format!("payload: {e}"))?,
-            registration_time_utc: integer(&mut members, "registrationTimeUTC")?.unwrap_or(0),
-            service_type: service_type(&mut members)?,
-            uri_spec: uri_spec(&mut members)?,
-            enabled: boolean(&mut members, "enabled", true)?,
-        })
+        let mut json = Reader::new(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
+        if json.peek_token().is_none() {
+            return Err("no data".into());
+        }
+        if json.token()? != Token::Object {
+            return Err("not a JSON object".into());
+        }
+        let mut instance = ServiceInstance::new("", "").with_registration_time_utc(0);
+        // Of equal names the last one counts, and each must be valid.
+        json.members(|json, name| {
+            match name.as_str() {
+                "name" => instance.name = text(json, &name)?.unwrap_or_default(),
+                "id" => instance.id = text(json, &name)?.unwrap_or_default(),
+                "address" => instance.address = text(json, &name)?,
+                "port" => instance.port = integer(json, &name)?,
+                "sslPort" => instance.ssl_port = integer(json, &name)?,
+                "payload" => {
+                    let payload = Some(json.value(0)?).filter(|payload| !payload.is_null());
+                    let payload = payload.map(T::from_json).transpose();
+                    instance.payload = payload.map_err(|error| format!("payload: {error}"))?;
+                }
+                "registrationTimeUTC" => {
+                    instance.registration_time_utc = integer(json, &name)?.unwrap_or(0);
+                }
+                "serviceType" => instance.service_type = service_type(json)?,
+                "uriSpec" => instance.uri_spec = uri_spec(json)?,
+                "enabled" => instance.enabled = boolean(json, &name)?,
+                _ => json.skip()?,
+            }
+            Ok(())
+        })?;
+        Ok(instance)
     }
 }
 
@@ -144,63 +159,82 @@ fn uri_spec_json(uri_spec: Option<&UriSpec>) -> Result<Vec<u8>, SerializerError>
     Ok(json.finish())
 }
 
-type Members = Map<String, Value>;
-
 /// A text, or a scalar as its text, as Jackson reads them.
-fn text(members: &mut Members, name: &str) -> Result<Option<String>, SerializerError> {
-    match members.remove(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(scalar @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(scalar.to_string())),
-        Some(_) => Err(not_a("string", name)),
+fn text(json: &mut Reader<'_>, name: &str) -> Result<Option<String>, SerializerError> {
+    match json.token()? {
+        Token::Null => Ok(None),
+        Token::Text(text) => Ok(Some(text)),
+        Token::Number(text) => Ok(Some(text.to_owned())),
+        Token::Bool(value) => Ok(Some(value.to_string())),
+        Token::Array | Token::Object => Err(not_a("string", name)),
     }
 }
 
-fn required_text(members: &mut Members, name: &str) -> Result<String, SerializerError> {
-    let text = text(members, name)?.filter(|text| !text.is_empty());
-    text.ok_or_else(|| format!("{name} is missing").into())
+/// The white space of Java's `String.trim`.
+fn trim(text: &str) -> &str {
+    text.trim_matches(|c| c <= ' ')
 }
 
 /// An integer: also its digits as a string, and a decimal without its fraction. An empty string is none.
 ///
 /// Source: Jackson's `NumberDeserializers`, `ACCEPT_FLOAT_AS_INT`, `ALLOW_COERCION_OF_SCALARS`.
-fn integer(members: &mut Members, name: &str) -> Result<Option<i64>, SerializerError> {
-    let digits = match members.remove(name) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(text)) => match text.trim() {
+fn integer<N: JavaInteger>(
+    json: &mut Reader<'_>,
+    name: &str,
+) -> Result<Option<N>, SerializerError> {
+    let number = match json.token()? {
+        Token::Null => return Ok(None),
+        Token::Text(text) => match trim(&text) {
             "" | "null" => return Ok(None),
-            digits => return Ok(Some(digits.parse().map_err(|_| not_an("integer", name))?)),
+            digits => return digits.parse().map(Some).map_err(|_| not_an("integer", name)),
         },
-        Some(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
-            (Some(integer), _) => return Ok(Some(integer)),
-            (None, Some(decimal)) => format!("{:.0}", decimal.trunc()),
-            (None, None) => number.to_string(),
-        },
-        Some(_) => return Err(not_an("integer", name)),
+        Token::Number(text) if is_integer(text) => text.parse().ok(),
+        Token::Number(text) => text.parse().ok().and_then(N::from_decimal),
+        Token::Bool(_) | Token::Array | Token::Object => return Err(not_an("integer", name)),
     };
-    digits.parse().map(Some).map_err(|_| out_of_range(name))
+    number.map(Some).ok_or_else(|| format!("{name} is out of range").into())
 }
 
-fn port(members: &mut Members, name: &str) -> Result<Option<i32>, SerializerError> {
-    let port = integer(members, name)?.map(i32::try_from).transpose();
-    port.map_err(|_| out_of_range(name))
+/// Whether the text of a number has neither fraction nor exponent.
+fn is_integer(number: &str) -> bool {
+    !number.contains(['.', 'e', 'E'])
+}
+
+/// An `Integer` or a `Long`.
+trait JavaInteger: FromStr {
+    /// Source: Jackson's `ParserBase.convertNumberToInt`, `convertNumberToLong`.
+    fn from_decimal(decimal: f64) -> Option<Self>;
+}
+
+impl JavaInteger for i32 {
+    fn from_decimal(decimal: f64) -> Option<Self> {
+        let range = f64::from(Self::MIN)..=f64::from(Self::MAX);
+        range.contains(&decimal).then_some(decimal as Self)
+    }
+}
+
+impl JavaInteger for i64 {
+    fn from_decimal(decimal: f64) -> Option<Self> {
+        // The nearest number to the largest one is 2^63, which becomes the largest one.
+        let range = Self::MIN as f64..=Self::MAX as f64;
+        range.contains(&decimal).then_some(decimal as Self)
+    }
 }
 
 /// A boolean: also its name as a string, and an integer, which is true unless it is zero.
 ///
 /// Source: Jackson's `StdDeserializer._parseBooleanPrimitive`.
-fn boolean(members: &mut Members, name: &str, absent: bool) -> Result<bool, SerializerError> {
-    match members.remove(name) {
-        None => Ok(absent),
-        Some(Value::Null) => Ok(false),
-        Some(Value::Bool(value)) => Ok(value),
-        Some(Value::Number(number)) if !number.is_f64() => Ok(number.as_i64() != Some(0)),
-        Some(Value::String(text)) => match text.trim() {
+fn boolean(json: &mut Reader<'_>, name: &str) -> Result<bool, SerializerError> {
+    match json.token()? {
+        Token::Null => Ok(false),
+        Token::Bool(value) => Ok(value),
+        Token::Number(text) if is_integer(text) => Ok(!matches!(text, "0" | "-0")),
+        Token::Text(text) => match trim(&text) {
             "true" | "True" | "TRUE" => Ok(true),
             "false" | "False" | "FALSE" | "" | "null" => Ok(false),
             _ => Err(not_a("boolean", name)),
         },
-        Some(_) => Err(not_a("boolean", name)),
+        Token::Number(_) | Token::Array | Token::Object => Err(not_a("boolean", name)),
     }
 }
 
@@ -212,44 +246,69 @@ fn not_an(what: &str, name: &str) -> SerializerError {
     format!("{name} is not an {what}").into()
 }
 
-fn out_of_range(name: &str) -> SerializerError {
-    format!("{name} is out of range").into()
-}
-
 /// A type by its name, or by its number.
 ///
 /// Source: Jackson's `EnumDeserializer`.
-fn service_type(members: &mut Members) -> Result<ServiceType, SerializerError> {
-    let value = members.remove("serviceType").unwrap_or_default();
-    let service_type = match &value {
-        Value::Null => Some(ServiceType::default()),
-        Value::String(name) => ServiceType::from_name(name.trim()),
-        Value::Number(number) => number.as_u64().and_then(ServiceType::from_number),
-        _ => None,
+fn service_type(json: &mut Reader<'_>) -> Result<ServiceType, SerializerError> {
+    let number = |digits: &str| digits.parse().ok().and_then(ServiceType::from_number);
+    let (service_type, shown) = match json.token()? {
+        Token::Null => return Ok(ServiceType::default()),
+        Token::Text(name) => {
+            let trimmed = trim(&name);
+            let is_number = trimmed.starts_with(|c: char| c.is_ascii_digit());
+            let found = if is_number { number(trimmed) } else { ServiceType::from_name(trimmed) };
+            (found, format!("{name:?}"))
+        }
+        Token::Number("-0") => (number("0"), String::new()),
+        Token::Number(digits) => (number(digits), digits.to_owned()),
+        Token::Bool(_) | Token::Array | Token::Object => (None, "of another form".to_owned()),
     };
-    service_type.ok_or_else(|| format!("unknown service type {value}").into())
+    service_type.ok_or_else(|| format!("unknown service type {shown}").into())
 }
 
-fn uri_spec(members: &mut Members) -> Result<Option<UriSpec>, SerializerError> {
-    let mut uri_spec = match members.remove("uriSpec") {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Object(members)) => members,
-        Some(_) => return Err("uriSpec is not an object".into()),
-    };
-    let parts = match uri_spec.remove("parts") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(parts)) => parts,
-        Some(_) => return Err("the parts of uriSpec are not an array".into()),
-    };
-    let part = |part: Value| match part {
-        Value::Object(mut part) => Ok(UriPart {
-            value: text(&mut part, "value")?.unwrap_or_default(),
-            is_variable: boolean(&mut part, "variable", false)?,
-        }),
-        _ => Err("a part of uriSpec is not an object".into()),
-    };
-    let parts = parts.into_iter().map(part).collect::<Result<Vec<_>, SerializerError>>()?;
+/// A template: its parts, or its text.
+fn uri_spec(json: &mut Reader<'_>) -> Result<Option<UriSpec>, SerializerError> {
+    match json.token()? {
+        Token::Null => return Ok(None),
+        Token::Text(template) => return Ok(Some(template.parse()?)),
+        Token::Object => {}
+        _ => return Err("uriSpec is neither an object nor a string".into()),
+    }
+    let mut parts = Vec::new();
+    json.members(|json, name| match name.as_str() {
+        "parts" => {
+            parts.clear();
+            match json.token()? {
+                Token::Null => Ok(()),
+                Token::Array => json.elements(|json| {
+                    parts.push(uri_part(json)?);
+                    Ok(())
+                }),
+                _ => Err("the parts of uriSpec are not an array".into()),
+            }
+        }
+        _ => json.skip(),
+    })?;
     Ok(Some(UriSpec::from_parts(parts)))
+}
+
+fn uri_part(json: &mut Reader<'_>) -> Result<UriPart, SerializerError> {
+    let mut part = UriPart { value: String::new(), is_variable: false };
+    match json.token()? {
+        // Java has a null in its list, and cannot build a URI.
+        Token::Null => return Ok(part),
+        Token::Object => {}
+        _ => return Err("a part of uriSpec is not an object".into()),
+    }
+    json.members(|json, name| {
+        match name.as_str() {
+            "value" => part.value = text(json, &name)?.unwrap_or_default(),
+            "variable" => part.is_variable = boolean(json, &name)?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(part)
 }
 
 #[cfg(test)]

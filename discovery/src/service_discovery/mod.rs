@@ -2,7 +2,7 @@
 //!
 //! | call | frames | Curator |
 //! |---|---|---|
-//! | [`register`](ServiceDiscovery::register) | create2 (15), with parents as [`PersistentNode`]; registered already with other fields: setData (5); with the same: nothing | `internalRegisterService` |
+//! | [`register`](ServiceDiscovery::register) | create2 (15), with parents as [`PersistentNode`]; registered already: setData (5) | `internalRegisterService` |
 //! | [`update`](ServiceDiscovery::update), [`set_enabled`](ServiceDiscovery::set_enabled) | setData (5) | `updateService` |
 //! | [`unregister`](ServiceDiscovery::unregister) | delete (2) | `internalUnregisterService` |
 //! | [`query_for_names`](ServiceDiscovery::query_for_names), [`query_for_ids`](ServiceDiscovery::query_for_ids) | getChildren2 (12) | `queryForNames`, – |
@@ -24,9 +24,9 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::Poll,
 };
 
 use docent_protocol::path as paths;
@@ -224,8 +224,8 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
         async move { put?.await }
     }
 
-    /// Writes the fields of an instance that is registered here. The call itself begins it; of several updates in quick
-    /// succession, possibly only the last is written. If a third client deletes the node while the write is in flight, the
+    /// Writes the fields of an instance that is registered here, over those that another process may have written. The call
+    /// itself begins it; of several updates in quick succession, possibly only the last is written. If a third client deletes the node while the write is in flight, the
     /// write can hit another client's instance of the same id: see [`PersistentNode::set_data`].
     ///
     /// # Errors
@@ -472,6 +472,8 @@ impl<T: Send + Sync + 'static> ServiceDiscovery<T> {
 }
 
 /// Changes a registered instance, and writes the bytes that `change` returns.
+///
+/// Source: `ServiceDiscoveryImpl.updateService`.
 fn change<T>(
     all: &mut AllRegistered<T>,
     name: &str,
@@ -482,18 +484,9 @@ fn change<T>(
         return Err(error::not_registered(name, id));
     };
     let bytes = change(registered)?;
-    let node = &registered.node;
-    // Decided here: when the future is polled, other bytes may be wanted.
-    if node.data() != bytes || has_failed(node) {
-        node.set_data(bytes);
-    }
-    Ok(Box::pin(node.written()))
-}
-
-/// Whether the data of a node was not written, and is not being written: the same bytes are another attempt.
-fn has_failed(node: &PersistentNode) -> bool {
-    let written = pin!(node.written()).poll(&mut Context::from_waker(Waker::noop()));
-    matches!(written, Poll::Ready(Err(error)) if error.kind() != ErrorKind::Closed)
+    // The same bytes, too: another process may have written others to the node.
+    registered.node.set_data(bytes);
+    Ok(Box::pin(registered.node.written()))
 }
 
 /// Waits for all. Each begins at once, and with it its limit of time. Returns the first error.

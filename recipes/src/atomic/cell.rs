@@ -11,6 +11,7 @@ use crate::{
     options::LockOptions,
     parents::{LastNode, create_parents},
     planted,
+    settle::{BeforeWrite, read_after_loss},
 };
 
 /// The node of an atomic value.
@@ -107,11 +108,12 @@ impl Cell {
         }
     }
 
-    /// Sends setData (5) for any version; a missing node is created. A write with an unknown outcome is not repeated: it
-    /// could overwrite a later write of another client.
+    /// Sends setData (5) for any version; a missing node is created. A write without a reply is repeated only if the node
+    /// was not written since: it could overwrite a later write of another client.
     pub(super) async fn force(&self, data: &[u8]) -> Result<(), Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
+            let before = BeforeWrite::now(&self.client);
             let Err(error) = self.client.set_data(&self.path, data, None).await else {
                 return Ok(());
             };
@@ -121,16 +123,21 @@ impl Cell {
                     // Created by another client in between.
                     Write::LostRace => retry.pause_after_any_error(error).await?,
                 }
-            } else if error.outcome() == Outcome::Unknown {
-                let node = self.read().await.map_err(|later| self.unknown(&error, later))?;
-                if node.is_some_and(|node| *node.data == *data) {
+                continue;
+            }
+            if error.outcome() == Outcome::Unknown {
+                let read = || self.client.get_data(&self.path);
+                let policy = &*self.options.retry_policy;
+                let node = read_after_loss(&self.client, policy, &self.path, read).await?;
+                if *node.data == *data {
                     return Ok(());
                 }
-                let detail = "the value is another one: not written, or overwritten since";
-                return Err(error.with_detail(detail));
-            } else {
-                retry.pause(error).await?;
+                if !before.is_some_and(|it| it.is_unchanged(&self.client, node.stat.mzxid)) {
+                    let detail = "the value is another one: not written, or overwritten since";
+                    return Err(error.with_detail(detail));
+                }
             }
+            retry.pause(error).await?;
         }
     }
 

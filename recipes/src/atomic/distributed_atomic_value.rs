@@ -159,9 +159,9 @@ impl DistributedAtomicValue {
     ///
     /// # Errors
     ///
-    /// As [`try_set`](Self::try_set). After a lost reply, the value is read: with the wanted value it is a success.
-    /// Otherwise the outcome is unknown, because another client may have overwritten it. Call it again to overwrite that,
-    /// too.
+    /// As [`try_set`](Self::try_set). After a lost reply, the value is read, behind a transaction (14) that changes
+    /// nothing: with the wanted value it is a success, and without a write since it is repeated. Otherwise the outcome is
+    /// unknown, because another client may have overwritten it. Call it again to overwrite that, too.
     ///
     /// # Cancel safety
     ///

@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use docent_protocol::{CreateMode, EventType};
-use docent_session::{Client, Error, ErrorKind, retry::RetryLoop};
+use docent_protocol::{CreateMode, EventType, Stat};
+use docent_session::{Client, Error, ErrorKind, Outcome, retry::RetryLoop};
 use tokio::sync::OnceCell;
 
 use super::persistently::{persistently, removed_on_drop};
@@ -17,6 +17,8 @@ use crate::{
     options::LockOptions,
     parents::{LastNode, create_parents},
     planted,
+    protection::split,
+    settle::{BeforeWrite, read_after_loss, read_settled},
 };
 
 /// A barrier: while its node exists, waiters wait.
@@ -78,69 +80,113 @@ impl DistributedBarrier {
 
     /// Sets the barrier; nothing changes if it is set. Sends create2 (15), with parents like a lock node.
     ///
+    /// After a lost reply, it sends a transaction (14) that changes nothing, and exists (3) for the node and its parent. The
+    /// create is repeated only if no node was created or deleted below that parent since: it sets no barrier again that
+    /// another process has removed.
+    ///
     /// # Errors
     ///
-    /// Those of the session, after retries: the barrier may be set.
+    /// Those of the session, after retries. The outcome is `Unknown` if the barrier may have been set: after a lost reply,
+    /// it is not set, and may have been removed since. Call it again to set it.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the barrier may be set.
     ///
-    /// Source: `DistributedBarrier.setBarrier`.
+    /// Source: `DistributedBarrier.setBarrier`, which repeats it in any case.
     pub async fn set_barrier(&self) -> Result<(), Error> {
         let data = default_data(&self.default_data, &self.client, &self.options).await;
-        let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
-        loop {
-            match self.create(&data).await {
-                Ok(()) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::NodeExists => return Ok(()),
-                Err(error) => retry.pause(error).await?,
-            }
-        }
-    }
-
-    async fn create(&self, data: &[u8]) -> Result<(), Error> {
         let (parents, mode) = (self.options.parents(), CreateMode::Persistent);
         let acl = acl_of(parents.acl_provider, &self.path);
-        let create = || create::create(&self.client, &self.path, data, mode, acl);
-        match create().await {
-            Err(error) if error.kind() == ErrorKind::NoNode => {
-                create_parents(&self.client, &self.path, LastNode::Skip, parents).await?;
-                create().await.map(drop)
+        let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
+        let mut has_parents = false;
+        loop {
+            let before = BeforeWrite::now(&self.client);
+            let created = create::create(&self.client, &self.path, &data, mode, acl).await;
+            let Err(mut error) = created else { return Ok(()) };
+            match error.kind() {
+                ErrorKind::NodeExists => return Ok(()),
+                ErrorKind::NoNode if !has_parents => {
+                    match create_parents(&self.client, &self.path, LastNode::Skip, parents).await {
+                        Ok(()) => {
+                            has_parents = true;
+                            continue;
+                        }
+                        Err(later) => error = later,
+                    }
+                }
+                _ if error.outcome() == Outcome::Unknown => {
+                    let (stat, parent) = self.look_after_loss().await?;
+                    if stat.is_some() {
+                        return Ok(());
+                    }
+                    if !self.is_unchanged(before, parent.map(|parent| parent.pzxid)) {
+                        let detail = "the barrier is not set: not written, or removed since";
+                        return Err(error.with_detail(detail));
+                    }
+                }
+                _ => {}
             }
-            other => other.map(drop),
+            retry.pause(error).await?;
         }
     }
 
     /// Removes the barrier: all waiters pass. Nothing changes if it is not set. Sends delete (2).
     ///
-    /// After a lost reply the delete is repeated. It then removes the barrier that another process has set in between,
-    /// too.
+    /// After a lost reply, it looks at the node as [`set_barrier`](Self::set_barrier) does. The delete is repeated only for
+    /// a barrier that was set before: not for one that another process has set since.
     ///
     /// # Errors
     ///
-    /// Those of the session, after retries: the barrier may be removed.
+    /// Those of the session, after retries. The outcome is `Unknown` if the barrier may have been removed: after a lost
+    /// reply, it is set, possibly again. Call it again to remove it.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the barrier may be removed.
     ///
-    /// Source: `DistributedBarrier.removeBarrier`.
+    /// Source: `DistributedBarrier.removeBarrier`, which repeats it in any case.
     pub async fn remove_barrier(&self) -> Result<(), Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
-            match self.client.delete(&self.path, None).await {
+            let before = BeforeWrite::now(&self.client);
+            let error = match self.client.delete(&self.path, None).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::NoNode => return Ok(()),
-                Err(error) => retry.pause(error).await?,
+                Err(error) => error,
+            };
+            if error.outcome() == Outcome::Unknown {
+                let (Some(stat), _) = self.look_after_loss().await? else { return Ok(()) };
+                if !self.is_unchanged(before, Some(stat.czxid)) {
+                    let detail = "the barrier is set: not removed, or set again since";
+                    return Err(error.with_detail(detail));
+                }
             }
+            retry.pause(error).await?;
         }
     }
 
-    /// Waits until the barrier is not set. An opening is not missed, also if the barrier is set again at once. Sends
-    /// getData (4) with watch, after each event and reconnect again; it needs the permission READ.
+    /// The node and its parent, behind a write without a reply.
+    async fn look_after_loss(&self) -> Result<(Option<Stat>, Option<Stat>), Error> {
+        let parent = split(&self.path).0;
+        let look = || {
+            let (node, parent) = (self.client.exists(&self.path), self.client.exists(parent));
+            async { Ok((node.await?, parent.await?)) }
+        };
+        read_after_loss(&self.client, &*self.options.retry_policy, &self.path, look).await
+    }
+
+    fn is_unchanged(&self, before: Option<BeforeWrite>, last_change: Option<i64>) -> bool {
+        before.zip(last_change).is_some_and(|(it, zxid)| it.is_unchanged(&self.client, zxid))
+    }
+
+    /// Waits until the barrier is not set. An opening is not missed, also if the barrier is set again at once. Sends a
+    /// transaction (14) that changes nothing and getData (4) with watch, both again after the node was written and in
+    /// each session; it needs the permission READ.
     ///
-    /// The wait survives outages and the end of the session.
+    /// A barrier that was set before the call is seen, also on a server that lags behind: its reply to the transaction
+    /// comes behind all that was committed before. The wait survives outages and the end of the session. A read-only server
+    /// opens nothing.
     ///
     /// # Errors
     ///
@@ -152,7 +198,7 @@ impl DistributedBarrier {
     /// it until it fires.
     ///
     /// Source: `DistributedBarrier.waitOnBarrier`. Not mirrored: its exists leaves a watch behind (C11 in
-    /// `docs/CURATOR.md`), it can miss an opening, and fails in an outage (C12).
+    /// `docs/CURATOR.md`), it can miss an opening, fails in an outage (C12), and passes on a server that lags behind.
     pub async fn wait_on_barrier(&self) -> Result<(), Error> {
         self.wait(None).await.map(drop)
     }
@@ -178,17 +224,21 @@ impl DistributedBarrier {
         let deadline = Deadline::after(&self.client, wait);
         let mut waited_for = None;
         loop {
-            let read = || self.client.get_data_and_watch(&self.path);
+            let read = || async {
+                let (node, watcher) = self.client.get_data_and_watch(&self.path).await?;
+                Ok((node, removed_on_drop(&self.client, watcher)))
+            };
+            // Not as it was on a server that lags behind: the barrier may have been set since.
+            let read = || read_settled(&self.client, &self.path, read);
             let Some(read) = deadline.bound(persistently(&self.client, read)).await else {
                 return Ok(false);
             };
-            let (node, watcher) = match read {
+            let (node, mut watcher) = match read {
                 Ok(read) => read,
                 // A getData that fails leaves no watch.
                 Err(error) if error.kind() == ErrorKind::NoNode => return Ok(true),
                 Err(error) => return Err(error),
             };
-            let mut watcher = removed_on_drop(&self.client, watcher);
             if waited_for.is_some_and(|czxid| czxid != node.stat.czxid) {
                 return Ok(true);
             }

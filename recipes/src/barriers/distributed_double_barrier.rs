@@ -15,7 +15,7 @@ use super::{
 use crate::{
     acl_provider::acl_of, base_path::check_base_path, create::create, deadline::Deadline,
     default_data::default_data, error, options::LockOptions, planted, protection::join,
-    select::select, state_changes::StateChanges,
+    recreate_pause::RecreatePause, select::select, state_changes::StateChanges, timer,
 };
 
 /// A barrier that a number of members enter together, and leave together.
@@ -80,8 +80,11 @@ pub(super) struct Inside {
 /// What a member that enters sees.
 enum Look {
     Open,
-    /// Not open. The watch fires when it opens.
-    Closed(Watcher),
+    /// Not open. The watches fire when it opens, and when the member's node is deleted.
+    Closed {
+        ready: Watcher,
+        own: Watcher,
+    },
 }
 
 impl DistributedDoubleBarrier {
@@ -129,7 +132,9 @@ impl DistributedDoubleBarrier {
     /// Waits until all members have entered.
     ///
     /// Sends exists (3) with watch for `ready`, create2 (15) for the member, getChildren2 (12), and create2 for `ready` if
-    /// this member completes the number. After each reconnect it looks again. In a new session it creates another node.
+    /// this member completes the number; otherwise exists with watch for its own node. After each reconnect it looks again.
+    /// In a new session it creates another node, and after another process has deleted its node: at once, then, if the
+    /// next ones are deleted, too, after a pause of 100 ms to 5 s.
     ///
     /// # Errors
     ///
@@ -191,18 +196,21 @@ impl DistributedDoubleBarrier {
         let data = default_data(&self.default_data, &client, &self.options).await;
         // Dropped with this future, which deletes the node.
         let mut member = None;
+        let mut recreate = RecreatePause::default();
         loop {
             let mut changes = StateChanges::subscribe(&client);
-            let Some(look) = deadline.bound(self.look(&mut member, &data)).await else {
+            let look = self.look(&mut member, &mut recreate, &data);
+            let Some(look) = deadline.bound(look).await else {
                 return Ok(false);
             };
-            let Look::Closed(mut watcher) = look? else { break };
+            let Look::Closed { mut ready, mut own } = look? else { break };
             if deadline.has_passed() {
-                drop(watcher);
+                drop((ready, own));
                 return self.give_up(member, &deadline).await;
             }
             let mut event = None;
-            let woken = select(async { event = Some(watcher.changed().await) }, changes.changed());
+            let opened = async { event = Some(ready.changed().await) };
+            let woken = select(opened, select(own.changed(), changes.changed()));
             deadline.wait_for(woken).await;
             // The watch was set, or had not fired, when the member had its node: `ready` is newer.
             if event.is_some_and(|event| event.event_type == EventType::NodeCreated) {
@@ -216,8 +224,14 @@ impl DistributedDoubleBarrier {
         Ok(true)
     }
 
-    /// Looks at `ready` and counts the members. Creates the node of the member if it has none.
-    async fn look(&mut self, own: &mut Option<Member>, data: &[u8]) -> Result<Look, Error> {
+    /// Looks at `ready` and counts the members. Creates the node of the member if it has none. A member that waits watches
+    /// its node, too: without it, it does not count, and no other event would come.
+    async fn look(
+        &mut self,
+        own: &mut Option<Member>,
+        recreate: &mut RecreatePause,
+        data: &[u8],
+    ) -> Result<Look, Error> {
         let client = self.client.clone();
         loop {
             let look = || client.exists_and_watch(&self.ready_path);
@@ -242,8 +256,7 @@ impl DistributedDoubleBarrier {
             let children = list(&client, &self.path).await?;
             let members = members(&children);
             if !members.contains(&member.name()) {
-                debug!(path = member.path(), "member node missing; creating another one");
-                *own = None;
+                self.lose_node(own, recreate).await;
                 continue;
             }
             if members.len() >= self.member_qty {
@@ -259,7 +272,23 @@ impl DistributedDoubleBarrier {
             {
                 return Ok(Look::Open);
             }
-            return Ok(Look::Closed(watcher));
+            let watch = || client.exists_and_watch(member.path());
+            let (found, own_watcher) = persistently(&client, watch).await?;
+            let own_watcher = removed_on_drop(&client, own_watcher);
+            if found.is_some_and(|stat| stat.czxid == member.czxid) {
+                return Ok(Look::Closed { ready: watcher, own: own_watcher });
+            }
+            self.lose_node(own, recreate).await;
+        }
+    }
+
+    /// Another process has deleted the node of the member, which needs another one.
+    async fn lose_node(&self, own: &mut Option<Member>, recreate: &mut RecreatePause) {
+        debug!(path = %self.path, id = self.member_id, "member node missing; creating another one");
+        *own = None;
+        let pause = recreate.note_loss(self.client.now());
+        if !pause.is_zero() {
+            timer::sleep(&self.client, pause).await;
         }
     }
 

@@ -6,7 +6,7 @@ use docent_session::{Error, ErrorKind, Watcher};
 
 use super::{
     distributed_double_barrier::{DistributedDoubleBarrier, Inside},
-    member::{Member, READY, list, members},
+    member::{Member, READY, list, list_settled, members},
     persistently::{persistently, removed_on_drop},
 };
 use crate::{
@@ -69,9 +69,12 @@ impl DistributedDoubleBarrier {
         let client = self.client.clone();
         let deadline = Deadline::after(&client, wait);
         let mut round = None;
+        // Its reads have seen `ready`, and so the members.
+        let mut session = own.as_ref().map(|own| own.owner);
         loop {
             let mut changes = StateChanges::subscribe(&client);
-            let Some(step) = deadline.bound(self.step(&mut own, &mut round)).await else {
+            let Some(step) = deadline.bound(self.step(&mut own, &mut round, &mut session)).await
+            else {
                 return Ok(false);
             };
             let Step::Wait(mut watcher) = step? else { return Ok(true) };
@@ -94,9 +97,21 @@ impl DistributedDoubleBarrier {
         &self,
         own: &mut Option<Member>,
         round: &mut Option<HashSet<String>>,
+        session: &mut Option<i64>,
     ) -> Result<Step, Error> {
         loop {
-            let children = list(&self.client, &self.path).await?;
+            let current = self.client.session().map(|session| session.session_id());
+            let has_read = current.is_some() && *session == current;
+            let children = if has_read {
+                list(&self.client, &self.path).await?
+            } else {
+                // A new session may be on a server that lags behind, and does not show the members yet.
+                list_settled(&self.client, &self.path).await?
+            };
+            *session = self.client.session().map(|session| session.session_id());
+            if *session != current {
+                continue;
+            }
             let members = members(&children);
             let is_own = |name: &str| own.as_ref().is_some_and(|own| own.name() == name);
             if !members.iter().any(|name| is_own(name))

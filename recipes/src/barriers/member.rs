@@ -16,6 +16,7 @@ use crate::{
     persistent_retry::pause,
     protection::{join, split},
     select::select,
+    settle::read_settled,
     state_changes::StateChanges,
     timer,
 };
@@ -52,6 +53,11 @@ pub(super) async fn list(client: &Client, path: &str) -> Result<Children, Error>
     persistently(client, || listing(client, path)).await
 }
 
+/// As [`list`], and not older than the call.
+pub(super) async fn list_settled(client: &Client, path: &str) -> Result<Children, Error> {
+    persistently(client, || read_settled(client, path, || listing(client, path))).await
+}
+
 fn listing(client: &Client, path: &str) -> impl Future<Output = Result<Children, Error>> + use<> {
     let listed = client.cleanup().get_children_with_stat(path);
     async {
@@ -69,7 +75,7 @@ pub(super) struct Member {
     client: Client,
     path: String,
     /// The session that owns the node, and the zxid of its creation.
-    owner: i64,
+    pub(super) owner: i64,
     pub(super) czxid: i64,
     /// Whether the node may exist.
     may_exist: bool,

@@ -286,8 +286,9 @@ impl PersistentNode {
         self.wait_for(version, path).await
     }
 
-    /// Waits until the node is there, with the data that was last [set](Self::set_data) before the call, or later data.
-    /// While there is no connection, the last known state of the node counts.
+    /// Waits until the node is there, and the data that was last [set](Self::set_data) before the call, or later data, was
+    /// written to it. While there is no connection, the last known state of the node counts. Data that another client
+    /// writes over it afterwards is not noticed; the next `set_data`, also of the same data, replaces it.
     ///
     /// # Errors
     ///

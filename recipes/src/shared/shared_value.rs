@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use docent_protocol::CreateMode;
 use docent_session::{
-    Client, ConnectionState, Error, ErrorKind, Watcher,
+    Client, ConnectionState, Error, ErrorKind, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
 };
 use tokio::sync::watch;
@@ -24,6 +24,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
+    settle::{BeforeWrite, read_after_loss},
 };
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
@@ -192,19 +193,22 @@ impl SharedValue {
         receiver
     }
 
-    /// Writes the value unconditionally. Sends setData (5).
+    /// Writes the value unconditionally. Sends setData (5). After a lost reply, it sends a transaction (14) that changes
+    /// nothing and getData (4), and repeats the setData only if the node was not written since: it overwrites no later
+    /// value of another client.
     ///
     /// # Errors
     ///
-    /// Those of the session, after retries: the value may have been written.
+    /// Those of the session, after retries. The outcome is `Unknown` if the value may have been written: after a lost
+    /// reply, the node has another new value. Call it again to overwrite that, too.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the value may have been written.
     ///
-    /// Source: `SharedValue.setValue`.
+    /// Source: `SharedValue.setValue`, which repeats it in any case.
     pub async fn set_value(&self, value: impl Into<Bytes>) -> Result<(), Error> {
-        self.inner.write(value.into(), None).await
+        self.inner.set(value.into()).await
     }
 
     /// Writes the value if `previous` is still the current version; if not, reads the newer value and returns false.
@@ -226,7 +230,7 @@ impl SharedValue {
         value: impl Into<Bytes>,
     ) -> Result<bool, Error> {
         let version = Some(previous.version).filter(|_| !planted::is("swap-without-version"));
-        match self.inner.write(value.into(), version).await {
+        match self.inner.try_set(value.into(), version).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BadVersion => {
                 let node = self.inner.read_value().await?;
@@ -270,18 +274,47 @@ impl Drop for Watching {
 }
 
 impl Inner {
-    async fn write(&self, value: Bytes, version: Option<i32>) -> Result<(), Error> {
+    async fn set(&self, value: Bytes) -> Result<(), Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.policy);
         loop {
-            match self.client.set_data(&self.path, &value, version).await {
-                Ok(stat) => {
-                    let (mzxid, version) = (stat.mzxid, stat.version);
-                    self.update(VersionedValue { mzxid, version, value });
+            let before = BeforeWrite::now(&self.client);
+            let error = match self.write(&value, None).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if error.outcome() == Outcome::Unknown {
+                let read = || self.client.get_data(&self.path);
+                let read = read_after_loss(&self.client, &*self.policy, &self.path, read).await?;
+                let current = VersionedValue::of(read);
+                self.update(current.clone());
+                if current.value == value {
                     return Ok(());
                 }
+                if !before.is_some_and(|it| it.is_unchanged(&self.client, current.mzxid)) {
+                    let detail = "the value is another one: not written, or overwritten since";
+                    return Err(error.with_detail(detail));
+                }
+            }
+            retry.pause(error).await?;
+        }
+    }
+
+    /// With a version, the server applies it at most once.
+    async fn try_set(&self, value: Bytes, version: Option<i32>) -> Result<(), Error> {
+        let mut retry = RetryLoop::new(&self.client, &*self.policy);
+        loop {
+            match self.write(&value, version).await {
+                Ok(()) => return Ok(()),
                 Err(error) => retry.pause(error).await?,
             }
         }
+    }
+
+    async fn write(&self, value: &Bytes, version: Option<i32>) -> Result<(), Error> {
+        let stat = self.client.set_data(&self.path, value, version).await?;
+        let (mzxid, version) = (stat.mzxid, stat.version);
+        self.update(VersionedValue { mzxid, version, value: value.clone() });
+        Ok(())
     }
 
     async fn read_value(&self) -> Result<VersionedValue, Error> {

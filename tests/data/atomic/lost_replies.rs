@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use docent::{
-    AtomicOptions, Client, ConnectionState, DistributedAtomicLong, DistributedAtomicValue, Error,
-    LockOptions, OpCode, Outcome, retry::RetryNTimes,
+    AtomicOptions, Client, ConnectionState, DistributedAtomicLong, DistributedAtomicValue,
+    DistributedBarrier, Error, LockOptions, OpCode, Outcome, SharedCount, retry::RetryNTimes,
 };
 use docent_testing::{fault::Fault, tap::TapClient};
 
-use super::{changed, long, number, options};
+use super::{changed, lock_options, long, number, options};
 use crate::support::{eventually, fixture::Fixture, within_deadline};
 
 on_both_servers! {
@@ -24,6 +24,7 @@ on_both_servers! {
     without_retries_the_outcome_of_a_lost_write_is_unknown
     an_operation_that_sent_no_write_is_known_not_to_be_applied
     a_forced_write_whose_reply_is_lost_covers_no_later_write
+    a_blind_write_without_a_reply_undoes_no_later_one
     many_increments_between_cuts_are_counted_once
 }
 
@@ -230,6 +231,52 @@ async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixtu
     let result = lose_and_change(&fixture, &tap, &a, fault, operation, change).await;
     is_unknown(result);
     assert_eq!(&*a.get_data(&fixture.path).await.unwrap().data, b"later");
+    a.close().await.unwrap();
+}
+
+/// Shared values and barriers: in Curator, the write is repeated. Here, too, if nothing has changed since.
+async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    let (value_path, barrier_path) =
+        (format!("{}/value", fixture.path), format!("{}/barrier", fixture.path));
+    let value = SharedCount::start_with(&a, &value_path, 1, &lock_options()).await.unwrap();
+    let barrier = DistributedBarrier::with_options(&a, &barrier_path, lock_options()).unwrap();
+    let mode = docent::CreateMode::Persistent;
+    for lose in [Fault::drop_reply, Fault::drop_before] {
+        let unchanged = async |_: &Client| {};
+        let fault = || lose(OpCode::SetData);
+        lose_and_change(&fixture, &tap, &a, fault(), value.set_count(2), unchanged).await.unwrap();
+        assert_eq!(value.count(), 2);
+        let change = async |observer: &Client| {
+            observer.set_data(&value_path, &3_i32.to_be_bytes(), None).await.unwrap();
+        };
+        is_unknown(lose_and_change(&fixture, &tap, &a, fault(), value.set_count(9), change).await);
+        assert_eq!(&*a.get_data(&value_path).await.unwrap().data, 3_i32.to_be_bytes());
+        let fault = || lose(OpCode::Create2);
+        let set = barrier.set_barrier();
+        lose_and_change(&fixture, &tap, &a, fault(), set, unchanged).await.unwrap();
+        barrier.remove_barrier().await.unwrap();
+        let change = async |observer: &Client| {
+            // Set if the create has arrived, and removed.
+            let _ = observer.create(&barrier_path, b"", mode).await;
+            observer.delete(&barrier_path, None).await.unwrap();
+        };
+        let set = barrier.set_barrier();
+        is_unknown(lose_and_change(&fixture, &tap, &a, fault(), set, change).await);
+        assert!(a.exists(&barrier_path).await.unwrap().is_none());
+        barrier.set_barrier().await.unwrap();
+        let fault = || lose(OpCode::Delete);
+        let change = async |observer: &Client| {
+            let _ = observer.delete(&barrier_path, None).await;
+            observer.create(&barrier_path, b"", mode).await.unwrap();
+        };
+        let remove = barrier.remove_barrier();
+        is_unknown(lose_and_change(&fixture, &tap, &a, fault(), remove, change).await);
+        assert!(a.exists(&barrier_path).await.unwrap().is_some());
+        let remove = barrier.remove_barrier();
+        lose_and_change(&fixture, &tap, &a, fault(), remove, unchanged).await.unwrap();
+    }
     a.close().await.unwrap();
 }
 

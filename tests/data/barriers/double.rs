@@ -216,7 +216,7 @@ async fn a_ready_of_a_former_round_opens_nothing(fixture: Fixture) {
     // Both have to enter, and the second wakes the first.
     let first = entering(alone);
     fixture.children(&fixture.path, 2).await;
-    eventually("the watch", async || (pending_and_watches(&a) == (0, 1)).then_some(())).await;
+    eventually("the watches", async || (pending_and_watches(&a) == (0, 2)).then_some(())).await;
     assert!(!first.is_finished());
     let second = entering(member(&a, &fixture.path, 2));
     let (first, second) = (done("the first", first).await, done("the second", second).await);

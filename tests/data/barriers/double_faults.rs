@@ -32,8 +32,9 @@ on_both_servers! {
     a_leave_is_dropped_at_every_poll
 }
 
-async fn has_watch(client: &Client) {
-    eventually("the watch", async || (pending_and_watches(client) == (0, 1)).then_some(())).await;
+/// Waits until a member that enters has its watches: on `ready` and on its node.
+async fn has_watches(client: &Client) {
+    eventually("the watches", async || (pending_and_watches(client) == (0, 2)).then_some(())).await;
 }
 
 /// Waits until a client has looked at the barrier since `before`.
@@ -53,7 +54,7 @@ async fn a_cut_lets_no_member_pass_alone(fixture: Fixture) {
     let first = entering(member(&a, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
     for _ in 0..3 {
-        has_watch(&a).await;
+        has_watches(&a).await;
         let before = fixture.tap.len();
         tap.cut();
         has_looked(&fixture, "A", before).await;
@@ -77,7 +78,7 @@ async fn an_enter_survives_an_outage(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
-    has_watch(&a).await;
+    has_watches(&a).await;
     cut_off(&a, &tap).await;
     let second = done("the second", entering(member(&b, &fixture.path, 2))).await;
     assert!(!first.is_finished());
@@ -130,7 +131,7 @@ async fn a_member_is_created_once_although_the_reply_is_lost(fixture: Fixture) {
     fixture.create_path(&a).await;
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
     let first = entering(member(&a, &fixture.path, 2));
-    has_watch(&a).await;
+    has_watches(&a).await;
     fixture.children(&fixture.path, 1).await;
     let second = entering(member(&a, &fixture.path, 2));
     let (first, second) = (done("the first", first).await, done("the second", second).await);
@@ -145,7 +146,7 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     let old = fixture.children(&fixture.path, 1).await;
-    has_watch(&a).await;
+    has_watches(&a).await;
     tap.kill_session(DEADLINE).await.unwrap();
     eventually("another node", async || {
         let children = b.get_children(&fixture.path).await.ok()?.to_vec();
@@ -168,7 +169,7 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (b, tap) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
-    has_watch(&a).await;
+    has_watches(&a).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("B").nth(2));
     let mut records = fixture.tap.subscribe_from(fixture.tap.len());
     let second = entering(member(&b, &fixture.path, 2));

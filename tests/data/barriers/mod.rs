@@ -39,7 +39,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn barrier(client: &Client, path: &str) -> DistributedBarrier {
+pub(crate) fn barrier(client: &Client, path: &str) -> DistributedBarrier {
     DistributedBarrier::with_options(client, path, lock_options()).unwrap()
 }
 

@@ -107,14 +107,25 @@ impl Scenario {
         self.expected = self.expected.replacen(&lines, &ours, 1);
     }
 
+    /// The first look of a member that waits ends with a watch on its own node, which Curator does not set.
+    fn watches_own_node(&mut self, label: &str, path: &str) {
+        let listing = format!("{label} -> getChildren2(12) {path} watch=false");
+        let watch = format!("{label} -> exists(3) {path}/G1 watch=true");
+        self.differs(&listing, &format!("{listing}\n{watch}"));
+    }
+
     /// Compares the requests of each client.
     fn assert_equal(&self) {
         self.assert_equal_in(str::to_owned);
     }
 
-    /// As [`assert_equal`](Self::assert_equal), of what a function leaves of both.
+    /// As [`assert_equal`](Self::assert_equal), of what a function leaves of both. The write that changes nothing, which
+    /// Curator does not send before it looks at a barrier, is left out: `stale.rs` tests what it is for.
     fn assert_equal_in(&self, part: impl Fn(&str) -> String) {
-        let actual = part(&with_numbered_ids(&requests(&self.tap.trace().text())));
+        let actual = with_numbered_ids(&requests(&self.tap.trace().text()));
+        let is_settling = |line: &&str| line.contains("multi(14) [check(13)");
+        let actual = actual.lines().filter(|line| !is_settling(line));
+        let actual = part(&actual.map(|line| format!("{line}\n")).collect::<String>());
         let options = CompareOptions::default()
             .roots(&self.expected_root, &self.root)
             .without("removeWatches");
@@ -229,6 +240,21 @@ async fn d15_a_barrier_with_faults() {
         "B -> setWatches(101) data=[/d15] exist=[] child=[]
          A -> delete(2) /d15 v=-1",
     );
+    // Not repeated before a look.
+    scenario.differs(
+        "A -> connect sid=prev
+         A -> delete(2) /d15 v=-1",
+        "A -> connect sid=prev
+         A -> exists(3) /d15 watch=false
+         A -> exists(3) / watch=false",
+    );
+    scenario.differs(
+        "A -> connect sid=prev
+         A -> create2(15) /d15 data=\"10.0.0.1\" acl=31:world:anyone flags=0",
+        "A -> connect sid=prev
+         A -> exists(3) /d15 watch=false
+         A -> exists(3) / watch=false",
+    );
     scenario.differs("B -> exists(3) /d15 watch=true", "B -> getData(4) /d15 watch=true");
     scenario.assert_equal();
 }
@@ -247,7 +273,7 @@ async fn d16_two_members_of_a_double_barrier() {
         }
     };
     let low = entering(low);
-    eventually("the watch", async || (pending_and_watches(&a) == (0, 1)).then_some(())).await;
+    eventually("the watches", async || (pending_and_watches(&a) == (0, 2)).then_some(())).await;
     let high = entering(high);
     let (low, high) = (done("A", low).await, done("B", high).await);
     eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
@@ -264,6 +290,7 @@ async fn d16_two_members_of_a_double_barrier() {
         "A -> multi(14) [delete(2) /d16/b/G1 v=-1; delete(2) /d16/b/ready v=-1]",
     );
     scenario.differs("B -> delete(2) /d16/b/ready v=-1", "");
+    scenario.watches_own_node("A", "/d16/b");
     scenario.assert_equal();
 }
 

@@ -10,7 +10,7 @@
 //! | 3. it exists: whose is it? | exists (3) with watch; of a former session of ours: multi (14) of delete and create | `processBackgroundCallback` |
 //! | 4. watch it | exists (3) with watch; getData (4) with watch, if the data of other clients is adopted | `watchNode` |
 //! | 5. the data was set | setData (5); before each retry: a delete that is refused, exists (3) with watch | `setData` |
-//! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4 | – | `watcher`, `connectionStateListener` |
+//! | 6. woken: deleted, continue with 2; written, continue with 4; reconnected in the same session, continue with 4; in another one, an ephemeral node with 2, others with 4. Deleted again and again: step 2 after a pause | – | `watcher`, `connectionStateListener` |
 //! | 7. close | delete (2); before each retry, and if the node was not seen on this connection: a delete that is refused, exists (3); checkWatches (17) if the node stays | `close` |
 //!
 //! Differences from Curator (Ln: see `docs/CURATOR.md`): one create at a time, with a search for the GUID before each
@@ -50,6 +50,7 @@ use crate::{
     persistent_retry::PersistentRetry,
     planted,
     protection::{self, NewNode, split},
+    recreate_pause::RecreatePause,
     select::{Either, select},
     state_changes::is_read_write,
 };
@@ -123,6 +124,7 @@ impl Keeper {
             PersistentRetry::new(Arc::clone(&self.options.lock.retry_policy), self.closing.clone());
         let mut memory = Memory::default();
         let mut connection = self.client.state();
+        let mut recreate = RecreatePause::default();
         let closed = loop {
             match self.obtain(&policy, &mut memory, &mut connection).await {
                 Ok(present) => {
@@ -150,8 +152,12 @@ impl Keeper {
                         }
                         Either::Right(_) => {}
                     }
+                    continue;
                 }
             }
+            // A process that deletes the node in a loop, or another client's node that comes and goes.
+            let pause = recreate.note_loss(self.client.now());
+            select(self.closing.cancelled(), self.client.runtime().timer(pause)).await;
         };
         self.status.send_modify(|status| {
             (status.czxid, status.present) = (None, None);

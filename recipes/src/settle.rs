@@ -1,0 +1,78 @@
+//! Reads that are not older than their call, and what became of a blind write whose reply was lost.
+//!
+//! A member that lags behind shows an older state: a node that is missing there may have been created long ago. A `sync`
+//! brings a member up to its leader, but a leader that has lost its majority answers `sync` and reads from its tree
+//! (ZOOKEEPER-1675). A refused write is a transaction, too: its reply comes from the majority, behind all earlier requests
+//! of this session. A read behind it sees everything that was committed when it was sent.
+//!
+//! Source: `PrepRequestProcessor.pRequest` (`ErrorTxn`), `Leader.processSync`.
+
+use std::future::Future;
+
+use docent_session::{Client, Error, ErrorKind, Outcome, retry::RetryPolicy};
+
+/// Reads what is not older than this call. Sends a transaction (14) of a check of `path` that fails, and `read` behind its
+/// reply: in the same session, since a new one may begin on a server that lags behind.
+pub(crate) async fn read_settled<R, F: Future<Output = Result<R, Error>>>(
+    client: &Client,
+    path: &str,
+    read: impl Fn() -> F,
+) -> Result<R, Error> {
+    let session_id = || client.session().map(|session| session.session_id());
+    loop {
+        let session = session_id();
+        // Changes nothing, also if a node has this version.
+        match client.transaction().check(path, Some(i32::MAX)).commit().await {
+            Err(error) if !is_refused_by_majority(&error) => return Err(error),
+            _ => {}
+        }
+        let read = read().await;
+        if session.is_some() && session == session_id() {
+            return read;
+        }
+    }
+}
+
+/// Whether the leader has checked the path against its tree.
+fn is_refused_by_majority(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::BadVersion | ErrorKind::NoNode | ErrorKind::NoAuth)
+}
+
+/// Reads a node behind a write without a reply, which has been applied by then or never will be; repeated by the policy.
+/// The outcome of an error is that of the write: `Unknown`.
+pub(crate) async fn read_after_loss<R, F: Future<Output = Result<R, Error>>>(
+    client: &Client,
+    policy: &dyn RetryPolicy,
+    path: &str,
+    read: impl Fn() -> F,
+) -> Result<R, Error> {
+    client.retry_idempotent(policy, || read_settled(client, path, &read)).await.map_err(|error| {
+        if error.outcome() == Outcome::Unknown {
+            return error;
+        }
+        Error::new(error.kind(), Outcome::Unknown).with_path(path).caused_by(error)
+    })
+}
+
+/// The session before a blind write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BeforeWrite {
+    session_id: i64,
+    zxid: i64,
+}
+
+impl BeforeWrite {
+    /// `None` without a session.
+    pub(crate) fn now(client: &Client) -> Option<Self> {
+        let token = client.session_token()?;
+        Some(Self { session_id: token.session_id(), zxid: token.last_zxid() })
+    }
+
+    /// Whether the write was not applied: the last change of what it writes, as [`read_after_loss`] has seen it, is older.
+    /// It then may be repeated, and undoes no later write of another client. Only in the same session: a server may still
+    /// apply a request of an earlier one.
+    pub(crate) fn is_unchanged(self, client: &Client, last_change: i64) -> bool {
+        let session_id = client.session().map(|session| session.session_id());
+        session_id == Some(self.session_id) && last_change <= self.zxid
+    }
+}

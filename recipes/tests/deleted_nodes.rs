@@ -1,0 +1,71 @@
+//! Nodes that another process deletes, in virtual time: how soon they are created again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use docent_protocol::CreateMode;
+use docent_recipes::{barriers::DistributedDoubleBarrier, nodes::PersistentNode};
+use docent_session::{Client, Clock, Config};
+use docent_testing::TestingServer;
+use tokio::time::{Instant, timeout};
+
+use support::InProcess;
+
+/// The number of deletions, and the sum of the nine pauses between them, of 0, 100 ms and so on to 5 s.
+const DELETIONS: usize = 10;
+const PAUSES: Duration = Duration::from_millis(16_300);
+
+async fn connect(server: &Arc<TestingServer>) -> Client {
+    let config = Config::new("in-process:2181").unwrap().with_clock(Clock::tokio());
+    config.with_transport(InProcess(Arc::clone(server))).connect().await.unwrap()
+}
+
+/// Deletes the only child again and again, as soon as it is there; returns how long that took.
+async fn delete_children(operator: &Client, parent: &str) -> Duration {
+    let start = Instant::now();
+    for _ in 0..DELETIONS {
+        let path = loop {
+            let (children, mut watcher) = operator.get_children_and_watch(parent).await.unwrap();
+            match children.iter().next() {
+                Some(name) => break format!("{parent}/{name}"),
+                None => drop(watcher.changed().await),
+            }
+        };
+        operator.delete(&path, None).await.unwrap();
+    }
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() {
+    let server = Arc::new(TestingServer::start().await.unwrap());
+    let (client, operator) = (connect(&server).await, connect(&server).await);
+    operator.create("/kept", b"", CreateMode::Persistent).await.unwrap();
+    let node = PersistentNode::start(&client, "/kept/n", CreateMode::Ephemeral, "x").unwrap();
+    let took = delete_children(&operator, "/kept").await;
+    assert!(took >= PAUSES, "{DELETIONS} nodes in {took:?}");
+    let written = timeout(Duration::from_secs(6), node.written()).await;
+    written.expect("the node is there after the last pause").unwrap();
+    node.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_node_is_deleted_enters_with_another_one() {
+    let server = Arc::new(TestingServer::start().await.unwrap());
+    let (client, operator) = (connect(&server).await, connect(&server).await);
+    operator.create("/barrier", b"", CreateMode::Persistent).await.unwrap();
+    let member = |client: &Client| DistributedDoubleBarrier::new(client, "/barrier", 2).unwrap();
+    let mut first = member(&client);
+    let first = tokio::spawn(async move { first.enter().await.map(|()| first) });
+    let took = timeout(Duration::from_secs(60), delete_children(&operator, "/barrier")).await;
+    let took = took.expect("each deleted node is replaced");
+    assert!(took >= PAUSES, "{DELETIONS} nodes in {took:?}");
+    let mut second = member(&operator);
+    timeout(Duration::from_secs(6), second.enter()).await.expect("both enter").unwrap();
+    let mut first = first.await.unwrap().unwrap();
+    let (left, also) = tokio::join!(first.leave(), second.leave());
+    left.and(also).unwrap();
+}

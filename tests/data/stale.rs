@@ -1,0 +1,78 @@
+//! Barriers on servers that show an old tree: a lagging follower, and a leader that has commits to apply.
+
+use docent::Client;
+use docent_testing::TestingCluster;
+
+use crate::{
+    barriers::{
+        barrier, cut_off,
+        double::{done, entering, leaving, member},
+        ms,
+    },
+    support::{DEADLINE, eventually, fixture::Fixture, within_deadline},
+};
+
+/// A cluster with the indices of a member that lags and another one.
+async fn cluster(leader_lags: bool) -> (TestingCluster, usize, usize) {
+    let cluster = TestingCluster::start(3).await.unwrap();
+    let leader = cluster.leader().unwrap();
+    let follower = (0..3).find(|member| *member != leader).unwrap();
+    let (lagging, other) = if leader_lags { (leader, follower) } else { (follower, leader) };
+    (cluster, lagging, other)
+}
+
+async fn client(cluster: &TestingCluster, at: usize) -> Client {
+    Client::connect(&cluster.addr(at).unwrap().to_string()).await.unwrap()
+}
+
+async fn a_wait_sees_a_barrier_that_was_set_before(leader_lags: bool) {
+    let (cluster, lagging, other) = cluster(leader_lags).await;
+    let (a, b) = (client(&cluster, lagging).await, client(&cluster, other).await);
+    cluster.set_lag(lagging, true);
+    let (ours, theirs) = (barrier(&a, "/barrier"), barrier(&b, "/barrier"));
+    theirs.set_barrier().await.unwrap();
+    assert!(a.exists("/barrier").await.unwrap().is_none(), "it lags");
+    assert!(!ours.wait_on_barrier_timeout(ms(200)).await.unwrap());
+    // The event of the first one, removed before this wait, is no opening of the second.
+    theirs.remove_barrier().await.unwrap();
+    theirs.set_barrier().await.unwrap();
+    let waiting = tokio::spawn(async move { ours.wait_on_barrier_timeout(ms(500)).await });
+    assert!(!within_deadline("the wait", waiting).await.unwrap().unwrap());
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wait_on_a_follower_that_lags_sees_a_barrier_that_was_set_before() {
+    a_wait_sees_a_barrier_that_was_set_before(false).await;
+}
+
+#[tokio::test]
+async fn a_wait_on_a_leader_that_lags_sees_a_barrier_that_was_set_before() {
+    a_wait_sees_a_barrier_that_was_set_before(true).await;
+}
+
+/// The next session begins at the leader, and reads first at a follower that does not show the barrier yet.
+#[tokio::test]
+async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_show() {
+    let (cluster, lagging, leader) = cluster(false).await;
+    let fixture = Fixture::on(cluster.addr(leader).unwrap().to_string(), None).await;
+    let ((a, tap), b) = (fixture.client("A").await, fixture.observer().await);
+    cluster.set_lag(lagging, true);
+    let first = entering(member(&a, &fixture.path, 2));
+    let second = done("B", entering(member(&b, &fixture.path, 2))).await;
+    let mut first = done("A", first).await;
+    let session = || a.session().map(|session| session.session_id());
+    let before = session();
+    tap.kill_session(DEADLINE).await.unwrap();
+    eventually("another session", async || (session() != before).then_some(())).await;
+    a.wait_until_connected(DEADLINE).await.unwrap();
+    cut_off(&a, &tap).await;
+    fixture.tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
+    tap.accept().await.unwrap();
+    a.wait_until_connected(DEADLINE).await.unwrap();
+    assert!(!first.leave_timeout(ms(500)).await.unwrap(), "the other one is inside");
+    done("B", leaving(second)).await;
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
