@@ -20,7 +20,7 @@ const PAUSES: Duration = Duration::from_millis(16_300);
 
 async fn connect(server: &Arc<TestingServer>) -> Client {
     let config = Config::new("in-process:2181").unwrap().with_clock(Clock::tokio());
-    config.with_transport(InProcess(Arc::clone(server))).connect().await.unwrap()
+    config.with_transport(InProcess::new(server)).connect().await.unwrap()
 }
 
 /// Deletes the only child again and again, as soon as it is there; returns how long that took.
