@@ -1,0 +1,18 @@
+//! What caches have shown last, and how many a process has open.
+
+use std::collections::BTreeMap;
+
+use docent::CachedNode;
+
+use crate::world::{check::Check, time::Pid};
+
+/// The caches of all processes. It has no rule of its own.
+#[derive(Default)]
+pub(super) struct Snapshots {
+    /// The number of open caches of each process, by their roots.
+    pub(super) open: BTreeMap<(Pid, String), usize>,
+    /// What a cache has shown last: of each root, depth, and whether it keeps data.
+    pub(super) last: BTreeMap<(String, usize, bool), Vec<CachedNode>>,
+}
+
+impl Check for Snapshots {}

@@ -1,0 +1,48 @@
+//! Draws the plan of a seed: first which recipes take part, then what they do, then the faults.
+
+use fastrand::Rng;
+
+use super::{
+    dispatch::{DRAWINGS, Drawing},
+    step::Plan,
+};
+use crate::{
+    faults::draw::{faults, one_in},
+    plan::{
+        draw::{Setting, empty, generator, weighted},
+        renewals, sequences,
+    },
+};
+
+/// The plan of a seed.
+#[must_use]
+pub fn plan(seed: u64) -> Plan {
+    let rng = &mut generator(seed, "plan");
+    let mut plan = empty(seed, rng);
+    let chosen = choose(rng);
+    let setting = Setting::draw(rng, &plan, chosen.len() == 1);
+    let mut chosen: Vec<_> =
+        chosen.into_iter().map(|drawing| (drawing, generator(seed, drawing.name))).collect();
+    for (drawing, rng) in &mut chosen {
+        (drawing.draw)(rng, &mut plan, &setting);
+    }
+    let (processes, members) = (plan.processes.len(), plan.servers.count);
+    plan.faults = faults(&mut generator(seed, "faults"), processes, members, plan.peace_at_ms);
+    for (drawing, rng) in &mut chosen {
+        (drawing.adjust)(rng, &mut plan);
+    }
+    let has_locks_only = chosen.iter().all(|(drawing, _)| drawing.name == "Locks");
+    sequences::add(&mut plan, &mut generator(seed, "sequences"), has_locks_only);
+    renewals::add(&mut plan, &mut generator(seed, "renewals"));
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+    plan
+}
+
+/// Draws one recipe for half of the plans, and two or three for the others.
+fn choose(rng: &mut Rng) -> Vec<&'static Drawing> {
+    let all: Vec<_> = DRAWINGS.iter().zip(0..).map(|(of, at)| (of.weight, at)).collect();
+    let count = if one_in(rng, 2) { 1 } else { rng.usize(2..=3) };
+    let chosen: std::collections::BTreeSet<usize> =
+        (0..count).map(|_| weighted(rng, &all)).collect();
+    chosen.into_iter().map(|at| &DRAWINGS[at]).collect()
+}
