@@ -9,3 +9,5 @@ pub mod run;
 pub mod world;
 
 pub use recipes::step::Plan;
+pub use run::own::{Process, run_program};
+pub use world::check::{Check, Checks, Findings, View};

@@ -22,6 +22,16 @@ impl World {
         self.record(What::Fault(text.into()));
     }
 
+    /// Calls the servers.
+    fn servers<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) {
+        let now = self.elapsed();
+        self.core().with_servers(now, call);
+    }
+
+    fn servers_after(&self, ms: u64, call: impl FnOnce(&mut Ensemble, Duration) + Send + 'static) {
+        self.ends_after(ms, |world| world.servers(call));
+    }
+
     fn ends_after(&self, ms: u64, action: impl FnOnce(&Self) + Send + 'static) {
         self.at(self.now() + ms * MILLISECOND, action);
     }
@@ -129,7 +139,7 @@ impl World {
                 if let Some(session) = session {
                     let now_at = self.now();
                     self.core().disturbances.expired.insert(session, now_at);
-                    self.core().with_servers(now, |servers, _| servers.expire_session(session));
+                    self.servers(|servers, _| servers.expire_session(session));
                 }
             }
             FaultKind::StopMember { member, for_ms } => {
@@ -137,11 +147,8 @@ impl World {
                     return;
                 };
                 self.renew_until_given_up(for_ms);
-                self.core().with_servers(now, |servers, now| servers.stop_member(now, member));
-                self.ends_after(for_ms, move |world| {
-                    let now = world.elapsed();
-                    world.core().with_servers(now, |servers, now| start(servers, now, member));
-                });
+                self.servers(|servers, now| servers.stop_member(now, member));
+                self.servers_after(for_ms, move |servers, now| start(servers, now, member));
             }
             FaultKind::Lag { member, for_ms } => {
                 self.core().disturbances.lags.push((self.now(), until));
@@ -165,55 +172,42 @@ impl World {
                 };
                 self.renew_until_given_up(for_ms);
                 self.note_cut(for_ms);
-                self.core().with_servers(now, |servers, now| servers.isolate(now, member));
-                self.ends_after(for_ms, move |world| {
-                    let now = world.elapsed();
-                    let members = world.core().servers.count;
-                    world.core().with_servers(now, |servers, now| {
-                        for other in (0..members).filter(|other| *other != member) {
-                            servers.heal(now, member, other);
-                            servers.heal(now, other, member);
-                        }
-                    });
+                let members = self.core().servers.count;
+                self.servers(|servers, now| servers.isolate(now, member));
+                self.servers_after(for_ms, move |servers, now| {
+                    for other in (0..members).filter(|other| *other != member) {
+                        servers.heal(now, member, other);
+                        servers.heal(now, other, member);
+                    }
                 });
             }
             FaultKind::CutMembers { from, to, for_ms } => {
                 self.renew_until_given_up(for_ms);
                 self.note_cut(for_ms);
-                self.core().with_servers(now, |servers, now| servers.cut(now, from, to));
-                self.ends_after(for_ms, move |world| {
-                    let now = world.elapsed();
-                    world.core().with_servers(now, |servers, now| servers.heal(now, from, to));
-                });
+                self.servers(|servers, now| servers.cut(now, from, to));
+                self.servers_after(for_ms, move |servers, now| servers.heal(now, from, to));
             }
             FaultKind::IsolateFromClients { member, for_ms } => {
                 use docent_testing::server::Peer;
-                self.core()
-                    .with_servers(now, |servers, now| servers.isolate_from_clients(now, member));
-                self.ends_after(for_ms, move |world| {
-                    let now = world.elapsed();
-                    world.core().with_servers(now, |servers, now| {
-                        servers.heal(now, Peer::Clients, member);
-                        servers.heal(now, member, Peer::Clients);
-                    });
+                self.servers(|servers, now| servers.isolate_from_clients(now, member));
+                self.servers_after(for_ms, move |servers, now| {
+                    servers.heal(now, Peer::Clients, member);
+                    servers.heal(now, member, Peer::Clients);
                 });
             }
             FaultKind::Throttle { requests } => {
                 let at = self.now();
                 self.core().disturbances.throttled.push(at);
-                self.core().with_servers(now, |servers, _| servers.throttle(requests));
+                self.servers(|servers, _| servers.throttle(requests));
             }
             FaultKind::RestartAll { for_ms } => {
                 self.renew_until_given_up(for_ms);
                 let members = self.core().servers.count;
-                self.core().with_servers(now, |servers, now| {
+                self.servers(|servers, now| {
                     (0..members).for_each(|member| servers.stop_member(now, member));
                 });
-                self.ends_after(for_ms, move |world| {
-                    let now = world.elapsed();
-                    world.core().with_servers(now, |servers, now| {
-                        (0..members).for_each(|member| start(servers, now, member));
-                    });
+                self.servers_after(for_ms, move |servers, now| {
+                    (0..members).for_each(|member| start(servers, now, member));
                 });
             }
             FaultKind::PauseMember { member, for_ms, clients_first } => {
@@ -223,13 +217,10 @@ impl World {
                 // When it goes on, it answers requests that waited, before it knows that it leads no more.
                 self.renew_apart(for_ms);
                 self.note_cut(for_ms);
-                self.core().with_servers(now, |servers, now| servers.pause_member(now, member));
+                self.servers(|servers, now| servers.pause_member(now, member));
                 self.ends_after(for_ms, move |world| {
                     world.renew_until_given_up(for_ms);
-                    let now = world.elapsed();
-                    world.core().with_servers(now, |servers, now| {
-                        servers.resume_member(now, member, clients_first);
-                    });
+                    world.servers(|servers, now| servers.resume_member(now, member, clients_first));
                 });
             }
             FaultKind::Suspend { process, for_ms, jump_ms } => {

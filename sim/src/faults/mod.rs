@@ -21,102 +21,52 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FaultKind {
     /// All connections of a process are cut.
-    Cut {
-        /// The process.
-        process: usize,
-        /// Which ends notice.
-        sides: Sides,
-    },
+    Cut { process: usize, sides: Sides },
     /// A certain delivery to or from a process ends its connection.
-    Trap {
-        /// The process.
-        process: usize,
-        /// The trap.
-        trap: Trap,
-    },
+    Trap { process: usize, trap: Trap },
     /// The link between a process and a member is disturbed.
     Link {
-        /// The process.
         process: usize,
         /// The member; `None`: all.
         member: Option<usize>,
         /// In which direction; `None`: both.
         direction: Option<Direction>,
-        /// How.
         flow: Flow,
-        /// For how long.
         for_ms: u64,
     },
     /// The link between a process and all members is slower.
     Slow {
-        /// The process.
         process: usize,
         /// By how much.
         by_ms: u64,
-        /// For how long.
         for_ms: u64,
     },
     /// A process is stopped and continued.
-    Stop {
-        /// The process.
-        process: usize,
-        /// For how long.
-        for_ms: u64,
-    },
+    Stop { process: usize, for_ms: u64 },
     /// A process ends. No other takes its place.
-    Kill {
-        /// The process.
-        process: usize,
-        /// Which way.
-        how: KillKind,
-    },
+    Kill { process: usize, how: KillKind },
     /// The servers end a process's session.
-    Expire {
-        /// The process.
-        process: usize,
-    },
+    Expire { process: usize },
     /// A member stops, and starts again with its log.
     StopMember {
         /// The member; `None`: the leader at that time.
         member: Option<usize>,
-        /// For how long.
         for_ms: u64,
     },
     /// A member applies changes only for its own clients' writes and for `sync`.
-    Lag {
-        /// The member.
-        member: usize,
-        /// For how long.
-        for_ms: u64,
-    },
+    Lag { member: usize, for_ms: u64 },
     /// A member is cut off the other members. Its clients still reach it.
     Isolate {
         /// The member; `None`: the leader at that time.
         member: Option<usize>,
-        /// For how long.
         for_ms: u64,
     },
     /// Nothing that one member sends arrives at another.
-    CutMembers {
-        /// The sender.
-        from: usize,
-        /// The receiver.
-        to: usize,
-        /// For how long.
-        for_ms: u64,
-    },
+    CutMembers { from: usize, to: usize, for_ms: u64 },
     /// A member is cut off its clients. The other members still reach it.
-    IsolateFromClients {
-        /// The member.
-        member: usize,
-        /// For how long.
-        for_ms: u64,
-    },
+    IsolateFromClients { member: usize, for_ms: u64 },
     /// The servers reject the next requests.
-    Throttle {
-        /// How many.
-        requests: u32,
-    },
+    Throttle { requests: u32 },
     /// All members stop, and start again with their logs.
     RestartAll {
         /// For how long they are stopped.
@@ -126,16 +76,13 @@ pub enum FaultKind {
     PauseMember {
         /// The member; `None`: the leader at that time.
         member: Option<usize>,
-        /// For how long.
         for_ms: u64,
         /// Whether it answers its clients before it hears from the other members again.
         clients_first: bool,
     },
     /// The machine of a process is suspended; its clock goes on, and may jump.
     Suspend {
-        /// The process.
         process: usize,
-        /// For how long.
         for_ms: u64,
         /// By how much its clock jumps ahead meanwhile.
         jump_ms: u64,

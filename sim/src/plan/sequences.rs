@@ -8,8 +8,8 @@ use crate::faults::{
     draw::{duration, one_in, pick},
 };
 
-/// Adds a sequence of faults to three of eight plans. `has_locks_only`: no other recipe takes part.
-pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_locks_only: bool) {
+/// Adds a sequence of faults to three of eight plans. `has_holders_only`: only locks and elections take part.
+pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
     if plan.servers.min_session_timeout_ms.is_some() {
         // It has a sequence already.
         return;
@@ -25,14 +25,14 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_locks_only
     let keeps = pick(rng, &[0, 0, 0, 4, 1]);
     let is_kill = |fault: &Fault| matches!(fault.kind, FaultKind::Kill { .. });
     plan.faults.retain(|fault| is_kill(fault) || keeps > 0 && one_in(rng, keeps));
-    add_faults(plan, rng, has_locks_only);
+    add_faults(plan, rng, has_holders_only);
     plan.faults.sort_by_key(|fault| fault.at_ms);
 }
 
 /// A member and some processes are cut off the other members, and reach each other. The member may serve them read-only.
-fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_locks_only: bool) {
+fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
     plan.servers.count = 3;
-    let is_read_only = has_locks_only && !one_in(rng, 4);
+    let is_read_only = has_holders_only && !one_in(rng, 4);
     if is_read_only {
         // Later versions resume no session while they are read-only.
         plan.servers.version = Some("3.6".to_owned());
@@ -90,7 +90,7 @@ fn separate<S: PlanStep>(
 }
 
 /// Replies come late, and then nothing comes any more: for some processes, for longer than their sessions last.
-fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_locks_only: bool) {
+fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only: bool) {
     lengthen(plan, rng, 15_000);
     let mut at_ms = rng.u64(500..4_000);
     while at_ms < plan.peace_at_ms {
@@ -123,7 +123,7 @@ fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_locks_only:
 
 /// Members lag, and connections break while creates are in flight: what is searched for is looked for at a member that
 /// may not show it.
-fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_locks_only: bool) {
+fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only: bool) {
     plan.servers.count = 3;
     let mut at_ms = rng.u64(..1_000);
     while at_ms < plan.peace_at_ms {

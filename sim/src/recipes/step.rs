@@ -1,12 +1,8 @@
 //! The steps of all recipes.
 
-use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    faults::draw::one_in,
-    plan::{self, ClientPlan, PlanStep, draw::Setting},
-};
+use crate::plan::{self, ClientPlan, PlanStep};
 
 /// A plan with steps of all recipes.
 pub type Plan = plan::Plan<Step>;
@@ -117,10 +113,4 @@ pub enum VisitEnd {
     Drop,
     /// `detach()`; another client goes on with the session and closes it.
     Resume,
-}
-
-/// A worker that does nothing, in one of two processes: what others keep, or leave behind, is seen for a while.
-pub(super) fn observer(rng: &mut Rng, setting: &Setting) -> Option<Vec<Step>> {
-    let from = setting.peace_at_ms;
-    one_in(rng, 2).then(|| vec![Step::Sleep { ms: rng.u64(from..from + 60_000) }])
 }

@@ -6,13 +6,13 @@ use docent::Client;
 
 use super::{
     Outcome, Watch,
-    simulate::{Program, simulate},
+    simulate::{Main, Program, simulate},
 };
 use crate::{
     checks::sessions,
     faults::draw::faults,
     plan::{
-        ClientPlan,
+        ClientPlan, ProcessPlan,
         draw::{Setting, empty, generator},
     },
     world::{World, check::Checks, history::What, time::Pid},
@@ -61,7 +61,7 @@ impl Process {
 /// # Panics
 ///
 /// As [`run_watched`](super::run_watched).
-pub fn run<F>(
+pub fn run_program<F>(
     seed: u64,
     processes: usize,
     checks: Checks,
@@ -78,10 +78,10 @@ where
         plan.processes.push(setting.process(rng, client, Vec::new()));
     }
     plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
-    let main = Arc::new(move |world: World, pid, process: crate::plan::ProcessPlan<()>| {
-        let of_user = main(Process { world: world.clone(), pid, client: process.client });
-        let main: super::simulate::Main = Box::pin(async move {
-            of_user.await;
+    let main = Arc::new(move |world: World, pid, process: ProcessPlan<()>| {
+        let of_process = main(Process { world: world.clone(), pid, client: process.client });
+        let main: Main = Box::pin(async move {
+            of_process.await;
             world.core().process_mut(pid).is_finished = true;
             world.record(What::Finished(pid));
         });

@@ -2,8 +2,7 @@
 //! while it is locked.
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -35,7 +34,8 @@ pub(super) type Action = Box<dyn FnOnce() + Send>;
 pub(crate) struct Core {
     /// The choices of the scheduler and of the network.
     pub(crate) rng: Rng,
-    pub(super) queue: BinaryHeap<Reverse<Scheduled>>,
+    /// By time, and then in the order in which they were scheduled.
+    pub(super) queue: BTreeMap<(Nanos, u64), Event>,
     sequence: u64,
     pub(super) tasks: BTreeMap<TaskId, Task>,
     pub(super) next_task: TaskId,
@@ -61,32 +61,6 @@ pub(super) struct Task {
     /// `None` while it is polled.
     pub(super) future: Option<TaskFuture>,
     pub(super) waker: Arc<TaskWaker>,
-}
-
-pub(super) struct Scheduled {
-    pub(super) at: Nanos,
-    sequence: u64,
-    pub(super) event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.sequence) == (other.at, other.sequence)
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
 }
 
 pub(crate) enum Event {
@@ -126,7 +100,7 @@ impl Core {
     pub(super) fn new(seed: u64, servers: Servers) -> Self {
         Self {
             rng: Rng::with_seed(seed),
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             sequence: 0,
             tasks: BTreeMap::new(),
             next_task: 0,
@@ -146,7 +120,7 @@ impl Core {
     pub(crate) fn schedule(&mut self, at: Nanos, event: Event) {
         let sequence = self.sequence;
         self.sequence += 1;
-        self.queue.push(Reverse(Scheduled { at, sequence, event }));
+        self.queue.insert((at, sequence), event);
     }
 
     /// Until when faults concern a process.

@@ -19,7 +19,6 @@ mod transport;
 pub(crate) mod truth;
 
 use std::{
-    cmp::Reverse,
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -228,7 +227,7 @@ impl World {
                 return End::Reached;
             }
             let mut core = self.core();
-            let event = core.queue.peek().map(|Reverse(scheduled)| scheduled.at);
+            let event = core.queue.first_key_value().map(|((at, _), _)| *at);
             let alarm = core.servers.alarm();
             let next = event.unwrap_or(Nanos::MAX).min(alarm.unwrap_or(Nanos::MAX));
             let now = self.now();
@@ -245,9 +244,9 @@ impl World {
                 return End::Livelock;
             }
             if event == Some(next) {
-                let Some(Reverse(scheduled)) = core.queue.pop() else { continue };
+                let Some((_, event)) = core.queue.pop_first() else { continue };
                 drop(core);
-                self.handle(scheduled.event);
+                self.handle(event);
             } else {
                 core.pass_time(self.elapsed());
             }

@@ -37,7 +37,7 @@ pub(super) struct AtomicCall {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Wanted {
     /// Add this.
-    Delta { delta: i64, is_long: bool },
+    Delta(i64),
     /// Write this, which no other operation writes.
     Value(Bytes),
 }
@@ -109,7 +109,7 @@ impl Check for Operations {
         for (path, calls) in by_path {
             let changes = transitions(truth, path);
             match calls.first().map(|call| &call.wanted) {
-                Some(Wanted::Delta { .. }) => judge_number(path, &calls, &changes, &mut wrong),
+                Some(Wanted::Delta(_)) => judge_number(path, &calls, &changes, &mut wrong),
                 _ => judge_value(path, &calls, &changes, &mut wrong),
             }
         }
@@ -147,7 +147,7 @@ fn judge_number(
     }
     let mut asked: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
     for call in calls {
-        let Wanted::Delta { delta, .. } = call.wanted else { continue };
+        let Wanted::Delta(delta) = call.wanted else { continue };
         let (least, most) = asked.entry(delta).or_default();
         match &call.made {
             Some((done, Made::Done { pre, post })) => {

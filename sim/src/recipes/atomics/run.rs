@@ -46,16 +46,15 @@ pub(crate) async fn run(worker: &Worker, step: &Step) {
     let lock = format!("/atomic-lock-{}", step.number);
     let _using = worker.world.use_path(worker.pid, &lock);
     let limit = step.cancel_ms.unwrap_or(600_000);
-    if is_number {
-        let operation = number(worker, step, &path, &lock);
-        if worker.within(limit, operation).await.is_none() {
-            worker.say(format!("{:?} of {path} is dropped", step.op));
+    let operation = async {
+        if is_number {
+            number(worker, step, &path, &lock).await;
+        } else {
+            value(worker, step, &path, &lock).await;
         }
-    } else {
-        let operation = value(worker, step, &path, &lock);
-        if worker.within(limit, operation).await.is_none() {
-            worker.say(format!("{:?} of {path} is dropped", step.op));
-        }
+    };
+    if worker.within(limit, operation).await.is_none() {
+        worker.say(format!("{:?} of {path} is dropped", step.op));
     }
 }
 
@@ -68,44 +67,29 @@ async fn number(worker: &Worker, step: &Step, path: &str, lock: &str) {
         Op::Add => 1_000 + 7 * i64::try_from(worker.world.next_number()).unwrap_or(0),
         _ => 0,
     };
-    let options = options(step, lock);
-    let is_long = step.number.is_multiple_of(2);
-    let refused = |error: Error| worker.violation(&format!("{path} is refused: {error}"));
-    let call = (delta != 0).then(|| begin(worker, path, Wanted::Delta { delta, is_long }));
-    let result = if is_long {
-        let made = DistributedAtomicLong::with_options(&worker.client, path, options);
-        let counter = match made {
-            Ok(counter) => counter,
-            Err(error) => return refused(error),
-        };
-        match step.op {
-            Op::Increment => counter.increment().await,
-            Op::Decrement => counter.decrement().await,
-            Op::Add => counter.add(delta).await,
-            _ => counter.get().await,
-        }
-    } else {
-        let made = DistributedAtomicInteger::with_options(&worker.client, path, options);
-        let counter = match made {
-            Ok(counter) => counter,
-            Err(error) => return refused(error),
-        };
-        let small = i32::try_from(delta).unwrap_or_default();
-        let result = match step.op {
-            Op::Increment => counter.increment().await,
-            Op::Decrement => counter.decrement().await,
-            Op::Add => counter.add(small).await,
-            _ => counter.get().await,
-        };
-        match result {
-            Ok(value) => {
-                let post = value.post_value.map(i64::from);
-                return done(worker, step, path, call, Ok((i64::from(value.pre_value), post)));
+    let call = (delta != 0).then(|| begin(worker, path, Wanted::Delta(delta)));
+    let small = i32::try_from(delta).unwrap_or_default();
+    /// The operation on a number of a type; its values before and after it.
+    macro_rules! operate {
+        ($counter:ident, $delta:ident) => {
+            match $counter::with_options(&worker.client, path, options(step, lock)) {
+                Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
+                Ok(counter) => match step.op {
+                    Op::Increment => counter.increment().await,
+                    Op::Decrement => counter.decrement().await,
+                    Op::Add => counter.add($delta).await,
+                    _ => counter.get().await,
+                }
+                .map(|value| (i64::from(value.pre_value), value.post_value.map(i64::from))),
             }
-            Err(error) => Err(error),
-        }
+        };
+    }
+    let result = if step.number.is_multiple_of(2) {
+        operate!(DistributedAtomicLong, delta)
+    } else {
+        operate!(DistributedAtomicInteger, small)
     };
-    done(worker, step, path, call, result.map(|value| (value.pre_value, value.post_value)));
+    done(worker, step, path, call, result);
 }
 
 fn done(

@@ -8,7 +8,7 @@ use crate::{
     plan::draw::{Setting, weighted, workers},
     recipes::{
         common::{CloseKind, Retry},
-        step::{Plan, Step, observer},
+        step::{Plan, Step},
     },
 };
 
@@ -16,8 +16,7 @@ use crate::{
 pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
     let mix = Mix::draw(rng);
     for _ in 0..setting.processes(rng) {
-        let mut workers = workers(rng, 1..=7, |rng| mix.step(rng));
-        workers.extend(observer(rng, setting));
+        let workers = workers(rng, 1..=7, |rng| mix.step(rng));
         let client = setting.queueing_client(rng);
         plan.processes.push(setting.process(rng, client, workers));
     }

@@ -16,7 +16,7 @@ pub(super) struct Elections;
 impl Recipe for Elections {
     type Step = steps::Step;
 
-    const WEIGHT: u32 = 5;
+    const WEIGHT: u32 = 7;
 
     fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
         draw::draw(rng, plan, setting);

@@ -13,10 +13,7 @@ pub enum Step {
     /// Takes part in an election.
     Lead(LeadStep),
     /// Deletes the first node in the queue of an election, as an operator would.
-    DeleteLeader {
-        /// Its number.
-        election: u8,
-    },
+    DeleteLeader { election: u8 },
 }
 
 impl PlanStep for Step {

@@ -80,9 +80,6 @@ impl Locks {
             last.end = HoldEnd::Keep;
             workers[0].push(Locking::Lock(last).into());
             workers.push(vec![Step::Sleep { ms: rng.u64(..60_000) }]);
-        } else if one_in(rng, 4) {
-            // The client outlives its work: what it has left behind is seen.
-            workers.push(vec![Step::Sleep { ms: rng.u64(50_000..100_000) }]);
         }
         workers
     }

@@ -21,7 +21,7 @@ pub(super) struct Locks;
 impl Recipe for Locks {
     type Step = steps::Step;
 
-    const WEIGHT: u32 = 8;
+    const WEIGHT: u32 = 10;
 
     fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
         draw::draw(rng, plan, setting);

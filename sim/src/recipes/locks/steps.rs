@@ -13,20 +13,13 @@ pub enum Step {
     /// Acquires a lock, holds it, and releases it.
     Lock(LockStep),
     /// Asks the first holder or waiter of a lock to release it.
-    Revoke {
-        /// Which lock.
-        lock: LockName,
-    },
+    Revoke { lock: LockName },
     /// Deletes the first node in the queue of a lock, as an operator would.
-    DeleteNode {
-        /// Which lock.
-        lock: LockName,
-    },
+    DeleteNode { lock: LockName },
     /// Changes the number of leases of a `CountedSemaphore`.
     SetCount {
         /// The number of the semaphore.
         number: u8,
-        /// The leases.
         count: u8,
     },
 }
@@ -123,7 +116,6 @@ pub enum LockName {
     SemaphoreMutex(u8),
     /// An `InterProcessSemaphoreV2` with a constant number of leases.
     Semaphore {
-        /// Its number.
         number: u8,
         /// The number of leases.
         leases: u8,

@@ -8,7 +8,7 @@ use crate::{
     plan::draw::{Setting, weighted, workers},
     recipes::{
         common::{CloseKind, Retry, lasting_ms},
-        step::{Plan, Step, observer},
+        step::{Plan, Step},
     },
 };
 
@@ -16,8 +16,7 @@ use crate::{
 pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
     let mix = Mix::draw(rng);
     for _ in 0..setting.processes(rng) {
-        let mut workers = workers(rng, 1..=6, |rng| mix.step(rng));
-        workers.extend(observer(rng, setting));
+        let workers = workers(rng, 1..=6, |rng| mix.step(rng));
         let client = setting.client(rng);
         plan.processes.push(setting.process(rng, client, workers));
     }
@@ -37,7 +36,7 @@ impl Mix {
     fn draw(rng: &mut Rng) -> Self {
         Self {
             kept: pick(rng, &[2, 6, 6]),
-            member: pick(rng, &[0, 2, 6]),
+            member: pick(rng, &[2, 4, 8]),
             deletes: pick(rng, &[0, 0, 1]),
             nodes: rng.u8(1..=4),
             retry: Retry::draw(rng),

@@ -15,7 +15,7 @@ pub(super) struct Nodes;
 impl Recipe for Nodes {
     type Step = steps::Step;
 
-    const WEIGHT: u32 = 3;
+    const WEIGHT: u32 = 4;
 
     fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
         draw::draw(rng, plan, setting);

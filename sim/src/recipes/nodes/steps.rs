@@ -13,10 +13,7 @@ pub enum Step {
     /// Keeps a node present.
     Keep(KeepStep),
     /// Deletes a kept node, as an operator would.
-    DeleteKept {
-        /// Its number.
-        node: u8,
-    },
+    DeleteKept { node: u8 },
 }
 
 impl PlanStep for Step {
