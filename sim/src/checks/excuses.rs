@@ -18,7 +18,7 @@ const APART: &str = "members without each other";
 /// A member answered which had not yet applied the end of the session.
 const LAGS: &str = "a member that lags";
 
-/// What is known of the end of something that is believed to be held.
+/// The end of something that is believed to be held.
 pub(crate) struct Lapse {
     /// When a node of it was deleted.
     pub(crate) gone_at: Nanos,

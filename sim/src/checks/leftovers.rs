@@ -3,7 +3,7 @@
 
 use crate::world::check::{Check, Findings, View};
 
-/// What must not be left after a run.
+/// Finds everything that must not be left after a run.
 pub(crate) struct Leftovers {
     /// Whether the servers had the time to remove empty containers.
     pub(crate) removes_containers: bool,

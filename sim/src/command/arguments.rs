@@ -1,4 +1,4 @@
-//! The command line: what is run, and what is printed of it.
+//! The command line: runs seeds, scenarios and histories, and prints the results.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! What each fault does to the world.
+//! The effect of each fault on the world, and its end.
 
 use std::time::Duration;
 

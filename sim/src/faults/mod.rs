@@ -13,7 +13,7 @@ pub use crate::world::connections::{Direction, Flow, Sides, Trap};
 pub struct Fault {
     /// Milliseconds of true time since the start.
     pub at_ms: u64,
-    /// What happens.
+    /// The fault.
     pub kind: FaultKind,
 }
 

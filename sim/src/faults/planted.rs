@@ -16,7 +16,7 @@ pub struct Plant {
     pub name: &'static str,
     /// The seeds 1 to this one find it: about three times the first seed that did, and at least 50.
     pub within: u64,
-    /// What is wrong.
+    /// The defect.
     pub defect: &'static str,
     /// A part of the text of the rule that must be broken; empty: any rule.
     pub rule: &'static str,
@@ -41,77 +41,41 @@ const fn assumption(name: &'static str, within: u64, defect: &'static str) -> Pl
 
 /// All planted faults.
 pub const PLANTS: &[Plant] = &[
-    plant(
-        "lease-from-receipt",
-        1_000,
-        "a reply renews the lease from its receipt, not from the sending of its request",
-    ),
+    plant("lease-from-receipt", 1_000, "a reply renews the lease from its receipt on"),
     plant("read-only-renews", 1_500, "a read-only server renews the lease"),
     plant("proof-renewed", 1_000, "any reply renews the proven bound"),
     plant("proof-without-write", 2_500, "a reconnect alone renews the proven bound"),
     plant("proof-from-receipt", 1_000, "a proven bound counts from the receipt of a reply"),
     plant("proof-by-any-write", 500, "a write through a follower renews the proven bound"),
     plant("proof-revived", 1_000, "a proven bound that has passed is moved"),
-    assumption(
-        "clock-beyond-margin",
-        1_000,
-        "clocks are slower by more than the proven bound allows for",
-    ),
+    assumption("clock-beyond-margin", 1_000, "clocks are slower than the bound allows for"),
     assumption("clock-without-suspend", 1_000, "clocks stand still while the machine is suspended"),
     assumption("log-lost", 150, "a member that stops starts again without its log"),
     assumption("commit-without-majority", 50, "a leader commits what it alone has accepted"),
-    assumption(
-        "session-taken-over",
-        600,
-        "another client has the id and the password of a session, and closes it",
-    ),
+    assumption("session-taken-over", 600, "another client takes a session over, and closes it"),
     assumption("session-ended-by-hand", 50, "an administrator ends a session"),
     assumption("node-deleted-by-hand", 250, "another client deletes the node of a hold"),
     assumption("work-beyond-bound", 100, "work goes on for 3 s after the proven bound"),
-    assumption(
-        "servers-behind-one-address",
-        2_500,
-        "each connection to an address ends at another server",
-    ),
+    assumption("servers-behind-one-address", 2_500, "an address leads to several servers"),
     plant("clock-drift", 300, "clocks are slower by 25 %, which no bound allows for"),
     plant("watches-not-replayed", 300, "one in 8 reconnects does not set the watches again"),
     plant("watch-lost-on-error", 50, "a one-shot watch is lost when its read fails"),
     plant("event-lost", 50, "one in 16 watch events is lost"),
     plant("reply-lost", 50, "one in 500 replies is lost"),
     plant("unknown-create-forgotten", 100, "a create of unknown outcome counts as refused"),
-    plant(
-        "search-without-write",
-        2_000,
-        "the last search for the nodes of a lost create has no write before it",
-    ),
+    plant("search-without-write", 2_000, "a search for a lost create has no write before it"),
     plant("delete-gives-up", 50, "a guaranteed delete gives up after one error in the background"),
     plant("waiter-leaves-node", 50, "a cancelled waiter does not delete its node"),
-    plant(
-        "claim-of-any-session",
-        150,
-        "a claim is not compared with the session that owns the node",
-    ),
-    plant(
-        "stale-listing",
-        50,
-        "a waiter takes a missing node ahead for the lock, without listing again",
-    ),
+    plant("claim-of-any-session", 150, "a claim is not compared with the node's session"),
+    plant("stale-listing", 50, "a waiter takes a missing node ahead for the lock"),
     plant("one-guid", 50, "all lock nodes have the same GUID"),
     plant("token-from-sequence", 50, "the fencing token is the sequence number of the lock node"),
     plant("reader-skips-writer", 100, "a reader ignores the oldest writer ahead of it"),
     plant("one-lease-too-many", 50, "a semaphore grants one lease too many"),
-    plant(
-        "leader-outlives-connection",
-        50,
-        "a latch with the standard policy leads on without a connection",
-    ),
+    plant("leader-outlives-connection", 50, "a standard latch leads without a connection"),
     plant("latch-node-left", 50, "a latch does not delete its node when it is closed"),
     plant("own-node-unwatched", 2_000, "a latch does not notice that its node was deleted"),
-    plant(
-        "token-of-old-term",
-        150,
-        "the token of a latch is too small from its second leadership on",
-    ),
+    plant("token-of-old-term", 150, "the token of a second leadership is too small"),
     plant("kept-node-gone", 150, "a kept node that was lost is not created again"),
     plant("kept-node-rewritten", 50, "a kept node is written after each reconnect"),
     plant("group-misses-a-member", 150, "a member of a group does not see the first other one"),
@@ -127,11 +91,7 @@ pub const PLANTS: &[Plant] = &[
     plant("cache-reader-skips", 50, "a slow reader of a cache gets no snapshot"),
     plant("cache-watch-left", 50, "a closed cache does not remove its watch"),
     plant("cache-stale-reply", 3_000, "a cache takes a reply that is older than its node"),
-    plant(
-        "missing-node-read-again",
-        150,
-        "with one-shot watches, a cache reads a missing node again, and again",
-    ),
+    plant("missing-node-read-again", 150, "a cache reads a missing node again and again"),
     plant("kept-write-unchecked", 150, "a failed write of a kept node counts as written"),
     plant("provider-remembers", 50, "a strategy picks the first instance that it has seen"),
     plant("instance-misread", 50, "an instance is read with the address of another one"),
@@ -161,7 +121,7 @@ pub(crate) fn plant_by_name(name: Option<&str>) {
     planted::plant(known);
 }
 
-/// The faults of a worker, which show what becomes of a program that fails in the world.
+/// Fails as a worker: by a panic, by waking itself for ever, or in an endless poll.
 pub(crate) async fn misbehave() {
     if planted::is("panic") {
         panic!("as planted");

@@ -1,4 +1,4 @@
-//! Draws plans: what all recipes have in common.
+//! Draws plans: servers, network, clients and processes, for all recipes.
 //!
 //! Swarm testing: each plan has some kinds of steps and faults only, so that the rare ones meet. Each part of a plan has a
 //! generator of its own, made of the seed and of the part's name: a new recipe changes no other one's draws.
@@ -45,7 +45,7 @@ pub(crate) fn empty<S>(seed: u64, rng: &mut Rng) -> Plan<S> {
     }
 }
 
-/// What the processes of a plan have in common.
+/// Settings that the processes of a plan share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
     /// Whether only one recipe takes part.

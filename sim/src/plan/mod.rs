@@ -21,7 +21,7 @@ pub use step::PlanStep;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan<S> {
-    /// The seed of what is not in the plan: delays, the order of tasks, GUIDs.
+    /// The seed of everything else: delays, the order of tasks, GUIDs.
     pub seed: u64,
     /// The servers.
     pub servers: ServersPlan,

@@ -11,9 +11,9 @@ use crate::faults::{
 /// The session timeout where the tick is longer.
 const LONG_TICK_TIMEOUT_MS: u64 = 4_000;
 
-/// Makes some holds and leaderships of half of the plans renew their proven bound.
+/// Makes some holds and leaderships of two of three plans renew their proven bound.
 pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
-    if one_in(rng, 2) {
+    if one_in(rng, 3) {
         return;
     }
     let sequence = match rng.u8(..6) {

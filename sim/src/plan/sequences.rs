@@ -121,8 +121,8 @@ fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_onl
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
 }
 
-/// Members lag, and connections break while creates are in flight: what is searched for is looked for at a member that
-/// may not show it.
+/// Members lag, and connections break while creates are in flight: their nodes are searched for at a member that may
+/// not show them.
 fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only: bool) {
     plan.servers.count = 3;
     let mut at_ms = rng.u64(..1_000);

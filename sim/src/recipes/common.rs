@@ -1,6 +1,11 @@
 //! Settings that several recipes have.
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use docent::{LockOptions, retry};
 use fastrand::Rng;
@@ -116,4 +121,12 @@ pub(super) async fn poll_once(future: impl Future) {
         Poll::Ready(())
     })
     .await;
+}
+
+/// The output of a future that is ready.
+pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
 }

@@ -1,21 +1,19 @@
 //! All recipes, called by name.
 
-use fastrand::Rng;
-
 use super::{
-    recipe::Recipe,
-    step::{Plan, Step},
+    recipe::{Adjust, Draw, Recipe},
+    step::Step,
     worker::Worker,
 };
-use crate::{plan::draw::Setting, world::check::Checks};
+use crate::world::check::Checks;
 
 /// How a recipe is drawn.
 pub(super) struct Drawing {
     /// Its name, which its generator is made of.
     pub(super) name: &'static str,
     pub(super) weight: u32,
-    pub(super) draw: fn(&mut Rng, &mut Plan, &Setting),
-    pub(super) adjust: fn(&mut Rng, &mut Plan),
+    pub(super) draw: Draw,
+    pub(super) adjust: Adjust,
 }
 
 macro_rules! dispatch {
@@ -23,8 +21,8 @@ macro_rules! dispatch {
         pub(super) const DRAWINGS: &[Drawing] = &[$(Drawing {
             name: stringify!($recipe),
             weight: super::$folder::$recipe::WEIGHT,
-            draw: super::$folder::$recipe::draw,
-            adjust: super::$folder::$recipe::adjust,
+            draw: super::$folder::$recipe::DRAW,
+            adjust: super::$folder::$recipe::ADJUST,
         },)*];
 
         /// Does a step of a recipe.
@@ -37,7 +35,7 @@ macro_rules! dispatch {
             }
         }
 
-        /// Judges what a worker has kept.
+        /// Judges the objects that a worker has kept.
         pub(super) async fn finish(worker: &Worker) {
             $(super::$folder::$recipe::finish(worker).await;)*
         }

@@ -1,4 +1,4 @@
-//! Draws the plan of a seed: first which recipes take part, then what they do, then the faults.
+//! Draws the plan of a seed: first its recipes, then their processes, then the faults.
 
 use fastrand::Rng;
 

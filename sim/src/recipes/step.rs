@@ -9,7 +9,7 @@ pub type Plan = plan::Plan<Step>;
 
 macro_rules! steps {
     ($($recipe:ident: $folder:ident,)*) => {
-        /// What a worker does.
+        /// A step of a worker.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         pub enum Step {
             /// Nothing, for a time.
@@ -88,7 +88,7 @@ impl PlanStep for Step {
 pub struct VisitStep {
     /// Its settings.
     pub client: ClientPlan,
-    /// What it does.
+    /// Its steps.
     pub steps: Vec<Step>,
     /// How it ends.
     pub end: VisitEnd,

@@ -1,4 +1,4 @@
-//! A worker of a process: what steps work with.
+//! A worker of a process, as its steps see it.
 
 use std::{
     any::{Any, TypeId},
@@ -7,9 +7,13 @@ use std::{
     time::Duration,
 };
 
-use docent::Client;
+use docent::{Client, Instant};
 
-use crate::world::{World, history::What, time::Pid};
+use crate::world::{
+    World,
+    history::What,
+    time::{MILLISECOND, Nanos, Pid},
+};
 
 /// A client, as the check of registers names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,11 +37,11 @@ pub(crate) struct Worker {
     pub(super) number: usize,
     pub(super) client: Client,
     pub(super) client_number: ClientNumber,
-    /// What it remembers from step to step.
+    /// Its memory from step to step.
     pub(super) memory: Memory,
-    /// What it shares with the other workers of its process, until they are done.
+    /// The memory that the workers of a process share, until they are done.
     pub(super) shared: Memory,
-    /// What is kept until its process ends.
+    /// Objects that live until its process ends.
     pub(super) kept: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
 }
 
@@ -65,6 +69,13 @@ impl Worker {
         self.world.sleep(self.pid, Duration::from_millis(ms)).await;
     }
 
+    /// Waits until this long after the peace, and a second longer by the clock of the process.
+    pub(super) async fn settle(&self, after_peace: Nanos) {
+        let settled_at = self.world.core().disturbances.peace_at + after_peace;
+        let left = settled_at.saturating_sub(self.world.now());
+        self.sleep(left / MILLISECOND + 1_000).await;
+    }
+
     /// A future's output, or `None` if it took longer: it is dropped then.
     pub(super) async fn within<F: Future>(&self, ms: u64, future: F) -> Option<F::Output> {
         tokio::select! {
@@ -88,6 +99,33 @@ impl Worker {
     pub(super) fn with_client(&self, client: Client, waits_when_full: bool) -> Self {
         let client_number = ClientNumber::next(&self.world, waits_when_full);
         Self { client, client_number, memory: Memory::default(), ..self.clone() }
+    }
+}
+
+/// A call that must come to its end in time.
+pub(super) struct Timing {
+    /// The true time of its beginning.
+    pub(super) from: Nanos,
+    started: Instant,
+    stops: u64,
+}
+
+impl Timing {
+    pub(super) fn begin(worker: &Worker) -> Self {
+        let stops = worker.world.core().process(worker.pid).stops;
+        Self { from: worker.world.now(), started: worker.client.now(), stops }
+    }
+
+    /// How long it took by the clock of its process.
+    pub(super) fn took(&self, worker: &Worker) -> Duration {
+        worker.client.now() - self.started
+    }
+
+    /// Whether it took longer than this, although the process ran and its clock did not jump.
+    pub(super) fn is_late(&self, worker: &Worker, limit: Duration) -> bool {
+        let core = worker.world.core();
+        let process = core.process(worker.pid);
+        self.took(worker) > limit && process.stops == self.stops && !process.has_jumped()
     }
 }
 

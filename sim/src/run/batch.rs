@@ -86,7 +86,7 @@ impl std::fmt::Display for Totals {
     }
 }
 
-/// What a thread is running.
+/// The seed that a thread is running.
 type Current = Arc<Mutex<Option<(u64, Instant, Watch)>>>;
 
 /// Runs the plans of these seeds and calls `each` with the outcomes, in the order of the seeds. Ends early if `each`

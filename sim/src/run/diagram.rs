@@ -14,7 +14,7 @@ use crate::{
 /// The most rows. Of a longer history the end before the broken rule is shown.
 const MAX_ROWS: usize = 120;
 
-/// Runs a plan, and draws what came of it until a rule was broken.
+/// Runs a plan, and draws its history until a rule was broken.
 #[must_use]
 pub fn of(plan: &Plan) -> String {
     let outcome = run::run_watched(plan, &Watch::with_frames());

@@ -69,7 +69,7 @@ impl Shrinker {
         shrinker
     }
 
-    /// What came of the plan before it was shrunk.
+    /// The result of the plan before it was shrunk.
     #[must_use]
     pub const fn outcome(&self) -> &Outcome {
         &self.outcome

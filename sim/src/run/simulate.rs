@@ -1,4 +1,4 @@
-//! Runs a program in a world of its own, and judges what came of it.
+//! Runs a program in a world of its own, and judges the run.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -29,16 +29,16 @@ use crate::{
 /// The main task of a process.
 pub(super) type Main = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the processes of a plan do, and what is checked meanwhile.
+/// The program of all processes of a plan, and the checks of the run.
 pub(super) struct Program<S> {
     pub(super) main: Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Send + Sync>,
     pub(super) checks: Checks,
 }
 
-/// What came of a plan.
+/// The result of a run.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Outcome {
-    /// What happened.
+    /// Everything that happened.
     pub history: History,
     /// The number of faults in the plan.
     pub faults: usize,
@@ -83,7 +83,7 @@ impl Watch {
         drop(old);
     }
 
-    /// What has happened so far; `None` before and after the run, or if the world is busy.
+    /// The history so far; `None` before and after the run, or if the world is busy.
     #[must_use]
     pub fn history(&self) -> Option<History> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.try_history()

@@ -1,4 +1,4 @@
-//! What is checked: a view of the world in, findings out.
+//! Checks: a view of the world in, findings out.
 
 use std::{
     any::Any,
@@ -34,7 +34,7 @@ pub trait Check: Send + 'static {
     fn finish(&mut self, _view: &View<'_>, _found: &mut Findings) {}
 }
 
-/// What a process leaves behind.
+/// The remains of a process.
 pub type Leftovers = Box<dyn Any + Send>;
 
 /// The checks of a run.
@@ -97,7 +97,7 @@ impl<C: Check> Shared for Mutex<C> {
     }
 }
 
-/// What a check has found.
+/// The findings of a check.
 #[derive(Debug, Default)]
 pub struct Findings(pub(super) Vec<What>);
 

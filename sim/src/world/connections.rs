@@ -1,4 +1,4 @@
-//! The connections between clients and servers, as data: what is on its way, and what was done to the links.
+//! The connections between clients and servers, as data: bytes in flight, and disturbances of the links.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +21,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// What happens to bytes on a link.
+/// How a link treats bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flow {
     /// They arrive.
@@ -91,9 +91,9 @@ pub(super) struct Connection {
     pub(super) state: State,
     pub(super) to_server: Pipe,
     pub(super) to_client: Pipe,
-    /// What has arrived at the client, unread.
+    /// Bytes that have arrived at the client, unread.
     pub(super) inbox: VecDeque<Bytes>,
-    /// What follows the inbox: the end of the stream, or an error.
+    /// The end of the stream or the error that follows the inbox.
     pub(super) inbox_end: Option<Ending>,
     /// Whether the client has dropped its end.
     pub(super) is_dropped: bool,

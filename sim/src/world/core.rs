@@ -28,7 +28,7 @@ pub(crate) type TaskId = u64;
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is done at an instant.
+/// An action at an instant.
 pub(super) type Action = Box<dyn FnOnce() + Send>;
 
 pub(crate) struct Core {

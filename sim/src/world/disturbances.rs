@@ -10,7 +10,7 @@ pub(crate) type Span = (Nanos, Nanos);
 /// How long a request that a throttled server has refused may delay others.
 const THROTTLED_FOR: Nanos = 15 * SECOND;
 
-/// What faults have done to the servers and to sessions.
+/// The effects of faults on servers and sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Disturbances {
     /// The end of all faults.

@@ -9,18 +9,18 @@ use super::time::{Nanos, Pid, SECOND};
 pub struct Record {
     /// True time.
     pub at: Nanos,
-    /// What happened.
+    /// Everything that happened.
     pub what: What,
 }
 
-/// What happened.
+/// Everything that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
     /// A fault began or ended.
     Fault(String),
     /// A client's connection state changed.
     State(Pid, String),
-    /// A worker said what it does, or what came of it.
+    /// A step of a worker, or its result.
     Worker {
         /// The process.
         pid: Pid,

@@ -125,7 +125,7 @@ impl World {
         self.inner.checks.get()
     }
 
-    /// What checks see.
+    /// The view of the checks.
     pub(crate) fn view(&self) -> View<'_> {
         View::new(self.now(), &self.inner.core)
     }
@@ -169,7 +169,7 @@ impl World {
         self.use_paths(pid, vec![path.to_owned()])
     }
 
-    /// What has happened so far; `None` while the world is locked.
+    /// The history so far; `None` while the world is locked.
     pub(crate) fn try_history(&self) -> Option<History> {
         match self.inner.core.try_lock() {
             Ok(core) => Some(core.history.clone()),

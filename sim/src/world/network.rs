@@ -196,7 +196,7 @@ impl Core {
         }
     }
 
-    /// Sets how the link between a process and a member is disturbed. What was stalled arrives when it passes again; a
+    /// Sets how the link between a process and a member is disturbed. Stalled bytes arrive when the link passes again; a
     /// connection that has lost bytes is reset then.
     pub(crate) fn set_link(
         &mut self,

@@ -1,4 +1,4 @@
-//! A process: its clock, its randomness, and what has become of it.
+//! A process: its clock, its randomness and its state.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -50,7 +50,7 @@ pub(crate) struct Process {
     pub(crate) timers_late_until: Nanos,
     /// How often it was stopped.
     pub(crate) stops: u64,
-    /// What its workers have said.
+    /// The number of steps that its workers have reported.
     pub(crate) steps: u64,
     /// When the state of its client has changed last.
     pub(crate) state_changed_at: Nanos,

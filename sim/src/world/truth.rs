@@ -1,4 +1,4 @@
-//! What the servers have applied: the order of all changes, which the workloads' observations are compared with.
+//! The changes that the servers have applied, in their order: all observations are compared with them.
 
 use std::collections::BTreeMap;
 

@@ -33,7 +33,7 @@ pub(super) struct AtomicCall {
     pub(super) made: Option<(Nanos, Made)>,
 }
 
-/// What an operation was to do.
+/// The purpose of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Wanted {
     /// Add this.
@@ -42,7 +42,7 @@ pub(super) enum Wanted {
     Value(Bytes),
 }
 
-/// What an operation says that it has done.
+/// The result of an operation, by its own account.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Made {
     /// It has succeeded: the values before and after it. Those of numbers have eight bytes.

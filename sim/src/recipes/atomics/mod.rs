@@ -5,23 +5,21 @@ mod draw;
 mod run;
 pub mod steps;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Atomics;
 
 impl Recipe for Atomics {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 2;
+    const DRAW: Draw = draw::draw;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         run::run(worker, &step).await;
     }
 

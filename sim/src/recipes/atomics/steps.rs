@@ -1,4 +1,4 @@
-//! What workers do with atomic numbers and values, as data.
+//! Steps with atomic numbers and values, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Step {
     /// The number of the node. Even numbers are of `DistributedAtomicLong`, odd ones of `DistributedAtomicInteger`; those of
     /// values are other nodes.
     pub number: u8,
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// The number of further attempts after another writer was faster.
     pub attempts: u32,
@@ -26,7 +26,7 @@ pub struct Step {
     pub cancel_ms: Option<u64>,
 }
 
-/// What is done with an atomic number or value.
+/// An operation on an atomic number or value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// Adds 1 to a number.

@@ -9,7 +9,7 @@ use super::{
     steps::DoubleStep,
 };
 use crate::{
-    recipes::worker::Worker,
+    recipes::worker::{Timing, Worker},
     world::{
         time::{Nanos, SECOND},
         truth::Truth,
@@ -43,44 +43,23 @@ pub(super) async fn run(worker: &Worker, step: &DoubleStep) {
     }
 }
 
-/// One call, as it is judged.
-struct Call {
-    from: Nanos,
-    stops: u64,
-    started: docent::Instant,
+/// Whether nothing has concerned the process or the servers since a call began.
+fn is_quiet(worker: &Worker, call: &Timing) -> bool {
+    worker.world.core().is_calm(worker.pid, call.from, worker.world.now())
 }
 
-impl Call {
-    fn begin(worker: &Worker) -> Self {
-        let from = worker.world.now();
-        let stops = worker.world.core().process(worker.pid).stops;
-        Self { from, stops, started: worker.client.now() }
-    }
-
-    /// Whether nothing has concerned the process or the servers.
-    fn is_quiet(&self, worker: &Worker) -> bool {
-        let core = worker.world.core();
-        core.is_calm(worker.pid, self.from, worker.world.now())
-    }
-
-    fn check_time(&self, worker: &Worker, wait_ms: Option<u64>, what: &str) {
-        let took = worker.client.now() - self.started;
-        let core = worker.world.core();
-        let process = core.process(worker.pid);
-        let is_stopped = process.stops != self.stops || process.has_jumped();
-        drop(core);
-        if let Some(ms) = wait_ms
-            && took > Duration::from_millis(ms) + LATE
-            && !is_stopped
-        {
-            worker.violation(&format!("{what} of {ms} ms took {took:?}"));
-        }
+fn check_time(worker: &Worker, call: &Timing, wait_ms: Option<u64>, what: &str) {
+    if let Some(ms) = wait_ms
+        && call.is_late(worker, Duration::from_millis(ms) + LATE)
+    {
+        let took = call.took(worker);
+        worker.violation(&format!("{what} of {ms} ms took {took:?}"));
     }
 }
 
 async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoubleBarrier) {
     let path = barrier.path().to_owned();
-    let call = Call::begin(worker);
+    let call = Timing::begin(worker);
     let entered = async {
         match step.wait_ms {
             Some(ms) => barrier.enter_timeout(Duration::from_millis(ms)).await,
@@ -91,7 +70,7 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
     let member = format!("{path}/{}", barrier.member_id());
     worker.say(format!("enters {member}: {entered:?}"));
     if entered.is_some() {
-        call.check_time(worker, step.wait_ms, "an enter");
+        check_time(worker, &call, step.wait_ms, "an enter");
     }
     let is_inside = barrier.is_inside();
     if is_inside != matches!(entered, Some(Ok(true))) {
@@ -105,7 +84,7 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
     if step.drops {
         return;
     }
-    let call = Call::begin(worker);
+    let call = Timing::begin(worker);
     let left = async {
         match step.wait_ms {
             Some(ms) => barrier.leave_timeout(Duration::from_millis(ms)).await,
@@ -115,7 +94,7 @@ async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoub
     let left = worker.within(step.cancel_ms, left).await;
     worker.say(format!("leaves {member}: {left:?}"));
     if left.is_some() {
-        call.check_time(worker, step.wait_ms, "a leave");
+        check_time(worker, &call, step.wait_ms, "a leave");
     }
     if barrier.is_inside() {
         worker.violation(&format!("{member} is inside after its leave"));
@@ -160,13 +139,13 @@ impl Timeline {
 fn judge_enter(
     worker: &Worker,
     step: &DoubleStep,
-    call: &Call,
+    call: &Timing,
     path: &str,
     member: &str,
     entered: Option<Option<&bool>>,
 ) {
     let now = worker.world.now();
-    let is_quiet = call.is_quiet(worker);
+    let is_quiet = is_quiet(worker, call);
     let count = usize::from(step.members.max(1));
     let core = worker.world.core();
     let timeline = Timeline::new(&core.servers.truth, path);
@@ -227,13 +206,13 @@ fn judge_enter(
 /// `left`: `None` if its future was dropped, `Some(None)` after an error.
 fn judge_leave(
     worker: &Worker,
-    call: &Call,
+    call: &Timing,
     path: &str,
     member: &str,
     left: Option<Option<&bool>>,
 ) {
     let now = worker.world.now();
-    if !call.is_quiet(worker) {
+    if !is_quiet(worker, call) {
         return;
     }
     let core = worker.world.core();

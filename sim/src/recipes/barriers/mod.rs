@@ -5,26 +5,23 @@ mod draw;
 mod run;
 pub mod steps;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::plan::draw::Setting;
+use self::steps::Step;
+use super::{
+    recipe::{Draw, Recipe},
+    worker::Worker,
+};
 
 pub(super) struct Barriers;
 
 impl Recipe for Barriers {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 3;
+    const DRAW: Draw = draw::draw;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Barrier(step) => run::run(worker, &step).await,
-            steps::Step::Double(step) => double::run(worker, &step).await,
+            Step::Barrier(step) => run::run(worker, &step).await,
+            Step::Double(step) => double::run(worker, &step).await,
         }
     }
 }

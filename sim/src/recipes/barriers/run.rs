@@ -6,7 +6,7 @@ use docent::DistributedBarrier;
 
 use super::steps::{BarrierOp, BarrierStep};
 use crate::{
-    recipes::worker::Worker,
+    recipes::worker::{Timing, Worker},
     world::{
         time::{Nanos, SECOND},
         truth::State,
@@ -73,8 +73,8 @@ async fn wait(
     barrier: &DistributedBarrier,
     wait_ms: Option<u64>,
 ) {
-    let (path, pid, from) = (barrier.path(), worker.pid, worker.world.now());
-    let (stops, started) = (worker.world.core().process(pid).stops, worker.client.now());
+    let (path, pid, timing) = (barrier.path(), worker.pid, Timing::begin(worker));
+    let from = timing.from;
     let waited = async {
         match wait_ms {
             Some(ms) => barrier.wait_on_barrier_timeout(Duration::from_millis(ms)).await,
@@ -82,18 +82,16 @@ async fn wait(
         }
     };
     let waited = worker.within(step.cancel_ms, waited).await;
-    let (now, took) = (worker.world.now(), worker.client.now() - started);
+    let (now, took) = (worker.world.now(), timing.took(worker));
     worker.say(format!("waits on {path}: {waited:?} after {took:?}"));
     let core = worker.world.core();
     // A server that lags may show an older state.
     let undisturbed_since = core.undisturbed_since(pid);
     let is_quiet = core.is_calm(pid, from, now);
     let shows_now = core.disturbances.until + BEHIND < from;
-    let is_stopped = core.process(pid).stops != stops || core.process(pid).has_jumped();
     drop(core);
     if let (Some(Ok(_)), Some(ms)) = (&waited, wait_ms)
-        && took > Duration::from_millis(ms) + LATE
-        && !is_stopped
+        && timing.is_late(worker, Duration::from_millis(ms) + LATE)
     {
         worker.violation(&format!("a wait of {ms} ms on {path} took {took:?}"));
     }

@@ -1,4 +1,4 @@
-//! What workers do with barriers, as data.
+//! Steps with barriers, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ impl PlanStep for Step {
 pub struct BarrierStep {
     /// The number of the barrier.
     pub number: u8,
-    /// What is done.
+    /// The operation.
     pub op: BarrierOp,
     /// The retry policy.
     #[serde(default)]
@@ -37,7 +37,7 @@ pub struct BarrierStep {
     pub cancel_ms: u64,
 }
 
-/// What is done with a barrier.
+/// An operation on a barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BarrierOp {
     /// `set_barrier`.

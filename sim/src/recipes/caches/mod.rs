@@ -6,30 +6,25 @@ mod snapshots;
 pub mod steps;
 mod tree;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Adjust, Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Caches;
 
 impl Recipe for Caches {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 4;
+    const DRAW: Draw = draw::draw;
+    const ADJUST: Adjust = draw::adjust;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    fn adjust(rng: &mut Rng, plan: &mut Plan) {
-        draw::adjust(rng, plan);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Cache(step) => run::run(worker, &step).await,
-            steps::Step::Tree(steps) => tree::run(worker, &steps).await,
+            Step::Cache(step) => run::run(worker, &step).await,
+            Step::Tree(steps) => tree::run(worker, &steps).await,
         }
     }
 

@@ -1,11 +1,6 @@
 //! Caches: they never show what never was, their events replay to their nodes, and in peace they have the servers' data.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::Future,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache, OpCode};
 
@@ -17,8 +12,8 @@ use super::{
 use crate::{
     checks::{requests, sessions::LATE},
     recipes::{
-        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, poll_once},
-        worker::Worker,
+        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, now_or_never, poll_once},
+        worker::{Timing, Worker},
     },
     world::time::{MILLISECOND, Nanos, SECOND},
 };
@@ -53,7 +48,7 @@ pub(crate) struct Cache {
     newest: BTreeMap<String, (i64, i64)>,
 }
 
-/// What identifies a state of a node.
+/// The identity of a state of a node.
 fn state(node: &CachedNode) -> (i64, i64, i32) {
     (node.stat().czxid, node.stat().mzxid, node.stat().version)
 }
@@ -282,12 +277,7 @@ impl Cache {
 
     /// Takes the events that there are. Then the nodes of the events are those of the cache.
     fn catch_up(&mut self, worker: &Worker) {
-        loop {
-            let next = {
-                let mut next = pin!(self.events.next());
-                next.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-            };
-            let Poll::Ready(event) = next else { break };
+        while let Some(event) = now_or_never(self.events.next()) {
             let Some(event) = event else { return };
             self.take(worker, event);
         }
@@ -381,19 +371,12 @@ impl Cache {
             }
             CloseKind::Close | CloseKind::CloseTwice | CloseKind::Keep => {
                 let (pid, world) = (worker.pid, &worker.world);
-                let began_at = world.now();
-                let stops = world.core().process(pid).stops;
-                let started = worker.client.now();
+                let timing = Timing::begin(worker);
                 cache.close().await;
                 forget();
-                let took = worker.client.now() - started;
+                let took = timing.took(worker);
                 worker.say(format!("the cache of {root} is closed after {took:?}"));
-                let is_stopped = {
-                    let core = world.core();
-                    core.process(pid).stops != stops || core.process(pid).has_jumped()
-                };
-                let limit = worker.client.config().connection_timeout() + LATE;
-                if took > limit && !is_stopped {
+                if timing.is_late(worker, worker.client.config().connection_timeout() + LATE) {
                     worker.violation(&format!("the close of a cache took {took:?}"));
                 }
                 drop(cache);
@@ -404,7 +387,7 @@ impl Cache {
                 // The watch of another cache of this path may still be on its way.
                 worker.sleep(BEHIND / MILLISECOND).await;
                 let core = world.core();
-                let is_quiet = core.is_calm(pid, began_at, world.now());
+                let is_quiet = core.is_calm(pid, timing.from, world.now());
                 let ensemble = &core.servers.ensemble;
                 let watched = session.map(|id| ensemble.persistently_watched_paths(id));
                 drop(core);

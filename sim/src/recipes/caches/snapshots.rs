@@ -1,4 +1,4 @@
-//! What caches have shown last, and how many a process has open.
+//! The last nodes that caches have shown, and the number of open caches.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::world::{check::Check, time::Pid};
 pub(super) struct Snapshots {
     /// The number of open caches of each process, by their roots.
     pub(super) open: BTreeMap<(Pid, String), usize>,
-    /// What a cache has shown last: of each root, depth, and whether it keeps data.
+    /// The last nodes of a cache: of each root, depth, and whether it keeps data.
     pub(super) last: BTreeMap<(String, usize, bool), Vec<CachedNode>>,
 }
 

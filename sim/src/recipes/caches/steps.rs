@@ -1,4 +1,4 @@
-//! What workers do with caches, and with the tree that they hold, as data.
+//! Steps with caches, and with the tree that they hold, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub struct CacheStep {
     pub pause_ms: u64,
     /// For how long it is used.
     pub for_ms: u64,
-    /// What becomes of it.
+    /// How it ends.
     pub end: CloseKind,
 }
 

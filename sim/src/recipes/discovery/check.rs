@@ -28,7 +28,7 @@ const REGISTERED_WITHIN: Nanos = 20 * SECOND;
 /// How often instances are looked for.
 const LOOKS_EVERY: Nanos = SECOND;
 
-/// What the servers have of an instance.
+/// An instance, as the servers have it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shown {
     pub(super) id: String,
@@ -355,7 +355,7 @@ impl Services {
         }
     }
 
-    /// A node was written; returns what is wrong with that.
+    /// Notes a write of a node. Returns an error text if it is wrong.
     fn note_written(
         &mut self,
         core: &Core,

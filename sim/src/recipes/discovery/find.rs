@@ -4,9 +4,8 @@
 use std::{
     collections::BTreeMap,
     future::Future,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -25,8 +24,8 @@ use super::{
 use crate::{
     checks::sessions::LATE,
     recipes::{
-        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, Retry},
-        worker::Worker,
+        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, Retry, now_or_never},
+        worker::{Timing, Worker},
     },
     world::time::{MILLISECOND, SECOND},
 };
@@ -151,9 +150,7 @@ pub(super) async fn judge_kept(worker: &Worker) {
     if finders.is_empty() {
         return;
     }
-    let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
-    let now = worker.world.now();
-    worker.sleep(settled_at.saturating_sub(now) / MILLISECOND + 1_000).await;
+    worker.settle(SETTLES).await;
     for mut finder in finders {
         finder.settle(worker).await;
         finder.catch_up(worker);
@@ -273,12 +270,7 @@ impl Finder {
 
     /// Takes the events that there are. Then the instances of the events are those of the cache.
     fn catch_up(&mut self, worker: &Worker) {
-        loop {
-            let next = {
-                let mut next = pin!(self.events.next());
-                next.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-            };
-            let Poll::Ready(event) = next else { break };
+        while let Some(event) = now_or_never(self.events.next()) {
             let Some(event) = event else { return };
             self.take(worker, event);
         }
@@ -303,7 +295,7 @@ impl Finder {
         (changed_at + SETTLES / 2 < since).then_some(instances)
     }
 
-    /// A while after the peace, it has what is registered.
+    /// A while after the peace, it has the registered instances.
     fn converged(&self, worker: &Worker) {
         if worker.client.ended().is_some() {
             return;
@@ -353,17 +345,11 @@ impl Finder {
             CloseKind::Drop => drop(close),
             CloseKind::CancelledClose => drop(worker.within(0, close).await),
             CloseKind::Close | CloseKind::CloseTwice | CloseKind::Keep => {
-                let stops = worker.world.core().process(worker.pid).stops;
-                let started = worker.client.now();
+                let timing = Timing::begin(worker);
                 close.await;
-                let took = worker.client.now() - started;
+                let took = timing.took(worker);
                 worker.say(format!("{} is closed after {took:?}", self.service));
-                let is_stopped = {
-                    let core = worker.world.core();
-                    let process = core.process(worker.pid);
-                    process.stops != stops || process.has_jumped()
-                };
-                if took > worker.client.config().connection_timeout() + LATE && !is_stopped {
+                if timing.is_late(worker, worker.client.config().connection_timeout() + LATE) {
                     self.bad(worker, &format!("its close took {took:?}"));
                 }
                 let left = self.cache.instances().len();

@@ -6,26 +6,24 @@ mod find;
 mod run;
 pub mod steps;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Discovery;
 
 impl Recipe for Discovery {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 3;
+    const DRAW: Draw = draw::draw;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Serve(step) => run::serve(worker, &step).await,
-            steps::Step::Find(step) => find::find(worker, &step).await,
+            Step::Serve(step) => run::serve(worker, &step).await,
+            Step::Find(step) => find::find(worker, &step).await,
         }
     }
 

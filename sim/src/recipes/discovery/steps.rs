@@ -1,4 +1,4 @@
-//! What workers do with service discovery, as data.
+//! Steps with service discovery, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ pub struct FindStep {
     pub pause_ms: u64,
     /// For how long it is used.
     pub for_ms: u64,
-    /// What becomes of its cache.
+    /// How its cache ends.
     pub end: CloseKind,
 }
 

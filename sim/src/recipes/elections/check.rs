@@ -1,4 +1,4 @@
-//! Elections: who leads by its own account, and what the servers' data must look like meanwhile.
+//! Leaderships, as the leaders believe in them: compared with each other and with the servers' data.
 //!
 //! As with locks, only running processes are asked: a stopped one does nothing with its leadership.
 

@@ -6,26 +6,24 @@ mod queues;
 mod run;
 pub mod steps;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Elections;
 
 impl Recipe for Elections {
-    type Step = steps::Step;
+    type Step = Step;
+    const WEIGHT: u32 = 8;
+    const DRAW: Draw = draw::draw;
 
-    const WEIGHT: u32 = 7;
-
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Lead(step) => run::run(worker, &step).await,
-            steps::Step::DeleteLeader { election } => run::delete_leader(worker, election).await,
+            Step::Lead(step) => run::run(worker, &step).await,
+            Step::DeleteLeader { election } => run::delete_leader(worker, election).await,
         }
     }
 

@@ -186,7 +186,10 @@ fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
 
 fn failed(worker: &Worker, id: &str, error: &docent::Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
-    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() {
+    // An operator who deletes nodes may do so between the grant of a lock and the proof of its bound.
+    let is_intruded = error.kind() == ErrorKind::LockLost
+        && !worker.world.core().disturbances.intruded.is_empty();
+    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_intruded {
         worker.violation(&format!("{id} has failed: {error}"));
     }
 }
@@ -241,7 +244,7 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
     }
 }
 
-/// What a leader does first: it looks at its token, and writes as the leader.
+/// The first acts of a leader: it looks at its token, and writes.
 async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadership) {
     worker.say(format!("{id} leads by {}", leadership.path()));
     let token = match leadership.fencing_token().await {

@@ -1,4 +1,4 @@
-//! What workers do in elections, as data.
+//! Steps in elections, as data.
 
 use serde::{Deserialize, Serialize};
 

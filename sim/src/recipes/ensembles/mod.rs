@@ -4,28 +4,23 @@ mod draw;
 mod run;
 pub mod steps;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::plan::draw::Setting;
+use self::steps::Step;
+use super::{
+    recipe::{Draw, Recipe},
+    worker::Worker,
+};
 
 pub(super) struct Ensembles;
 
 impl Recipe for Ensembles {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 1;
+    const DRAW: Draw = draw::draw;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Track { for_ms, stays } => run::track(worker, for_ms, stays).await,
-            steps::Step::Reconfigure { member, change } => {
-                run::reconfigure(worker, member, change).await
-            }
+            Step::Track { for_ms, stays } => run::track(worker, for_ms, stays).await,
+            Step::Reconfigure { member, change } => run::reconfigure(worker, member, change).await,
         }
     }
 

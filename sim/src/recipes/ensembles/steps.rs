@@ -1,4 +1,4 @@
-//! What workers do with the members of the ensemble, as data.
+//! Steps with the members of the ensemble, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub enum Step {
     Reconfigure {
         /// Which member.
         member: u8,
-        /// What becomes of it.
+        /// How it ends.
         change: MemberChange,
     },
 }

@@ -1,4 +1,4 @@
-//! Who holds which lock by its own account: compared with the other holders and with the servers, whenever time goes on.
+//! Holds of locks, as their holders believe in them: compared with the other holders and with the servers, whenever time goes on.
 //!
 //! Of running processes only: a stopped one does nothing with its belief, and when it goes on its clock has gone on.
 
@@ -35,7 +35,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// A token is granted with a part of a lock. Returns what is wrong with it. `is_continued`: a reader that downgrades
+    /// Notes a token that is granted with a part of a lock. Returns an error text if it is too small. `is_continued`: a reader that downgrades
     /// has the token of its write lock.
     pub(super) fn grant(&mut self, part: &Part, token: i64, is_continued: bool) -> Option<String> {
         let (exclusive, any) = self.granted.entry(part.lock.clone()).or_default();
@@ -136,7 +136,7 @@ impl Check for Holds {
     }
 }
 
-/// Finds out whether the servers have ended the session of a hold whose proven bound lies ahead.
+/// Reports a session that the servers have ended while the proven bound of its hold lies ahead.
 fn check_proof(
     view: &View<'_>,
     conflicts: &mut Conflicts,

@@ -1,4 +1,4 @@
-//! Draws what is done with locks.
+//! Draws locks, and the steps of their contenders.
 
 use fastrand::Rng;
 
@@ -21,7 +21,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
     }
 }
 
-/// What the steps of a plan may be: each plan has some of the kinds only, so that the rare ones meet.
+/// The kinds of steps of a plan. Each plan has some of them only, so that the rare ones meet.
 struct Locks {
     names: Vec<LockName>,
     settings: Vec<LockSettings>,
@@ -143,7 +143,7 @@ impl Locks {
         step
     }
 
-    /// What the owner of a hold acquires too.
+    /// Draws a lock that the owner of a hold acquires too.
     fn inner(&self, rng: &mut Rng, step: &LockStep) -> InnerLock {
         let mut wait_ms = (self.waits && one_in(rng, 2)).then(|| rng.u64(..2_000));
         let lock = match &step.lock {

@@ -27,7 +27,7 @@ pub(super) struct NewBelief<'a> {
     pub(super) client: &'a Client,
     /// The locks, in the order of the paths of the guard.
     pub(super) parts: Vec<Part>,
-    /// Holds of one owner of a process may overlap; `None`: an owner of its own.
+    /// Holds of one owner of a process may overlap; `None`: no other hold has the owner.
     pub(super) owner: Option<u8>,
     pub(super) watch: HoldWatch,
     pub(super) is_unasked: bool,
@@ -74,7 +74,7 @@ impl Held {
         same_owner.any(|belief| ours.parts.iter().any(|part| belief.writes(&part.lock)))
     }
 
-    /// What the fencing token must be, if the node was seen.
+    /// The expected fencing token, if the node was seen.
     pub(super) const fn expected_token(&self) -> Option<i64> {
         self.expected
     }

@@ -11,32 +11,27 @@ pub mod steps;
 mod strict;
 mod strict_draw;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Adjust, Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Locks;
 
 impl Recipe for Locks {
-    type Step = steps::Step;
+    type Step = Step;
+    const WEIGHT: u32 = 11;
+    const DRAW: Draw = draw::draw;
+    const ADJUST: Adjust = strict_draw::adjust;
 
-    const WEIGHT: u32 = 10;
-
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    fn adjust(rng: &mut Rng, plan: &mut Plan) {
-        strict_draw::adjust(rng, plan);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Lock(step) => run::run(worker, step).await,
-            steps::Step::Revoke { lock } => run::revoke(worker, &lock).await,
-            steps::Step::DeleteNode { lock } => run::delete_node(worker, &lock).await,
-            steps::Step::SetCount { number, count } => run::set_count(worker, number, count).await,
+            Step::Lock(step) => run::run(worker, step).await,
+            Step::Revoke { lock } => run::revoke(worker, &lock).await,
+            Step::DeleteNode { lock } => run::delete_node(worker, &lock).await,
+            Step::SetCount { number, count } => run::set_count(worker, number, count).await,
         }
     }
 

@@ -360,7 +360,7 @@ impl Limit {
     }
 }
 
-/// What the history calls a lock.
+/// The name of a lock in the history.
 fn name(lock: &LockName) -> String {
     let parts = lock.parts();
     let part = |part: &Part| {

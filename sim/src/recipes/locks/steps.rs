@@ -1,4 +1,4 @@
-//! What workers do with locks, as data.
+//! Steps with locks, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ pub struct LockStep {
     /// Whether the checker refrains from calling `is_held`, which would end a hold whose time is up.
     #[serde(default)]
     pub unasked: bool,
-    /// What the same owner acquires while it holds the lock.
+    /// Locks that the same owner acquires while it holds this one.
     #[serde(default)]
     pub then: Vec<InnerLock>,
     /// Whether the holds end in the order in which they began. Otherwise the last one ends first.
@@ -158,4 +158,28 @@ pub enum HoldEnd {
     CancelledRelease,
     /// The guard is kept until the process ends.
     Keep,
+}
+
+impl LockStep {
+    /// An acquire without a limit, and a hold of this time.
+    pub(super) fn new(lock: LockName, hold_ms: u64) -> Self {
+        Self {
+            lock,
+            wait_ms: None,
+            cancel_ms: None,
+            cancel_polls: None,
+            hold_ms,
+            end: HoldEnd::Release,
+            options: LockSettings::default(),
+            fresh: false,
+            revocable: false,
+            owner: None,
+            quantity: 0,
+            watch: HoldWatch::default(),
+            writes: 1,
+            unasked: false,
+            then: Vec::new(),
+            first_ends_first: false,
+        }
+    }
 }

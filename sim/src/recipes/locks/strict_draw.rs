@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::steps::{HoldEnd, LockName, LockSettings, LockStep, Step as Locking};
+use super::steps::{HoldEnd, LockName, LockStep, Step as Locking};
 use crate::{
     faults::{
         FaultKind,
@@ -63,7 +63,7 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.workers.iter_mut().for_each(|steps| steps.push(Step::Sleep { ms: 35_000 }));
             for number in 0..3 {
-                let step = lock_step(LockName::Strict(0), number * 150);
+                let step = LockStep::new(LockName::Strict(0), number * 150);
                 let step = Step::from(Locking::Lock(step));
                 process.workers.iter_mut().for_each(|steps| steps.push(step.clone()));
             }
@@ -74,7 +74,7 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             process.drift_ppm = 0;
             process.starts_at_ms = if number == 0 { 0 } else { rng.u64(2_500..6_000) };
             let hold_ms = if number == 0 { 30_000 } else { rng.u64(1_000..5_000) };
-            let mut step = lock_step(LockName::Strict(0), hold_ms);
+            let mut step = LockStep::new(LockName::Strict(0), hold_ms);
             step.watch = HoldWatch::Nothing;
             let step = Locking::Lock(step).into();
             process.workers = vec![vec![Step::Sleep { ms: rng.u64(..1_400) }, step]];
@@ -95,26 +95,5 @@ fn make_strict(rng: &mut Rng, step: &mut LockStep, locks: u8, is_long: bool) {
         step.hold_ms = rng.u64(1_000..12_000);
         step.wait_ms = step.wait_ms.map(|_| rng.u64(4_000..20_000));
         step.cancel_ms = None;
-    }
-}
-
-fn lock_step(lock: LockName, hold_ms: u64) -> LockStep {
-    LockStep {
-        lock,
-        wait_ms: None,
-        cancel_ms: None,
-        cancel_polls: None,
-        hold_ms,
-        end: HoldEnd::Release,
-        options: LockSettings::default(),
-        fresh: false,
-        revocable: false,
-        owner: None,
-        quantity: 0,
-        watch: HoldWatch::default(),
-        writes: 1,
-        unasked: false,
-        then: Vec::new(),
-        first_ends_first: false,
     }
 }

@@ -2,18 +2,14 @@
 //!
 //! The data of a node name the object that wrote it, so the servers' changes show whose node is where.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::Future,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentTtlNode, Stat};
 
 use crate::{
     checks::{ORPHAN_AFTER, REQUEST_ARRIVES_WITHIN},
+    recipes::common::now_or_never,
     world::{
         Using, World,
         check::{Check, Findings, Leftovers, View},
@@ -81,13 +77,6 @@ impl Keeper {
     }
 }
 
-fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
-
 /// An object that begins to keep a node.
 pub(super) struct NewKeeping<'a> {
     pub(super) pid: Pid,
@@ -121,10 +110,10 @@ struct Open {
     wrong_since: Option<Nanos>,
 }
 
-/// What an object has taken for its own; `None` if it does not say.
+/// The nodes that an object takes for its own; `None` if it does not say.
 type Known = Option<Own>;
 
-/// What an object has taken for its own.
+/// The nodes that an object takes for its own.
 #[derive(Clone, Default)]
 struct Own {
     /// The nodes, by their `czxid`.

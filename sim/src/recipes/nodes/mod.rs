@@ -5,26 +5,24 @@ mod draw;
 mod run;
 pub mod steps;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Nodes;
 
 impl Recipe for Nodes {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 4;
+    const DRAW: Draw = draw::draw;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Keep(step) => run::run(worker, &step).await,
-            steps::Step::DeleteKept { node } => run::delete(worker, node).await,
+            Step::Keep(step) => run::run(worker, &step).await,
+            Step::DeleteKept { node } => run::delete(worker, node).await,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What workers do with kept nodes and groups, as data.
+//! Steps with kept nodes and groups, as data.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What workers do with protected creates, as data.
+//! Steps with protected creates, as data.
 
 use serde::{Deserialize, Serialize};
 

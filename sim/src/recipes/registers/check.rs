@@ -383,7 +383,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a client sees in one session never goes back.
+    /// The states that a client sees in one session never go back.
     fn check_sessions(&mut self, calls: &Calls) {
         let mut sessions: BTreeMap<_, Vec<&Call>> = BTreeMap::new();
         for call in &calls.0 {
@@ -415,7 +415,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A read behind a sync sees what was acknowledged before the sync.
+    /// A read behind a sync sees all writes acknowledged before the sync.
     fn check_syncs(&mut self, calls: &Calls) {
         let mut acked: Vec<(Nanos, i64)> = Vec::new();
         for call in &calls.0 {

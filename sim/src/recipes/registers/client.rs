@@ -1,4 +1,4 @@
-//! What a worker does with the client of its process.
+//! Steps with the client of a process.
 
 use super::steps::ClientStep;
 use crate::{checks::sessions, recipes::worker::Worker};

@@ -7,32 +7,27 @@ mod run;
 pub mod steps;
 mod watch;
 
-use fastrand::Rng;
-
-use super::{recipe::Recipe, step::Plan, worker::Worker};
-use crate::{plan::draw::Setting, world::check::Checks};
+use self::steps::Step;
+use super::{
+    recipe::{Adjust, Draw, Recipe},
+    worker::Worker,
+};
+use crate::world::check::Checks;
 
 pub(super) struct Registers;
 
 impl Recipe for Registers {
-    type Step = steps::Step;
-
+    type Step = Step;
     const WEIGHT: u32 = 6;
+    const DRAW: Draw = draw::draw;
+    const ADJUST: Adjust = draw::adjust;
 
-    fn draw(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
-        draw::draw(rng, plan, setting);
-    }
-
-    fn adjust(rng: &mut Rng, plan: &mut Plan) {
-        draw::adjust(rng, plan);
-    }
-
-    async fn run(worker: &Worker, step: steps::Step) {
+    async fn run(worker: &Worker, step: Step) {
         match step {
-            steps::Step::Register(step) => run::run(worker, &step).await,
-            steps::Step::Burst(steps) => run::burst(worker, &steps).await,
-            steps::Step::Watch(step) => watch::run(worker, &step).await,
-            steps::Step::Client(step) => client::run(worker, &step).await,
+            Step::Register(step) => run::run(worker, &step).await,
+            Step::Burst(steps) => run::burst(worker, &steps).await,
+            Step::Watch(step) => watch::run(worker, &step).await,
+            Step::Client(step) => client::run(worker, &step).await,
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::recipes::{common::poll_once, worker::Worker};
 
-/// What a worker remembers.
+/// The memory of a worker.
 #[derive(Default)]
 struct Known {
     /// Whether `/r` exists.

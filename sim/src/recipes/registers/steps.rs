@@ -1,4 +1,4 @@
-//! What workers do with registers, and with the client that they read and write them with, as data.
+//! Steps with registers, and with the client that they read and write them with, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ impl PlanStep for Step {}
 pub struct RegisterStep {
     /// The number of the register.
     pub node: u8,
-    /// What is asked.
+    /// The request.
     pub op: RegisterOp,
     /// The least size of a value written, in bytes.
     pub size: usize,
@@ -58,15 +58,15 @@ pub enum RegisterOp {
 /// A watch, for a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchStep {
-    /// What is watched.
+    /// The nodes that are watched, and the kind of the watch.
     pub target: WatchTarget,
     /// For how long.
     pub for_ms: u64,
-    /// What becomes of it.
+    /// How it ends.
     pub end: WatchEnd,
 }
 
-/// What is watched, and how.
+/// The nodes that a watch is about, and its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatchTarget {
     /// A register, by getData.

@@ -30,7 +30,7 @@ const SETTLES: Nanos = 30 * SECOND;
 #[derive(Default)]
 struct Kept(Vec<Watch>);
 
-/// A watch, with what is known of it.
+/// A watch, with the events and reads so far.
 struct Watch {
     target: WatchTarget,
     path: String,
@@ -38,7 +38,7 @@ struct Watch {
     lease: Option<Arc<SessionLease>>,
     /// The zxid of the state that the read of a one-shot watch has shown; `None`: of an absent node.
     state: Option<i64>,
-    /// What a persistent watch has delivered, and what was read in between.
+    /// The events of a persistent watch, and the reads in between.
     seen: Vec<Seen>,
     /// Whether nothing more comes.
     is_over: bool,
@@ -87,9 +87,7 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     if kept.is_empty() {
         return;
     }
-    let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
-    let now = worker.world.now();
-    worker.sleep((settled_at.saturating_sub(now)) / MILLISECOND + 1_000).await;
+    worker.settle(SETTLES).await;
     for mut watch in kept {
         watch.drain(worker);
         let limit = worker.world.now() - SETTLES / 2;
@@ -269,7 +267,7 @@ impl Watch {
             .map(|(zxid, at, ..)| (zxid, at))
     }
 
-    /// Compares what came with what was applied. `limit`: changes until then have come.
+    /// Compares the events with the applied changes. `limit`: changes until then have been delivered.
     fn judge(&self, worker: &Worker, limit: Option<Nanos>) {
         if self.is_persistent() {
             return self.judge_events(worker, limit);

@@ -8,10 +8,7 @@ use super::{
     check::Swaps,
     steps::{Op, Step},
 };
-use crate::{
-    recipes::worker::Worker,
-    world::time::{MILLISECOND, SECOND},
-};
+use crate::{recipes::worker::Worker, world::time::SECOND};
 
 /// The values of a worker, by their numbers.
 #[derive(Default)]
@@ -92,9 +89,7 @@ pub(super) async fn judge(worker: &Worker) {
     if numbers.is_empty() {
         return;
     }
-    let settled_at = worker.world.core().disturbances.peace_at + 30 * SECOND;
-    let now = worker.world.now();
-    worker.sleep((settled_at.saturating_sub(now)) / MILLISECOND + 1_000).await;
+    worker.settle(30 * SECOND).await;
     for number in numbers {
         look(worker, number);
         let Some(Shared { path, seen, .. }) = known(worker, number) else { continue };

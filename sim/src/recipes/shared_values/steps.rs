@@ -1,4 +1,4 @@
-//! What workers do with `SharedValue`s, as data.
+//! Steps with `SharedValue`s, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use crate::plan::PlanStep;
 pub struct Step {
     /// The number of the value.
     pub number: u8,
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// After which time its future is dropped; `None`: never.
     pub cancel_ms: Option<u64>,
 }
 
-/// What is done with a `SharedValue`.
+/// An operation on a `SharedValue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// `set_value`.
