@@ -8,8 +8,8 @@ use std::{
 };
 
 use docent_sim::{
-    batch::{self, Options, Planner},
-    plan::Plan,
+    Plan,
+    run::batch::{self, Options, Planner},
 };
 
 fn run(arguments: &str) -> Output {
@@ -153,7 +153,7 @@ fn a_broken_rule_names_its_seed_and_what_replays_it() {
 fn panics_and_livelocks_are_broken_rules() {
     let output = run("--seeds 1..2 --plant panic");
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).starts_with("seed 1: panic: as planted at src/plants.rs:"));
+    assert!(stdout(&output).starts_with("seed 1: panic: as planted at src/faults/planted.rs:"));
     assert_only_counts(&output);
     let output = run("--seed 1 --plant livelock");
     assert_eq!(output.status.code(), Some(1));

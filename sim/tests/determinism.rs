@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use docent_sim::{plan::Plan, run};
+use docent_sim::{Plan, run};
 
 /// The standard output of the command, whose exit code must be 0.
 fn output(arguments: &str) -> String {

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use docent_sim::{plan::Plan, run};
+use docent_sim::{Plan, run};
 
 #[test]
 fn mended_defects_are_gone_and_planted_ones_are_found() {

@@ -140,7 +140,7 @@ fn scenarios() -> BTreeSet<String> {
 
 /// The names of the planted faults.
 fn plants() -> BTreeSet<String> {
-    let source = document("sim/src/plants.rs");
+    let source = document("sim/src/faults/planted.rs");
     let (_, list) = source.split_once("pub const PLANTS").unwrap();
     let (list, _) = list.split_once("];").unwrap();
     let calls = list.split("plant(").skip(1).flat_map(|call| call.split("assumption("));

@@ -3,10 +3,11 @@
 use std::{
     fmt::Display,
     io::{ErrorKind, Write as _, stdout},
-    process,
+    process::{self, ExitCode},
     time::Duration,
 };
 
+use docent_sim::run::batch::Totals;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Standard output. A reader that closes it ends the command.
@@ -68,4 +69,10 @@ impl Progress {
     pub(super) fn finish(&self) {
         self.0.finish_and_clear();
     }
+}
+
+/// Prints the last line.
+pub(super) fn conclude(output: &Output, totals: Totals) -> ExitCode {
+    output.line(totals);
+    ExitCode::from(u8::from(totals.violations > 0))
 }

@@ -1,16 +1,15 @@
 //! `--plants` and `--list-plants`.
 
-use std::{ops::ControlFlow, process::ExitCode};
+use std::{ops::ControlFlow, process::ExitCode, sync::Arc};
 
 use docent_sim::{
-    batch::{self, Options},
-    plants::{ENDLESS_LOOP, PLANTS},
+    Plan,
+    faults::planted::{ENDLESS_LOOP, PLANTS},
+    recipes::draw,
+    run::batch::{self, Options, Planner},
 };
 
-use super::{
-    output::{Output, Progress},
-    planner,
-};
+use crate::output::{Output, Progress};
 
 /// Prints the planted faults.
 pub(super) fn list() -> ExitCode {
@@ -55,4 +54,15 @@ pub(super) fn find_all(options: Options) -> ExitCode {
     }
     output.line(format_args!("{} planted faults, {missed} not found", plants().count()));
     ExitCode::from(u8::from(missed > 0))
+}
+
+/// Plans of seeds.
+pub(super) fn planner(plant: Option<&'static str>, version: Option<String>) -> Planner {
+    Arc::new(move |seed| {
+        let mut plan = Plan { plant: plant.map(str::to_owned), ..draw::plan(seed) };
+        if version.is_some() {
+            plan.servers.version.clone_from(&version);
+        }
+        plan
+    })
 }

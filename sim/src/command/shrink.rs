@@ -3,19 +3,18 @@
 use std::process::ExitCode;
 
 use docent_sim::{
-    batch::{Options, Planner, Totals},
-    diagram,
-    plan::Plan,
-    shrink::Shrinker,
+    Plan,
+    run::{
+        batch::{Options, Planner, Totals},
+        diagram,
+        shrink::Shrinker,
+    },
 };
 
-use super::{
-    Refusal,
-    output::{Output, Progress},
-};
+use crate::output::{Output, Progress, conclude};
 
 /// Prints the shortest plan found, as a scenario with its diagram.
-pub(super) fn run(seed: u64, planner: &Planner, options: Options) -> Result<ExitCode, Refusal> {
+pub(super) fn run(seed: u64, planner: &Planner, options: Options) -> Result<ExitCode, String> {
     let plan = planner(seed);
     let output = Output;
     let mut totals = Totals::default();
@@ -23,7 +22,7 @@ pub(super) fn run(seed: u64, planner: &Planner, options: Options) -> Result<Exit
     totals.add(shrinker.outcome());
     let Some(rule) = shrinker.violation().map(str::to_owned) else {
         eprintln!("cargo xtask sim: seed {seed} breaks no rule");
-        return Ok(super::conclude(&output, totals));
+        return Ok(conclude(&output, totals));
     };
     let progress = Progress::spinner();
     shrinker.run(|plan, tries| {
@@ -42,5 +41,5 @@ pub(super) fn run(seed: u64, planner: &Planner, options: Options) -> Result<Exit
     for line in diagram::of(short).lines() {
         output.line(format_args!("// {line}"));
     }
-    Ok(super::conclude(&output, totals))
+    Ok(conclude(&output, totals))
 }

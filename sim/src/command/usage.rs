@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, process::ExitCode};
 
 use clap::error::ErrorKind;
-use docent_sim::plants;
+use docent_sim::faults::planted;
 use docent_testing::server::Version;
 
 /// `EX_USAGE`.
@@ -41,7 +41,7 @@ pub(super) fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 /// Parses the name of a planted fault.
 pub(super) fn plant(name: &str) -> Result<&'static str, String> {
-    let plant = plants::PLANTS.iter().map(|plant| plant.name).find(|known| *known == name);
+    let plant = planted::PLANTS.iter().map(|plant| plant.name).find(|known| *known == name);
     plant.ok_or_else(|| "no planted fault has this name; `--list-plants` lists them".to_owned())
 }
 

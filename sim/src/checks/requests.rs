@@ -1,0 +1,64 @@
+//! Requests without a cause.
+
+use std::time::Duration;
+
+use docent::{Client, WeakClient};
+
+use crate::world::{
+    World,
+    history::What,
+    time::{Pid, SECOND},
+};
+
+/// The period in which requests are counted, in seconds: the create of a retry, with its parents, takes more than ten.
+const PERIOD_S: u64 = 5;
+
+/// The requests of a client so far, and what may have caused them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count {
+    requests: u64,
+    causes: u64,
+    connections: u64,
+}
+
+impl Count {
+    pub(crate) fn now(world: &World, pid: Pid, client: &Client) -> Self {
+        let metrics = client.metrics();
+        let steps = world.core().process(pid).steps;
+        let causes = metrics.events + metrics.connections + steps;
+        Self { requests: metrics.requests, causes, connections: metrics.connections }
+    }
+
+    /// Whether there were more requests than their causes explain, in this number of seconds.
+    pub(crate) fn too_many_since(self, before: Self, seconds: u64) -> Option<String> {
+        let (requests, causes) = (self.requests - before.requests, self.causes - before.causes);
+        (requests > 10 * seconds + 20 * causes)
+            .then(|| format!("{requests} requests in {seconds} s, for {causes} causes"))
+    }
+}
+
+/// Watches that a process that only takes part and keeps nodes sends nothing without a cause, once there is peace.
+pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, reconnects: bool) {
+    let mut before: Option<Count> = None;
+    loop {
+        let Some(client) = client.upgrade() else { return };
+        if client.ended().is_some() {
+            return;
+        }
+        let now = Count::now(&world, pid, &client);
+        drop(client);
+        let is_settled = world.now() > world.core().disturbances.peace_at + 2 * PERIOD_S * SECOND;
+        if let Some(before) = before.filter(|_| is_settled) {
+            let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
+            now.too_many_since(before, PERIOD_S).into_iter().for_each(bad);
+            // A request that a server does not know costs the connection. So does the renewal of a proven bound, as
+            // planned.
+            let connections = now.connections - before.connections;
+            if connections > PERIOD_S && !reconnects {
+                bad(format!("{connections} connections in {PERIOD_S} s"));
+            }
+        }
+        before = Some(now);
+        world.sleep(pid, Duration::from_secs(PERIOD_S)).await;
+    }
+}

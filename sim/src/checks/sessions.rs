@@ -1,0 +1,149 @@
+//! Sessions of all clients: the order of their states, the end of a lease, and closes.
+
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
+
+use docent::{Client, ConnectionState, ErrorKind, Instant, States, WeakClient};
+
+use crate::world::{World, history::What, time::Pid};
+
+/// By how much a close may be late, with polls put off.
+pub(crate) const LATE: Duration = Duration::from_millis(1_500);
+
+/// Closes a client, which takes no longer than promised, and ends the session.
+pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
+    let stops = world.core().process(pid).stops;
+    let (began_at, started, token) = (world.now(), client.now(), client.session_token());
+    let was_ended = client.ended().is_some();
+    let closed = client.close().await;
+    let took = client.now() - started;
+    let text =
+        format!("close: {:?} after {took:?}", closed.as_ref().err().map(|error| error.kind()));
+    world.record(What::State(pid, text));
+    let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
+    if took > client.config().connection_timeout() + LATE
+        && world.core().process(pid).stops == stops
+    {
+        bad(format!("a close took {took:?}"));
+    }
+    match &closed {
+        Ok(()) => {
+            let session = token.map(|token| token.session_id());
+            let left = session.filter(|id| world.core().ensemble().session_ids().contains(id));
+            if let Some(session) = left.filter(|_| !was_ended) {
+                let text = format!("p{pid}: session {session:#x} is closed, and still there");
+                // A leader that was paused says that a session has expired, before it knows that it leads no more. A process
+                // that was stopped reads it later.
+                let now = world.now();
+                let is_during = |(from, to): &(_, _)| *from <= now && began_at <= *to;
+                let is_cut = world.core().disturbances.cuts.iter().any(is_during);
+                world.record(if is_cut { What::Counted(text) } else { What::Violation(text) });
+            }
+        }
+        Err(error) => {
+            let kinds = [ErrorKind::OperationTimeout, ErrorKind::ConnectionLoss, ErrorKind::Closed];
+            if !kinds.contains(&error.kind()) {
+                bad(format!("a close failed with {error}"));
+            }
+        }
+    }
+    if client.ended().is_none() {
+        bad("a closed client has not ended".to_owned());
+    }
+}
+
+/// Watches the states of a client.
+pub(crate) fn follow(world: &World, pid: Pid, client: &Client) {
+    world.spawn(pid, follow_states(world.clone(), pid, client.states()));
+    world.spawn(pid, follow_lease(world.clone(), pid, client.downgrade()));
+}
+
+async fn follow_states(world: World, pid: Pid, mut states: States) {
+    use ConnectionState::{Connected, Lost, ReadOnly, Reconnected, Suspended};
+    let (mut current, mut was_connected) = (None, false);
+    while let Some(state) = states.next().await {
+        let is_legal = match (current, state) {
+            (Some(current), state) if current == state => false,
+            (_, Connected) => !was_connected,
+            (_, Reconnected) => was_connected,
+            (Some(Lost), Suspended) => false,
+            (None | Some(_), Suspended | Lost | ReadOnly) => true,
+        };
+        if !is_legal {
+            let text = format!("p{pid}: the state {state:?} follows {current:?}");
+            world.record(What::Violation(text));
+        }
+        was_connected |= matches!(state, Connected | Reconnected);
+        current = Some(state);
+    }
+}
+
+/// A session is LOST once the deadline of its lease has passed.
+async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
+    // A session that only a read-only server knows has nothing to lose.
+    let mut of_quorum = BTreeSet::new();
+    let mut overdue = |client: &Client, continued_at: Instant| {
+        let lease = client.session()?;
+        let state = (*client.state().borrow())?;
+        if matches!(state, ConnectionState::Connected | ConnectionState::Reconnected) {
+            of_quorum.insert(lease.session_id());
+        }
+        // A late answer to an old request keeps the connection for a while, and does not renew the lease.
+        let slack = match state {
+            ConnectionState::Connected | ConnectionState::Reconnected => client.session_timeout(),
+            _ => Duration::from_millis(300),
+        };
+        let from = lease.deadline().max(continued_at);
+        // A close ends the lease at once, and the state when it is answered.
+        let is_over =
+            client.now() > from + slack && state != ConnectionState::Lost && !lease.is_lost();
+        (is_over && of_quorum.contains(&lease.session_id())).then_some((lease.session_id(), state))
+    };
+    // What has arrived while the process was stopped is a late answer.
+    let (mut seen_stops, mut continued_at) = (0, Instant::ZERO);
+    loop {
+        let stops = world.core().process(pid).stops;
+        let Some(before) = client.upgrade() else { return };
+        if before.ended().is_some() {
+            return;
+        }
+        if std::mem::replace(&mut seen_stops, stops) != stops {
+            continued_at = before.now();
+        }
+        let first = overdue(&before, continued_at);
+        drop(before);
+        world.sleep(pid, Duration::from_millis(700)).await;
+        let Some(after) = client.upgrade() else { return };
+        let second = overdue(&after, continued_at);
+        // Timers do not know of a jump of the clock: the state follows later then.
+        let has_jumped = world.core().process(pid).jumped.load(Ordering::Relaxed) > 0;
+        let is_same = first == second && world.core().process(pid).stops == stops;
+        if first.is_some() && is_same && !has_jumped {
+            let text = format!("p{pid}: the lease is over, but the state is {first:?}");
+            world.record(What::Violation(text));
+        }
+    }
+}
+
+/// Notes the states of the client of a process, and its session.
+pub(crate) fn note_states(
+    world: World,
+    pid: Pid,
+    client: &Client,
+) -> impl Future<Output = ()> + use<> {
+    let (mut states, client) = (client.state(), client.downgrade());
+    async move {
+        while states.changed().await.is_ok() {
+            let state = *states.borrow_and_update();
+            let text = state.map_or("ended".to_owned(), |state| format!("{state:?}"));
+            world.record(What::State(pid, text));
+            let now = world.now();
+            world.core().process_mut(pid).state_changed_at = now;
+            let session = client.upgrade().and_then(|client| client.session_token());
+            if let Some(session) = session {
+                let mut core = world.core();
+                core.process_mut(pid).session = Some(session.session_id());
+                core.process_mut(pid).token = Some(session);
+            }
+        }
+    }
+}

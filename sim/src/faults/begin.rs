@@ -1,0 +1,241 @@
+//! The effect of each fault on the world, and its end.
+
+use std::time::Duration;
+
+use docent::session::planted;
+use docent_testing::server::Ensemble;
+
+use super::{Direction, Fault, FaultKind, Flow, KillKind};
+use crate::world::{World, history::What, process::Death, time::MILLISECOND};
+
+impl World {
+    /// Plans all faults, and the peace.
+    pub(crate) fn plan_faults(&self, faults: &[Fault], peace_at_ms: u64) {
+        for fault in faults {
+            let kind = fault.kind.clone();
+            self.at(fault.at_ms * MILLISECOND, move |world| world.begin(&kind));
+        }
+        self.at(peace_at_ms * MILLISECOND, Self::make_peace);
+    }
+
+    fn note(&self, text: impl Into<String>) {
+        self.record(What::Fault(text.into()));
+    }
+
+    /// Calls the servers.
+    fn servers<R>(&self, call: impl FnOnce(&mut Ensemble, Duration) -> R) {
+        let now = self.elapsed();
+        self.core().with_servers(now, call);
+    }
+
+    fn servers_after(&self, ms: u64, call: impl FnOnce(&mut Ensemble, Duration) + Send + 'static) {
+        self.ends_after(ms, |world| world.servers(call));
+    }
+
+    fn ends_after(&self, ms: u64, action: impl FnOnce(&Self) + Send + 'static) {
+        self.at(self.now() + ms * MILLISECOND, action);
+    }
+
+    /// Ends all faults that last.
+    fn make_peace(&self) {
+        self.note("peace");
+        let now = self.elapsed();
+        let mut core = self.core();
+        core.puts_off_one_in = 0;
+        core.network.spikes_one_in = 0;
+        core.heal_links(now);
+        let peace = self.now();
+        core.disturbances.until = peace;
+        core.processes.iter_mut().for_each(|process| process.disturbed_until = peace);
+        let members = core.servers.count;
+        core.servers.lagging.clear();
+        core.with_servers(now, |servers, now| {
+            servers.heal_all(now);
+            servers.throttle(0);
+            for member in 0..members {
+                servers.resume_member(now, member, false);
+                servers.set_lag(now, member, false);
+                start(servers, now, member);
+            }
+        });
+        let processes = core.processes.len();
+        drop(core);
+        (0..processes).for_each(|pid| self.continue_process(pid));
+    }
+
+    /// For this time a member may renew sessions of which the leader does not hear. A single server hears of all.
+    fn renew_apart(&self, for_ms: u64) {
+        let now = self.now();
+        let mut core = self.core();
+        if core.servers.count > 1 {
+            core.disturbances.renew_apart(now, for_ms);
+        }
+    }
+
+    /// The same for members that give each other up after some time.
+    fn renew_until_given_up(&self, for_ms: u64) {
+        let limit_ms = self.core().disturbances.sync_limit_ms;
+        self.renew_apart(for_ms.min(limit_ms));
+    }
+
+    fn note_cut(&self, for_ms: u64) {
+        let now = self.now();
+        self.core().disturbances.note_cut(now, for_ms);
+    }
+
+    fn begin(&self, kind: &FaultKind) {
+        if let Some(process) = kind.process()
+            && process >= self.core().processes.len()
+        {
+            return;
+        }
+        self.note(format!("{kind:?}"));
+        let now = self.elapsed();
+        let until = self.now() + kind.lasts_ms() * MILLISECOND;
+        self.core().disturb(kind.process(), until);
+        match *kind {
+            FaultKind::Cut { process, sides } => self.core().cut_process(now, process, sides),
+            FaultKind::Trap { process, ref trap } => self.core().set_trap(process, trap.clone()),
+            FaultKind::Link { process, member, direction, flow, for_ms } => {
+                let members = self.core().servers.count;
+                let directions = [Direction::ToServer, Direction::ToClient];
+                let links: Vec<_> = (0..members)
+                    .filter(|at| member.is_none_or(|member| member == *at))
+                    .flat_map(|at| directions.map(|direction| (at, direction)))
+                    .filter(|(_, of)| direction.is_none_or(|direction| direction == *of))
+                    .collect();
+                let set = move |world: &Self, flow| {
+                    let now = world.elapsed();
+                    for (member, direction) in &links {
+                        world.core().set_link(now, (process, *member), *direction, flow);
+                    }
+                };
+                set(self, flow);
+                self.ends_after(for_ms, move |world| set(world, Flow::Pass));
+            }
+            FaultKind::Slow { process, by_ms, for_ms } => {
+                let members = self.core().servers.count;
+                let set = move |world: &Self, by_ms| {
+                    (0..members)
+                        .for_each(|at| world.core().slow_link((process, at), by_ms * MILLISECOND));
+                };
+                set(self, by_ms);
+                self.ends_after(for_ms, move |world| set(world, 0));
+            }
+            FaultKind::Stop { process, for_ms } => {
+                self.stop_process(process);
+                self.ends_after(for_ms, move |world| world.continue_process(process));
+            }
+            FaultKind::Kill { process, how } => {
+                let death = match how {
+                    KillKind::Killed => Death::Killed,
+                    KillKind::PoweredOff => Death::PoweredOff,
+                    KillKind::ShutDown => Death::ShutDown,
+                };
+                self.end_process(process, death);
+            }
+            FaultKind::Expire { process } => {
+                let session = self.core().processes[process].session;
+                if let Some(session) = session {
+                    let now_at = self.now();
+                    self.core().disturbances.expired.insert(session, now_at);
+                    self.servers(|servers, _| servers.expire_session(session));
+                }
+            }
+            FaultKind::StopMember { member, for_ms } => {
+                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
+                    return;
+                };
+                self.renew_until_given_up(for_ms);
+                self.servers(|servers, now| servers.stop_member(now, member));
+                self.servers_after(for_ms, move |servers, now| start(servers, now, member));
+            }
+            FaultKind::Lag { member, for_ms } => {
+                self.core().disturbances.lags.push((self.now(), until));
+                let set = move |world: &Self, lags| {
+                    let now = world.elapsed();
+                    let mut core = world.core();
+                    let lagging = &mut core.servers.lagging;
+                    if lags {
+                        lagging.insert(member)
+                    } else {
+                        lagging.remove(&member)
+                    };
+                    core.with_servers(now, |servers, now| servers.set_lag(now, member, lags));
+                };
+                set(self, true);
+                self.ends_after(for_ms, move |world| set(world, false));
+            }
+            FaultKind::Isolate { member, for_ms } => {
+                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
+                    return;
+                };
+                self.renew_until_given_up(for_ms);
+                self.note_cut(for_ms);
+                let members = self.core().servers.count;
+                self.servers(|servers, now| servers.isolate(now, member));
+                self.servers_after(for_ms, move |servers, now| {
+                    for other in (0..members).filter(|other| *other != member) {
+                        servers.heal(now, member, other);
+                        servers.heal(now, other, member);
+                    }
+                });
+            }
+            FaultKind::CutMembers { from, to, for_ms } => {
+                self.renew_until_given_up(for_ms);
+                self.note_cut(for_ms);
+                self.servers(|servers, now| servers.cut(now, from, to));
+                self.servers_after(for_ms, move |servers, now| servers.heal(now, from, to));
+            }
+            FaultKind::IsolateFromClients { member, for_ms } => {
+                use docent_testing::server::Peer;
+                self.servers(|servers, now| servers.isolate_from_clients(now, member));
+                self.servers_after(for_ms, move |servers, now| {
+                    servers.heal(now, Peer::Clients, member);
+                    servers.heal(now, member, Peer::Clients);
+                });
+            }
+            FaultKind::Throttle { requests } => {
+                let at = self.now();
+                self.core().disturbances.throttled.push(at);
+                self.servers(|servers, _| servers.throttle(requests));
+            }
+            FaultKind::RestartAll { for_ms } => {
+                self.renew_until_given_up(for_ms);
+                let members = self.core().servers.count;
+                self.servers(|servers, now| {
+                    (0..members).for_each(|member| servers.stop_member(now, member));
+                });
+                self.servers_after(for_ms, move |servers, now| {
+                    (0..members).for_each(|member| start(servers, now, member));
+                });
+            }
+            FaultKind::PauseMember { member, for_ms, clients_first } => {
+                let Some(member) = member.or_else(|| self.core().servers.ensemble.leader()) else {
+                    return;
+                };
+                // When it goes on, it answers requests that waited, before it knows that it leads no more.
+                self.renew_apart(for_ms);
+                self.note_cut(for_ms);
+                self.servers(|servers, now| servers.pause_member(now, member));
+                self.ends_after(for_ms, move |world| {
+                    world.renew_until_given_up(for_ms);
+                    world.servers(|servers, now| servers.resume_member(now, member, clients_first));
+                });
+            }
+            FaultKind::Suspend { process, for_ms, jump_ms } => {
+                self.stop_process(process);
+                self.jump(process, jump_ms * MILLISECOND);
+                self.ends_after(for_ms, move |world| world.continue_process(process));
+            }
+        }
+    }
+}
+
+/// Starts a member that is stopped.
+fn start(servers: &mut Ensemble, now: Duration, member: usize) {
+    if planted::is("log-lost") {
+        servers.forget(member);
+    }
+    servers.start_member(now, member);
+}

@@ -1,0 +1,138 @@
+//! Faults: which there are, as data; what each does; how they are drawn; and the defects that are planted on purpose.
+
+pub(crate) mod begin;
+pub(crate) mod draw;
+pub mod planted;
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::world::connections::{Direction, Flow, Sides, Trap};
+
+/// A fault, and when it begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Milliseconds of true time since the start.
+    pub at_ms: u64,
+    /// The fault.
+    pub kind: FaultKind,
+}
+
+/// A fault. What lasts ends by itself, or at the peace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FaultKind {
+    /// All connections of a process are cut.
+    Cut { process: usize, sides: Sides },
+    /// A certain delivery to or from a process ends its connection.
+    Trap { process: usize, trap: Trap },
+    /// The link between a process and a member is disturbed.
+    Link {
+        process: usize,
+        /// The member; `None`: all.
+        member: Option<usize>,
+        /// In which direction; `None`: both.
+        direction: Option<Direction>,
+        flow: Flow,
+        for_ms: u64,
+    },
+    /// The link between a process and all members is slower.
+    Slow {
+        process: usize,
+        /// By how much.
+        by_ms: u64,
+        for_ms: u64,
+    },
+    /// A process is stopped and continued.
+    Stop { process: usize, for_ms: u64 },
+    /// A process ends. No other takes its place.
+    Kill { process: usize, how: KillKind },
+    /// The servers end a process's session.
+    Expire { process: usize },
+    /// A member stops, and starts again with its log.
+    StopMember {
+        /// The member; `None`: the leader at that time.
+        member: Option<usize>,
+        for_ms: u64,
+    },
+    /// A member applies changes only for its own clients' writes and for `sync`.
+    Lag { member: usize, for_ms: u64 },
+    /// A member is cut off the other members. Its clients still reach it.
+    Isolate {
+        /// The member; `None`: the leader at that time.
+        member: Option<usize>,
+        for_ms: u64,
+    },
+    /// Nothing that one member sends arrives at another.
+    CutMembers { from: usize, to: usize, for_ms: u64 },
+    /// A member is cut off its clients. The other members still reach it.
+    IsolateFromClients { member: usize, for_ms: u64 },
+    /// The servers reject the next requests.
+    Throttle { requests: u32 },
+    /// All members stop, and start again with their logs.
+    RestartAll {
+        /// For how long they are stopped.
+        for_ms: u64,
+    },
+    /// A member is stopped and continued, as by SIGSTOP and SIGCONT.
+    PauseMember {
+        /// The member; `None`: the leader at that time.
+        member: Option<usize>,
+        for_ms: u64,
+        /// Whether it answers its clients before it hears from the other members again.
+        clients_first: bool,
+    },
+    /// The machine of a process is suspended; its clock goes on, and may jump.
+    Suspend {
+        process: usize,
+        for_ms: u64,
+        /// By how much its clock jumps ahead meanwhile.
+        jump_ms: u64,
+    },
+}
+
+/// How a process is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KillKind {
+    /// As by SIGKILL.
+    Killed,
+    /// Nothing is sent to the servers.
+    PoweredOff,
+    /// Its runtime is dropped.
+    ShutDown,
+}
+
+impl FaultKind {
+    /// How long it lasts, in milliseconds.
+    #[must_use]
+    pub const fn lasts_ms(&self) -> u64 {
+        match *self {
+            Self::Link { for_ms, .. }
+            | Self::Slow { for_ms, .. }
+            | Self::Stop { for_ms, .. }
+            | Self::StopMember { for_ms, .. }
+            | Self::Lag { for_ms, .. }
+            | Self::Isolate { for_ms, .. }
+            | Self::CutMembers { for_ms, .. }
+            | Self::PauseMember { for_ms, .. }
+            | Self::RestartAll { for_ms }
+            | Self::Suspend { for_ms, .. }
+            | Self::IsolateFromClients { for_ms, .. } => for_ms,
+            _ => 0,
+        }
+    }
+
+    /// The process that it concerns.
+    #[must_use]
+    pub const fn process(&self) -> Option<usize> {
+        match *self {
+            Self::Cut { process, .. }
+            | Self::Trap { process, .. }
+            | Self::Link { process, .. }
+            | Self::Slow { process, .. }
+            | Self::Stop { process, .. }
+            | Self::Kill { process, .. }
+            | Self::Suspend { process, .. }
+            | Self::Expire { process } => Some(process),
+            _ => None,
+        }
+    }
+}

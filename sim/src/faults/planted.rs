@@ -1,0 +1,144 @@
+//! The planted faults: defects that are put into docent on purpose, to prove that the checks find such defects.
+//!
+//! A plan names the fault that is planted ([`Plan::plant`](crate::Plan::plant)). The code of each is where a
+//! programmer could make the mistake: in the sources of docent-session and docent-recipes, behind
+//! `planted::is("name")`, which is a constant outside of the simulator. An assumption is taken away in the simulator itself,
+//! or by a switch of the embedded ensemble that only the simulator has.
+
+use std::{thread, time::Duration};
+
+use docent::session::planted;
+
+/// A defect, and how many seeds may pass until it is found.
+#[derive(Debug, Clone, Copy)]
+pub struct Plant {
+    /// Its name.
+    pub name: &'static str,
+    /// The seeds 1 to this one find it: about three times the first seed that did, and at least 50.
+    pub within: u64,
+    /// The defect.
+    pub defect: &'static str,
+    /// A part of the text of the rule that must be broken; empty: any rule.
+    pub rule: &'static str,
+}
+
+impl Plant {
+    /// Whether a broken rule is one that this fault must break.
+    #[must_use]
+    pub fn breaks(&self, violation: &str) -> bool {
+        violation.contains(self.rule)
+    }
+}
+
+const fn plant(name: &'static str, within: u64, defect: &'static str) -> Plant {
+    Plant { name, within, defect, rule: "" }
+}
+
+/// An assumption of the proven bound is taken away.
+const fn assumption(name: &'static str, within: u64, defect: &'static str) -> Plant {
+    Plant { name, within, defect, rule: "within the proven bound" }
+}
+
+/// All planted faults.
+pub const PLANTS: &[Plant] = &[
+    plant("lease-from-receipt", 1_000, "a reply renews the lease from its receipt on"),
+    plant("read-only-renews", 1_500, "a read-only server renews the lease"),
+    plant("proof-renewed", 1_000, "any reply renews the proven bound"),
+    plant("proof-without-write", 2_500, "a reconnect alone renews the proven bound"),
+    plant("proof-from-receipt", 1_000, "a proven bound counts from the receipt of a reply"),
+    plant("proof-by-any-write", 500, "a write through a follower renews the proven bound"),
+    plant("proof-revived", 1_000, "a proven bound that has passed is moved"),
+    assumption("clock-beyond-margin", 1_000, "clocks are slower than the bound allows for"),
+    assumption("clock-without-suspend", 1_000, "clocks stand still while the machine is suspended"),
+    assumption("log-lost", 150, "a member that stops starts again without its log"),
+    assumption("commit-without-majority", 50, "a leader commits what it alone has accepted"),
+    assumption("session-taken-over", 600, "another client takes a session over, and closes it"),
+    assumption("session-ended-by-hand", 50, "an administrator ends a session"),
+    assumption("node-deleted-by-hand", 250, "another client deletes the node of a hold"),
+    assumption("work-beyond-bound", 100, "work goes on for 3 s after the proven bound"),
+    assumption("servers-behind-one-address", 2_500, "an address leads to several servers"),
+    plant("clock-drift", 300, "clocks are slower by 25 %, which no bound allows for"),
+    plant("watches-not-replayed", 300, "one in 8 reconnects does not set the watches again"),
+    plant("watch-lost-on-error", 50, "a one-shot watch is lost when its read fails"),
+    plant("event-lost", 50, "one in 16 watch events is lost"),
+    plant("reply-lost", 50, "one in 500 replies is lost"),
+    plant("unknown-create-forgotten", 100, "a create of unknown outcome counts as refused"),
+    plant("search-without-write", 2_000, "a search for a lost create has no write before it"),
+    plant("delete-gives-up", 50, "a guaranteed delete gives up after one error in the background"),
+    plant("waiter-leaves-node", 50, "a cancelled waiter does not delete its node"),
+    plant("claim-of-any-session", 150, "a claim is not compared with the node's session"),
+    plant("stale-listing", 50, "a waiter takes a missing node ahead for the lock"),
+    plant("one-guid", 50, "all lock nodes have the same GUID"),
+    plant("token-from-sequence", 50, "the fencing token is the sequence number of the lock node"),
+    plant("reader-skips-writer", 100, "a reader ignores the oldest writer ahead of it"),
+    plant("one-lease-too-many", 50, "a semaphore grants one lease too many"),
+    plant("leader-outlives-connection", 50, "a standard latch leads without a connection"),
+    plant("latch-node-left", 50, "a latch does not delete its node when it is closed"),
+    plant("own-node-unwatched", 2_000, "a latch does not notice that its node was deleted"),
+    plant("token-of-old-term", 150, "the token of a second leadership is too small"),
+    plant("kept-node-gone", 150, "a kept node that was lost is not created again"),
+    plant("kept-node-rewritten", 50, "a kept node is written after each reconnect"),
+    plant("group-misses-a-member", 150, "a member of a group does not see the first other one"),
+    plant("guarded-without-check", 1_600, "a guarded transaction checks another node"),
+    plant("swap-without-version", 50, "a SharedValue replaces any version"),
+    plant("value-goes-back", 2_000, "a SharedValue takes an older value for a newer one"),
+    plant("value-not-read-again", 200, "a SharedValue does not repeat a failed read"),
+    plant("zxid-not-sent", 1_000, "a reconnect does not send the last zxid seen"),
+    plant("resync-lost", 50, "a persistent watch that is set again has no resync"),
+    plant("loss-not-applied", 50, "a lost connection counts as: not applied"),
+    plant("cache-resync-ignored", 50, "a cache does not read its nodes again after a resync"),
+    plant("cache-initialized-early", 50, "a cache is initialized once its root is read"),
+    plant("cache-reader-skips", 50, "a slow reader of a cache gets no snapshot"),
+    plant("cache-watch-left", 50, "a closed cache does not remove its watch"),
+    plant("cache-stale-reply", 3_000, "a cache takes a reply that is older than its node"),
+    plant("missing-node-read-again", 150, "a cache reads a missing node again and again"),
+    plant("kept-write-unchecked", 150, "a failed write of a kept node counts as written"),
+    plant("provider-remembers", 50, "a strategy picks the first instance that it has seen"),
+    plant("instance-misread", 50, "an instance is read with the address of another one"),
+    plant("increment-repeated", 150, "a write of an atomic value is repeated after a lost reply"),
+    plant("promotion-keeps-lock", 500, "the lock of a promotion is not released"),
+    plant("barrier-opened-by-loss", 2_000, "a waiter takes the loss of its session for an opening"),
+    plant("old-ready-opens", 500, "the ready node of a former round opens a double barrier"),
+    plant("double-node-left", 50, "a member of a double barrier that gives up leaves its node"),
+    plant("strict-takes-at-once", 2_000, "a strict mutex is taken over without a wait"),
+    plant("strict-waits-half", 2_000, "a strict mutex is taken over after half of the wait"),
+    plant("strict-revived", 500, "a strict claim that has ended is renewed"),
+    plant("strict-clean-early", 2_000, "a strict mutex counts as released while it is held"),
+    plant("strict-from-receipt", 8_500, "a strict claim counts from the receipt of a reply"),
+    plant("failed-create-left", 500, "a protected create that fails leaves its persistent node"),
+    plant("members-not-read-again", 500, "a tracker does not read the members after a change"),
+    plant("panic", 10, "a worker panics"),
+    plant("livelock", 10, "a worker wakes itself for ever"),
+    plant(ENDLESS_LOOP, 10, "a poll does not end"),
+];
+
+/// The only fault that ends the process: nothing stops a poll from outside.
+pub const ENDLESS_LOOP: &str = "endless-loop";
+
+/// Plants a fault into all clients of this thread.
+pub(crate) fn plant_by_name(name: Option<&str>) {
+    let known = PLANTS.iter().map(|plant| plant.name).find(|known| Some(*known) == name);
+    planted::plant(known);
+}
+
+/// Fails as a worker: by a panic, by waking itself for ever, or in an endless poll.
+pub(crate) async fn misbehave() {
+    if planted::is("panic") {
+        panic!("as planted");
+    }
+    while planted::is("livelock") {
+        let mut is_woken = false;
+        std::future::poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            if std::mem::replace(&mut is_woken, true) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+    while planted::is(ENDLESS_LOOP) {
+        thread::sleep(Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,208 @@
+//! Draws which holds and leaderships renew their proven bound, and faults that are about it.
+
+use fastrand::Rng;
+
+use super::{Plan, PlanStep};
+use crate::faults::{
+    Fault, FaultKind, Flow,
+    draw::{one_in, pick},
+};
+
+/// The session timeout where the tick is longer.
+const LONG_TICK_TIMEOUT_MS: u64 = 4_000;
+
+/// Makes some holds and leaderships of two of three plans renew their proven bound.
+pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
+    if one_in(rng, 3) {
+        return;
+    }
+    let sequence = match rng.u8(..6) {
+        0 => Some(Sequence::Apart),
+        1 => Some(Sequence::Deposed),
+        2 => Some(Sequence::Late),
+        3 => Some(Sequence::LateApart),
+        4 => Some(Sequence::LongTick),
+        _ => None,
+    };
+    let sequence = sequence.filter(|_| plan.servers.min_session_timeout_ms.is_none());
+    if let Some(sequence) = sequence {
+        prepare(plan, sequence);
+    }
+    let all = sequence.is_some() || one_in(rng, 2);
+    let is_long = all || one_in(rng, 2);
+    for process in &mut plan.processes {
+        let timeout = process.client.session_timeout_ms;
+        process.client.direct_servers = one_in(rng, 2);
+        // The same for all steps of a process: they share lock objects by their options.
+        let every = timeout / pick(rng, &[2, 3, 3, 3, 6, 20]);
+        for step in process.workers.iter_mut().flatten() {
+            let renew_ms = if all || one_in(rng, 2) { Some(every) } else { None };
+            if let Some(renews) = step.renew_ms() {
+                *renews = renew_ms;
+            }
+            if let Some(hold_ms) = step.hold_ms()
+                && is_long
+                && one_in(rng, 2)
+            {
+                *hold_ms = rng.u64(2_000..15_000);
+            }
+        }
+    }
+    if let Some(sequence) = sequence {
+        add_sequence(plan, rng, sequence);
+    }
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+}
+
+/// A slow holder whose session ends although nothing fails, while its renewal is on its way. Its rivals are at other
+/// members, one of which is the leader.
+pub(crate) fn end_slow_holder<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
+    prepare(plan, Sequence::LongTick);
+    shift_ticks(plan, rng);
+    let home = rng.usize(..3);
+    for process in 0..plan.processes.len() {
+        for member in (0..3).filter(|member| (*member == home) != (process == 0)) {
+            let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
+            let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
+            plan.faults.push(Fault { at_ms: 0, kind });
+        }
+    }
+    let by_ms = rng.u64(LONG_TICK_TIMEOUT_MS / 20..LONG_TICK_TIMEOUT_MS / 13);
+    let kind = FaultKind::Slow { process: 0, by_ms, for_ms: plan.peace_at_ms };
+    plan.faults.push(Fault { at_ms: 4_500, kind });
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+}
+
+/// The next leader hears of a follower's clients so that two of these times do not fit before the end of a tick.
+fn shift_ticks<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
+    let slack_ms = (plan.servers.tick_ms / 2).saturating_sub(LONG_TICK_TIMEOUT_MS + 100);
+    let kind = FaultKind::StopMember { member: None, for_ms: 100 };
+    plan.faults.push(Fault { at_ms: rng.u64(..slack_ms), kind });
+}
+
+/// Faults that make a wrong rule of renewal fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sequence {
+    /// A member is cut off the others, or their leader stands still: it answers its clients, and renews nothing.
+    Apart,
+    /// A leader stands still until there is another one, goes on, and replies to waiting clients before it knows.
+    Deposed,
+    /// Replies come late, and then nothing comes any more.
+    Late,
+    /// Replies come late, and then the member is cut off the others.
+    LateApart,
+    /// The leader hears of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come late.
+    LongTick,
+}
+
+/// Leaves the faults out that would end most holds early.
+fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
+    plan.servers.count = 3;
+    // A process whose session another one resumes must be killed all the same.
+    plan.faults.retain(|fault| matches!(fault.kind, FaultKind::Kill { .. }));
+    (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
+        Sequence::Apart => (1_000, 5),
+        Sequence::Deposed | Sequence::Late => (200, 3),
+        Sequence::LateApart => (500, 10),
+        Sequence::LongTick => (12_000, 5),
+    };
+    let timeout = match sequence {
+        Sequence::Deposed => 10_000,
+        Sequence::LongTick => LONG_TICK_TIMEOUT_MS,
+        _ => 4_000,
+    };
+    if sequence == Sequence::LongTick {
+        plan.servers.min_session_timeout_ms = Some(timeout);
+    }
+    for process in &mut plan.processes {
+        process.client.session_timeout_ms = timeout;
+        for step in process.workers.iter_mut().flatten() {
+            if let Some(client) = step.client() {
+                client.session_timeout_ms = timeout;
+            }
+        }
+    }
+}
+
+fn add_sequence<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, sequence: Sequence) {
+    let timeout = plan.longest_timeout_ms();
+    let count = plan.processes.len();
+    if sequence != Sequence::Late {
+        // Each process reaches one member only.
+        for process in 0..count {
+            let home = rng.usize(..3);
+            for member in (0..3).filter(|member| *member != home) {
+                let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
+                let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
+                plan.faults.push(Fault { at_ms: 0, kind });
+            }
+        }
+    }
+    if sequence == Sequence::LongTick {
+        shift_ticks(plan, rng);
+    }
+    let mut at_ms = rng.u64(2_000..6_000);
+    while at_ms < plan.peace_at_ms {
+        let lasts_ms = match sequence {
+            Sequence::Apart => {
+                let for_ms = rng.u64(6_000..14_000);
+                let kind = if one_in(rng, 2) {
+                    FaultKind::Isolate { member: Some(rng.usize(..3)), for_ms }
+                } else {
+                    let for_ms = rng.u64(timeout / 2..5_000);
+                    FaultKind::PauseMember { member: None, for_ms, clients_first: rng.bool() }
+                };
+                plan.faults.push(Fault { at_ms, kind });
+                for_ms
+            }
+            Sequence::Deposed => {
+                let for_ms = rng.u64(700..timeout / 2);
+                let kind = FaultKind::PauseMember { member: None, for_ms, clients_first: true };
+                plan.faults.push(Fault { at_ms, kind });
+                let silent_ms = rng.u64(timeout..timeout + 4_000);
+                (0..count).for_each(|process| {
+                    silence(plan, process, at_ms + for_ms + rng.u64(2..100), silent_ms);
+                });
+                for_ms + silent_ms
+            }
+            Sequence::Late => {
+                for process in 0..count {
+                    let (by_ms, for_ms) =
+                        (rng.u64(timeout / 50..timeout / 8), rng.u64(..timeout * 2));
+                    let kind = FaultKind::Slow { process, by_ms, for_ms };
+                    plan.faults.push(Fault { at_ms, kind });
+                    silence(plan, process, at_ms + for_ms, timeout + 2_000);
+                }
+                timeout * 3
+            }
+            Sequence::LateApart => {
+                let late_ms = rng.u64(timeout / 4..timeout);
+                for process in 0..count {
+                    let by_ms = rng.u64(timeout / 40..timeout / 12);
+                    let kind = FaultKind::Slow { process, by_ms, for_ms: late_ms };
+                    plan.faults.push(Fault { at_ms, kind });
+                }
+                let (member, for_ms) = (Some(rng.usize(..3)), rng.u64(6_000..12_000));
+                let kind = FaultKind::Isolate { member, for_ms };
+                plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
+                late_ms + for_ms
+            }
+            Sequence::LongTick => {
+                let (process, for_ms) = (rng.usize(..count), rng.u64(timeout * 2..timeout * 6));
+                let by_ms = rng.u64(timeout / 20..timeout / 13);
+                let kind = FaultKind::Slow { process, by_ms, for_ms };
+                plan.faults.push(Fault { at_ms, kind });
+                for_ms
+            }
+        };
+        at_ms += lasts_ms + rng.u64(2_000..8_000);
+    }
+}
+
+/// A process reaches no member.
+fn silence<S: PlanStep>(plan: &mut Plan<S>, process: usize, at_ms: u64, for_ms: u64) {
+    let kind = FaultKind::Link { process, member: None, direction: None, flow: Flow::Lose, for_ms };
+    plan.faults.push(Fault { at_ms, kind });
+}

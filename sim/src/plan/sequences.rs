@@ -1,0 +1,162 @@
+//! Draws sequences of faults that belong together, and would hardly ever meet by chance.
+
+use fastrand::Rng;
+
+use super::{Plan, PlanStep, ProcessPlan};
+use crate::faults::{
+    Direction, Fault, FaultKind, Flow, Sides, Trap,
+    draw::{duration, one_in, pick},
+};
+
+/// Adds a sequence of faults to three of eight plans. `has_holders_only`: only locks and elections take part.
+pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
+    if plan.servers.min_session_timeout_ms.is_some() {
+        // It has a sequence already.
+        return;
+    }
+    let add_faults = match rng.u8(..8) {
+        0 => split_site,
+        1 => late_replies,
+        2 => stale_reads,
+        _ => return,
+    };
+    // Many other faults leave nothing held for long. A process whose session another one resumes must
+    // be killed all the same.
+    let keeps = pick(rng, &[0, 0, 0, 4, 1]);
+    let is_kill = |fault: &Fault| matches!(fault.kind, FaultKind::Kill { .. });
+    plan.faults.retain(|fault| is_kill(fault) || keeps > 0 && one_in(rng, keeps));
+    add_faults(plan, rng, has_holders_only);
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+}
+
+/// A member and some processes are cut off the other members, and reach each other. The member may serve them read-only.
+fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
+    plan.servers.count = 3;
+    let is_read_only = has_holders_only && !one_in(rng, 4);
+    if is_read_only {
+        // Later versions resume no session while they are read-only.
+        plan.servers.version = Some("3.6".to_owned());
+        // It is read-only long before the sessions end.
+        plan.servers.tick_ms = 200;
+        plan.processes.iter_mut().for_each(|process| process.client.read_only = true);
+    } else if one_in(rng, 2) {
+        // The member goes on renewing sessions for 5 s.
+        (plan.servers.tick_ms, plan.servers.sync_limit) = (1_000, 5);
+    }
+    let longest_timeout = plan.longest_timeout_ms();
+    let (shortest_ms, hold_ms) = if is_read_only { (8_000, 25_000) } else { (2_000, 15_000) };
+    lengthen(plan, rng, hold_ms);
+    // The site of some plans is always the same one, whose processes reach no other member.
+    let home = if one_in(rng, 2) { None } else { Some(rng.usize(..3)) };
+    let mut site: Vec<_> = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
+    if let Some(member) = home {
+        separate(plan, &site, member, (0, plan.peace_at_ms), Flow::Lose);
+    }
+    let mut at_ms = rng.u64(500..6_000);
+    while at_ms < plan.peace_at_ms {
+        let member = home.unwrap_or_else(|| rng.usize(..3));
+        let for_ms = rng.u64(shortest_ms..16_000);
+        let mut isolated_at = at_ms;
+        if home.is_none() {
+            // Processes that are separated first gather at the member: they are given time to connect to it.
+            let gather_ms = pick(rng, &[0, 1_500, longest_timeout]);
+            isolated_at += rng.u64(..=gather_ms);
+            site = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
+            let flow = pick(rng, &[Flow::Lose, Flow::Stall]);
+            separate(plan, &site, member, (at_ms, isolated_at + for_ms), flow);
+        }
+        let kind = FaultKind::Isolate { member: Some(member), for_ms };
+        plan.faults.push(Fault { at_ms: isolated_at, kind });
+        at_ms = isolated_at + for_ms + rng.u64(1_000..8_000);
+    }
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+}
+
+/// Some processes reach no member but one.
+fn separate<S: PlanStep>(
+    plan: &mut Plan<S>,
+    site: &[usize],
+    member: usize,
+    (from, to): (u64, u64),
+    flow: Flow,
+) {
+    for process in site.iter().copied() {
+        for other in (0..3).filter(|other| *other != member) {
+            let (member, direction, for_ms) = (Some(other), None, to - from);
+            let kind = FaultKind::Link { process, member, direction, flow, for_ms };
+            plan.faults.push(Fault { at_ms: from, kind });
+        }
+    }
+}
+
+/// Replies come late, and then nothing comes any more: for some processes, for longer than their sessions last.
+fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only: bool) {
+    lengthen(plan, rng, 15_000);
+    let mut at_ms = rng.u64(500..4_000);
+    while at_ms < plan.peace_at_ms {
+        let mut end = at_ms;
+        for (process, ProcessPlan { client, .. }) in plan.processes.iter().enumerate() {
+            if one_in(rng, 2) {
+                continue;
+            }
+            let timeout = client.session_timeout_ms;
+            let late_ms = rng.u64(timeout / 10..timeout * 2 / 3);
+            let late = if one_in(rng, 3) {
+                FaultKind::Slow { process, by_ms: late_ms / 2, for_ms: late_ms }
+            } else {
+                let direction = Some(Direction::ToClient);
+                let flow = Flow::Stall;
+                FaultKind::Link { process, member: None, direction, flow, for_ms: late_ms }
+            };
+            plan.faults.push(Fault { at_ms, kind: late });
+            let (silent_at, for_ms) =
+                (at_ms + late_ms + rng.u64(1..200), timeout + rng.u64(..4_000));
+            let flow = Flow::Lose;
+            let kind = FaultKind::Link { process, member: None, direction: None, flow, for_ms };
+            plan.faults.push(Fault { at_ms: silent_at, kind });
+            end = end.max(silent_at + for_ms);
+        }
+        at_ms = end + rng.u64(500..6_000);
+    }
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+}
+
+/// Members lag, and connections break while creates are in flight: their nodes are searched for at a member that may
+/// not show them.
+fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only: bool) {
+    plan.servers.count = 3;
+    let mut at_ms = rng.u64(..1_000);
+    while at_ms < plan.peace_at_ms {
+        let for_ms = duration(rng).max(500);
+        for member in 0..3 {
+            if !one_in(rng, 4) {
+                plan.faults.push(Fault { at_ms, kind: FaultKind::Lag { member, for_ms } });
+            }
+        }
+        let end = at_ms + for_ms;
+        while at_ms < end.min(plan.peace_at_ms) {
+            let trap = Trap {
+                direction: Direction::ToClient,
+                after: rng.u32(..3),
+                keep_bytes: 0,
+                sides: Sides::Both,
+            };
+            let process = rng.usize(..plan.processes.len());
+            plan.faults.push(Fault { at_ms, kind: FaultKind::Trap { process, trap } });
+            at_ms += rng.u64(20..600);
+        }
+        at_ms = end + rng.u64(..500);
+    }
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+    let gives_up = pick(rng, &[1, 2, 4]);
+    plan.all_steps_mut().filter(|_| one_in(rng, gives_up)).for_each(PlanStep::never_retry);
+}
+
+/// Makes some holds long, so that there are holders when something lasts.
+fn lengthen<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, longest_ms: u64) {
+    for hold_ms in plan.all_steps_mut().filter_map(PlanStep::hold_ms) {
+        if one_in(rng, 2) {
+            *hold_ms = rng.u64(2_000..longest_ms);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A step of a worker, as far as a plan has to know it.
+
+use super::client::ClientPlan;
+
+/// A step of a worker. The defaults are those of a step that holds nothing.
+pub trait PlanStep {
+    /// For how long it may last, besides the usual time of progress, in milliseconds.
+    fn lasts_ms(&self) -> u64 {
+        0
+    }
+
+    /// Whether it sends nothing without a cause.
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
+    /// For how long it holds a lock, in milliseconds.
+    fn hold_ms(&mut self) -> Option<&mut u64> {
+        None
+    }
+
+    /// How often it renews the proven bound of a hold or leadership, in milliseconds.
+    fn renew_ms(&mut self) -> Option<&mut Option<u64>> {
+        None
+    }
+
+    /// Makes it give up at the first failed request.
+    fn never_retry(&mut self) {}
+
+    /// The client that it starts.
+    fn client(&mut self) -> Option<&mut ClientPlan> {
+        None
+    }
+}
+
+/// The step of a program that does not read its steps from a plan.
+impl PlanStep for () {}

@@ -1,0 +1,241 @@
+//! Double barriers: members enter together and leave together, and a member that gives up leaves no node.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use docent::DistributedDoubleBarrier;
+
+use super::{
+    run::{BEHIND, LATE, PASSES_WITHIN},
+    steps::DoubleStep,
+};
+use crate::{
+    recipes::worker::{Timing, Worker},
+    world::{
+        time::{Nanos, SECOND},
+        truth::Truth,
+    },
+};
+
+/// The name of the node that says that all members have entered.
+const READY: &str = "ready";
+
+/// Does one step.
+pub(super) async fn run(worker: &Worker, step: &DoubleStep) {
+    let count = usize::from(step.members.max(1));
+    let path = format!("/double-{}-of-{count}", step.number);
+    let made = DistributedDoubleBarrier::new(&worker.client, &path, count);
+    let mut barrier = match made {
+        Ok(barrier) => barrier,
+        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
+    };
+    for _ in 0..step.rounds.max(1) {
+        if worker.client.ended().is_some() {
+            return;
+        }
+        // Its node is deleted soon after the round.
+        let using = worker.world.use_path(worker.pid, &path);
+        round(worker, step, &mut barrier).await;
+        if step.drops {
+            drop(barrier);
+            worker.say(format!("drops its member of {path}"));
+            return drop(using);
+        }
+    }
+}
+
+/// Whether nothing has concerned the process or the servers since a call began.
+fn is_quiet(worker: &Worker, call: &Timing) -> bool {
+    worker.world.core().is_calm(worker.pid, call.from, worker.world.now())
+}
+
+fn check_time(worker: &Worker, call: &Timing, wait_ms: Option<u64>, what: &str) {
+    if let Some(ms) = wait_ms
+        && call.is_late(worker, Duration::from_millis(ms) + LATE)
+    {
+        let took = call.took(worker);
+        worker.violation(&format!("{what} of {ms} ms took {took:?}"));
+    }
+}
+
+async fn round(worker: &Worker, step: &DoubleStep, barrier: &mut DistributedDoubleBarrier) {
+    let path = barrier.path().to_owned();
+    let call = Timing::begin(worker);
+    let entered = async {
+        match step.wait_ms {
+            Some(ms) => barrier.enter_timeout(Duration::from_millis(ms)).await,
+            None => barrier.enter().await.map(|()| true),
+        }
+    };
+    let entered = worker.within(step.cancel_ms, entered).await;
+    let member = format!("{path}/{}", barrier.member_id());
+    worker.say(format!("enters {member}: {entered:?}"));
+    if entered.is_some() {
+        check_time(worker, &call, step.wait_ms, "an enter");
+    }
+    let is_inside = barrier.is_inside();
+    if is_inside != matches!(entered, Some(Ok(true))) {
+        worker.violation(&format!("{member}: entered {entered:?}, but inside: {is_inside}"));
+    }
+    judge_enter(worker, step, &call, &path, &member, entered.as_ref().map(|e| e.as_ref().ok()));
+    if !is_inside {
+        return;
+    }
+    worker.sleep(step.hold_ms).await;
+    if step.drops {
+        return;
+    }
+    let call = Timing::begin(worker);
+    let left = async {
+        match step.wait_ms {
+            Some(ms) => barrier.leave_timeout(Duration::from_millis(ms)).await,
+            None => barrier.leave().await.map(|()| true),
+        }
+    };
+    let left = worker.within(step.cancel_ms, left).await;
+    worker.say(format!("leaves {member}: {left:?}"));
+    if left.is_some() {
+        check_time(worker, &call, step.wait_ms, "a leave");
+    }
+    if barrier.is_inside() {
+        worker.violation(&format!("{member} is inside after its leave"));
+    }
+    judge_leave(worker, &call, &path, &member, left.as_ref().map(|left| left.as_ref().ok()));
+}
+
+/// The members of a barrier over time.
+struct Timeline {
+    /// The members after each change, with its time and zxid.
+    moments: Vec<(Nanos, i64, BTreeSet<String>)>,
+    /// The zxids at which `ready` was created or written, with their times.
+    ready: Vec<(Nanos, i64)>,
+}
+
+impl Timeline {
+    fn new(truth: &Truth, path: &str) -> Self {
+        let below = format!("{path}/");
+        let mut members = BTreeSet::new();
+        let mut moments = vec![(0, 0, BTreeSet::new())];
+        let mut ready = Vec::new();
+        for applied in &truth.changes {
+            let Some(name) = applied.change.path.strip_prefix(&below) else { continue };
+            let (at, zxid) = (applied.at, applied.change.zxid);
+            let is_there = applied.change.node.is_some();
+            if name == READY {
+                ready.extend(is_there.then_some((at, zxid)));
+                continue;
+            }
+            if is_there {
+                members.insert(name.to_owned());
+            } else {
+                members.remove(name);
+            }
+            moments.push((at, zxid, members.clone()));
+        }
+        Self { moments, ready }
+    }
+}
+
+/// `entered`: `None` if its future was dropped, `Some(None)` after an error.
+fn judge_enter(
+    worker: &Worker,
+    step: &DoubleStep,
+    call: &Timing,
+    path: &str,
+    member: &str,
+    entered: Option<Option<&bool>>,
+) {
+    let now = worker.world.now();
+    let is_quiet = is_quiet(worker, call);
+    let count = usize::from(step.members.max(1));
+    let core = worker.world.core();
+    let timeline = Timeline::new(&core.servers.truth, path);
+    let states = core.servers.truth.states(member);
+    let everybody = 0..core.processes.len();
+    let calm_since = everybody.map(|pid| core.undisturbed_since(pid)).max().unwrap_or(0);
+    let own_calm_since = core.undisturbed_since(worker.pid);
+    drop(core);
+    let own = states.iter().rfind(|state| state.node.is_some());
+    if entered == Some(Some(&true)) {
+        let Some(own) = own else {
+            return worker.violation(&format!("{member} has entered without a node"));
+        };
+        // The round began when there was no member before.
+        let before = timeline.moments.iter().filter(|(_, zxid, _)| *zxid < own.zxid);
+        let began = before.filter(|(.., members)| members.is_empty()).map(|(_, zxid, _)| *zxid);
+        let began = began.max().unwrap_or(0);
+        let is_open = timeline
+            .moments
+            .iter()
+            .any(|(at, zxid, members)| *zxid > began && *at <= now && members.len() >= count);
+        if !is_open {
+            worker.violation(&format!("{member} has entered, but {count} were never there"));
+        }
+        return;
+    }
+    // The name may still be that of the last round.
+    let Some(own) = own.filter(|own| own.at >= call.from) else { return };
+    if entered == Some(Some(&false)) && is_quiet {
+        if own.end_at > now {
+            worker.violation(&format!("{member} has given up, but its node is there"));
+        }
+        let opened =
+            timeline.ready.iter().find(|(_, zxid)| (own.zxid..own.end_zxid).contains(zxid));
+        if let Some((_, zxid)) = opened {
+            worker.violation(&format!("{member} has given up, but {zxid:#x} opened the barrier"));
+        }
+    }
+    if entered.is_some_and(|entered| entered.is_none()) || worker.client.ended().is_some() {
+        return;
+    }
+    let until = own.end_at.min(now);
+    let opened = timeline.ready.iter().find(|(_, zxid)| *zxid > own.zxid);
+    if opened.is_some_and(|(at, _)| until > at.max(&own_calm_since) + PASSES_WITHIN) {
+        worker.violation(&format!("{member} does not see that the barrier is open"));
+    }
+    // Since when there were enough members all the time.
+    let mut enough_since = None;
+    for (at, _, members) in timeline.moments.iter().filter(|(at, ..)| *at <= until) {
+        enough_since = (members.len() >= count).then(|| enough_since.unwrap_or(*at));
+    }
+    let enough_since = enough_since.map(|at| at.max(own.at).max(calm_since));
+    if enough_since.is_some_and(|at| until > at + PASSES_WITHIN + SECOND) {
+        worker.violation(&format!("{member} waits, although {count} members are there"));
+    }
+}
+
+/// `left`: `None` if its future was dropped, `Some(None)` after an error.
+fn judge_leave(
+    worker: &Worker,
+    call: &Timing,
+    path: &str,
+    member: &str,
+    left: Option<Option<&bool>>,
+) {
+    let now = worker.world.now();
+    if !is_quiet(worker, call) {
+        return;
+    }
+    let core = worker.world.core();
+    let timeline = Timeline::new(&core.servers.truth, path);
+    let is_there = core.ensemble().node(member).is_some();
+    let states = core.servers.truth.states(member);
+    drop(core);
+    if matches!(left, Some(Some(_))) && is_there {
+        worker.violation(&format!("{member} has left, but its node is there"));
+    }
+    // The others may have left without a member whose node is gone.
+    let had_node = states.iter().any(|state| state.node.is_some() && state.end_at > call.from);
+    if left != Some(Some(&true)) || !had_node {
+        return;
+    }
+    let from = call.from - BEHIND;
+    // Those that were there before the leave, and all the time since.
+    let before = timeline.moments.iter().rfind(|(at, ..)| *at < from);
+    let mut stayed = before.map(|(.., members)| members.clone()).unwrap_or_default();
+    for (.., members) in timeline.moments.iter().filter(|(at, ..)| (from..=now).contains(at)) {
+        stayed.retain(|name| members.contains(name));
+    }
+    if !stayed.is_empty() {
+        worker.violation(&format!("{member} has left before {stayed:?}"));
+    }
+}

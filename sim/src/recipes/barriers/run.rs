@@ -1,0 +1,118 @@
+//! Barriers that one process sets and removes: a wait ends when the barrier is open, soon, and only then.
+
+use std::time::Duration;
+
+use docent::DistributedBarrier;
+
+use super::steps::{BarrierOp, BarrierStep};
+use crate::{
+    recipes::worker::{Timing, Worker},
+    world::{
+        time::{Nanos, SECOND},
+        truth::State,
+    },
+};
+
+/// How long after an opening, without faults, a waiter has passed. Pauses of retries are up to 5 s.
+pub(super) const PASSES_WITHIN: Nanos = 20 * SECOND;
+
+/// By how much a server may be behind without a fault.
+pub(super) const BEHIND: Nanos = SECOND;
+
+/// By how much a call may be late behind its timeout: one second for a request in progress, and polls that are put off.
+pub(super) const LATE: Duration = Duration::from_millis(2_500);
+
+/// Does one step.
+pub(super) async fn run(worker: &Worker, step: &BarrierStep) {
+    let path = format!("/barriers/{}", step.number);
+    let options = step.retry.lock_options();
+    let barrier = match DistributedBarrier::with_options(&worker.client, &path, options) {
+        Ok(barrier) => barrier,
+        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
+    };
+    match step.op {
+        BarrierOp::Set => set(worker, step, &barrier).await,
+        BarrierOp::Remove => remove(worker, step, &barrier).await,
+        BarrierOp::Cycle => {
+            remove(worker, step, &barrier).await;
+            set(worker, step, &barrier).await;
+        }
+        BarrierOp::Wait => wait(worker, step, &barrier, None).await,
+        BarrierOp::WaitFor(ms) => wait(worker, step, &barrier, Some(ms)).await,
+    }
+}
+
+/// Whether a node was there, or was missing, at some time between two instants.
+fn was(worker: &Worker, path: &str, is_there: bool, from: Nanos, to: Nanos) -> bool {
+    let states = worker.world.core().servers.truth.states(path);
+    let mut between = states.iter().filter(|state| state.at <= to && state.end_at >= from);
+    between.any(|state| state.node.is_some() == is_there)
+}
+
+async fn set(worker: &Worker, step: &BarrierStep, barrier: &DistributedBarrier) {
+    let (path, from) = (barrier.path(), worker.world.now());
+    let done = worker.within(step.cancel_ms, barrier.set_barrier()).await;
+    worker.say(format!("sets {path}: {done:?}"));
+    if matches!(done, Some(Ok(()))) && !was(worker, path, true, from, worker.world.now()) {
+        worker.violation(&format!("{path} is set, but was not there"));
+    }
+}
+
+async fn remove(worker: &Worker, step: &BarrierStep, barrier: &DistributedBarrier) {
+    let (path, from) = (barrier.path(), worker.world.now());
+    let done = worker.within(step.cancel_ms, barrier.remove_barrier()).await;
+    worker.say(format!("removes {path}: {done:?}"));
+    if matches!(done, Some(Ok(()))) && !was(worker, path, false, from, worker.world.now()) {
+        worker.violation(&format!("{path} is removed, but was always there"));
+    }
+}
+
+async fn wait(
+    worker: &Worker,
+    step: &BarrierStep,
+    barrier: &DistributedBarrier,
+    wait_ms: Option<u64>,
+) {
+    let (path, pid, timing) = (barrier.path(), worker.pid, Timing::begin(worker));
+    let from = timing.from;
+    let waited = async {
+        match wait_ms {
+            Some(ms) => barrier.wait_on_barrier_timeout(Duration::from_millis(ms)).await,
+            None => barrier.wait_on_barrier().await.map(|()| true),
+        }
+    };
+    let waited = worker.within(step.cancel_ms, waited).await;
+    let (now, took) = (worker.world.now(), timing.took(worker));
+    worker.say(format!("waits on {path}: {waited:?} after {took:?}"));
+    let core = worker.world.core();
+    // A server that lags may show an older state.
+    let undisturbed_since = core.undisturbed_since(pid);
+    let is_quiet = core.is_calm(pid, from, now);
+    let shows_now = core.disturbances.until + BEHIND < from;
+    drop(core);
+    if let (Some(Ok(_)), Some(ms)) = (&waited, wait_ms)
+        && timing.is_late(worker, Duration::from_millis(ms) + LATE)
+    {
+        worker.violation(&format!("a wait of {ms} ms on {path} took {took:?}"));
+    }
+    // Without a connection, the time is up although nothing was read.
+    if let Some(Ok(is_open)) = waited
+        && if is_open { shows_now } else { is_quiet }
+        && !was(worker, path, !is_open, from - BEHIND, now)
+    {
+        worker.violation(&format!("{path}: waited for {is_open}, which it never was"));
+    }
+    if worker.client.ended().is_some() || matches!(waited, Some(Err(_))) {
+        return;
+    }
+    let states = worker.world.core().servers.truth.states(path);
+    let is_missed = |state: &State| {
+        let began = state.at.max(from).max(undisturbed_since);
+        // The node that was there before had been seen.
+        let is_reopened = is_quiet && state.at > from + BEHIND && now > began + PASSES_WITHIN;
+        is_reopened || state.end_at.min(now) > began + PASSES_WITHIN
+    };
+    if states.iter().any(|state| state.node.is_none() && is_missed(state)) {
+        worker.violation(&format!("{path} was open, but the wait ended with {waited:?} late"));
+    }
+}

@@ -1,0 +1,409 @@
+//! Caches: they never show what never was, their events replay to their nodes, and in peace they have the servers' data.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache, OpCode};
+
+use super::{
+    snapshots::Snapshots,
+    steps::{CacheKind, CacheStep},
+    tree,
+};
+use crate::{
+    checks::{requests, sessions::LATE},
+    recipes::{
+        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, now_or_never, poll_once},
+        worker::{Timing, Worker},
+    },
+    world::time::{MILLISECOND, Nanos, SECOND},
+};
+
+/// By how much a server may be behind without a fault.
+const BEHIND: Nanos = SECOND;
+
+/// The last time before the caches are judged, in which their process sends few requests.
+const PERIOD_MS: u64 = 5_000;
+
+/// The caches that stay until the end of their worker.
+#[derive(Default)]
+struct Kept(Vec<Cache>);
+
+/// A cache, with what its events have shown.
+pub(crate) struct Cache {
+    cache: CuratorCache,
+    root: String,
+    depth: usize,
+    keeps_data: bool,
+    started_at: Nanos,
+    events: CacheEvents,
+    /// The nodes, as its events have them.
+    nodes: BTreeMap<String, CachedNode>,
+    is_initialized: bool,
+    is_stale: bool,
+    /// The nodes that could not be read.
+    failed: BTreeSet<String>,
+    /// The nodes that were deleted since the last outage, by their `czxid`, each with that of its parent.
+    deleted: BTreeMap<i64, Option<i64>>,
+    /// The newest state of each path that was seen: `czxid` and `mzxid`.
+    newest: BTreeMap<String, (i64, i64)>,
+}
+
+/// The identity of a state of a node.
+fn state(node: &CachedNode) -> (i64, i64, i32) {
+    (node.stat().czxid, node.stat().mzxid, node.stat().version)
+}
+
+/// Does one step.
+pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
+    let root = tree::path(&step.root);
+    let options = match step.kind {
+        CacheKind::Tree => CacheOptions::default(),
+        CacheKind::Children => CacheOptions::direct_children(),
+        CacheKind::Single => CacheOptions::single_node(),
+    };
+    let options = options.with_max_reads(step.max_reads).with_max_events(step.max_events);
+    let options = if step.without_data { options.without_data() } else { options };
+    let depth = match step.kind {
+        CacheKind::Tree => usize::MAX,
+        CacheKind::Children => 1,
+        CacheKind::Single => 0,
+    };
+    let kind = (root.clone(), depth, !step.without_data);
+    let known = worker.world.check::<Snapshots>().last.get(&kind).cloned();
+    let initial = known.filter(|_| step.initial).unwrap_or_default();
+    let options = options.with_initial_nodes(initial.clone());
+    let made = CuratorCache::start_with_events(&worker.client, &root, options);
+    let (cache, events) = match made {
+        Ok(made) => made,
+        Err(error) => return worker.violation(&format!("no cache of {root}: {error}")),
+    };
+    let session = worker.session_id();
+    let from = if step.initial { format!(" from {} nodes", initial.len()) } else { String::new() };
+    worker.say(format!("caches {root}: {:?}{from}", step.kind));
+    *worker.world.check::<Snapshots>().open.entry((worker.pid, root.clone())).or_default() += 1;
+    let mut cache = Cache {
+        cache,
+        depth,
+        root,
+        keeps_data: !step.without_data,
+        started_at: worker.world.now(),
+        events,
+        nodes: initial.into_iter().map(|node| (node.path().to_owned(), node)).collect(),
+        is_initialized: false,
+        is_stale: false,
+        failed: BTreeSet::new(),
+        deleted: BTreeMap::new(),
+        newest: BTreeMap::new(),
+    };
+    // Before any read.
+    cache.look(worker);
+    let until = worker.world.now() + step.for_ms * MILLISECOND;
+    while worker.world.now() < until {
+        let left_ms = (until - worker.world.now()) / MILLISECOND + 1;
+        match worker.within(left_ms.min(LOOKS_EVERY_MS), cache.events.next()).await {
+            Some(Some(event)) => {
+                cache.take(worker, event);
+                if step.pause_ms > 0 {
+                    worker.sleep(step.pause_ms).await;
+                }
+            }
+            Some(None) => break,
+            None => {}
+        }
+        cache.look(worker);
+    }
+    cache.catch_up(worker);
+    if step.end == CloseKind::Keep {
+        return worker.memory.with(|kept: &mut Kept| kept.0.push(cache));
+    }
+    cache.end(worker, step.end, session).await;
+}
+
+/// Judges the caches that were kept, a while after the peace.
+pub(crate) async fn judge_kept(worker: &Worker) {
+    let Kept(caches) = worker.memory.take();
+    if caches.is_empty() {
+        return;
+    }
+    let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
+    let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 1_000;
+    let period_ms = PERIOD_MS.min(left_ms);
+    worker.sleep(left_ms - period_ms).await;
+    let before = requests::Count::now(&worker.world, worker.pid, &worker.client);
+    worker.sleep(period_ms).await;
+    let after = requests::Count::now(&worker.world, worker.pid, &worker.client);
+    if let Some(text) = after.too_many_since(before, period_ms / 1_000) {
+        worker.violation(&format!("with caches: {text}"));
+    }
+    for mut cache in caches {
+        cache.settle(worker).await;
+        cache.catch_up(worker);
+        cache.converged(worker);
+        let session = worker.session_id();
+        cache.end(worker, CloseKind::Close, session).await;
+    }
+}
+
+impl Cache {
+    fn bad(&self, worker: &Worker, text: &str) {
+        worker.violation(&format!("the cache of {} {text}", self.root));
+    }
+
+    /// Whether it holds a path, by its depth.
+    fn holds(&self, path: &str) -> bool {
+        let Some(below) = path.strip_prefix(&self.root) else { return false };
+        below.is_empty() || below.starts_with('/') && below.matches('/').count() <= self.depth
+    }
+
+    /// An event.
+    fn take(&mut self, worker: &Worker, event: CacheEvent) {
+        match event {
+            CacheEvent::Created { node } => {
+                let path = node.path().to_owned();
+                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+                if path != self.root && !self.nodes.contains_key(parent) {
+                    self.bad(worker, &format!("reports {path}, and not its parent"));
+                }
+                // A child that was read before its parent, which was created again, goes and comes with it.
+                let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
+                if self.deleted.get(&node.stat().czxid).is_some_and(|of| *of == parent) {
+                    self.bad(worker, &format!("reports {node:?} again, after its deletion"));
+                }
+                if self.nodes.insert(path, node.clone()).is_some() {
+                    self.bad(worker, &format!("reports {node:?} as created twice"));
+                }
+            }
+            CacheEvent::Changed { old, new } => {
+                let known = self.nodes.insert(new.path().to_owned(), new.clone());
+                if known.as_ref().map(state) != Some(state(&old)) {
+                    self.bad(worker, &format!("reports {old:?} as changed, not {known:?}"));
+                }
+                if new.stat().mzxid <= old.stat().mzxid || new.stat().czxid != old.stat().czxid {
+                    self.bad(worker, &format!("reports {new:?} as a change of {old:?}"));
+                }
+            }
+            CacheEvent::Deleted { node } => {
+                let known = self.nodes.remove(node.path());
+                if known.as_ref().map(state) != Some(state(&node)) {
+                    self.bad(worker, &format!("reports {node:?} as deleted, not {known:?}"));
+                }
+                // In another session, a server that lags may hide a node and show it again.
+                if self.is_initialized && !self.is_stale {
+                    let parent = node.path().rsplit_once('/').map_or("", |(parent, _)| parent);
+                    let parent = self.nodes.get(parent).map(|parent| parent.stat().czxid);
+                    self.deleted.insert(node.stat().czxid, parent);
+                }
+                let below = format!("{}/", node.path());
+                if self.nodes.keys().any(|path| path.starts_with(&below)) {
+                    self.bad(worker, &format!("reports {node:?} as deleted before its children"));
+                }
+            }
+            CacheEvent::Initialized { len } => {
+                worker.say(format!("the cache of {} is initialized: {len} nodes", self.root));
+                if std::mem::replace(&mut self.is_initialized, true) || len != self.nodes.len() {
+                    let known = self.nodes.len();
+                    self.bad(worker, &format!("is initialized with {len} nodes, not {known}"));
+                }
+                self.is_stale = false;
+                self.check_initialized(worker);
+            }
+            CacheEvent::Stale => {
+                self.deleted.clear();
+                if !self.is_initialized || std::mem::replace(&mut self.is_stale, true) {
+                    self.bad(worker, "is stale out of turn");
+                }
+            }
+            CacheEvent::Resynced { len } => {
+                let was_stale = std::mem::replace(&mut self.is_stale, false);
+                if !self.is_initialized || !was_stale || len != self.nodes.len() {
+                    let known = self.nodes.len();
+                    self.bad(worker, &format!("is resynced with {len} nodes, not {known}"));
+                }
+            }
+            CacheEvent::Failed { path, error } => {
+                worker.say(format!("the cache of {} cannot read {path}: {error}", self.root));
+                self.failed.insert(path.to_string());
+            }
+            CacheEvent::Lagged { nodes, initialized, stale } => {
+                worker.say(format!("the cache of {}: its reader has lagged", self.root));
+                self.nodes = nodes.into_iter().map(|node| (node.path().to_owned(), node)).collect();
+                (self.is_initialized, self.is_stale) = (initialized, stale);
+                self.deleted.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at its nodes: each was there, and none goes back.
+    fn look(&mut self, worker: &Worker) {
+        let snapshot = self.cache.snapshot();
+        let core = worker.world.core();
+        let mut wrong = Vec::new();
+        // A read-only server serves new sessions from an old tree.
+        let may_lag = worker.client.config().read_only();
+        for node in &snapshot {
+            let mut states = core.servers.truth.of(node.path());
+            let was_there = states.any(|applied| {
+                applied.change.node.as_ref().is_some_and(|(data, stat)| {
+                    (stat.czxid, stat.mzxid, stat.version) == state(node)
+                        && node.data().is_none_or(|known| known == data)
+                })
+            });
+            let seen = (node.stat().czxid, node.stat().mzxid);
+            let before = self.newest.entry(node.path().to_owned()).or_default();
+            if !was_there || node.data().is_some() != self.keeps_data {
+                wrong.push(format!("has {node:?}, which never was"));
+            } else if seen < *before && !may_lag {
+                wrong.push(format!("went back to {node:?} from {before:x?}"));
+            }
+            *before = seen.max(*before);
+        }
+        drop(core);
+        wrong.iter().for_each(|text| self.bad(worker, text));
+        let kind = (self.root.clone(), self.depth, self.keeps_data);
+        let before = worker.world.check::<Snapshots>().last.insert(kind, snapshot);
+        drop(before);
+    }
+
+    /// Waits until it is up to date: an overflow of the client's events makes it stale for a moment, at any time.
+    async fn settle(&self, worker: &Worker) {
+        for _ in 0..10 {
+            if self.cache.is_initialized() && !self.cache.is_stale() {
+                return;
+            }
+            worker.sleep(LOOKS_EVERY_MS).await;
+        }
+    }
+
+    /// Takes the events that there are. Then the nodes of the events are those of the cache.
+    fn catch_up(&mut self, worker: &Worker) {
+        while let Some(event) = now_or_never(self.events.next()) {
+            let Some(event) = event else { return };
+            self.take(worker, event);
+        }
+        self.look(worker);
+        let snapshot = self.cache.snapshot();
+        let shown: Vec<_> = snapshot.iter().map(|node| (node.path(), state(node))).collect();
+        let replayed: Vec<_> =
+            self.nodes.iter().map(|(path, node)| (path.as_str(), state(node))).collect();
+        let shown: BTreeMap<_, _> = shown.into_iter().collect();
+        let replayed: BTreeMap<_, _> = replayed.into_iter().collect();
+        if shown != replayed {
+            self.bad(worker, &format!("has {shown:x?}, but its events lead to {replayed:x?}"));
+        }
+    }
+
+    /// The first load is complete: it has the nodes that were there from its start on.
+    fn check_initialized(&self, worker: &Worker) {
+        let core = worker.world.core();
+        // A server that lags may hide them.
+        let from = self.started_at.saturating_sub(BEHIND);
+        if core.disturbances.until > from {
+            return;
+        }
+        let mut missing = Vec::new();
+        for path in core.servers.truth.paths().filter(|path| self.holds(path)) {
+            let states = core.servers.truth.states(path);
+            let first = states.iter().find(|state| state.at < from && state.end_at >= from);
+            let node = first.and_then(|state| state.node.as_ref());
+            let Some(czxid) = node.map(|(_, stat)| stat.czxid) else { continue };
+            let mut later = core.servers.truth.of(path).filter(|applied| applied.at >= from);
+            let stayed = later.all(|applied| {
+                applied.change.node.as_ref().is_some_and(|(_, stat)| stat.czxid == czxid)
+            });
+            if stayed && !self.nodes.contains_key(path) && !self.failed.contains(path) {
+                missing.push(path.to_owned());
+            }
+        }
+        drop(core);
+        if !missing.is_empty() {
+            self.bad(worker, &format!("is initialized without {missing:?}"));
+        }
+    }
+
+    /// A while after the peace, it has the servers' data.
+    fn converged(&self, worker: &Worker) {
+        if worker.client.ended().is_some() {
+            return;
+        }
+        if !self.cache.is_initialized() || self.cache.is_stale() {
+            let failures = self.cache.failures();
+            return self.bad(worker, &format!("is not up to date in peace: {failures:?}"));
+        }
+        let snapshot = self.cache.snapshot();
+        let shown: BTreeMap<&str, _> =
+            snapshot.iter().map(|node| (node.path(), state(node))).collect();
+        let now = worker.world.now();
+        let core = worker.world.core();
+        let mut wrong = Vec::new();
+        for path in core.servers.truth.paths().filter(|path| self.holds(path)) {
+            let states = core.servers.truth.states(path);
+            let Some(last) = states.last().filter(|last| last.at + SETTLES / 2 < now) else {
+                continue;
+            };
+            let last = last.node.as_ref().map(|(_, stat)| (stat.czxid, stat.mzxid, stat.version));
+            let shown = shown.get(path).copied();
+            if last != shown {
+                wrong.push(format!("has {path} as {shown:x?} instead of {last:x?} in peace"));
+            }
+        }
+        drop(core);
+        wrong.iter().for_each(|text| self.bad(worker, text));
+    }
+
+    async fn end(self, worker: &Worker, end: CloseKind, session: Option<i64>) {
+        let Self { cache, root, .. } = self;
+        let forget = || {
+            if let Some(count) =
+                worker.world.check::<Snapshots>().open.get_mut(&(worker.pid, root.clone()))
+            {
+                *count -= 1;
+            }
+        };
+        match end {
+            CloseKind::CancelledClose => {
+                poll_once(cache.close()).await;
+                forget();
+            }
+            CloseKind::Drop => {
+                drop(cache);
+                forget();
+            }
+            CloseKind::Close | CloseKind::CloseTwice | CloseKind::Keep => {
+                let (pid, world) = (worker.pid, &worker.world);
+                let timing = Timing::begin(worker);
+                cache.close().await;
+                forget();
+                let took = timing.took(worker);
+                worker.say(format!("the cache of {root} is closed after {took:?}"));
+                if timing.is_late(worker, worker.client.config().connection_timeout() + LATE) {
+                    worker.violation(&format!("the close of a cache took {took:?}"));
+                }
+                drop(cache);
+                let others = || world.check::<Snapshots>().open.get(&(pid, root.clone())).copied();
+                if others() != Some(0) || worker.client.ended().is_some() {
+                    return;
+                }
+                // The watch of another cache of this path may still be on its way.
+                worker.sleep(BEHIND / MILLISECOND).await;
+                let core = world.core();
+                let is_quiet = core.is_calm(pid, timing.from, world.now());
+                let ensemble = &core.servers.ensemble;
+                let watched = session.map(|id| ensemble.persistently_watched_paths(id));
+                drop(core);
+                // One-shot watches stay until they fire, and without addWatch nothing is removed.
+                let lease = worker.client.session();
+                let is_persistent = lease.is_some_and(|lease| !lease.lacks(OpCode::AddWatch));
+                if is_quiet
+                    && is_persistent
+                    && others() == Some(0)
+                    && worker.session_id() == session
+                    && worker.client.ended().is_none()
+                    && watched.is_some_and(|paths| paths.contains(&root))
+                {
+                    worker.violation(&format!("the cache of {root} is closed, not its watch"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Changes of the tree that caches hold: nodes below `/tree`.
+
+use std::{future::poll_fn, pin::Pin, task::Poll};
+
+use docent::CreateMode;
+
+use super::steps::{TreeOp, TreeStep};
+use crate::recipes::worker::Worker;
+
+/// The path of a node of the tree.
+pub(crate) fn path(names: &[u8]) -> String {
+    names.iter().fold("/tree".to_owned(), |path, name| format!("{path}/{name}"))
+}
+
+/// Sends the changes at once, and waits for their replies.
+pub(crate) async fn run(worker: &Worker, steps: &[TreeStep]) {
+    // Its ephemeral nodes stay.
+    worker.keep(worker.world.use_path(worker.pid, &path(&[])));
+    let client = &worker.client;
+    let mut requests: Vec<Pin<Box<dyn Future<Output = bool> + Send>>> = Vec::new();
+    for step in steps {
+        let path = path(&step.path);
+        let value = worker.world.next_value(&path, 0);
+        match step.op {
+            TreeOp::Create | TreeOp::CreateEphemeral => {
+                let mode = match step.op {
+                    TreeOp::Create => CreateMode::Persistent,
+                    _ => CreateMode::Ephemeral,
+                };
+                let created = client.create(&path, &value, mode);
+                requests.push(Box::pin(async { created.await.is_ok() }));
+            }
+            TreeOp::Set => {
+                let set = client.set_data(&path, &value, None);
+                requests.push(Box::pin(async { set.await.is_ok() }));
+            }
+            TreeOp::Delete => {
+                let deleted = client.delete(&path, None);
+                requests.push(Box::pin(async { deleted.await.is_ok() }));
+            }
+            TreeOp::Replace => {
+                let mut both = client.transaction();
+                both.delete(&path, None).create(&path, &value, CreateMode::Persistent);
+                let replaced = both.commit();
+                requests.push(Box::pin(async { replaced.await.is_ok() }));
+            }
+        }
+    }
+    // All are in the queue before the first one is waited for.
+    for request in &mut requests {
+        let mut done = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = request.as_mut().poll(cx) {
+                done = Some(output);
+            }
+            Poll::Ready(())
+        })
+        .await;
+        if let Some(done) = done {
+            *request = Box::pin(std::future::ready(done));
+        }
+    }
+    let mut done = 0;
+    for request in requests {
+        done += usize::from(request.await);
+    }
+    worker.say(format!("changes the tree: {done} of {}", steps.len()));
+}

@@ -1,0 +1,132 @@
+//! Settings that several recipes have.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use docent::{LockOptions, retry};
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    faults::draw::pick,
+    world::time::{Nanos, SECOND},
+};
+
+/// How long after the peace a cache has the servers' data.
+pub(super) const CACHE_SETTLES: Nanos = 30 * SECOND;
+
+/// How often a worker looks at a cache.
+pub(super) const LOOKS_EVERY_MS: u64 = 400;
+
+/// A retry policy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Retry {
+    /// That of `LockOptions`.
+    #[default]
+    Default,
+    /// `RetryNTimes` with no retry.
+    Never,
+    /// `RetryNTimes` with three retries, 100 ms apart.
+    ThreeTimes,
+    /// `RetryForever`, 50 ms apart.
+    Forever,
+}
+
+/// How the loss of a hold is noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HoldWatch {
+    /// Not at all.
+    Nothing,
+    /// By `lost()`.
+    #[default]
+    Lost,
+    /// By the cancellation token.
+    Token,
+}
+
+/// How an object that lasts ends, such as a participation or a kept node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CloseKind {
+    /// `close().await`.
+    Close,
+    /// Two closes at once.
+    CloseTwice,
+    /// `close()` is called, and its future dropped.
+    CancelledClose,
+    /// It is dropped.
+    Drop,
+    /// It stays until the end of the process or of the run.
+    Keep,
+}
+
+impl Retry {
+    /// Draws a policy.
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        pick(rng, &[Self::Default, Self::Default, Self::Never, Self::ThreeTimes, Self::Forever])
+    }
+
+    /// Options with this policy.
+    pub(super) fn lock_options(self) -> LockOptions {
+        let options = LockOptions::default();
+        let pause = Duration::from_millis;
+        match self {
+            Self::Default => options,
+            Self::Never => options.with_retry_policy(retry::RetryNTimes::new(0, Duration::ZERO)),
+            Self::ThreeTimes => options.with_retry_policy(retry::RetryNTimes::new(3, pause(100))),
+            Self::Forever => {
+                options.with_retry_policy(retry::RetryForever { retry_interval: pause(50) })
+            }
+        }
+    }
+}
+
+impl CloseKind {
+    /// Draws any end, or the simplest one.
+    pub(super) fn draw_any(rng: &mut Rng, is_simple: bool) -> Self {
+        match rng.u8(..8) {
+            _ if is_simple => Self::Close,
+            0 => Self::CloseTwice,
+            1 => Self::CancelledClose,
+            2 => Self::Drop,
+            3 => Self::Keep,
+            _ => Self::Close,
+        }
+    }
+
+    /// Draws the end of something that does not stay.
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        pick(rng, &[Self::Close, Self::Close, Self::CancelledClose, Self::Drop])
+    }
+}
+
+/// For how long something is open, in milliseconds: sometimes beyond the peace.
+pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
+    match rng.u8(..8) {
+        0 => rng.u64(..100),
+        1..=4 => rng.u64(..4_000),
+        5..=6 => rng.u64(4_000..20_000),
+        _ => rng.u64(20_000..90_000),
+    }
+}
+
+/// Polls a future once, and drops it.
+pub(super) async fn poll_once(future: impl Future) {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let _ = future.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// The output of a future that is ready.
+pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}

@@ -1,0 +1,292 @@
+//! Elections: latches and selectors that take part, lead, write as leaders, and leave in every way.
+
+use std::{
+    future::pending,
+    ops::ControlFlow,
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
+
+use docent::{
+    CloseMode, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch, LeaderOptions,
+    LeaderSelector, Leadership, LeadershipChange, Term,
+};
+
+use super::{
+    check::{self, NewParticipant, Object, Participating},
+    steps::{LeadBy, LeadSettings, LeadStep},
+};
+use crate::{
+    checks::guarded::GuardedWrites,
+    recipes::{
+        common::{CloseKind, HoldWatch, poll_once},
+        worker::Worker,
+    },
+};
+
+/// Does one step.
+pub(crate) async fn run(worker: &Worker, step: &LeadStep) {
+    let id = format!("participant-{}", worker.world.next_number());
+    match step.by {
+        LeadBy::Latch => latch(worker, step, &id).await,
+        LeadBy::Selector | LeadBy::Requeued(_) => selector(worker, step, &id).await,
+    }
+}
+
+/// The path that a recipe is made with, and the one on the servers.
+fn paths(step: &LeadStep) -> (String, String) {
+    let LeadStep { election, options, .. } = step;
+    let path = match step.by {
+        LeadBy::Latch => format!("/latch-{election}"),
+        LeadBy::Selector | LeadBy::Requeued(_) => format!("/selector-{election}"),
+    };
+    let full = if options.namespaced { format!("/space-e{path}") } else { path.clone() };
+    (path, full)
+}
+
+fn options(settings: LeadSettings) -> LeaderOptions {
+    let mut lock = settings.retry.lock_options();
+    if settings.namespaced {
+        lock = lock.with_namespace("space-e");
+    }
+    if let Some(ms) = settings.renew_ms {
+        lock = lock.with_proven_renewal(Duration::from_millis(ms));
+    }
+    let mut options = LeaderOptions::from(lock);
+    if settings.keeps_over_cuts {
+        options = options.with_error_policy(ConnectionStateErrorPolicy::Session);
+    }
+    if settings.notifies {
+        options = options.with_close_mode(CloseMode::NotifyLeader);
+    }
+    options
+}
+
+fn take_part(worker: &Worker, step: &LeadStep, id: &str, object: Object) -> Participating {
+    let new = NewParticipant {
+        pid: worker.pid,
+        worker: worker.number,
+        client: &worker.client,
+        election: &paths(step).1,
+        id,
+        object,
+        ends_with_connection: !step.options.keeps_over_cuts,
+    };
+    check::take_part(&worker.world, new)
+}
+
+async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
+    let (path, full) = paths(step);
+    worker.say(format!("joins {full} as {id}"));
+    let latch = match LeaderLatch::start_with(&worker.client, &path, id, options(step.options)) {
+        Ok(latch) => latch,
+        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
+    };
+    let part = take_part(worker, step, id, Object::Latch(latch.clone()));
+    let mut changes = latch.changes();
+    let followed = async {
+        let mut leading = None;
+        if step.watch == HoldWatch::Nothing {
+            // In this task: the end of a leadership is noticed only when its writes are done.
+            while let Some(change) = changes.next().await {
+                let was_leading = leading.take();
+                match change {
+                    LeadershipChange::Leader(leadership) => {
+                        if was_leading.is_some() {
+                            worker.violation(&format!("{id} becomes the leader twice"));
+                        }
+                        leads(worker, step, id, &leadership).await;
+                        leading = Some(part.watch(&leadership));
+                    }
+                    LeadershipChange::NotLeader => {
+                        if was_leading.is_none() {
+                            worker.violation(&format!("{id} leads no more, and never did"));
+                        }
+                        worker.say(format!("{id} leads no more"));
+                    }
+                    LeadershipChange::Failed(error) => return failed(worker, id, &error),
+                    _ => {}
+                }
+            }
+            return worker.say(format!("{id} hears no more"));
+        }
+        loop {
+            let waiting = latch.leadership();
+            let leadership = match step.cancel_ms {
+                None => waiting.await,
+                Some(ms) => match worker.within(ms, waiting).await {
+                    Some(leadership) => leadership,
+                    None => continue,
+                },
+            };
+            let leadership = match leadership {
+                Ok(leadership) => leadership,
+                Err(error) => return failed(worker, id, &error),
+            };
+            leads(worker, step, id, &leadership).await;
+            let watching = part.watch(&leadership);
+            if step.watch == HoldWatch::Token {
+                leadership.cancellation_token().cancelled().await;
+            } else {
+                leadership.lost().await;
+            }
+            drop(watching);
+            if leadership.is_held() {
+                worker.violation(&format!("{id} has lost what it holds"));
+            }
+            worker.say(format!("{id} leads no more"));
+        }
+    };
+    // Dropped here, with what it has borrowed.
+    worker.within(step.for_ms, followed).await;
+    if step.end == CloseKind::Keep {
+        worker.say(format!("{id} stays"));
+        return worker.keep((latch, part));
+    }
+    close_latch(worker, step.end, id, latch, &part).await;
+}
+
+async fn close_latch(
+    worker: &Worker,
+    end: CloseKind,
+    id: &str,
+    latch: LeaderLatch,
+    part: &Participating,
+) {
+    let current = latch.current_leadership();
+    part.close();
+    if end == CloseKind::Drop {
+        drop(latch);
+        worker.say(format!("{id} is dropped"));
+        return ended(worker, id, current.as_ref());
+    }
+    let closing = latch.close();
+    ended(worker, id, current.as_ref());
+    if end == CloseKind::CancelledClose {
+        poll_once(closing).await;
+        return worker.say(format!("{id} begins to close"));
+    }
+    let closed = if end == CloseKind::CloseTwice {
+        tokio::join!(closing, latch.close()).0
+    } else {
+        closing.await
+    };
+    worker.say(format!("{id} is closed: {:?}", closed.as_ref().err().map(docent::Error::kind)));
+    if closed.is_ok() && worker.client.ended().is_none() {
+        part.is_closed(worker.session_id());
+    }
+}
+
+/// A close ends the leadership in the call itself.
+fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
+    if leadership.is_some_and(Leadership::is_held) {
+        worker.violation(&format!("{id} leads after its close"));
+    }
+}
+
+fn failed(worker: &Worker, id: &str, error: &docent::Error) {
+    worker.say(format!("{id} takes part no longer: {error}"));
+    // An operator who deletes nodes may do so between the grant of a lock and the proof of its bound.
+    let is_intruded = error.kind() == ErrorKind::LockLost
+        && !worker.world.core().disturbances.intruded.is_empty();
+    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_intruded {
+        worker.violation(&format!("{id} has failed: {error}"));
+    }
+}
+
+async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
+    let (path, full) = paths(step);
+    worker.say(format!("joins {full} as {id}"));
+    let made = LeaderSelector::with_options(&worker.client, &path, id, options(step.options));
+    let selector = match made {
+        Ok(selector) => selector,
+        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
+    };
+    let part = take_part(worker, step, id, Object::Selector(selector.clone()));
+    let left = &AtomicU8::new(if let LeadBy::Requeued(terms) = step.by { terms } else { 1 });
+    let part = &part;
+    let term = |leadership: Leadership| async move {
+        leads(worker, step, id, &leadership).await;
+        // The term is dropped when the leadership ends first.
+        let _watching = (step.watch != HoldWatch::Nothing).then(|| part.watch(&leadership));
+        let lost = async {
+            match step.watch {
+                HoldWatch::Nothing => pending().await,
+                HoldWatch::Lost => leadership.lost().await,
+                HoldWatch::Token => leadership.cancellation_token().cancelled().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = lost => worker.say(format!("{id} leads no more")),
+            () = worker.sleep(step.term_ms) => {}
+        }
+        match left.fetch_sub(1, Ordering::Relaxed) {
+            0 | 1 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    let running = async {
+        match step.by {
+            LeadBy::Requeued(_) => selector.run_requeued(term).await.map(|()| true),
+            _ => selector.run(term).await.map(|term| matches!(term, Term::Completed(_))),
+        }
+    };
+    let ran = worker.within(step.for_ms, running).await;
+    part.close();
+    match ran {
+        None => worker.say(format!("{id} is dropped")),
+        Some(Ok(completed)) => worker.say(format!("{id} has led: {completed}")),
+        Some(Err(error)) => failed(worker, id, &error),
+    }
+    if selector.current_leadership().is_some() {
+        worker.violation(&format!("{id} leads after its end"));
+    }
+}
+
+/// The first acts of a leader: it looks at its token, and writes.
+async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadership) {
+    worker.say(format!("{id} leads by {}", leadership.path()));
+    let token = match leadership.fencing_token().await {
+        Ok(token) => token,
+        Err(error) => return worker.say(format!("{id} has no token: {error}")),
+    };
+    let stat = worker.world.core().ensemble().node(leadership.path()).map(|(_, stat)| stat);
+    let stat = stat.filter(|stat| stat.ephemeral_owner == leadership.session_id());
+    if let Some(stat) = stat
+        && stat.czxid != token
+    {
+        worker.violation(&format!("{id}: the token is {token}, not {}", stat.czxid));
+    }
+    let register = format!("/register-of{}", paths(step).1.replace('/', "-"));
+    let data = format!("{token} {}", leadership.path());
+    worker.world.check::<GuardedWrites>().begin(&register, leadership.path(), true);
+    for _ in 0..step.writes {
+        let mut transaction = match leadership.guarded() {
+            Ok(transaction) => transaction,
+            Err(error) => return worker.say(format!("{id} writes nothing: {error}")),
+        };
+        match transaction.set_data(&register, data.as_bytes(), None).commit().await {
+            Ok(_) => worker.say(format!("{id} has written {register}: {token}")),
+            Err(error) if error.kind() == ErrorKind::NoNode && error.index() == Some(1) => {
+                let _ = worker.client.create(&register, b"", CreateMode::Persistent).await;
+            }
+            Err(error) => worker.say(format!("{id} writes {register}: {error}")),
+        }
+    }
+}
+
+/// Deletes the first node in the queue of an election.
+pub(crate) async fn delete_leader(worker: &Worker, election: u8) {
+    for path in [format!("/latch-{election}"), format!("/selector-{election}")] {
+        let Ok(children) = worker.client.get_children(&path).await else { continue };
+        let number = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
+        let Some(first) = children.iter().min_by_key(|name| number(name)) else { continue };
+        let first = format!("{path}/{first}");
+        worker.say(format!("deletes {first}"));
+        worker.world.core().disturbances.intruded.insert(first.clone());
+        if let Err(error) = worker.client.delete(&first, None).await {
+            worker.say(format!("deletes {first}: {error}"));
+        }
+    }
+}

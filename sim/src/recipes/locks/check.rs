@@ -1,0 +1,246 @@
+//! Holds of locks, as their holders believe in them: compared with the other holders and with the servers, whenever time goes on.
+//!
+//! Of running processes only: a stopped one does nothing with its belief, and when it goes on its clock has gone on.
+
+use std::collections::BTreeMap;
+
+use docent::recipes::locks::REVOKE_MESSAGE;
+
+use super::{
+    belief::{Belief, Mode, Part, conflict},
+    strict::{StrictHolds, is_beyond_drift},
+};
+use crate::{
+    checks::{
+        END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
+        excuses::{Conflict, Conflicts, Lapse, excuse},
+        proof,
+    },
+    recipes::common::HoldWatch,
+    world::{
+        check::{Check, Findings, Leftovers, View},
+        process::Death,
+        time::Pid,
+    },
+};
+
+/// All holds that a process may believe in, and what they are compared with.
+#[derive(Default)]
+pub(super) struct Holds {
+    pub(super) held: BTreeMap<u64, Belief>,
+    conflicts: Conflicts,
+    /// The greatest tokens that were granted: by lock, to owners that exclude all others, and to any.
+    granted: BTreeMap<String, (i64, i64)>,
+    pub(super) strict: StrictHolds,
+}
+
+impl Holds {
+    /// Notes a token that is granted with a part of a lock. Returns an error text if it is too small. `is_continued`: a reader that downgrades
+    /// has the token of its write lock.
+    pub(super) fn grant(&mut self, part: &Part, token: i64, is_continued: bool) -> Option<String> {
+        let (exclusive, any) = self.granted.entry(part.lock.clone()).or_default();
+        // A hold that is entered again has the token of its node.
+        let greatest = match part.mode {
+            Mode::Exclusive | Mode::Strict => *any,
+            Mode::Shared if is_continued => return None,
+            Mode::Shared => *exclusive,
+            Mode::Lease(_) => return None,
+        };
+        *any = token.max(*any);
+        if part.mode == Mode::Exclusive {
+            *exclusive = token.max(*exclusive);
+        }
+        (token < greatest).then(|| format!("token {token} < {greatest}"))
+    }
+}
+
+impl Check for Holds {
+    fn look(&mut self, view: &View<'_>, found: &mut Findings) {
+        let mut conflicts = Vec::new();
+        for (id, belief) in &mut self.held {
+            check_end(view, belief, found);
+            check_proof(view, &mut self.conflicts, *id, belief, found);
+            self.strict.note(view, *id, belief);
+        }
+        let believed: Vec<_> =
+            self.held.iter().filter(|(_, belief)| belief.is_believed(view)).collect();
+        for (at, (id, belief)) in believed.iter().enumerate() {
+            for (other_id, other) in believed.iter().skip(at + 1) {
+                let pair = (**id, **other_id);
+                if !self.conflicts.is_reported(pair)
+                    && let Some(lock) = conflict(belief, other)
+                    && belief.guard.is_held()
+                    && other.guard.is_held()
+                {
+                    let text = format!("{lock}: {} and {} hold it", belief.who(), other.who());
+                    conflicts.push((pair, vec![*belief, *other], 1, text));
+                }
+            }
+            for part in &belief.parts {
+                let Mode::Lease(_) = part.mode else { continue };
+                let all: Vec<_> = believed
+                    .iter()
+                    .filter_map(|(id, belief)| Some((*id, *belief, belief.leases(&part.lock)?)))
+                    .collect();
+                let limit = all.iter().map(|(.., limit)| *limit).max().unwrap_or(0);
+                let newest = all.iter().map(|(id, ..)| **id).max().unwrap_or(0);
+                let key = (u64::MAX, newest);
+                if all.len() > limit && !self.conflicts.is_reported(key) {
+                    let text = format!("{}: {} leases of {limit}", part.lock, all.len());
+                    let all = all.into_iter().map(|(_, belief, _)| belief);
+                    let all: Vec<_> = all.filter(|belief| belief.guard.is_held()).collect();
+                    if all.len() > limit {
+                        conflicts.push((key, all, limit, text));
+                    }
+                }
+            }
+            let single = (**id, **id);
+            if belief.missing_since.is_some()
+                && !belief.is_strict()
+                && !self.conflicts.is_reported(single)
+                && belief.guard.is_held()
+            {
+                let text = format!("{} holds it, but its node is gone", belief.name());
+                conflicts.push((single, vec![*belief], 0, text));
+            }
+        }
+        for (key, concerned, limit, text) in conflicts {
+            let is_proven = |belief: &Belief| {
+                proof::is_ahead(view, belief.pid, &belief.client, belief.guard.proven_until())
+            };
+            let excuse = |belief: &&Belief| {
+                if belief.is_strict() {
+                    let is_wrong = is_beyond_drift(&view.core(), belief.pid);
+                    return is_wrong.then_some("a clock beyond 1 %");
+                }
+                belief.missing_since?;
+                let Belief { gone_at, ended_at, session, .. } = **belief;
+                let lapse = Lapse { gone_at, ended_at, is_proven: is_proven(belief) };
+                let paths = belief.paths.iter().map(String::as_str);
+                excuse(&view.core().disturbances, paths, session, &lapse, view.now)
+            };
+            let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
+            let is_within_proof = || {
+                concerned.iter().any(|belief| belief.missing_since.is_some() && is_proven(belief))
+            };
+            let conflict = Conflict { key, holds: concerned.len(), limit, text };
+            self.conflicts.judge(conflict, &excuses, is_within_proof, found);
+        }
+    }
+
+    fn process_ends(&mut self, pid: Pid, death: Death) -> Leftovers {
+        if death == Death::ShutDown {
+            self.strict.end_all(pid);
+        }
+        Box::new(self.held.extract_if(.., |_, belief| belief.pid == pid).collect::<Vec<_>>())
+    }
+}
+
+/// Reports a session that the servers have ended while the proven bound of its hold lies ahead.
+fn check_proof(
+    view: &View<'_>,
+    conflicts: &mut Conflicts,
+    id: u64,
+    belief: &Belief,
+    found: &mut Findings,
+) {
+    // Others wait for the bound of a strict hold, whatever becomes of its session.
+    if belief.ended_at.is_none() || belief.is_strict() || belief.is_unasked {
+        return;
+    }
+    let proven_until = belief.guard.proven_until();
+    if view.is_running(belief.pid)
+        && proof::is_ahead(view, belief.pid, &belief.client, proven_until)
+        && proof::has_expired(&view.core(), belief.session)
+        && conflicts.report((id, proof::BOUND))
+    {
+        let name = belief.name();
+        found.violation(format!("{name}: its session has ended within the proven bound"));
+    }
+}
+
+/// Whether a hold ends as it should.
+fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
+    let now = view.now;
+    let core = view.core();
+    let is_there = |path: &String| {
+        let node = core.ensemble().node(path);
+        node.is_some_and(|(_, stat)| stat.ephemeral_owner == belief.session)
+    };
+    let is_missing = !belief.paths.iter().all(is_there);
+    if is_missing && belief.missing_since.is_none() {
+        let gone = belief.paths.iter().filter(|path| !is_there(path));
+        let deletions = gone.filter_map(|path| core.servers.truth.of(path).next_back());
+        belief.gone_at = deletions.map(|deletion| deletion.at).max().unwrap_or(0);
+    }
+    if is_missing && belief.ended_at.is_none() {
+        let is_open = core.ensemble().session_ids().contains(&belief.session);
+        let last = |path: &String| core.servers.truth.of(path).next_back().map(|last| last.at);
+        belief.ended_at = belief.paths.iter().filter_map(last).max().filter(|_| !is_open);
+    }
+    let disturbed_until = core.disturbed_until(belief.pid);
+    // A holder that asks wakes the tasks that wait for the end.
+    let timers_late_until =
+        if belief.is_unasked { core.process(belief.pid).timers_late_until } else { 0 };
+    let revocation = belief.revocable_since.and_then(|since| {
+        let (data, stat) = core.ensemble().node(belief.paths.first()?)?;
+        (stat.mzxid > since && data == REVOKE_MESSAGE).then_some(now)
+    });
+    drop(core);
+    belief.revoked_since = belief.revoked_since.or(revocation);
+    if !is_missing {
+        belief.missing_since = None;
+    }
+    if !view.is_running(belief.pid) {
+        // No task could ask, or notice.
+        belief.over_since = belief.over_since.map(|_| now);
+        return;
+    }
+    if is_missing {
+        belief.missing_since.get_or_insert(now);
+    }
+    if !belief.is_unasked {
+        let is_ahead = belief.client.now() < belief.guard.proven_until();
+        if belief.proof.is_revived(is_ahead) {
+            let text = format!("{}: its proven bound had passed, and lies ahead", belief.name());
+            found.violation(text);
+        }
+    }
+    let is_over = if belief.is_unasked { belief.time_is_up() } else { !belief.guard.is_held() };
+    if belief.over_since.is_some() && !belief.is_unasked && !is_over {
+        found.violation(format!("{} holds it again", belief.name()));
+    }
+    if is_over {
+        belief.over_since.get_or_insert(now);
+    }
+    let Some(watching) = belief.watching_since else { return };
+    // A holder that knows of the end of its hold has stopped watching.
+    if let Some(since) = belief.revoked_since
+        && belief.over_since.is_none()
+        && now > since.max(watching).max(disturbed_until) + EVENT_SEEN_WITHIN
+    {
+        found.violation(format!("{} hears of no revocation", belief.name()));
+        belief.revocable_since = None;
+        belief.revoked_since = None;
+    }
+    let is_watched = match (belief.watch, &belief.token) {
+        (HoldWatch::Nothing, _) => false,
+        (HoldWatch::Token, Some(token)) => !token.is_cancelled(),
+        _ => true,
+    };
+    if !is_watched {
+        return;
+    }
+    if let Some(since) = belief.over_since
+        && now > since.max(watching).max(timers_late_until) + END_NOTICED_WITHIN
+    {
+        found.violation(format!("{} does not notice the end", belief.name()));
+        belief.watching_since = None;
+    } else if let Some(since) = belief.missing_since
+        && now > since.max(watching).max(disturbed_until) + EVENT_SEEN_WITHIN
+    {
+        let text = format!("{} does not notice that its node is gone", belief.name());
+        found.violation(text);
+        belief.watching_since = None;
+    }
+}

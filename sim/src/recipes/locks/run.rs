@@ -1,0 +1,379 @@
+//! Locks: acquired, held, let go, in every way in which a program can.
+
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use docent::{CreateMode, Error, ErrorKind, LockGuard, Owner, Revoker, retry::RetryNTimes};
+use tokio::sync::Notify;
+
+use super::{
+    belief::{Mode, Part},
+    counts::Counts,
+    held::{Held, NewBelief, are_intruded, believe},
+    objects::{Object, Objects, count_path},
+    steps::{HoldEnd, InnerLock, LockName, LockStep},
+    strict::judge_hand_over,
+};
+use crate::{
+    checks::guarded::GuardedWrites,
+    recipes::{
+        common::{HoldWatch, poll_once},
+        worker::Worker,
+    },
+};
+
+/// Does one step.
+pub(crate) async fn run(worker: &Worker, step: LockStep) {
+    let LockStep { ref lock, .. } = step;
+    let text = name(lock);
+    worker.say(format!("acquires {text}"));
+    let revoked = Arc::new(Notify::new());
+    let objects = worker.shared.get::<Objects>();
+    let owner = step.owner.map(|number| objects.owner(number));
+    let acquire = async {
+        let fresh = step.fresh || step.revocable;
+        let object = objects.object(&worker.client, lock, step.options, fresh).await?;
+        if let (true, Some(mutex)) = (step.revocable, object.mutex(lock)) {
+            let revoked = Arc::clone(&revoked);
+            mutex.make_revocable(move || revoked.notify_one());
+        }
+        let quantity = usize::from(step.quantity);
+        let guards = acquire(&object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
+        Ok::<_, Error>((object, guards))
+    };
+    let limit = Limit::before(worker, lock);
+    let started = worker.world.now();
+    let using = worker.world.use_paths(worker.pid, lock.paths());
+    let Some(acquired) = cancelled(worker, &step, acquire).await else {
+        drop(using);
+        return worker.say(format!("gives {text} up: cancelled"));
+    };
+    drop(using);
+    let (object, guards) = match acquired {
+        Ok((object, Some(guards))) => (object, guards),
+        Ok((_, None)) => return worker.say(format!("does not get {text} in time")),
+        Err(error) => return worker.say(format!("does not get {text}: {error}")),
+    };
+    if matches!(lock, LockName::Strict(_)) {
+        judge_hand_over(&worker.world, worker.pid, &lock.queue(), started);
+    }
+    let hold = |guard: LockGuard, lock: &LockName, end| {
+        worker.say(format!("holds {} as {}", name(lock), guard.lock_path()));
+        let mut parts = lock.parts();
+        for part in &mut parts {
+            if part.mode == Mode::Lease(usize::MAX) {
+                part.mode = Mode::Lease(limit.largest(worker));
+            }
+        }
+        let new = NewBelief {
+            pid: worker.pid,
+            worker: worker.number,
+            client: &worker.client,
+            parts,
+            owner: step.owner,
+            watch: step.watch,
+            is_unasked: step.unasked,
+            is_revocable: step.revocable && object.mutex(lock).is_some(),
+            guard,
+        };
+        (believe(&worker.world, new), end)
+    };
+    let mut holds: Vec<_> = guards.into_iter().map(|guard| hold(guard, lock, step.end)).collect();
+    for inner in &step.then {
+        let Some(owner) = &owner else { continue };
+        if let Some(guard) = acquire_inner(worker, &object, inner, owner, &holds).await {
+            same_token(worker, &holds[0].0, &guard).await;
+            holds.push(hold(guard, &inner.lock, inner.end));
+        }
+    }
+    let first = &holds[0].0;
+    // Readers, and the leases of a semaphore, have no order.
+    let is_ordered = matches!(lock.parts()[0].mode, Mode::Exclusive | Mode::Strict);
+    if is_ordered || matches!(lock, LockName::Semaphore { .. }) {
+        for _ in 0..step.writes {
+            write(worker, first, &lock.register(), is_ordered).await;
+        }
+    } else if step.writes > 0
+        && let Ok(token) = first.guard().fencing_token().await
+    {
+        judge_token(worker, first, token);
+    }
+    first.watch();
+    tokio::select! {
+        biased;
+        () = lost(first, step.watch) => worker.say(format!("has lost {text}")),
+        () = revoked.notified() => {
+            worker.say(format!("is asked to release {text}"));
+        }
+        () = worker.sleep(step.hold_ms) => {}
+    }
+    first.stop_watching();
+    if step.writes > 1 && is_ordered {
+        // Late, when the hold may be over.
+        write(worker, first, &lock.register(), is_ordered).await;
+    }
+    if !step.first_ends_first {
+        holds.reverse();
+    }
+    for (held, end) in holds {
+        let using = worker.world.use_paths(worker.pid, lock.paths());
+        let_go(worker, held, end, &text).await;
+        drop(using);
+    }
+}
+
+/// The output of an acquire, or `None` if it is dropped before it has one.
+async fn cancelled<F: Future>(worker: &Worker, step: &LockStep, acquire: F) -> Option<F::Output> {
+    let mut acquire = pin!(acquire);
+    let mut polls = step.cancel_polls;
+    let polled = poll_fn(move |cx| match (acquire.as_mut().poll(cx), &mut polls) {
+        (Poll::Ready(output), _) => Poll::Ready(Some(output)),
+        (Poll::Pending, Some(0 | 1)) => Poll::Ready(None),
+        (Poll::Pending, polls) => {
+            *polls = polls.map(|polls| polls - 1);
+            Poll::Pending
+        }
+    });
+    match step.cancel_ms {
+        None => polled.await,
+        Some(ms) => worker.within(ms, polled).await.flatten(),
+    }
+}
+
+async fn acquire(
+    object: &Object,
+    name: &LockName,
+    owner: Option<&Owner>,
+    wait_ms: Option<u64>,
+    quantity: usize,
+) -> Result<Option<Vec<LockGuard>>, Error> {
+    let wait = wait_ms.map(Duration::from_millis);
+    if let Object::Semaphore(semaphore) = object {
+        return match (quantity, wait) {
+            (0 | 1, None) => semaphore.acquire().await.map(|lease| Some(vec![lease])),
+            (0 | 1, Some(wait)) => {
+                Ok(semaphore.acquire_timeout(wait).await?.map(|lease| vec![lease]))
+            }
+            (_, None) => semaphore.acquire_many(quantity).await.map(Some),
+            (_, Some(wait)) => semaphore.acquire_many_timeout(quantity, wait).await,
+        };
+    }
+    let lock = object.inter_process_lock(name);
+    let guard = match (owner, wait) {
+        (None, None) => Some(lock.acquire().await?),
+        (None, Some(wait)) => lock.acquire_timeout(wait).await?,
+        (Some(owner), None) => Some(lock.acquire_as(owner).await?),
+        (Some(owner), Some(wait)) => lock.acquire_as_timeout(owner, wait).await?,
+    };
+    Ok(guard.map(|guard| vec![guard]))
+}
+
+/// A further acquire of an owner that has a hold.
+async fn acquire_inner(
+    worker: &Worker,
+    object: &Object,
+    inner: &InnerLock,
+    owner: &Owner,
+    holds: &[(Held, HoldEnd)],
+) -> Option<LockGuard> {
+    let text = name(&inner.lock);
+    worker.say(format!("acquires {text} too"));
+    // Another worker with this owner may write.
+    let writes = holds[0].0.owner_writes();
+    let using = worker.world.use_paths(worker.pid, inner.lock.paths());
+    let acquired = acquire(object, &inner.lock, Some(owner), inner.wait_ms, 0).await;
+    drop(using);
+    match acquired {
+        Ok(guards) => {
+            let Some(guard) = guards.and_then(|mut guards| guards.pop()) else {
+                worker.say(format!("does not get {text} in time"));
+                return None;
+            };
+            // A hold whose node another client deletes lasts until its holder hears of that.
+            let reads = holds.iter().filter(|(held, _)| held.is_reader());
+            let is_intruded = holds.iter().any(|(held, _)| held.is_intruded());
+            if !writes
+                && !is_intruded
+                && guard.is_held()
+                && matches!(inner.lock, LockName::Write(_))
+                && reads.clone().count() == holds.len()
+                // A node that was deleted by another client excludes none.
+                && !are_intruded(&worker.world, holds.iter().map(|(held, _)| held.guard().lock_path()))
+                && reads.clone().any(|(held, _)| held.guard().is_held())
+            {
+                worker.violation(&format!("reads and is granted {text}"));
+            }
+            Some(guard)
+        }
+        Err(error) => {
+            worker.say(format!("does not get {text}: {error}"));
+            None
+        }
+    }
+}
+
+/// An owner that enters its lock again, or downgrades, keeps its token: contenders that wait already have greater ones.
+async fn same_token(worker: &Worker, first: &Held, inner: &LockGuard) {
+    let number = |path: &str| path.rsplit(['-', '_']).next().map(str::to_owned);
+    // A lock that is not re-entrant is granted again once the first hold is over, maybe with its number.
+    let is_same = number(first.guard().lock_path()) == number(inner.lock_path());
+    if !is_same || first.is_intruded() || !first.guard().is_held() {
+        return;
+    }
+    let tokens = (first.guard().fencing_token().await, inner.fencing_token().await);
+    if let (Ok(one), Ok(other)) = tokens
+        && one != other
+    {
+        worker.violation(&format!("{}: token {other}, and not {one}", inner.lock_path()));
+    }
+}
+
+fn judge_token(worker: &Worker, held: &Held, token: i64) {
+    if held.expected_token().is_some_and(|expected| expected != token) {
+        worker.violation(&format!("the token of {} is not {token}", held.guard().lock_path()));
+    }
+}
+
+/// One guarded write of the token to the register of a lock.
+async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
+    let guard = held.guard();
+    let token = match guard.fencing_token().await {
+        Ok(token) => token,
+        Err(error) => return worker.say(format!("has no token: {error}")),
+    };
+    judge_token(worker, held, token);
+    let data = format!("{token} {}", guard.lock_path());
+    worker.world.check::<GuardedWrites>().begin(register, guard.lock_path(), is_ordered);
+    for _ in 0..2 {
+        let mut transaction = match guard.guarded() {
+            Ok(transaction) => transaction,
+            Err(error) => return worker.say(format!("writes nothing: {error}")),
+        };
+        let committed = transaction.set_data(register, data.as_bytes(), None).commit().await;
+        let holds = guard.lock_paths().count();
+        match committed {
+            Ok(_) => return worker.say(format!("has written {register}: {token}")),
+            Err(error) if error.kind() == ErrorKind::NoNode && error.index() == Some(holds) => {
+                let created = worker.client.create(register, b"", CreateMode::Persistent).await;
+                if let Err(error) = created {
+                    worker.say(format!("creates {register}: {error}"));
+                }
+            }
+            Err(error) => return worker.say(format!("writes {register}: {error}")),
+        }
+    }
+}
+
+/// Waits until the loss of a hold is noticed.
+async fn lost(held: &Held, watch: HoldWatch) {
+    match watch {
+        HoldWatch::Nothing => std::future::pending().await,
+        HoldWatch::Lost => held.guard().lost().await,
+        HoldWatch::Token => held.cancellation_token().cancelled_owned().await,
+    }
+}
+
+async fn let_go(worker: &Worker, held: Held, end: HoldEnd, text: &str) {
+    if end == HoldEnd::Keep {
+        worker.say(format!("keeps {text}"));
+        return worker.keep(held);
+    }
+    let Some(guard) = held.into_guard() else { return };
+    match end {
+        HoldEnd::Drop => {
+            drop(guard);
+            worker.say(format!("drops {text}"));
+        }
+        HoldEnd::Release => match guard.release().await {
+            Ok(()) => worker.say(format!("has released {text}")),
+            Err(error) => worker.say(format!("releases {text}: {error}")),
+        },
+        HoldEnd::CancelledRelease => {
+            poll_once(guard.release()).await;
+            worker.say(format!("begins to release {text}"));
+        }
+        HoldEnd::Keep => {}
+    }
+}
+
+/// Asks the first holder or waiter of a lock to release it.
+pub(crate) async fn revoke(worker: &Worker, lock: &LockName) {
+    let Some(first) = first_node(worker, lock).await else { return };
+    worker.say(format!("revokes {first}"));
+    let policy = RetryNTimes::new(2, Duration::from_millis(100));
+    if let Err(error) = Revoker::attempt_revoke(&worker.client, &policy, &first).await {
+        worker.say(format!("revokes {first}: {error}"));
+    }
+}
+
+/// Deletes the first node in the queue of a lock.
+pub(crate) async fn delete_node(worker: &Worker, lock: &LockName) {
+    let Some(first) = first_node(worker, lock).await else { return };
+    worker.say(format!("deletes {first}"));
+    worker.world.core().disturbances.intruded.insert(first.clone());
+    if let Err(error) = worker.client.delete(&first, None).await {
+        worker.say(format!("deletes {first}: {error}"));
+    }
+}
+
+async fn first_node(worker: &Worker, lock: &LockName) -> Option<String> {
+    let queue = lock.queue();
+    let children = worker.client.get_children(&queue).await.ok()?;
+    let number = |name: &str| name.rsplit(['-', '_']).next().unwrap_or_default().to_owned();
+    let first = children.iter().filter(|name| name.starts_with("_c_")).min_by_key(|n| number(n))?;
+    Some(format!("{queue}/{first}"))
+}
+
+/// Changes the number of leases of a counted semaphore.
+pub(crate) async fn set_count(worker: &Worker, number: u8, count: u8) {
+    worker.say(format!("sets {} to {count}", count_path(number)));
+    worker.world.check::<Counts>().watch(&count_path(number));
+    let set = async {
+        let shared = worker.shared.get::<Objects>().count(&worker.client, number).await?;
+        shared.set_count(i32::from(count)).await
+    };
+    if let Err(error) = set.await {
+        worker.say(format!("sets {}: {error}", count_path(number)));
+    }
+}
+
+/// The number of leases that a client may have known during an acquire.
+struct Limit {
+    path: Option<String>,
+    /// The change of the count that it knew at the beginning.
+    known: i64,
+}
+
+impl Limit {
+    fn before(worker: &Worker, lock: &LockName) -> Self {
+        let LockName::CountedSemaphore(number) = lock else { return Self { path: None, known: 0 } };
+        let path = count_path(*number);
+        worker.world.check::<Counts>().watch(&path);
+        Self {
+            path: Some(path),
+            known: worker.shared.get::<Objects>().known_count(*number).unwrap_or(0),
+        }
+    }
+
+    fn largest(&self, worker: &Worker) -> usize {
+        let Some(path) = &self.path else { return usize::MAX };
+        worker.world.check::<Counts>().largest(path, self.known)
+    }
+}
+
+/// The name of a lock in the history.
+fn name(lock: &LockName) -> String {
+    let parts = lock.parts();
+    let part = |part: &Part| {
+        let reads = if part.mode == Mode::Shared { " to read" } else { "" };
+        format!("{}{reads}", part.lock)
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(" and ")
+}
+
+impl LockName {
+    /// The register that holders of the lock write to.
+    fn register(&self) -> String {
+        let path = self.parts().swap_remove(0).lock;
+        format!("/register-of{}", path.replace('/', "-"))
+    }
+}

@@ -1,0 +1,185 @@
+//! Steps with locks, as data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    plan::PlanStep,
+    recipes::common::{HoldWatch, Retry},
+};
+
+/// A step with locks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Step {
+    /// Acquires a lock, holds it, and releases it.
+    Lock(LockStep),
+    /// Asks the first holder or waiter of a lock to release it.
+    Revoke { lock: LockName },
+    /// Deletes the first node in the queue of a lock, as an operator would.
+    DeleteNode { lock: LockName },
+    /// Changes the number of leases of a `CountedSemaphore`.
+    SetCount {
+        /// The number of the semaphore.
+        number: u8,
+        count: u8,
+    },
+}
+
+impl PlanStep for Step {
+    fn lasts_ms(&self) -> u64 {
+        if let Self::Lock(step) = self { step.hold_ms } else { 0 }
+    }
+
+    fn hold_ms(&mut self) -> Option<&mut u64> {
+        if let Self::Lock(step) = self { Some(&mut step.hold_ms) } else { None }
+    }
+
+    fn renew_ms(&mut self) -> Option<&mut Option<u64>> {
+        if let Self::Lock(step) = self { Some(&mut step.options.renew_ms) } else { None }
+    }
+
+    fn never_retry(&mut self) {
+        if let Self::Lock(step) = self {
+            step.options.retry = Retry::Never;
+        }
+    }
+}
+
+/// One use of a lock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockStep {
+    /// Which lock.
+    pub lock: LockName,
+    /// How long it is waited for at most; `None`: for ever.
+    pub wait_ms: Option<u64>,
+    /// After which time the future of the acquire is dropped; `None`: never.
+    pub cancel_ms: Option<u64>,
+    /// After how many polls the future of the acquire is dropped; `None`: never.
+    #[serde(default)]
+    pub cancel_polls: Option<u32>,
+    /// How long it is held.
+    pub hold_ms: u64,
+    /// How it is let go.
+    pub end: HoldEnd,
+    /// The options of the lock object.
+    #[serde(default)]
+    pub options: LockSettings,
+    /// Whether the step makes a lock object of its own. Otherwise the workers of a process share one.
+    #[serde(default)]
+    pub fresh: bool,
+    /// Whether the lock is revocable, and let go when a revocation is requested. The lock object is then fresh.
+    #[serde(default)]
+    pub revocable: bool,
+    /// The owner of a re-entrant acquire. The workers of a process share its owners.
+    #[serde(default)]
+    pub owner: Option<u8>,
+    /// The number of leases of a semaphore; 0 and 1: one.
+    #[serde(default)]
+    pub quantity: u8,
+    /// How the loss of the lock is noticed.
+    #[serde(default)]
+    pub watch: HoldWatch,
+    /// The number of guarded writes to the register of the lock.
+    #[serde(default)]
+    pub writes: u8,
+    /// Whether the checker refrains from calling `is_held`, which would end a hold whose time is up.
+    #[serde(default)]
+    pub unasked: bool,
+    /// Locks that the same owner acquires while it holds this one.
+    #[serde(default)]
+    pub then: Vec<InnerLock>,
+    /// Whether the holds end in the order in which they began. Otherwise the last one ends first.
+    #[serde(default)]
+    pub first_ends_first: bool,
+}
+
+/// A lock that an owner acquires while it holds another one of the same path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InnerLock {
+    /// Which lock.
+    pub lock: LockName,
+    /// How long it is waited for at most; `None`: for ever.
+    pub wait_ms: Option<u64>,
+    /// How it is let go.
+    pub end: HoldEnd,
+}
+
+/// A lock, by its kind and number: locks of equal names are one lock.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LockName {
+    /// An `InterProcessMutex`.
+    Mutex(u8),
+    /// An `InterProcessMutex` in a namespace.
+    Namespaced(u8),
+    /// An `InterProcessSemaphoreMutex`.
+    SemaphoreMutex(u8),
+    /// An `InterProcessSemaphoreV2` with a constant number of leases.
+    Semaphore {
+        number: u8,
+        /// The number of leases.
+        leases: u8,
+    },
+    /// An `InterProcessSemaphoreV2` with as many leases as a `SharedCount` says.
+    CountedSemaphore(u8),
+    /// The read lock of an `InterProcessReadWriteLock`.
+    Read(u8),
+    /// The write lock of an `InterProcessReadWriteLock`.
+    Write(u8),
+    /// An `InterProcessMultiLock` of these.
+    Multi(Vec<LockName>),
+    /// A `StrictMutex`.
+    Strict(u8),
+}
+
+/// Options of a lock object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockSettings {
+    /// The retry policy.
+    #[serde(default)]
+    pub retry: Retry,
+    /// Whether the listing is sent with the create.
+    #[serde(default)]
+    pub pipelined: bool,
+    /// How often the proven bound of a hold is renewed; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_ms: Option<u64>,
+}
+
+/// How a hold ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HoldEnd {
+    /// `release().await`.
+    Release,
+    /// The guard is dropped.
+    Drop,
+    /// `release()` is begun, and its future dropped after the first poll.
+    CancelledRelease,
+    /// The guard is kept until the process ends.
+    Keep,
+}
+
+impl LockStep {
+    /// An acquire without a limit, and a hold of this time.
+    pub(super) fn new(lock: LockName, hold_ms: u64) -> Self {
+        Self {
+            lock,
+            wait_ms: None,
+            cancel_ms: None,
+            cancel_polls: None,
+            hold_ms,
+            end: HoldEnd::Release,
+            options: LockSettings::default(),
+            fresh: false,
+            revocable: false,
+            owner: None,
+            quantity: 0,
+            watch: HoldWatch::default(),
+            writes: 1,
+            unasked: false,
+            then: Vec::new(),
+            first_ends_first: false,
+        }
+    }
+}

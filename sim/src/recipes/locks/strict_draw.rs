@@ -1,0 +1,99 @@
+//! Draws strict mutexes.
+
+use fastrand::Rng;
+
+use super::steps::{HoldEnd, LockName, LockStep, Step as Locking};
+use crate::{
+    faults::{
+        FaultKind,
+        draw::{one_in, pick},
+    },
+    plan::renewals,
+    recipes::{
+        common::HoldWatch,
+        step::{Plan, Step},
+    },
+};
+
+/// Makes all locks of one in eight plans strict. Their clocks differ by what the proof allows for.
+pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
+    if !one_in(rng, 8) {
+        return;
+    }
+    let locks = pick(rng, &[1, 1, 2]);
+    // A clock that jumps ahead of the true time is beyond what the proof allows for: a rival would wait too short.
+    for fault in &mut plan.faults {
+        if let FaultKind::Suspend { jump_ms, .. } = &mut fault.kind {
+            *jump_ms = 0;
+        }
+    }
+    // Holds that last beyond the end of a session, and waits that last beyond the claim of a lost holder.
+    let is_long = one_in(rng, 2);
+    let is_fast = one_in(rng, 2);
+    for process in &mut plan.processes {
+        // A strict mutex refuses such a client.
+        process.client.read_only = false;
+        process.drift_ppm = match rng.u8(..4) {
+            0 => -10_000,
+            1 => 10_000,
+            _ => process.drift_ppm.clamp(-10_000, 10_000),
+        };
+        if is_fast {
+            process.client.session_timeout_ms = pick(rng, &[2_000, 4_000]);
+        }
+        for step in process.workers.iter_mut().flatten() {
+            match step {
+                Step::Locks(Locking::Lock(step)) => make_strict(rng, step, locks, is_long),
+                Step::Locks(Locking::DeleteNode { lock }) => {
+                    *lock = LockName::Strict(rng.u8(..locks));
+                }
+                Step::Locks(_) => *step = Step::Sleep { ms: 100 },
+                _ => {}
+            }
+        }
+    }
+    // Where a process resumes a session, a fault ends the one before.
+    let resumes = plan.processes.iter().any(|process| process.resumes.is_some());
+    if one_in(rng, 4) && !resumes {
+        // Most of the run is calm: releases are handed over at once.
+        plan.peace_at_ms = plan.peace_at_ms.min(2_000);
+        let peace_at_ms = plan.peace_at_ms;
+        plan.faults.retain(|fault| fault.at_ms < peace_at_ms);
+        for process in &mut plan.processes {
+            process.starts_at_ms = process.starts_at_ms.min(1_000);
+            process.workers.iter_mut().for_each(|steps| steps.push(Step::Sleep { ms: 35_000 }));
+            for number in 0..3 {
+                let step = LockStep::new(LockName::Strict(0), number * 150);
+                let step = Step::from(Locking::Lock(step));
+                process.workers.iter_mut().for_each(|steps| steps.push(step.clone()));
+            }
+        }
+    } else if one_in(rng, 2) && !resumes {
+        // Clocks that differ would hide what comes too late.
+        for (number, process) in plan.processes.iter_mut().enumerate() {
+            process.drift_ppm = 0;
+            process.starts_at_ms = if number == 0 { 0 } else { rng.u64(2_500..6_000) };
+            let hold_ms = if number == 0 { 30_000 } else { rng.u64(1_000..5_000) };
+            let mut step = LockStep::new(LockName::Strict(0), hold_ms);
+            step.watch = HoldWatch::Nothing;
+            let step = Locking::Lock(step).into();
+            process.workers = vec![vec![Step::Sleep { ms: rng.u64(..1_400) }, step]];
+        }
+        renewals::end_slow_holder(plan, rng);
+    }
+}
+
+fn make_strict(rng: &mut Rng, step: &mut LockStep, locks: u8, is_long: bool) {
+    step.lock = LockName::Strict(rng.u8(..locks));
+    (step.owner, step.revocable, step.quantity) = (None, false, 0);
+    step.then.clear();
+    if step.end == HoldEnd::Keep {
+        // It is not re-entrant: the process could not acquire it again.
+        step.end = HoldEnd::Drop;
+    }
+    if is_long && one_in(rng, 2) {
+        step.hold_ms = rng.u64(1_000..12_000);
+        step.wait_ms = step.wait_ms.map(|_| rng.u64(4_000..20_000));
+        step.cancel_ms = None;
+    }
+}

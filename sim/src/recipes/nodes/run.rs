@@ -1,0 +1,222 @@
+//! Kept nodes and groups.
+
+use std::time::Duration;
+
+use docent::{
+    CreateMode, GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode,
+    protocol::Ttl,
+};
+use docent_testing::server::Version;
+
+use super::{
+    check::{self, Keeper, Keeping, Kept, NewKeeping, data},
+    steps::{KeepMode, KeepStep},
+};
+use crate::{
+    recipes::{
+        common::{CloseKind, poll_once},
+        worker::Worker,
+    },
+    world::time::SECOND,
+};
+
+/// How long a group must not have changed before its view is judged.
+const UNCHANGED: u64 = 2 * SECOND;
+
+const GROUP: &str = "/group";
+
+/// Does one step.
+pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
+    let id = format!("keeper-{}", worker.world.next_number());
+    let is_sequential =
+        matches!(step.mode, KeepMode::PersistentSequential | KeepMode::EphemeralSequential);
+    let is_plain = matches!(step.mode, KeepMode::Member);
+    let is_renamed = (step.protected || is_sequential) && !is_plain;
+    let parent = match (step.mode, step.without_parents) {
+        (KeepMode::Member, _) => GROUP,
+        (_, true) => "/absent",
+        (_, false) if is_renamed => "/renamed",
+        (_, false) => "/kept",
+    };
+    let path = format!("{parent}/{}", step.node);
+    worker.say(format!("keeps {path} as {id}"));
+    let first = data(&id, 1);
+    let made = match node_mode(step.mode) {
+        Some(mode) => PersistentNode::start_with(&worker.client, &path, mode, first, options(step))
+            .map(Keeper::Node),
+        None => match step.mode {
+            KeepMode::Touched(ms) => {
+                let (ttl, options) = (Duration::from_millis(ms), options(step));
+                PersistentTtlNode::start_with(&worker.client, &path, ttl, first, options)
+                    .map(Keeper::Ttl)
+            }
+            _ => {
+                worker.world.check::<Kept>().changed.entry(GROUP.to_owned()).or_default();
+                let (member, options) = (step.node.to_string(), step.retry.lock_options());
+                GroupMember::join_with(&worker.client, GROUP, &member, first, options)
+                    .map(|member| Keeper::Member(Box::new(member)))
+            }
+        },
+    };
+    let keeper = match made {
+        Ok(keeper) => keeper,
+        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
+    };
+    let has_ttl = matches!(step.mode, KeepMode::Ttl(_) | KeepMode::Touched(_));
+    let lacks_ttl = has_ttl && worker.world.core().servers.version == Version::V3_4;
+    let keeping = check::keep(
+        &worker.world,
+        NewKeeping {
+            pid: worker.pid,
+            worker: worker.number,
+            client: &worker.client,
+            id: &id,
+            path: &path,
+            keeper: keeper.clone(),
+            is_renamed,
+            is_impossible: step.without_parents || lacks_ttl,
+        },
+        matches!(step.mode, KeepMode::Touched(_)),
+    );
+    let mut events = keeper.events();
+    let heard = async {
+        let mut is_lost = false;
+        while let Some(event) = events.next().await {
+            worker.say(format!("{id}: {}", name(&event)));
+            let is_wrong = match event {
+                NodeEvent::Lost => std::mem::replace(&mut is_lost, true),
+                NodeEvent::Restored => !std::mem::replace(&mut is_lost, false),
+                _ => false,
+            };
+            if is_wrong {
+                worker.violation(&format!("{id}: {} out of turn", name(&event)));
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let used = async {
+        let pause = step.for_ms / (u64::from(step.sets) + 1);
+        let created = worker.within(pause, keeper.created()).await;
+        if let Some(Err(error)) = created {
+            worker.say(format!("{id} is not there: {error}"));
+        }
+        for _ in 0..step.sets {
+            worker.sleep(pause).await;
+            keeper.set_data(keeping.next_data());
+        }
+        if let Keeper::Member(member) = &keeper {
+            judge_group(worker, member).await;
+        }
+        worker.sleep(pause).await;
+    };
+    tokio::select! {
+        biased;
+        () = used => {}
+        () = heard => {}
+    }
+    if step.end == CloseKind::Keep {
+        worker.say(format!("{id} stays"));
+        return worker.keep((keeper, keeping));
+    }
+    close(worker, step.end, &id, keeper, &keeping).await;
+}
+
+async fn close(worker: &Worker, end: CloseKind, id: &str, keeper: Keeper, keeping: &Keeping) {
+    let session = worker.session_id();
+    keeping.close();
+    if end == CloseKind::Drop {
+        drop(keeper);
+        return worker.say(format!("{id} is dropped"));
+    }
+    let close = || async {
+        match &keeper {
+            Keeper::Node(node) => node.close().await,
+            Keeper::Ttl(node) => node.close().await,
+            Keeper::Member(member) => member.leave().await,
+        }
+    };
+    if end == CloseKind::CancelledClose {
+        poll_once(close()).await;
+        return worker.say(format!("{id} begins to close"));
+    }
+    let closed =
+        if end == CloseKind::CloseTwice { tokio::join!(close(), close()).0 } else { close().await };
+    worker.say(format!("{id} is closed: {:?}", closed.as_ref().err().map(docent::Error::kind)));
+    let is_same = worker.session_id() == session;
+    if closed.is_ok() && worker.client.ended().is_none() && is_same {
+        keeping.is_closed(session);
+    }
+}
+
+/// In peace, the members that a member sees are those of the servers.
+async fn judge_group(worker: &Worker, member: &GroupMember) {
+    let view = match worker.within(10_000, member.current_members()).await {
+        Some(Ok(view)) => view,
+        Some(Err(error)) => return worker.say(format!("sees no members: {error}")),
+        None => return worker.say("sees no members in time"),
+    };
+    let now = worker.world.now();
+    let peace_at = worker.world.core().disturbances.peace_at;
+    let kept = worker.world.check::<Kept>();
+    let changed = kept.changed.get(GROUP).copied().unwrap_or_default();
+    let mut servers = kept.children(GROUP);
+    drop(kept);
+    worker.say(format!("sees the members {:?}", view.keys().collect::<Vec<_>>()));
+    if now < changed.max(peace_at) + 10 * SECOND + UNCHANGED || worker.client.ended().is_some() {
+        return;
+    }
+    // The own one is what it shall be, be it there or not.
+    servers.insert(member.id().to_owned(), view[member.id()].clone());
+    if view != servers {
+        worker.violation(&format!("the group is {servers:?}, not {view:?}"));
+    }
+}
+
+fn node_mode(mode: KeepMode) -> Option<CreateMode> {
+    Some(match mode {
+        KeepMode::Persistent => CreateMode::Persistent,
+        KeepMode::PersistentSequential => CreateMode::PersistentSequential,
+        KeepMode::Ephemeral => CreateMode::Ephemeral,
+        KeepMode::EphemeralSequential => CreateMode::EphemeralSequential,
+        KeepMode::Container => CreateMode::Container,
+        KeepMode::Ttl(ms) => {
+            CreateMode::PersistentWithTtl(Ttl::from_duration(Duration::from_millis(ms))?)
+        }
+        KeepMode::Touched(_) | KeepMode::Member => return None,
+    })
+}
+
+fn options(step: &KeepStep) -> NodeOptions {
+    let mut options = NodeOptions::default().with_lock_options(step.retry.lock_options());
+    if step.protected {
+        options = options.with_protection();
+    }
+    if step.adopts {
+        options = options.with_adoption();
+    }
+    if step.without_parents {
+        options = options.without_parents();
+    }
+    options
+}
+
+fn name(event: &NodeEvent) -> String {
+    match event {
+        NodeEvent::Created { path, .. } => format!("{path} is created"),
+        NodeEvent::Lost => "lost".to_owned(),
+        NodeEvent::Restored => "restored".to_owned(),
+        NodeEvent::Conflict { owner } => format!("the node of {owner:#x} is there"),
+        NodeEvent::Failed(error) => format!("failed: {error}"),
+        _ => "another event".to_owned(),
+    }
+}
+
+/// Deletes a kept node.
+pub(crate) async fn delete(worker: &Worker, node: u8) {
+    for path in [format!("/kept/{node}"), format!("{GROUP}/{node}")] {
+        worker.say(format!("deletes {path}"));
+        if let Err(error) = worker.client.delete(&path, None).await {
+            worker.say(format!("deletes {path}: {error}"));
+        }
+    }
+}

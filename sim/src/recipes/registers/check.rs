@@ -1,0 +1,479 @@
+//! The requests of the register workload, and whether their results agree with one order of all changes.
+//!
+//! The order is known: each change has a zxid, and the servers show which changes they have applied. So no search over
+//! permutations is needed, as checkers such as those of stateright or todc-utils make it: they look for *an* order that
+//! explains the results, at a cost that grows exponentially with the number of requests whose outcome is unknown, and
+//! they know nothing of sessions, whose reads may be stale and yet may not go back. Here each result is compared with
+//! *the* order:
+//!
+//! * A write that succeeded was applied once, between its call and its reply, with the Stat of its reply. One with an
+//!   unknown outcome was applied at most once, and not before its call. One that was not applied never was. All writes of
+//!   a transaction have one zxid, or none was applied. A delete leaves no value behind: deletes are matched with calls.
+//! * A read returns the state of one zxid, of a change that had been applied when it returned.
+//! * The reads and writes of one client in one session, in the order of their calls, see states that never go back.
+//! * A read behind a `sync` sees all writes that had been acknowledged before the `sync` was called. If a member may not
+//!   have known that it was cut off the others, or the leader had commits to apply, a stale one is counted only. (A leader
+//!   takes the sync of its own client for a read, which overtakes commits: `CommitProcessor.needCommit`.)
+//! * A refusal was true of a state between the call and the reply.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use docent::{Error, ErrorKind, EventType, Outcome, Stat};
+
+use crate::{
+    recipes::worker::ClientNumber,
+    world::{
+        check::{Check, Findings, View},
+        core::Core,
+        time::{Nanos, SECOND},
+        truth::{Applied, State, Truth},
+    },
+};
+
+/// All calls of a run.
+#[derive(Default)]
+pub(super) struct Calls(Vec<Call>);
+
+struct Call {
+    by: String,
+    client: ClientNumber,
+    session: Option<i64>,
+    called_at: Nanos,
+    asked: Asked,
+    /// `None`: the caller has not waited for it.
+    result: Option<(Nanos, Option<i64>, Got)>,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) enum Asked {
+    /// Of a node. `since`: the call of the sync in front of it, if that succeeds.
+    Read { path: String },
+    /// Writes, all or none.
+    Write(Vec<Write>),
+}
+
+/// A write.
+#[derive(Debug, Clone)]
+pub(super) struct Write {
+    pub(super) path: String,
+    pub(super) kind: WriteKind,
+    /// The version asked for.
+    pub(super) version: Option<i32>,
+    /// A value that no other write has.
+    pub(super) value: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteKind {
+    Set,
+    Create,
+    Delete,
+    Check,
+}
+
+/// A result.
+#[derive(Debug, Clone)]
+pub(super) enum Got {
+    /// A node, with its data if they were read. `synced_since`: the call of a sync in front, which has succeeded.
+    Node {
+        node: Option<(Option<Bytes>, Stat)>,
+        synced_since: Option<Nanos>,
+    },
+    /// The Stats of the writes, where the reply has them.
+    Written(Vec<Option<Stat>>),
+    Failed {
+        kind: ErrorKind,
+        outcome: Outcome,
+        index: usize,
+    },
+}
+
+impl Got {
+    pub(super) fn failed(error: &Error) -> Self {
+        let index = error.index().unwrap_or(0);
+        Self::Failed { kind: error.kind(), outcome: error.outcome(), index }
+    }
+}
+
+impl Calls {
+    pub(super) fn begin(
+        &mut self,
+        by: String,
+        client: ClientNumber,
+        session: Option<i64>,
+        called_at: Nanos,
+        asked: Asked,
+    ) -> usize {
+        self.0.push(Call { by, client, session, called_at, asked, result: None });
+        self.0.len() - 1
+    }
+
+    pub(super) fn end(&mut self, call: usize, at: Nanos, session: Option<i64>, got: Got) {
+        let result = &mut self.0[call].result;
+        assert!(result.is_none(), "a future completes once");
+        *result = Some((at, session, got));
+    }
+}
+
+impl Check for Calls {
+    fn finish(&mut self, view: &View<'_>, found: &mut Findings) {
+        let core = view.core();
+        let mut checker = Checker::new(&core);
+        checker.check(self);
+        let Checker { violations, counted, .. } = checker;
+        counted.into_iter().for_each(|text| found.counted(text));
+        violations.into_iter().for_each(|text| found.violation(text));
+    }
+}
+
+struct Checker<'a> {
+    /// When a member might not have known that it is cut off the others, or the leader had not applied all commits.
+    stale_syncs: Vec<(Nanos, Nanos)>,
+    states: BTreeMap<String, Vec<State>>,
+    values: BTreeMap<Bytes, Vec<&'a Applied>>,
+    truth: &'a Truth,
+    violations: Vec<String>,
+    counted: Vec<String>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(core: &'a Core) -> Self {
+        let truth = &core.servers.truth;
+        let stale_syncs = [&*core.disturbances.cuts, &core.servers.leader_lags].concat();
+        let mut values: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for applied in &truth.changes {
+            if let Some((value, _)) = &applied.change.node {
+                values.entry(value.clone()).or_default().push(applied);
+            }
+        }
+        let states = BTreeMap::new();
+        Self { stale_syncs, states, values, truth, violations: Vec::new(), counted: Vec::new() }
+    }
+
+    fn states(&mut self, path: &str) -> &[State] {
+        self.states.entry(path.to_owned()).or_insert_with(|| self.truth.states(path))
+    }
+
+    fn bad(&mut self, call: &Call, text: impl std::fmt::Display) {
+        let at = call.called_at;
+        let called_at = format!("{}.{:09}", at / SECOND, at % SECOND);
+        let asked = match &call.asked {
+            Asked::Read { path } => format!("read of {path}"),
+            Asked::Write(writes) => writes
+                .iter()
+                .map(|write| format!("{:?} of {} {}", write.kind, write.path, short(&write.value)))
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        self.violations.push(format!("{}: {asked}, called at {called_at}: {text}", call.by));
+    }
+
+    fn check(&mut self, calls: &Calls) {
+        let mut fabricated = self.values.clone();
+        for call in &calls.0 {
+            match &call.asked {
+                Asked::Write(writes) => {
+                    self.check_write(call, writes);
+                    writes.iter().for_each(|write| drop(fabricated.remove(&write.value)));
+                }
+                Asked::Read { path } => self.check_read(call, path),
+            }
+        }
+        for value in fabricated.keys().filter(|value| value.starts_with(b"/r/")) {
+            self.violations.push(format!("{} was written by no client", short(value)));
+        }
+        self.check_deletes(calls);
+        self.check_sessions(calls);
+        self.check_syncs(calls);
+    }
+
+    fn check_write(&mut self, call: &Call, writes: &[Write]) {
+        let mut zxids = Vec::new();
+        for (at, write) in writes.iter().enumerate() {
+            if matches!(write.kind, WriteKind::Delete | WriteKind::Check) {
+                continue;
+            }
+            let applied = self.values.get(&write.value).cloned().unwrap_or_default();
+            zxids.push(applied.first().map(|applied| applied.change.zxid));
+            if applied.len() > 1 {
+                self.bad(call, format_args!("applied {} times", applied.len()));
+            }
+            let Some(first) = applied.first() else {
+                if let Some((_, _, Got::Written(_))) = call.result {
+                    self.bad(call, "acknowledged, but not applied");
+                }
+                continue;
+            };
+            if first.at < call.called_at {
+                self.bad(call, "applied before its call");
+            }
+            let stat = first.change.node.as_ref().map(|(_, stat)| *stat);
+            let is_create = first.change.event_type == EventType::NodeCreated;
+            let version = stat.map_or(0, |stat| stat.version);
+            if first.change.path != write.path || is_create != (write.kind == WriteKind::Create) {
+                self.bad(call, format_args!("applied as {:?}", first.change));
+            }
+            if write.kind == WriteKind::Set && write.version.is_some_and(|v| v + 1 != version) {
+                self.bad(call, format_args!("for {:?}, but made {version}", write.version));
+            }
+            match &call.result {
+                Some((done, _, Got::Written(stats))) => {
+                    if first.at > *done {
+                        self.bad(call, "acknowledged before it was applied");
+                    }
+                    if let Some(Some(replied)) = stats.get(at)
+                        && Some(*replied) != stat
+                    {
+                        self.bad(call, format_args!("replied {replied:?}, applied {stat:?}"));
+                    }
+                }
+                Some((_, _, Got::Failed { kind, outcome: Outcome::NotApplied, .. })) => {
+                    self.bad(call, format_args!("said to be not applied ({kind:?}), but applied"));
+                }
+                _ => {}
+            }
+        }
+        if zxids.windows(2).any(|pair| pair[0] != pair[1]) {
+            self.bad(call, format_args!("applied in part: {zxids:?}"));
+        }
+        if let Some((done, _, Got::Failed { kind, index, .. })) = call.result
+            && let Some(write) = writes.get(index)
+        {
+            self.check_refusal(call, write, kind, done);
+        }
+    }
+
+    /// Whether a server's refusal was true of a state between the call and the reply.
+    fn check_refusal(&mut self, call: &Call, write: &Write, kind: ErrorKind, done: Nanos) {
+        let called_at = call.called_at;
+        let version = write.version;
+        let fits = |state: &State| match kind {
+            ErrorKind::NoNode => state.node.is_none(),
+            ErrorKind::NodeExists => state.node.is_some(),
+            ErrorKind::BadVersion => {
+                state.node.as_ref().is_some_and(|(_, stat)| Some(stat.version) != version)
+            }
+            _ => true,
+        };
+        let states = self.states(&write.path);
+        let mut between =
+            states.iter().filter(|state| state.at <= done && state.end_at >= called_at);
+        if !between.any(fits) {
+            self.bad(call, format_args!("refused with {kind:?}, which was never true"));
+        }
+    }
+
+    fn check_read(&mut self, call: &Call, path: &str) {
+        let Some((done, _, Got::Node { node, .. })) = &call.result else { return };
+        let ranges = self.ranges(path, node.as_ref());
+        if let Some(Some((data, stat))) = ranges.is_empty().then_some(node) {
+            let data = data.as_ref().map_or("nothing".to_owned(), |data| short(data));
+            self.bad(call, format_args!("{data} with {stat:?} was never there"));
+        } else if ranges.iter().all(|(_, at, _)| at > done) {
+            self.bad(call, "returned what was not applied yet");
+        }
+    }
+
+    /// The zxids, from and below, at which a read could return this; with the time of the beginning.
+    fn ranges(
+        &mut self,
+        path: &str,
+        node: Option<&(Option<Bytes>, Stat)>,
+    ) -> Vec<(i64, Nanos, i64)> {
+        let fits = |state: &&State| match (node, &state.node) {
+            (None, None) => true,
+            (Some((data, stat)), Some((value, of))) => {
+                // Children are changed by others.
+                let same =
+                    (stat.mzxid, stat.czxid, stat.version) == (of.mzxid, of.czxid, of.version);
+                same && data.as_ref().is_none_or(|data| data == value)
+            }
+            _ => false,
+        };
+        let states = self.states(path).iter().filter(fits);
+        states.map(|state| (state.zxid, state.at, state.end_zxid)).collect()
+    }
+
+    /// Matches deletes with calls: each applied one with a call that may have made it, and each acknowledged call with
+    /// an applied one. If both can be done, both can be done at once (Mendelsohn and Dulmage).
+    fn check_deletes(&mut self, calls: &Calls) {
+        let mut by_path: BTreeMap<&str, Vec<(&Call, &Write)>> = BTreeMap::new();
+        for call in &calls.0 {
+            if let Asked::Write(writes) = &call.asked {
+                let deletes = writes.iter().filter(|write| write.kind == WriteKind::Delete);
+                deletes
+                    .for_each(|write| by_path.entry(&write.path).or_default().push((call, write)));
+            }
+        }
+        let paths: std::collections::BTreeSet<_> = self
+            .truth
+            .changes
+            .iter()
+            .filter(|applied| applied.change.path.starts_with("/r/"))
+            .map(|applied| applied.change.path.as_str())
+            .chain(by_path.keys().copied())
+            .map(str::to_owned)
+            .collect();
+        for path in paths {
+            let states = self.states(&path).to_vec();
+            let points: Vec<_> = states
+                .windows(2)
+                .filter(|pair| pair[0].node.is_some() && pair[1].node.is_none())
+                .map(|pair| (pair[1].at, pair[0].node.as_ref().map_or(0, |(_, stat)| stat.version)))
+                .collect();
+            let may = by_path.get(path.as_str()).cloned().unwrap_or_default();
+            let edge = |(call, write): &(&Call, &Write), (at, version): &(Nanos, i32)| {
+                let until = match call.result {
+                    None | Some((_, _, Got::Failed { outcome: Outcome::Unknown, .. })) => {
+                        Nanos::MAX
+                    }
+                    Some((done, _, Got::Written(_))) => done,
+                    _ => return false,
+                };
+                let fits = write.version.is_none_or(|asked| asked == *version);
+                fits && (call.called_at..=until).contains(at)
+            };
+            let acked: Vec<_> = may
+                .iter()
+                .filter(|(call, _)| matches!(call.result, Some((_, _, Got::Written(_)))))
+                .copied()
+                .collect();
+            let of_acked: Vec<Vec<usize>> = acked
+                .iter()
+                .map(|call| (0..points.len()).filter(|at| edge(call, &points[*at])).collect())
+                .collect();
+            if let Some(at) = unmatched(&of_acked, points.len()) {
+                self.bad(acked[at].0, "acknowledged, but no delete was applied for it");
+            }
+            let of_points: Vec<Vec<usize>> = points
+                .iter()
+                .map(|point| (0..may.len()).filter(|at| edge(&may[*at], point)).collect())
+                .collect();
+            if let Some(at) = unmatched(&of_points, may.len()) {
+                let (at, version) = points[at];
+                self.violations.push(format!(
+                    "{path}, version {version}, was deleted at {}.{:09} by no client that may have done it",
+                    at / SECOND,
+                    at % SECOND
+                ));
+            }
+        }
+    }
+
+    /// The zxids at which the effect of a call was visible to it.
+    fn seen(&mut self, call: &Call) -> Option<Vec<(i64, Nanos, i64)>> {
+        match (&call.asked, &call.result) {
+            (Asked::Read { path }, Some((_, _, Got::Node { node, .. }))) => {
+                Some(self.ranges(path, node.as_ref()))
+            }
+            (Asked::Write(writes), Some((done, _, Got::Written(_)))) => {
+                let valued = writes.iter().find_map(|write| self.values.get(&write.value)?.first());
+                if let Some(applied) = valued {
+                    return Some(vec![(applied.change.zxid, applied.at, applied.change.zxid + 1)]);
+                }
+                let delete = writes.iter().find(|write| write.kind == WriteKind::Delete)?;
+                let deleted = self.truth.of(&delete.path).filter(|applied| {
+                    applied.change.node.is_none() && (call.called_at..=*done).contains(&applied.at)
+                });
+                Some(deleted.map(|a| (a.change.zxid, a.at, a.change.zxid + 1)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// The states that a client sees in one session never go back.
+    fn check_sessions(&mut self, calls: &Calls) {
+        let mut sessions: BTreeMap<_, Vec<&Call>> = BTreeMap::new();
+        for call in &calls.0 {
+            if let (Some(before), Some((_, after, _))) = (call.session, &call.result)
+                && Some(before) == *after
+            {
+                sessions.entry((call.client, before)).or_default().push(call);
+            }
+        }
+        for ((client, _), calls) in sessions {
+            // The position of each call, with the time at which it was known.
+            let mut known: Vec<(Nanos, i64)> = Vec::new();
+            for call in calls {
+                let before =
+                    |(done, _): &&(Nanos, i64)| !client.waits_when_full || *done < call.called_at;
+                let floor = known.iter().filter(before).map(|(_, zxid)| *zxid).max().unwrap_or(0);
+                let Some(seen) = self.seen(call).filter(|seen| !seen.is_empty()) else { continue };
+                let next = seen.iter().filter(|(_, _, end)| *end > floor).map(|seen| seen.0).min();
+                match next {
+                    None => {
+                        self.bad(call, format_args!("went back behind zxid {floor:#x}"));
+                    }
+                    Some(zxid) => {
+                        let done = call.result.as_ref().map_or(Nanos::MAX, |result| result.0);
+                        known.push((done, zxid.max(floor)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A read behind a sync sees all writes acknowledged before the sync.
+    fn check_syncs(&mut self, calls: &Calls) {
+        let mut acked: Vec<(Nanos, i64)> = Vec::new();
+        for call in &calls.0 {
+            if let (Asked::Write(_), Some((done, _, Got::Written(_)))) = (&call.asked, &call.result)
+                && let Some(seen) = self.seen(call)
+                && let Some(zxid) = seen.iter().map(|seen| seen.0).min()
+            {
+                acked.push((*done, zxid));
+            }
+        }
+        for call in &calls.0 {
+            let Asked::Read { path } = &call.asked else { continue };
+            let Some((done, after, Got::Node { node, synced_since: Some(since) })) = &call.result
+            else {
+                continue;
+            };
+            if call.session.is_none() || call.session != *after {
+                continue;
+            }
+            let before = acked.iter().filter(|(done, _)| done < since);
+            let floor = before.map(|(_, zxid)| *zxid).max().unwrap_or(0);
+            let ranges = self.ranges(path, node.as_ref());
+            if ranges.iter().all(|(_, _, end)| *end <= floor) && !ranges.is_empty() {
+                if self.stale_syncs.iter().any(|(from, to)| from <= done && since <= to) {
+                    self.counted.push(format!("{}: a stale read of {path} behind a sync", call.by));
+                } else {
+                    self.bad(call, format_args!("behind a sync, but older than zxid {floor:#x}"));
+                }
+            }
+        }
+    }
+}
+
+fn short(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    text.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// The first left element that a maximum matching leaves out, given the right elements of each; `None` if it leaves out
+/// none.
+fn unmatched(edges: &[Vec<usize>], right: usize) -> Option<usize> {
+    fn augment(
+        left: usize,
+        edges: &[Vec<usize>],
+        tried: &mut [bool],
+        of: &mut [Option<usize>],
+    ) -> bool {
+        for &at in &edges[left] {
+            if std::mem::replace(&mut tried[at], true) {
+                continue;
+            }
+            if of[at].is_none_or(|other| augment(other, edges, tried, of)) {
+                of[at] = Some(left);
+                return true;
+            }
+        }
+        false
+    }
+    let mut of = vec![None; right];
+    (0..edges.len()).find(|left| !augment(*left, edges, &mut vec![false; right], &mut of))
+}

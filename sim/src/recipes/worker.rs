@@ -1,0 +1,169 @@
+//! A worker of a process, as its steps see it.
+
+use std::{
+    any::{Any, TypeId},
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use docent::{Client, Instant};
+
+use crate::world::{
+    World,
+    history::What,
+    time::{MILLISECOND, Nanos, Pid},
+};
+
+/// A client, as the check of registers names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClientNumber {
+    pub(super) number: u64,
+    /// Whether requests may wait before they are queued, so that their order is not that of their calls.
+    pub(super) waits_when_full: bool,
+}
+
+impl ClientNumber {
+    pub(super) fn next(world: &World, waits_when_full: bool) -> Self {
+        Self { number: world.next_number(), waits_when_full }
+    }
+}
+
+/// A worker of a process.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    pub(super) world: World,
+    pub(super) pid: Pid,
+    pub(super) number: usize,
+    pub(super) client: Client,
+    pub(super) client_number: ClientNumber,
+    /// Its memory from step to step.
+    pub(super) memory: Memory,
+    /// The memory that the workers of a process share, until they are done.
+    pub(super) shared: Memory,
+    /// Objects that live until its process ends.
+    pub(super) kept: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
+}
+
+impl Worker {
+    /// Adds to the history.
+    pub(super) fn say(&self, text: impl Into<String>) {
+        let (pid, worker) = (self.pid, self.number);
+        self.world.core().process_mut(pid).steps += 1;
+        self.world.record(What::Worker { pid, worker, text: text.into() });
+    }
+
+    /// A rule was broken.
+    pub(super) fn violation(&self, text: &str) {
+        let text = format!("{}: {text}", self.name());
+        self.world.record(What::Violation(text));
+    }
+
+    /// Its name in messages.
+    pub(super) fn name(&self) -> String {
+        format!("p{}.{}", self.pid, self.number)
+    }
+
+    /// Waits, by the clock of the process.
+    pub(super) async fn sleep(&self, ms: u64) {
+        self.world.sleep(self.pid, Duration::from_millis(ms)).await;
+    }
+
+    /// Waits until this long after the peace, and a second longer by the clock of the process.
+    pub(super) async fn settle(&self, after_peace: Nanos) {
+        let settled_at = self.world.core().disturbances.peace_at + after_peace;
+        let left = settled_at.saturating_sub(self.world.now());
+        self.sleep(left / MILLISECOND + 1_000).await;
+    }
+
+    /// A future's output, or `None` if it took longer: it is dropped then.
+    pub(super) async fn within<F: Future>(&self, ms: u64, future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = self.sleep(ms) => None,
+        }
+    }
+
+    /// The session of its client.
+    pub(super) fn session_id(&self) -> Option<i64> {
+        self.client.session_token().map(|token| token.session_id())
+    }
+
+    /// Keeps something until the process ends.
+    pub(super) fn keep(&self, kept: impl Any + Send) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(kept));
+    }
+
+    /// The same worker with another client, and nothing to remember.
+    pub(super) fn with_client(&self, client: Client, waits_when_full: bool) -> Self {
+        let client_number = ClientNumber::next(&self.world, waits_when_full);
+        Self { client, client_number, memory: Memory::default(), ..self.clone() }
+    }
+}
+
+/// A call that must come to its end in time.
+pub(super) struct Timing {
+    /// The true time of its beginning.
+    pub(super) from: Nanos,
+    started: Instant,
+    stops: u64,
+}
+
+impl Timing {
+    pub(super) fn begin(worker: &Worker) -> Self {
+        let stops = worker.world.core().process(worker.pid).stops;
+        Self { from: worker.world.now(), started: worker.client.now(), stops }
+    }
+
+    /// How long it took by the clock of its process.
+    pub(super) fn took(&self, worker: &Worker) -> Duration {
+        worker.client.now() - self.started
+    }
+
+    /// Whether it took longer than this, although the process ran and its clock did not jump.
+    pub(super) fn is_late(&self, worker: &Worker, limit: Duration) -> bool {
+        let core = worker.world.core();
+        let process = core.process(worker.pid);
+        self.took(worker) > limit && process.stops == self.stops && !process.has_jumped()
+    }
+}
+
+/// One value of each type. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Memory(Arc<Mutex<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>>);
+
+impl Memory {
+    /// The value of a type.
+    pub(super) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = values.iter().find(|(of, _)| *of == TypeId::of::<T>());
+        if let Some(value) = known.and_then(|(_, value)| Arc::clone(value).downcast().ok()) {
+            return value;
+        }
+        let value = Arc::new(T::default());
+        values.push((TypeId::of::<T>(), Arc::clone(&value) as _));
+        value
+    }
+
+    /// Uses the value of a type.
+    pub(super) fn with<T: Default + Send + 'static, R>(
+        &self,
+        using: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let value = self.get::<Mutex<T>>();
+        let mut value = value.lock().unwrap_or_else(PoisonError::into_inner);
+        using(&mut value)
+    }
+
+    /// Takes the value of a type.
+    pub(super) fn take<T: Default + Send + 'static>(&self) -> T {
+        self.with(std::mem::take)
+    }
+
+    /// Drops all values.
+    pub(super) fn clear(&self) {
+        let values = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(values);
+    }
+}

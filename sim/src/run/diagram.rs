@@ -1,0 +1,165 @@
+//! The history of a plan as a sequence diagram, in Mermaid's language as those of the guide.
+
+use std::fmt::Write as _;
+
+use super::{self as run, Watch};
+use crate::{
+    recipes::step::Plan,
+    world::{
+        history::{History, What},
+        time::SECOND,
+    },
+};
+
+/// The most rows. Of a longer history the end before the broken rule is shown.
+const MAX_ROWS: usize = 120;
+
+/// Runs a plan, and draws its history until a rule was broken.
+#[must_use]
+pub fn of(plan: &Plan) -> String {
+    let outcome = run::run_watched(plan, &Watch::with_frames());
+    draw(&outcome.history, plan.processes.len(), plan.servers.count)
+}
+
+/// Draws a history until a rule was broken.
+#[must_use]
+pub fn draw(history: &History, processes: usize, servers: usize) -> String {
+    let mut out = String::from("sequenceDiagram\n");
+    let names = (0..processes).map(|pid| format!("p{pid}"));
+    for name in names.chain((0..servers.max(1)).map(|member| format!("s{member}"))) {
+        let _ = writeln!(out, "    participant {name}");
+    }
+    let last = format!("s{}", servers.max(1) - 1);
+    let mut guids = Guids::default();
+    let mut rows = Vec::new();
+    for record in &history.records {
+        let seconds = record.at as f64 / SECOND as f64;
+        let row = match &record.what {
+            What::Frame { text, .. } if is_ping(text) => continue,
+            What::Frame { pid, member, to_server, is_event, text } => {
+                let text = guids.shorten(&essence(text));
+                match (to_server, is_event) {
+                    (true, _) => format!("p{pid}->>s{member}: {text}"),
+                    (_, true) => format!("s{member}-)p{pid}: {text}"),
+                    (_, false) => format!("s{member}-->>p{pid}: {text}"),
+                }
+            }
+            What::Worker { pid, text, .. } => {
+                format!("Note over p{pid}: {seconds:.3} s: {}", guids.shorten(text))
+            }
+            What::State(pid, text) => format!("Note over p{pid}: {seconds:.3} s: {text}"),
+            What::Finished(pid) => format!("Note over p{pid}: {seconds:.3} s: finished"),
+            what => {
+                format!("Note over p0,{last}: {seconds:.3} s: {}", guids.shorten(&what.to_string()))
+            }
+        };
+        rows.push(row);
+        if matches!(record.what, What::Violation(_)) {
+            break;
+        }
+    }
+    let skipped = rows.len().saturating_sub(MAX_ROWS);
+    if skipped > 0 {
+        let _ = writeln!(out, "    Note over p0,{last}: {skipped} earlier rows are left out");
+    }
+    // A semicolon would end the row.
+    let rows = rows.iter().skip(skipped).map(|row| row.replace(';', ","));
+    rows.for_each(|row| {
+        let _ = writeln!(out, "    {row}");
+    });
+    out
+}
+
+fn is_ping(text: &str) -> bool {
+    text.split_whitespace().any(|word| word == "ping")
+}
+
+/// A message without what a reader of the diagram does not need: stats, ACLs, xids.
+fn essence(text: &str) -> String {
+    const LEFT_OUT: &[&str] = &[
+        "zxid=",
+        "czxid=",
+        "mzxid=",
+        "pzxid=",
+        "version=",
+        "cversion=",
+        "aversion=",
+        "ephemeralOwner=",
+        "dataLength=",
+        "numChildren=",
+        "acl=",
+        "world:",
+        "passwd=",
+        "lastZxidSeen=",
+        "relativeZxid=",
+        "data=[]",
+        "exist=[]",
+        "child=[]",
+    ];
+    let is_kept = |word: &&str| !LEFT_OUT.iter().any(|start| word.starts_with(start));
+    let mut words = text.split(' ').filter(is_kept).peekable();
+    // The xid.
+    if words.peek().is_some_and(|word| word.parse::<i32>().is_ok()) {
+        words.next();
+    }
+    words.filter(|word| *word != "bytes").collect::<Vec<_>>().join(" ")
+}
+
+/// Names for GUIDs in the order in which they appear.
+#[derive(Debug, Default)]
+struct Guids(Vec<String>);
+
+impl Guids {
+    const LENGTH: usize = 36;
+
+    fn shorten(&mut self, text: &str) -> String {
+        let mut out = text.replace('\n', " ");
+        let mut from = 0;
+        while let Some(at) = out.get(from..).and_then(|rest| rest.find("_c_")).map(|at| at + from) {
+            let start = at + "_c_".len();
+            from = start;
+            let Some(guid) = out.get(start..start + Self::LENGTH).map(str::to_owned) else { break };
+            if guid.bytes().filter(|byte| *byte == b'-').count() != 4 {
+                continue;
+            }
+            let number = self.0.iter().position(|known| *known == guid).unwrap_or_else(|| {
+                self.0.push(guid);
+                self.0.len() - 1
+            });
+            out.replace_range(start..start + Self::LENGTH, &format!("G{}", number + 1));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::history::Record;
+
+    #[test]
+    fn messages_are_arrows_and_the_rest_are_notes() {
+        let frame = |to_server, text: &str| What::Frame {
+            pid: 0,
+            member: 1,
+            to_server,
+            is_event: false,
+            text: text.to_owned(),
+        };
+        let guid = "01234567-89ab-4def-8123-456789abcdef";
+        let whats = [
+            frame(true, &format!("create2 /m/_c_{guid}-lock-")),
+            frame(true, "-2 ping"),
+            frame(false, &format!("create2 /m/_c_{guid}-lock-0000000000")),
+            What::Violation("bad; very bad".to_owned()),
+            What::Finished(0),
+        ];
+        let records = whats.into_iter().map(|what| Record { at: SECOND, what }).collect();
+        assert_eq!(
+            draw(&History { records }, 1, 2),
+            "sequenceDiagram\n    participant p0\n    participant s0\n    participant s1\n    \
+             p0->>s1: create2 /m/_c_G1-lock-\n    s1-->>p0: create2 /m/_c_G1-lock-0000000000\n    \
+             Note over p0,s1: 1.000 s: VIOLATION: bad, very bad\n"
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! Runs plans, one or many, and shortens those that break a rule.
+
+pub mod batch;
+pub mod diagram;
+pub mod own;
+pub mod shrink;
+mod simulate;
+
+use std::sync::Arc;
+
+use crate::{
+    checks::orphans::Orphans,
+    recipes::{self, step::Plan},
+    world::check::Checks,
+};
+use simulate::Program;
+pub use simulate::{Outcome, Watch};
+
+/// Runs a plan.
+///
+/// # Panics
+///
+/// As [`run_watched`].
+#[must_use]
+pub fn run(plan: &Plan) -> Outcome {
+    run_watched(plan, &Watch::default())
+}
+
+/// Runs a plan, which another thread can watch.
+///
+/// # Panics
+///
+/// If no runtime of tokio can be made, which lends the world nothing but its random numbers, or if the plan names a version
+/// that the embedded server does not imitate.
+#[must_use]
+pub fn run_watched(plan: &Plan, watch: &Watch) -> Outcome {
+    let program = Program {
+        main: Arc::new(|world, pid, process| Box::pin(recipes::main(world, pid, process))),
+        checks: recipes::checks(Checks::default().with(Orphans::default())),
+    };
+    simulate::simulate(plan, watch, program)
+}

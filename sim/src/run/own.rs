@@ -1,0 +1,91 @@
+//! Runs a program of yours: its processes, with the faults that a seed draws, and your checks.
+
+use std::{sync::Arc, time::Duration};
+
+use docent::Client;
+
+use super::{
+    Outcome, Watch,
+    simulate::{Main, Program, simulate},
+};
+use crate::{
+    checks::sessions,
+    faults::draw::faults,
+    plan::{
+        ClientPlan, ProcessPlan,
+        draw::{Setting, empty, generator},
+    },
+    world::{World, check::Checks, history::What, time::Pid},
+};
+
+/// A process of the program.
+pub struct Process {
+    world: World,
+    pid: Pid,
+    client: ClientPlan,
+}
+
+impl Process {
+    /// Its number, from 0.
+    #[must_use]
+    pub const fn number(&self) -> usize {
+        self.pid
+    }
+
+    /// Starts a client with settings that the seed has drawn. Faults and checks of sessions concern the last one that was
+    /// started.
+    #[must_use]
+    pub fn start_client(&self) -> Client {
+        let client = self.client.config(&self.world, self.pid).start();
+        sessions::follow(&self.world, self.pid, &client);
+        let noted = sessions::note_states(self.world.clone(), self.pid, &client);
+        self.world.spawn(self.pid, noted);
+        client
+    }
+
+    /// Waits, by the clock of the process. Nothing else may be waited for but docent and other tasks of the process: the
+    /// system's time does not pass.
+    pub async fn sleep(&self, duration: Duration) {
+        self.world.sleep(self.pid, duration).await;
+    }
+
+    /// Adds to the history.
+    pub fn say(&self, text: impl Into<String>) {
+        self.world.record(What::Worker { pid: self.pid, worker: 0, text: text.into() });
+    }
+}
+
+/// Runs a program: `main` in each of its processes, on servers and with faults that the seed draws, and these checks. Each
+/// process ends by itself, with its clients closed or dropped.
+///
+/// # Panics
+///
+/// As [`run_watched`](super::run_watched).
+pub fn run_program<F>(
+    seed: u64,
+    processes: usize,
+    checks: Checks,
+    main: impl Fn(Process) -> F + Send + Sync + 'static,
+) -> Outcome
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let rng = &mut generator(seed, "own");
+    let mut plan = empty::<()>(seed, rng);
+    let setting = Setting::draw(rng, &plan, true);
+    for _ in 0..processes {
+        let client = setting.client(rng);
+        plan.processes.push(setting.process(rng, client, Vec::new()));
+    }
+    plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
+    let main = Arc::new(move |world: World, pid, process: ProcessPlan<()>| {
+        let of_process = main(Process { world: world.clone(), pid, client: process.client });
+        let main: Main = Box::pin(async move {
+            of_process.await;
+            world.core().process_mut(pid).is_finished = true;
+            world.record(What::Finished(pid));
+        });
+        main
+    });
+    simulate(&plan, &Watch::default(), Program { main, checks })
+}

@@ -1,0 +1,243 @@
+//! Runs a program in a world of its own, and judges the run.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use docent::session::planted;
+use docent_testing::server::Config;
+use tokio::runtime::{Builder, RngSeed};
+
+use crate::{
+    checks::{guarded::GuardedWrites, leftovers::Leftovers},
+    faults::planted::plant_by_name,
+    plan::{Plan, PlanStep, ProcessPlan},
+    world::{
+        End, World,
+        check::Checks,
+        history::{History, What},
+        panics,
+        process::{Process, ProcessState},
+        servers::Servers,
+        time::{MILLISECOND, Nanos, Pid, SECOND},
+    },
+};
+
+/// The main task of a process.
+pub(super) type Main = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The program of all processes of a plan, and the checks of the run.
+pub(super) struct Program<S> {
+    pub(super) main: Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Send + Sync>,
+    pub(super) checks: Checks,
+}
+
+/// The result of a run.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Outcome {
+    /// Everything that happened.
+    pub history: History,
+    /// The number of faults in the plan.
+    pub faults: usize,
+    /// The virtual time that passed.
+    pub virtual_time: Duration,
+}
+
+impl Outcome {
+    /// Whether no rule was broken.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.history.violations().next().is_none()
+    }
+}
+
+/// The longest time from the peace to the end of all work, besides the holds of locks, which may follow each other.
+const PROGRESS_LIMIT: Nanos = 600 * SECOND;
+
+/// The user `super`, with the password `test`.
+const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+
+const LIVELOCK: &str = "livelock: tasks are polled without progress";
+
+/// Looks at a run from another thread.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    world: Arc<Mutex<Option<World>>>,
+    shows_frames: bool,
+}
+
+impl Watch {
+    /// Looks at a run whose history has requests, replies and events too.
+    #[must_use]
+    pub fn with_frames() -> Self {
+        Self { shows_frames: true, ..Self::default() }
+    }
+
+    fn set(&self, world: Option<World>) {
+        let mut place = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *place, world);
+        drop(place);
+        drop(old);
+    }
+
+    /// The history so far; `None` before and after the run, or if the world is busy.
+    #[must_use]
+    pub fn history(&self) -> Option<History> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.try_history()
+    }
+}
+
+/// Runs a program in a plan, which another thread can watch.
+///
+/// # Panics
+///
+/// If no runtime of tokio can be made, which lends the world nothing but its random numbers, or if the plan names a version
+/// that the embedded server does not imitate.
+pub(super) fn simulate<S>(plan: &Plan<S>, watch: &Watch, program: Program<S>) -> Outcome
+where
+    S: PlanStep + Clone + Send + 'static,
+{
+    // A watch channel of tokio wakes its receivers in an order drawn by the runtime.
+    let runtime = Builder::new_current_thread()
+        .rng_seed(RngSeed::from_bytes(&plan.seed.to_le_bytes()))
+        .build()
+        .expect("a runtime without drivers");
+    panics::set_running(true);
+    plant_by_name(plan.plant.as_deref());
+    let outcome = runtime.block_on(async { run_in_context(plan, watch, program) });
+    plant_by_name(None);
+    panics::set_running(false);
+    outcome
+}
+
+fn run_in_context<S>(plan: &Plan<S>, watch: &Watch, program: Program<S>) -> Outcome
+where
+    S: PlanStep + Clone + Send + 'static,
+{
+    let leftovers = Leftovers { removes_containers: removes_containers(plan) };
+    let checks = program.checks.with(GuardedWrites::default()).with(leftovers);
+    let servers = Servers::new(Config {
+        version: plan.servers.version().expect("a version that is imitated"),
+        servers: plan.servers.count,
+        tick_time: Duration::from_millis(plan.servers.tick_ms),
+        sync_limit: plan.servers.sync_limit,
+        container_check_interval: Duration::from_millis(plan.servers.container_check_ms),
+        election_time: Duration::from_millis(plan.servers.election_ms),
+        min_session_timeout: plan.servers.min_session_timeout_ms.map(Duration::from_millis),
+        reconfig_enabled: plan.servers.reconfig,
+        super_digest: plan.servers.reconfig.then(|| SUPER_DIGEST.to_owned()),
+        seed: plan.seed,
+        ..Config::default()
+    });
+    let world = World::new(plan.seed, servers, checks);
+    watch.set(Some(world.clone()));
+    {
+        let mut core = world.core();
+        for member in (0..plan.servers.count).filter(|_| plan.servers.reconfig) {
+            let name = format!("s{member}");
+            core.servers.ensemble.set_client_address(member, &name, 2181);
+        }
+        core.shows_frames = watch.shows_frames;
+        core.network.delay = plan.network.delay_us * 1_000;
+        core.network.spikes_one_in = plan.network.spikes_one_in;
+        core.network.short_one_in = plan.network.short_one_in;
+        core.puts_off_one_in = plan.puts_off_one_in;
+        let disturbances = &mut core.disturbances;
+        disturbances.peace_at = plan.peace_at_ms * MILLISECOND;
+        disturbances.longest_timeout = plan.longest_timeout_ms() * MILLISECOND;
+        disturbances.sync_limit_ms = plan.servers.tick_ms * u64::from(plan.servers.sync_limit + 2);
+        let least_timeout_ms = plan.servers.min_session_timeout_ms.unwrap_or(u64::MAX);
+        if plan.servers.count > 1 && least_timeout_ms < plan.servers.tick_ms {
+            // A session that its member renews may end at any time.
+            disturbances.renewed_apart_until = Nanos::MAX;
+        }
+    }
+    start_processes(&world, plan, program.main);
+    if planted::is("commit-without-majority") {
+        world.core().servers.ensemble.commit_alone();
+    }
+    world.plan_faults(&plan.happening_faults(), plan.peace_at_ms);
+    // A panic outside of a task, in a server for example.
+    catch(&world, || judge(&world, plan));
+    let virtual_time = world.elapsed();
+    // Destructors run here.
+    catch(&world, || world.end());
+    watch.set(None);
+    let history = std::mem::take(&mut world.core().history);
+    Outcome { history, faults: plan.faults.len(), virtual_time }
+}
+
+/// Starts each process of a plan at its time.
+fn start_processes<S>(
+    world: &World,
+    plan: &Plan<S>,
+    main: Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Send + Sync>,
+) where
+    S: Clone + Send + 'static,
+{
+    for (pid, process) in plan.processes.iter().enumerate() {
+        let seed = plan.seed ^ (pid as u64 + 1).rotate_left(48);
+        assert_eq!(world.start_process(process.drift_ppm, seed), pid);
+        let (process, main) = (process.clone(), Arc::clone(&main));
+        world.at(process.starts_at_ms * MILLISECOND, move |world| {
+            if !world.is_dead(pid) {
+                // Everything of a process happens in its tasks, its first poll too.
+                world.spawn(pid, main(world.clone(), pid, process));
+            }
+        });
+    }
+}
+
+/// Whether the servers remove empty containers before the end of the run.
+fn removes_containers<S>(plan: &Plan<S>) -> bool {
+    plan.servers.container_check_ms <= 1_000
+}
+
+fn is_done(process: &Process) -> bool {
+    process.is_finished || process.state == ProcessState::Dead
+}
+
+fn catch(world: &World, run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        world.record(What::Violation(panics::text(&*panic)));
+    }
+}
+
+fn judge<S: PlanStep>(world: &World, plan: &Plan<S>) {
+    let violation = |text: String| world.record(What::Violation(text));
+    let is_over = |world: &World| {
+        let core = world.core();
+        world.now() >= plan.peace_at_ms * MILLISECOND && core.processes.iter().all(is_done)
+    };
+    let limit = PROGRESS_LIMIT + plan.holds_ms() * MILLISECOND;
+    let end = world.run_until(plan.peace_at_ms * MILLISECOND + limit, is_over);
+    match end {
+        End::Reached if is_over(world) => {}
+        End::Reached => {
+            let core = world.core();
+            let waiting =
+                core.processes.iter().enumerate().filter(|(_, process)| !is_done(process));
+            let waiting: Vec<_> = waiting.map(|(pid, _)| format!("p{pid}")).collect();
+            drop(core);
+            return violation(format!("no progress after the peace: {}", waiting.join(", ")));
+        }
+        End::Livelock => return violation(LIVELOCK.to_owned()),
+        End::Panic(text) => return violation(text),
+    }
+    // Sessions of dead processes expire, containers are removed.
+    let settle = plan.longest_timeout_ms() + 4 * plan.servers.tick_ms + 1_000;
+    match world.run_until(world.now() + settle * MILLISECOND, |_| false) {
+        End::Reached => {}
+        End::Livelock => return violation(format!("{LIVELOCK} after the end of all work")),
+        End::Panic(text) => return violation(format!("{text}, after the end of all work")),
+    }
+    // Each round removes the empty containers of one level.
+    let rounds = if removes_containers(plan) { 5 * plan.servers.container_check_ms } else { 0 };
+    if world.run_until(world.now() + rounds * MILLISECOND, |_| false) != End::Reached {
+        return violation("livelock or panic while containers are removed".to_owned());
+    }
+    world.finish();
+}

@@ -1,0 +1,186 @@
+//! The state of a world: its queue of events, its tasks, processes, network and servers. No task is polled or dropped
+//! while it is locked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Wake, Waker},
+    time::Duration,
+};
+
+use docent_testing::server::Ensemble;
+use fastrand::Rng;
+
+use super::{
+    connections::{Arrival, Network},
+    disturbances::Disturbances,
+    history::History,
+    process::Process,
+    servers::Servers,
+    time::{Nanos, Pid, SECOND},
+};
+
+pub(crate) type TaskId = u64;
+
+pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// An action at an instant.
+pub(super) type Action = Box<dyn FnOnce() + Send>;
+
+pub(crate) struct Core {
+    /// The choices of the scheduler and of the network.
+    pub(crate) rng: Rng,
+    /// By time, and then in the order in which they were scheduled.
+    pub(super) queue: BTreeMap<(Nanos, u64), Event>,
+    sequence: u64,
+    pub(super) tasks: BTreeMap<TaskId, Task>,
+    pub(super) next_task: TaskId,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) network: Network,
+    pub(crate) servers: Servers,
+    pub(crate) history: History,
+    pub(crate) disturbances: Disturbances,
+    /// The paths at or below which a process acquires or releases something, or has it.
+    pub(super) uses: BTreeMap<u64, (Pid, Vec<String>)>,
+    /// The last number that was given to a name.
+    pub(super) names: u64,
+    /// One in this many polls is put off; 0: none.
+    pub(crate) puts_off_one_in: u32,
+    /// The number of polls and events so far.
+    pub(super) steps: u64,
+    /// Whether the history has requests, replies and events.
+    pub(crate) shows_frames: bool,
+}
+
+pub(super) struct Task {
+    pub(super) pid: Pid,
+    /// `None` while it is polled.
+    pub(super) future: Option<TaskFuture>,
+    pub(super) waker: Arc<TaskWaker>,
+}
+
+pub(crate) enum Event {
+    /// A task whose poll was put off.
+    Poll(TaskId),
+    /// A timer is due.
+    Wake(Waker),
+    /// Something arrives at an end of a connection.
+    Arrival(Arrival),
+    /// A fault begins or ends, a process starts.
+    Action(Action),
+}
+
+pub(super) struct TaskWaker {
+    pub(super) id: TaskId,
+    pub(super) ready: Arc<Mutex<Vec<TaskId>>>,
+    pub(super) is_queued: AtomicBool,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::Relaxed) {
+            lock(&self.ready).push(self.id);
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    pub(super) fn new(seed: u64, servers: Servers) -> Self {
+        Self {
+            rng: Rng::with_seed(seed),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            processes: Vec::new(),
+            network: Network::default(),
+            servers,
+            history: History::default(),
+            disturbances: Disturbances::default(),
+            uses: BTreeMap::new(),
+            names: 0,
+            puts_off_one_in: 0,
+            steps: 0,
+            shows_frames: false,
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: Nanos, event: Event) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.queue.insert((at, sequence), event);
+    }
+
+    /// Until when faults concern a process.
+    pub(crate) fn disturbed_until(&self, pid: Pid) -> Nanos {
+        self.process(pid).disturbed_until.max(self.disturbances.until)
+    }
+
+    /// Since when nothing concerns a process, and its client has kept its state: what it has queued has been sent.
+    pub(crate) fn undisturbed_since(&self, pid: Pid) -> Nanos {
+        self.disturbed_until(pid).max(self.process(pid).state_changed_at)
+    }
+
+    /// Whether nothing has concerned a process for a while before `from`, and nothing does now: a connection may have been
+    /// dead for a session timeout before its client notices.
+    pub(crate) fn is_calm(&self, pid: Pid, from: Nanos, now: Nanos) -> bool {
+        let since = self.undisturbed_since(pid) + self.disturbances.longest_timeout + SECOND;
+        since < from && !self.network.has_trap(pid) && !self.disturbances.refuses(now)
+    }
+
+    /// Notes that a fault concerns a process, or all, until this time.
+    pub(crate) fn disturb(&mut self, pid: Option<Pid>, until: Nanos) {
+        let noted = match pid {
+            Some(pid) => &mut self.process_mut(pid).disturbed_until,
+            None => &mut self.disturbances.until,
+        };
+        *noted = until.max(*noted);
+    }
+
+    pub(crate) fn process(&self, pid: Pid) -> &Process {
+        &self.processes[pid]
+    }
+
+    pub(crate) fn process_mut(&mut self, pid: Pid) -> &mut Process {
+        &mut self.processes[pid]
+    }
+
+    /// The ensemble of the servers.
+    pub(crate) const fn ensemble(&self) -> &Ensemble {
+        &self.servers.ensemble
+    }
+
+    /// Whether a process runs, and has more to do.
+    pub(crate) fn is_active(&self, pid: Pid) -> bool {
+        let process = self.process(pid);
+        process.is_running() && !process.is_finished
+    }
+
+    /// Whether a process has acquired or released something at or below this path.
+    pub(crate) fn uses(&self, pid: Pid, path: &str) -> bool {
+        let mut used = self.uses.values().filter(|(of, _)| *of == pid).flat_map(|(_, paths)| paths);
+        used.any(|used| path.starts_with(used))
+    }
+
+    /// The processes that still have tasks.
+    pub(crate) fn processes_with_tasks(&self) -> BTreeSet<Pid> {
+        self.tasks.values().map(|task| task.pid).collect()
+    }
+
+    /// Lets the time of the servers go on.
+    pub(super) fn pass_time(&mut self, now: Duration) {
+        self.with_servers(now, |ensemble, now| ensemble.handle_timeout(now));
+    }
+}

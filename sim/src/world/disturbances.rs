@@ -1,0 +1,57 @@
+//! The disturbances that faults cause: when they happened, and until when they may have effects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::time::{MILLISECOND, Nanos, SECOND};
+
+/// A time from its beginning to its end.
+pub(crate) type Span = (Nanos, Nanos);
+
+/// How long a request that a throttled server has refused may delay others.
+const THROTTLED_FOR: Nanos = 15 * SECOND;
+
+/// The effects of faults on servers and sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Disturbances {
+    /// The end of all faults.
+    pub(crate) peace_at: Nanos,
+    /// Until when a fault concerns all processes.
+    pub(crate) until: Nanos,
+    /// How long members take to give each other up, in milliseconds: the sync limit and two ticks.
+    pub(crate) sync_limit_ms: u64,
+    /// The longest session timeout.
+    pub(crate) longest_timeout: Nanos,
+    /// When a member might not have known that it is cut off the others.
+    pub(crate) cuts: Vec<Span>,
+    /// When a member may not have applied changes of the others, such as the end of a session.
+    pub(crate) lags: Vec<Span>,
+    /// Until when a member may renew a session that its leader has ended.
+    pub(crate) renewed_apart_until: Nanos,
+    /// When servers were made to refuse requests.
+    pub(crate) throttled: Vec<Nanos>,
+    /// The sessions that the servers were made to end, with the time.
+    pub(crate) expired: BTreeMap<i64, Nanos>,
+    /// The nodes of recipes that another client has tried to delete.
+    pub(crate) intruded: BTreeSet<String>,
+}
+
+impl Disturbances {
+    /// Whether servers may have refused requests shortly before this time.
+    pub(crate) fn refuses(&self, at: Nanos) -> bool {
+        self.throttled.iter().any(|began_at| (*began_at..began_at + THROTTLED_FOR).contains(&at))
+    }
+
+    /// From now on the naive bound of a hold may not suffice: for `renewed_ms`, a member may renew sessions of which the
+    /// leader does not hear, and then their timeouts have to pass.
+    pub(crate) fn renew_apart(&mut self, now: Nanos, renewed_ms: u64) {
+        let timeout = self.longest_timeout;
+        // The slack is the error of the clock, and the time of a request.
+        let until = now + renewed_ms * MILLISECOND + timeout + timeout / 50 + SECOND / 10;
+        self.renewed_apart_until = until.max(self.renewed_apart_until);
+    }
+
+    /// Notes that for `for_ms` a member may not know that it is cut off the others.
+    pub(crate) fn note_cut(&mut self, now: Nanos, for_ms: u64) {
+        self.cuts.push((now, now + (for_ms + self.sync_limit_ms) * MILLISECOND));
+    }
+}

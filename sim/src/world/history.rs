@@ -1,0 +1,128 @@
+//! The history of a run: what happened, in order, and what should not have.
+
+use std::fmt;
+
+use super::time::{Nanos, Pid, SECOND};
+
+/// A line of the history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// True time.
+    pub at: Nanos,
+    /// Everything that happened.
+    pub what: What,
+}
+
+/// Everything that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// A fault began or ended.
+    Fault(String),
+    /// A client's connection state changed.
+    State(Pid, String),
+    /// A step of a worker, or its result.
+    Worker {
+        /// The process.
+        pid: Pid,
+        /// The number of the worker in it.
+        worker: usize,
+        /// What.
+        text: String,
+    },
+    /// A process ended by itself, all its workers done.
+    Finished(Pid),
+    /// Processes believed to hold a lock, or one whose node was gone, for a reason that the naive bound of a hold does not
+    /// exclude. Counted.
+    Naive {
+        /// How many holds excluded each other, or 1: a hold whose node was gone.
+        holds: usize,
+        /// Whose.
+        text: String,
+    },
+    /// Another effect that no client can exclude. Counted.
+    Counted(String),
+    /// A rule was broken.
+    Violation(String),
+    /// A message has arrived; only if the run shows them.
+    Frame {
+        /// The process of the client.
+        pid: Pid,
+        /// The server.
+        member: usize,
+        /// Whether it is a request.
+        to_server: bool,
+        /// Whether it is a watch event.
+        is_event: bool,
+        /// The message.
+        text: String,
+    },
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(text) => write!(f, "fault: {text}"),
+            Self::State(pid, state) => write!(f, "p{pid}: {state}"),
+            Self::Worker { pid, worker, text } => write!(f, "p{pid}.{worker}: {text}"),
+            Self::Finished(pid) => write!(f, "p{pid}: finished"),
+            Self::Naive { text, .. } => write!(f, "beyond the naive bound: {text}"),
+            Self::Counted(text) => write!(f, "no client can exclude: {text}"),
+            Self::Violation(text) => write!(f, "VIOLATION: {text}"),
+            Self::Frame { pid, member, to_server: true, text, .. } => {
+                write!(f, "p{pid} -> s{member}: {text}")
+            }
+            Self::Frame { pid, member, text, .. } => write!(f, "p{pid} <- s{member}: {text}"),
+        }
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>4}.{:09} {}", self.at / SECOND, self.at % SECOND, self.what)
+    }
+}
+
+/// All records of a run, oldest first.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct History {
+    /// The records.
+    pub records: Vec<Record>,
+}
+
+impl History {
+    pub(crate) fn push(&mut self, at: Nanos, what: What) {
+        self.records.push(Record { at, what });
+    }
+
+    /// The rules that were broken.
+    pub fn violations(&self) -> impl Iterator<Item = &str> {
+        self.records.iter().filter_map(|record| match &record.what {
+            What::Violation(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// A hash of the text (FNV-1a): equal on every machine for equal histories.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        self.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+
+    /// How often the naive bound of a hold did not suffice: overlaps of holds, and holds whose node was gone.
+    #[must_use]
+    pub fn naive(&self) -> (usize, usize) {
+        let holds = self.records.iter().filter_map(|record| match record.what {
+            What::Naive { holds, .. } => Some(holds),
+            _ => None,
+        });
+        let (overlaps, alone): (Vec<_>, Vec<_>) = holds.partition(|holds| *holds > 1);
+        (overlaps.len(), alone.len())
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.records.iter().try_for_each(|record| writeln!(f, "{record}"))
+    }
+}

@@ -1,0 +1,127 @@
+//! A process: its clock, its randomness and its state.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use docent::{Instant, SessionToken};
+use fastrand::Rng;
+
+use super::time::{Nanos, Pid};
+
+/// Whether a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessState {
+    /// Its tasks are polled.
+    Running,
+    /// As after SIGSTOP: nothing is polled, its clock goes on, its sockets receive.
+    Stopped,
+    /// It has ended.
+    Dead,
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// As after SIGKILL: no destructor has an effect; the kernel closes the sockets.
+    Killed,
+    /// Nothing is closed: the servers do not notice.
+    PoweredOff,
+    /// The runtime is dropped, and with it each task, whose destructors run.
+    ShutDown,
+}
+
+pub(crate) struct Process {
+    pub(crate) state: ProcessState,
+    /// Whether its sockets end silently.
+    pub(crate) is_powered_off: bool,
+    /// The error of its clock's rate, in millionths.
+    pub(crate) drift_ppm: i64,
+    /// By how much its clock has jumped ahead.
+    pub(crate) jumped: Arc<AtomicU64>,
+    /// For how long its clock stood still.
+    pub(super) stood_still: Arc<AtomicU64>,
+    pub(super) stopped_at: Nanos,
+    /// Until when timers that were set before the last jump may be late: they do not know of it.
+    pub(crate) timers_late_until: Nanos,
+    /// How often it was stopped.
+    pub(crate) stops: u64,
+    /// The number of steps that its workers have reported.
+    pub(crate) steps: u64,
+    /// When the state of its client has changed last.
+    pub(crate) state_changed_at: Nanos,
+    /// The token of that session.
+    pub(crate) token: Option<SessionToken>,
+    /// The session that its client had last.
+    pub(crate) session: Option<i64>,
+    /// The session of another process that its client went on with.
+    pub(crate) resumed: Option<i64>,
+    /// Until when a fault concerns it.
+    pub(crate) disturbed_until: Nanos,
+    /// Whether all its workers are done and its client is closed.
+    pub(crate) is_finished: bool,
+    pub(super) rng: Rng,
+    /// The tasks that were woken while it was stopped.
+    pub(crate) parked: Vec<u64>,
+}
+
+impl Process {
+    pub(super) fn new(drift_ppm: i64, seed: u64) -> Self {
+        Self {
+            state: ProcessState::Running,
+            is_powered_off: false,
+            drift_ppm,
+            jumped: Arc::default(),
+            stood_still: Arc::default(),
+            stopped_at: 0,
+            timers_late_until: 0,
+            stops: 0,
+            steps: 0,
+            state_changed_at: 0,
+            token: None,
+            session: None,
+            resumed: None,
+            disturbed_until: 0,
+            is_finished: false,
+            rng: Rng::with_seed(seed),
+            parked: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.state == ProcessState::Running
+    }
+
+    /// Whether its clock has jumped ahead.
+    pub(crate) fn has_jumped(&self) -> bool {
+        self.jumped.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// The clock of a process: a rate and an offset.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DriftingClock {
+    pub(super) offset: Nanos,
+    pub(super) drift_ppm: i64,
+}
+
+impl DriftingClock {
+    pub(super) fn local(self, now: Nanos) -> Instant {
+        Instant::from_nanos(self.offset + scale(now, 1_000_000 + self.drift_ppm, 1_000_000))
+    }
+}
+
+pub(super) fn scale(nanos: Nanos, by: i64, over: i64) -> Nanos {
+    let scaled = i128::from(nanos) * i128::from(by) / i128::from(over.max(1));
+    Nanos::try_from(scaled).unwrap_or(Nanos::MAX)
+}
+
+/// The address of a process.
+pub(crate) fn address(pid: Pid) -> IpAddr {
+    let [.., high, low] = pid.to_be_bytes();
+    Ipv4Addr::new(10, 0, high, low).into()
+}

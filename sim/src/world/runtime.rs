@@ -1,0 +1,121 @@
+//! The runtime of the clients of a process: its clock, timers, tasks, connections and randomness.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use docent::{Clock, Host, LocalAddress, Runtime, Task, Timer, Transport};
+
+use super::{
+    World,
+    core::Event,
+    process::{DriftingClock, address, scale},
+    time::{Nanos, Pid, SECOND},
+    transport::SimTransport,
+};
+
+impl World {
+    /// The runtime of a process.
+    pub(crate) fn runtime(&self, pid: Pid) -> SimRuntime {
+        SimRuntime { world: self.clone(), pid }
+    }
+
+    /// Waits, by the clock of a process.
+    pub(crate) async fn sleep(&self, pid: Pid, duration: Duration) {
+        self.runtime(pid).timer(duration).await;
+    }
+}
+
+/// The surroundings of the clients of a process.
+#[derive(Clone)]
+pub(crate) struct SimRuntime {
+    world: World,
+    pid: Pid,
+}
+
+impl fmt::Debug for SimRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimRuntime({})", self.pid)
+    }
+}
+
+impl Runtime for SimRuntime {
+    fn clock(&self) -> Clock {
+        let core = self.world.core();
+        let process = core.process(self.pid);
+        let (drift_ppm, jumped) = (process.drift_ppm, Arc::clone(&process.jumped));
+        let stood_still = Arc::clone(&process.stood_still);
+        drop(core);
+        let pid = Nanos::try_from(self.pid).unwrap_or(0);
+        let clock = DriftingClock { offset: (1 + pid) * 1_000 * SECOND, drift_ppm };
+        let world = self.world.clone();
+        Clock::from_fn(move || {
+            let jumped = Duration::from_nanos(jumped.load(Ordering::Relaxed));
+            let stood_still = Duration::from_nanos(stood_still.load(Ordering::Relaxed));
+            clock.local(world.now()) + jumped - stood_still
+        })
+    }
+
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::new(SimTransport { world: self.world.clone(), pid: self.pid })
+    }
+
+    fn timer(&self, after: Duration) -> Pin<Box<dyn Timer>> {
+        let drift_ppm = self.world.core().process(self.pid).drift_ppm;
+        let mut timer =
+            Box::pin(SimTimer { world: self.world.clone(), drift_ppm, due: 0, scheduled: None });
+        timer.as_mut().reset(after);
+        timer
+    }
+
+    fn spawn(&self, task: Task) {
+        self.world.spawn(self.pid, task);
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> bool {
+        self.world.core().process_mut(self.pid).rng.fill(bytes);
+        true
+    }
+
+    fn local_address<'a>(&'a self, _server: &'a Host) -> LocalAddress<'a> {
+        Box::pin(std::future::ready(Some(address(self.pid))))
+    }
+}
+
+struct SimTimer {
+    world: World,
+    drift_ppm: i64,
+    due: Nanos,
+    /// The instant for which the task that polled last is to be woken.
+    scheduled: Option<(Nanos, std::task::Waker)>,
+}
+
+impl Future for SimTimer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.world.now() >= self.due {
+            return Poll::Ready(());
+        }
+        let due = self.due;
+        let scheduled = self.scheduled.as_ref();
+        if scheduled.is_none_or(|(at, waker)| *at != due || !waker.will_wake(cx.waker())) {
+            self.world.core().schedule(due, Event::Wake(cx.waker().clone()));
+            self.scheduled = Some((due, cx.waker().clone()));
+        }
+        Poll::Pending
+    }
+}
+
+impl Timer for SimTimer {
+    fn reset(mut self: Pin<&mut Self>, after: Duration) {
+        let after = Nanos::try_from(after.as_nanos()).unwrap_or(Nanos::MAX / 4);
+        // Never too early by its own clock: rounded up.
+        let wait = scale(after, 1_000_000, 1_000_000 + self.drift_ppm).saturating_add(1);
+        self.due = self.world.now().saturating_add(wait);
+    }
+}

@@ -1,0 +1,64 @@
+//! The servers: the embedded ensemble, driven by the world's time.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use docent_testing::server::{Config, Ensemble, Version};
+
+use super::{
+    time::{Nanos, nanos},
+    truth::Truth,
+};
+
+/// The ensemble, and when it wants the time next.
+pub struct Servers {
+    pub(crate) ensemble: Ensemble,
+    /// The number of members.
+    pub(crate) count: usize,
+    /// The version of all members.
+    pub(crate) version: Version,
+    /// The changes that were applied so far.
+    pub(crate) truth: Truth,
+    /// The members that lag.
+    pub(crate) lagging: BTreeSet<usize>,
+    /// When the leader was one of them.
+    pub(crate) leader_lags: Vec<(Nanos, Nanos)>,
+    is_lag_noted: bool,
+}
+
+impl Servers {
+    /// Running servers without data.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let (count, version) = (config.servers.max(1), config.version);
+        let mut ensemble = Ensemble::new(config);
+        ensemble.start_recording();
+        Self {
+            ensemble,
+            count,
+            version,
+            truth: Truth::default(),
+            lagging: BTreeSet::new(),
+            leader_lags: Vec::new(),
+            is_lag_noted: false,
+        }
+    }
+
+    /// The next instant at which time must be passed to the servers.
+    pub(crate) fn alarm(&self) -> Option<Nanos> {
+        let due = self.ensemble.poll_timeout()?;
+        Some(nanos(due))
+    }
+
+    /// Notes whether the leader lags now.
+    pub(super) fn note_lag(&mut self, now: Duration) {
+        let now = nanos(now);
+        let leader = if self.lagging.is_empty() { None } else { self.ensemble.leader() };
+        let lags = leader.is_some_and(|leader| self.lagging.contains(&leader));
+        match self.leader_lags.last_mut().filter(|_| self.is_lag_noted) {
+            Some((_, until)) => *until = now,
+            None if lags => self.leader_lags.push((now, now)),
+            None => {}
+        }
+        self.is_lag_noted = lags;
+    }
+}
