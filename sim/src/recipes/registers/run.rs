@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, pin::Pin};
 
-use docent::{CreateMode, Error, ErrorKind, Stat, acl};
+use docent::{CreateMode, Error, ErrorKind, Stat};
 
 use super::{
     check::{Asked, Calls, Got, Write, WriteKind},
