@@ -1,4 +1,6 @@
 //! The instances of a service in memory.
+//!
+//! The list is never behind an event that a reader has seen.
 
 use std::{
     collections::VecDeque,

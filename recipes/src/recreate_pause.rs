@@ -2,6 +2,8 @@
 //!
 //! A process that deletes unknown nodes in a loop would otherwise make each loss a new node at once: a loop of writes that
 //! is as fast as the network.
+//!
+//! A node is created again at once the first time, and then after growing pauses.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

@@ -1,4 +1,8 @@
 //! The common part of everything that is made from a blocking client.
+//!
+//! It is the last field of each value: the async value is dropped first and queues its requests. The last one waits
+//! until the driver has ended, for at most a second: without this wait, the end of `main` would end the process before
+//! the other thread has sent closeSession. It does not wait where blocking is refused.
 
 use std::{
     fmt,

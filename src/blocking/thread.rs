@@ -1,4 +1,8 @@
 //! The thread of a blocking client, with the runtime of its tasks.
+//!
+//! The thread ends when the last owner of the client's `Runtime` is dropped. The driver is one of them, so the session
+//! is closed by then. No guard or watcher joins the thread. Each client has its own: a listener that takes its time
+//! delays the pings of one session only, and the session needs pings while no call is made.
 
 use std::{
     convert::Infallible, fmt, io, pin::Pin, sync::Arc, sync::mpsc::sync_channel, task::Context,

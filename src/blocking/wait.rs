@@ -1,4 +1,8 @@
 //! Waits of a thread for a future, and their refusal inside an async runtime.
+//!
+//! A call is checked before the async call is made, because calls queue their request: a refused call has sent nothing.
+//! A refusal is recognized by tokio's budget of cooperative scheduling: only code that tokio polls has one, and a
+//! thread of `spawn_blocking` has not. Asking tokio in another way panics, or also refuses those threads.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! docs/CASES.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md, docs/MIGRATING.md and docs/SIMULATION.md name tests,
+//! docs/ARCHITECTURE.md, docs/CASES.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md, docs/MIGRATING.md and docs/SIMULATION.md name tests,
 //! functions, scenarios and planted faults that exist.
 
 use std::collections::BTreeSet;
@@ -43,6 +43,23 @@ fn every_test_that_the_way_from_curator_names_is_there() {
         rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(is_name).collect();
     assert!(names.len() > 70, "only {} names", names.len());
     assert_exist(&names);
+}
+
+#[test]
+fn every_test_and_planted_fault_of_a_rule_is_there() {
+    let rules = section("docs/ARCHITECTURE.md", "Rules of more than one module");
+    let cells = |column: usize| {
+        let rows = rules.lines().filter(|line| line.starts_with("| "));
+        let cells = rows.filter_map(move |row| row.split('|').nth(column));
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
+    };
+    let tests: BTreeSet<_> = cells(3).collect();
+    assert!(tests.len() > 15, "only {tests:?}: has the form of the table changed?");
+    assert_exist(&tests);
+    let plants = plants();
+    let is_unknown = |name: &&str| !name.contains(['_', ':']) && !plants.contains(*name);
+    let unknown: Vec<_> = cells(4).filter(is_unknown).collect();
+    assert!(unknown.is_empty(), "no planted faults: {unknown:?}");
 }
 
 #[test]

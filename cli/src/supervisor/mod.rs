@@ -7,6 +7,10 @@
 //! | `watchdog` | the second process, which ends the command when this one cannot |
 //! | `schedule` | when the command must be ended |
 //! | `process_tree` | the processes of the command |
+//!
+//! Three processes: `docent` holds the session; its watchdog, a second process of the same program, controls the
+//! command; the command leads a process group. Either of the first two is enough to end the third. The lock is released
+//! when no process of the command is left, and not before.
 
 mod clock;
 mod hold;

@@ -16,6 +16,10 @@
 //!
 //! The two processes exchange lines over a socket, which is the watchdog's standard input. The standard input of CMD
 //! is passed over it as a file descriptor. Times are on the shared [clock](super::clock), in nanoseconds.
+//!
+//! It trusts only the messages it receives: "held until then". Silence and a closed socket mean the end. Deadlines are
+//! instants of a clock that both processes share and that includes suspend. It does not reap the command: `docent lock`
+//! inherits it, so its process id is not reused while a signal may still be sent to it.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -16,6 +16,8 @@
 //! (C33); the form registered last is the one that is kept (C39). With
 //! [`with_watched_instances`](DiscoveryOptions::with_watched_instances), getData (4) with watch takes the place of exists (3)
 //! with watch; Curator has a cache of each instance: addWatch (106), getData (4).
+//!
+//! An instance is a kept node, whose rules decide whose it is: discovery itself writes no node.
 
 mod options;
 mod queries;

@@ -1,4 +1,7 @@
 //! The node of an atomic value: reads, and writes that are applied at most once.
+//!
+//! A write is repeated only with the version that it was first sent with: the server applies it at most once. Its
+//! outcome stays unknown unless a reply, or data of another writer in the next version, settles it.
 
 use bytes::Bytes;
 use docent_protocol::CreateMode;

@@ -1,4 +1,6 @@
 //! A barrier that one process sets and removes, and others wait on.
+//!
+//! A wait repeats requests until they have a definite reply; only its deadline and the end of the client end it.
 
 use std::{fmt, sync::Arc, time::Duration};
 

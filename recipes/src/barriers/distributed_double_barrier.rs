@@ -1,4 +1,9 @@
 //! A barrier whose members enter and leave together.
+//!
+//! A member passes because of a `ready` that is newer than its own node, because it has counted the members in a
+//! listing, or because a member older than `ready` is inside. A wake-up alone opens nothing. `ready` is written only in
+//! the session that owns the node of the writer. A leave waits for the members of its first listing only: a later node
+//! may be one of the next round, which waits for this member.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -21,6 +21,14 @@
 //!
 //! One-shot watches replace a persistent one on servers without addWatch (106): on the data and the children of each
 //! node, and on the existence of a missing root.
+//!
+//! The children of a node are known at a `pzxid` once each child in that listing was read, or has a read pending. A new
+//! round therefore begins with the known nodes and the pending ones. A node is stored behind its parent only; a listing
+//! in a round adds all pending reads below it to the round.
+//!
+//! A read that is older than the cache does not count before a write that changes nothing has a reply in that session,
+//! and is repeated after a pause. A `sync` does not suffice: a leader without its majority answers it. After the write,
+//! the ensemble is another one, and the read counts.
 
 use std::sync::Arc;
 

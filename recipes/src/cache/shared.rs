@@ -1,4 +1,6 @@
 //! What the task of a cache shares with its readers. Only the task writes.
+//!
+//! No lock is held while an event is sent, a waiter woken, or a future polled.
 
 use std::{
     collections::BTreeMap,

@@ -24,6 +24,10 @@
 //! * The session that created the node must be the current one before each listing (L7).
 //! * Any event of the node ahead leads to a new listing, which sets the watch again (L9).
 //! * Only children of this election count (L25).
+//!
+//! A leadership begins only in the session that created the node, with a claim made before the listing, and, with the
+//! standard error policy, on the connection of that listing. It ends in this order: its holds, its tokens, the status
+//! that listeners read, the delete.
 
 use std::{
     future::{Future, pending, poll_fn},

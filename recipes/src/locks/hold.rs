@@ -1,4 +1,8 @@
 //! A hold of a lock, shared by the guards of its owner.
+//!
+//! "Held" is computed from the clock on each call, never stored. A hold ends once its node is known to be deleted: from
+//! the first read or event that shows it, in the session of the claim. Nothing is sent to find out, unless the
+//! application asks.
 
 use std::{
     fmt,

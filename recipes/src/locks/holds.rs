@@ -1,4 +1,7 @@
 //! The holds behind a guard or a leadership, and the token that ends with them.
+//!
+//! Every end of a guard or of its hold cancels the guard's token, in the call that ends it. A task only reports ends
+//! that no call causes.
 
 use std::{
     future::{Future, poll_fn},

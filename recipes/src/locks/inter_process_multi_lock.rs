@@ -1,4 +1,6 @@
 //! Several locks that are acquired as one.
+//!
+//! An acquire succeeds only if all locks are held at one moment, the last one before the return.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 

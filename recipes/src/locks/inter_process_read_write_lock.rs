@@ -17,6 +17,9 @@
 //! create, it would be ahead of a writer that already has the lock; it is then deleted, and the reader joins the end of
 //! the queue.
 //!
+//! A reader that downgrades continues the write hold that its driver saw when it named the node: another task of the
+//! owner may acquire or release the write lock before and after.
+//!
 //! Source: `InterProcessReadWriteLock`.
 
 use std::{

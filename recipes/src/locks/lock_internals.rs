@@ -36,6 +36,9 @@
 //! * On servers without create2 and containers (ZooKeeper before 3.5, ClickHouse Keeper), steps 1 to 3 send plain
 //!   creates (1), and step 10 sends no checkWatches. See `crate::create`.
 //! * With [`with_pipelined_listing`](super::LockOptions::with_pipelined_listing), steps 1 and 5 are sent in one write.
+//!
+//! A claim is made before the listing that grants the lock, in the session that owns the node. After its deadline, a
+//! timed call releases its acquisitions in the background.
 
 use std::{
     future::poll_fn,

@@ -11,6 +11,8 @@
 //!
 //! Between 0 and 2147483646 the order of the ten digits as text is that of the numbers.
 //!
+//! Two sequence numbers that are equal, negative or 2147483647 grant the lock to no contender.
+//!
 //! Source: `StandardLockInternalsDriver`, `LockInternals.getSortedChildren`.
 
 use docent_protocol::sequence_number;

@@ -1,4 +1,9 @@
 //! Requests that delete the nodes of earlier requests.
+//!
+//! Cleanup goes through the session's queue: the destructor itself queues its first request, and only the requests
+//! after it are a task. It ends with a definite reply (success or `NoNode`) or with the client; no other error
+//! completes it. It keeps the client alive only while the session that may own the node is alive by its deadline; a
+//! session of a read-only server owns none.
 
 use docent_protocol::{
     Stat,

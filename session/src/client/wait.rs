@@ -1,4 +1,7 @@
 //! Waits for the creation or deletion of a node.
+//!
+//! A follower of a node by one-shot watches always has a watch on the state it has seen, or a read in flight. A failed
+//! read is repeated, and an exists that finds a node that was missing is followed by another read.
 
 use std::time::Duration;
 

@@ -1,4 +1,9 @@
 //! The connection of a session whose task was dropped with its runtime.
+//!
+//! A driver that is dropped with its runtime writes the queued requests, once and without waiting. Destructors queue
+//! their first request themselves, so it is in the queue by then; requests that a task would send later are not. A
+//! runtime drops its tasks in any order, so closeSession is sent by the drop of the driver, or left to the last drop of
+//! the client: both happen under the machine's lock, and exactly one of them sends it.
 
 use std::{
     fmt,

@@ -1,4 +1,8 @@
 //! Where a client runs: its clock, its timers, its tasks, its connections and its randomness.
+//!
+//! Clock, timers, tasks, connections and randomness of a client come from its [`Runtime`] alone, with two exceptions:
+//! `Config::start` takes the current tokio runtime if none is set, and the default jitter of `ExponentialBackoffRetry`
+//! (`with_seed` replaces it).
 
 use std::{
     fmt,

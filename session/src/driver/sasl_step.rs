@@ -1,4 +1,8 @@
 //! Runs the computations of a SASL mechanism that may block, outside the runtime's tasks.
+//!
+//! A step that may block never runs under the machine's lock or in a task. There is one at a time; the result for a
+//! connection that is gone is dropped. A step that is not run has a result too: without one there would be no other
+//! step.
 
 use std::sync::Arc;
 

@@ -9,6 +9,8 @@
 //!
 //! Callers are woken by the thread that produced their replies. Events are dispatched by the task alone, so that each
 //! listener gets them in order.
+//!
+//! One poll of the task is bounded, whatever its stream does; `Runtime::yield_task` lets other tasks run.
 
 use std::{
     fmt,

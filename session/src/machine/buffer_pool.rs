@@ -1,4 +1,7 @@
 //! A pool of buffers that short replies share.
+//!
+//! The memory that a reply shares is at most 64 times as large as the reply; the allocation counts, not the slice. A
+//! frame for which the read buffer was enlarged takes that memory along and shares it with no other frame.
 
 use std::collections::VecDeque;
 

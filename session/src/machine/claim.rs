@@ -1,4 +1,6 @@
 //! Waiting for the end of a claim: a list of wakers in the lease, and a timer that the driver of the session provides.
+//!
+//! A claim that ends by the clock wakes its waiters in the call that finds it void: timers stand still in a suspension.
 
 use std::{
     collections::BTreeMap,

@@ -12,6 +12,8 @@
 //! | no server knows of a session | success |
 //! | the time is up, or the session has expired by the local clock | an error: the session may still exist |
 //!
+//! Callers of close are notified behind the last event.
+//!
 //! Source: `ZooKeeper.close`, which gives up at the first broken connection.
 
 use std::sync::Arc;

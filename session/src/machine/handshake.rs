@@ -1,5 +1,11 @@
 //! Connecting and disconnecting: the handshake, the first messages on a connection, the effects of a lost connection,
 //! and the expiry of the session.
+//!
+//! On each connection, SASL is sent first and completes; then follow credentials, then setWatches, then requests.
+//! setWatches has the xid -8, and SASL is complete before requests begin, so the pending requests are those of callers.
+//!
+//! An attempt (TCP, TLS, handshake, SASL) has one deadline. Every server of the list gets an attempt before a call
+//! fails or the session is lost.
 
 use docent_protocol::{
     Decode, DecodeError, ErrorCode, EventType, KeeperState,

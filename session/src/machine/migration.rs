@@ -3,6 +3,9 @@
 //!
 //! A migration loses no request: nothing more is sent on the old connection, the replies to sent requests are awaited,
 //! and queued requests are sent on the next connection.
+//!
+//! A planned reconnect changes no state, unless its attempt fails: a state would end leaderships. It has a limit, after
+//! which the connection is kept.
 
 use std::time::Duration;
 

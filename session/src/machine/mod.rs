@@ -22,6 +22,8 @@
 //!   [`poll_completion`](Session::poll_completion) exactly once, whatever happens to the connection.
 //! * A request that was handed to the socket is never sent again. An unsent request is sent on the next connection of
 //!   the *same* session; when the session ends, it fails, not applied.
+//! * A reply that arrived behind an event is not visible before the event is delivered.
+//! * When a client has ended, all waits on it have ended: replies, watchers, and streams of states.
 //!
 //! Methods follow quinn-proto's naming: `handle_*` takes an input, `poll_*` gives an output, and time is
 //! always an argument.

@@ -1,4 +1,6 @@
 //! Requests about watches: how they are set and removed.
+//!
+//! An error reply to such a request ends no watch, unless it says that the server does not support the request.
 
 use std::sync::Arc;
 

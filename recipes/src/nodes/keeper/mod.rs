@@ -17,6 +17,9 @@
 //! retry (L14); an error that no retry mends parks the task until something changes (L15, L17); the node of another
 //! client is neither overwritten nor deleted (L16); a failed exists is repeated (L18); a reconnect writes nothing (L19);
 //! the node of a former session of ours is replaced in one transaction (L20).
+//!
+//! A node is written or deleted only while it is ours: our session owns it, or our GUID is in its name. After the
+//! close, the task creates and writes nothing.
 
 mod leave;
 mod look;

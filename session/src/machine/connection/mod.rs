@@ -8,6 +8,15 @@
 //!
 //! Without SASL, Handshaking is followed by Connected. Each phase can be followed by Ended, which is final.
 //! [`disconnect`](Connection::disconnect) keeps nothing of a connection that could affect the next one.
+//!
+//! A connection is usable from the first reply to a request or a ping on: the handshake, SASL, credentials and
+//! setWatches count for nothing. Only a usable connection begins anew what counts the time without one: the back-off,
+//! and the time that unsent requests may wait, which otherwise counts from their submit.
+//!
+//! Only replies keep a connection alive; events, replies to nothing, and bytes that had already arrived prove nothing.
+//! The header of a reply renews the lease, and the rest of it has until the lease ends. One write takes 256 KiB of
+//! requests at most, because a lease is renewed from the time of the write: the end of a long burst counts from when
+//! the socket takes it.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 

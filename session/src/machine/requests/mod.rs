@@ -9,6 +9,9 @@
 //! Requests are pushed at the back. [`transmit`](Requests::transmit) moves the border between sent and unsent.
 //! [`answer`](Requests::answer) takes the front. What fails leaves from either part; the frame of an unsent request
 //! leaves with it.
+//!
+//! No call iterates over the requests in front of it: its cost does not depend on the number of pending requests. Tests
+//! count the visited entries (`visited.rs`).
 
 use std::{collections::VecDeque, mem};
 
