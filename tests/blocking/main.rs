@@ -8,9 +8,7 @@
     reason = "clippy knows test functions, but not the functions that they call"
 )]
 
-#[macro_use]
-#[path = "../support/mod.rs"]
-mod support;
+extern crate docent_tests as support;
 
 #[macro_use]
 mod server;

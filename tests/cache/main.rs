@@ -10,8 +10,7 @@
 )]
 
 #[macro_use]
-#[path = "../support/mod.rs"]
-mod support;
+extern crate docent_tests as support;
 
 #[path = "../../tools/recipe_peer/gzip.rs"]
 mod gzip;

@@ -9,8 +9,7 @@
 )]
 
 #[macro_use]
-#[path = "../support/mod.rs"]
-mod support;
+extern crate docent_tests as support;
 
 mod atomic;
 mod barriers;

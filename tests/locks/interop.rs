@@ -271,7 +271,7 @@ async fn contended_readers_and_writers_exclude_each_other(peers: Peers) {
         rounds(&peers.second, "a", 1),
         rounds(&peers.second, "b", 2),
     );
-    assert_eq!(history.len(), 2 * ROUNDS);
+    assert_eq!(history.count(), 2 * ROUNDS);
     history.assert_exclusive();
     assert_eq!(peers.first.children(&path).await, [""; 0]);
     peers.close().await;
@@ -300,7 +300,7 @@ async fn a_semaphore_limits_its_leases(peers: Peers) {
         rounds(&peers.second, "b"),
     );
 
-    assert_eq!(history.len(), 2 * ROUNDS);
+    assert_eq!(history.count(), 2 * ROUNDS);
     history.assert_at_most(3);
     assert_eq!(peers.first.participants(&format!("sem=3:{path}")).await, [""; 0]);
     assert_eq!(peers.first.children(&format!("{path}/locks")).await, [""; 0]);
@@ -344,7 +344,7 @@ async fn a_contended_multi_lock_is_held_by_one_at_a_time(peers: Peers) {
         }
     };
     tokio::join!(rounds(&peers.first), rounds(&peers.second));
-    assert_eq!(history.len(), 2 * ROUNDS);
+    assert_eq!(history.count(), 2 * ROUNDS);
     history.assert_exclusive();
     for path in [&one, &two] {
         assert_eq!(peers.first.children(path).await, [""; 0]);

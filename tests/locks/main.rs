@@ -11,8 +11,7 @@
 )]
 
 #[macro_use]
-#[path = "../support/mod.rs"]
-mod support;
+extern crate docent_tests as support;
 
 mod any_lock;
 mod cancellation;

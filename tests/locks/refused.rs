@@ -1,8 +1,8 @@
 //! Refusals that no retry changes: an ACL that forbids a step, or a parent that is missing.
 
 use docent::{
-    Client, CreateMode, ErrorKind,
-    protocol::{Acl, OpCode, Perms, acl},
+    CreateMode, ErrorKind,
+    protocol::{OpCode, Perms},
     recipes::{
         create_protected_with,
         locks::{InterProcessMutex, InterProcessSemaphoreV2},
@@ -18,23 +18,6 @@ on_both_servers! {
     a_lease_that_may_not_be_counted_fails_without_another_create
     a_missing_lock_has_no_participants
     a_missing_chroot_is_named
-}
-
-impl Fixture {
-    /// Everyone may do everything with a node but this.
-    async fn forbid(&self, operator: &Client, path: &str, perms: Perms) {
-        let perms = Perms::from_number(Perms::ALL.number() & !perms.number());
-        let acl = [Acl { perms, ..acl::OPEN_ACL_UNSAFE[0] }];
-        operator.set_acl(path, &acl, None).await.unwrap();
-    }
-
-    async fn allow_all(&self, operator: &Client, path: &str) {
-        operator.set_acl(path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
-    }
-
-    fn creates(&self, since: u64) -> usize {
-        self.tap.trace().since(since).iter().filter(|r| r.is_request(OpCode::Create2)).count()
-    }
 }
 
 /// Its node is still in the queue, so the end of the timeout is not the whole truth.
@@ -66,7 +49,7 @@ async fn a_search_that_may_not_list_fails_without_another_create(fixture: Fixtur
     let created = create_protected_with(&client, &path, b"", mode, &options);
     let error = within_deadline("create", created).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoAuth, "{error}");
-    assert_eq!(fixture.creates(before), 1);
+    assert_eq!(fixture.requests(before, OpCode::Create2), 1);
     // The background finds the node.
     fixture.allow_all(&operator, &fixture.path).await;
     fixture.children(&fixture.path, 0).await;

@@ -49,16 +49,6 @@ fn semaphore(fixture: &Fixture, client: &Client, leases: usize) -> InterProcessS
     InterProcessSemaphoreV2::with_options(client, &fixture.path, leases, options()).unwrap()
 }
 
-impl Fixture {
-    async fn leases(&self, count: usize) -> Vec<String> {
-        self.children(&format!("{}/leases", self.path), count).await
-    }
-
-    async fn locks(&self, count: usize) -> Vec<String> {
-        self.children(&format!("{}/locks", self.path), count).await
-    }
-}
-
 /// testSimple
 async fn a_returned_lease_is_acquired_again(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;

@@ -101,14 +101,6 @@ async fn wait_for(value: &SharedValue, wanted: &str) {
     within_deadline(wanted, values.wait_for(|value| value.value == *wanted)).await.unwrap();
 }
 
-impl Fixture {
-    /// Creates a sibling of the path, so that the server does not remove their container.
-    async fn keep_parent(&self, client: &Client) {
-        let path = format!("{}-sibling", self.path);
-        client.create(&path, b"", CreateMode::Persistent).await.unwrap();
-    }
-}
-
 async fn started(fixture: &Fixture, client: &Client, seed: &'static str) -> SharedValue {
     let value = SharedValue::start_with(client, &fixture.path, seed, &options()).await.unwrap();
     fixture.keep_parent(client).await;

@@ -18,13 +18,6 @@ on_both_servers! {
     a_timed_out_acquire_beside_a_waiter_leaves_the_waiters_watch
 }
 
-impl Fixture {
-    /// The number of requests of this operation after `since`.
-    fn requests(&self, since: u64, op: OpCode) -> usize {
-        self.tap.trace().since(since).iter().filter(|record| record.is_request(op)).count()
-    }
-}
-
 async fn acquires_that_time_out_leave_one_watch(fixture: Fixture) {
     const ACQUIRES: usize = 50;
     let (client, _tap) = fixture.client("A").await;

@@ -8,8 +8,7 @@
     reason = "clippy knows test functions, but not the functions that they call"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+extern crate docent_tests as support;
 
 mod api;
 mod blocking;

@@ -6,7 +6,7 @@ use super::peer::Peer;
 /// Each peer acquires and releases the lock `rounds` times; returns the history.
 ///
 /// The handle is `KIND:PATH` of an exclusive lock.
-pub(crate) async fn contend(first: &Peer, second: &Peer, handle: &str, rounds: usize) -> History {
+pub async fn contend(first: &Peer, second: &Peer, handle: &str, rounds: usize) -> History {
     let history = History::new();
     let take_turns = async |peer: &Peer| {
         for _ in 0..rounds {
@@ -20,6 +20,6 @@ pub(crate) async fn contend(first: &Peer, second: &Peer, handle: &str, rounds: u
         }
     };
     tokio::join!(take_turns(first), take_turns(second));
-    assert_eq!(history.len(), 2 * rounds);
+    assert_eq!(history.count(), 2 * rounds);
     history
 }

@@ -8,7 +8,7 @@ use docent_testing::{TestingServer, server, tap::TapClient};
 use super::{DEADLINE, fixture::Fixture, within_deadline};
 
 /// The configuration of a server that expires no session by itself.
-pub(crate) fn config_without_expiry() -> server::Config {
+pub fn config_without_expiry() -> server::Config {
     server::Config {
         // Sessions expire at multiples of it.
         tick_time: Duration::from_secs(3600),
@@ -18,13 +18,13 @@ pub(crate) fn config_without_expiry() -> server::Config {
 }
 
 /// A server that expires no session by itself, behind a tap.
-pub(crate) async fn without_expiry() -> (Fixture, TestingServer) {
+pub async fn without_expiry() -> (Fixture, TestingServer) {
     let server = TestingServer::start_with(config_without_expiry()).await.unwrap();
     (Fixture::on(server.connect_string(), None).await, server)
 }
 
 /// A client with a short session timeout.
-pub(crate) async fn short_session(fixture: &Fixture, label: &str) -> (Client, TapClient) {
+pub async fn short_session(fixture: &Fixture, label: &str) -> (Client, TapClient) {
     let tap = fixture.tap.client(label).await.unwrap();
     let config = Config::new(&tap.connect_string()).unwrap();
     // Long enough that a busy machine does not lose the connection by itself.
@@ -33,14 +33,14 @@ pub(crate) async fn short_session(fixture: &Fixture, label: &str) -> (Client, Ta
 }
 
 /// Keeps the client disconnected until it has given up its session.
-pub(crate) async fn give_up_session(client: &Client, tap: &TapClient) {
+pub async fn give_up_session(client: &Client, tap: &TapClient) {
     tap.refuse().await.unwrap();
     tap.cut();
     wait_until_given_up(client, tap).await;
 }
 
 /// As [`give_up_session`], with the port closed already and the connection cut by a fault.
-pub(crate) async fn wait_until_given_up(client: &Client, tap: &TapClient) {
+pub async fn wait_until_given_up(client: &Client, tap: &TapClient) {
     let mut state = client.state();
     let lost = state.wait_for(|state| *state == Some(ConnectionState::Lost));
     within_deadline("the loss", lost).await.unwrap();

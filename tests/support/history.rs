@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// What else may hold the lock at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Nothing: a mutex, a write lock.
     Exclusive,
     /// Others like it: a read lock, a lease of a semaphore.
@@ -19,35 +19,36 @@ pub(crate) enum Mode {
 
 /// One hold of one lock.
 #[derive(Debug, Clone)]
-pub(crate) struct Hold {
-    pub(crate) path: String,
-    pub(crate) holder: String,
-    pub(crate) mode: Mode,
+pub struct Hold {
+    pub path: String,
+    pub holder: String,
+    pub mode: Mode,
     /// The fencing token, if it was asked for.
-    pub(crate) token: Option<i64>,
-    pub(crate) acquired: Instant,
+    pub token: Option<i64>,
+    pub acquired: Instant,
     /// `None`: never released while the history was written.
-    pub(crate) releasing: Option<Instant>,
+    pub releasing: Option<Instant>,
 }
 
 /// All holds of a test, in the order in which they were recorded.
 #[derive(Debug)]
-pub(crate) struct History {
+pub struct History {
     start: Instant,
     holds: Mutex<Vec<Hold>>,
 }
 
 /// The hold that a call of [`History::acquired`] recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HoldId(usize);
+pub struct HoldId(usize);
 
 impl History {
-    pub(crate) fn new() -> Self {
+    #[expect(clippy::new_without_default, reason = "it reads the clock")]
+    pub fn new() -> Self {
         Self { start: Instant::now(), holds: Mutex::new(Vec::new()) }
     }
 
     /// An exclusive hold, with the time at which the answer to its acquire arrived.
-    pub(crate) fn acquired(&self, path: &str, holder: &str, at: Instant) -> HoldId {
+    pub fn acquired(&self, path: &str, holder: &str, at: Instant) -> HoldId {
         self.record(Hold {
             path: path.to_owned(),
             holder: holder.to_owned(),
@@ -59,32 +60,32 @@ impl History {
     }
 
     /// A shared hold.
-    pub(crate) fn acquired_shared(&self, path: &str, holder: &str, at: Instant) -> HoldId {
+    pub fn acquired_shared(&self, path: &str, holder: &str, at: Instant) -> HoldId {
         let id = self.acquired(path, holder, at);
         self.change(id, |hold| hold.mode = Mode::Shared);
         id
     }
 
     /// The hold's fencing token.
-    pub(crate) fn token(&self, id: HoldId, token: i64) {
+    pub fn token(&self, id: HoldId, token: i64) {
         self.change(id, |hold| hold.token = Some(token));
     }
 
     /// To be called just before the release is sent, or when the loss of the hold was reported.
-    pub(crate) fn releasing(&self, id: HoldId) {
+    pub fn releasing(&self, id: HoldId) {
         let now = Instant::now();
         self.change(id, |hold| hold.releasing = Some(now));
     }
 
     /// Records a whole hold.
-    pub(crate) fn record(&self, hold: Hold) -> HoldId {
+    pub fn record(&self, hold: Hold) -> HoldId {
         let mut holds = self.holds.lock().unwrap();
         holds.push(hold);
         HoldId(holds.len() - 1)
     }
 
     /// How many holds there were.
-    pub(crate) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.holds.lock().unwrap().len()
     }
 
@@ -94,7 +95,7 @@ impl History {
     ///   re-enter, and hold a write lock and a read lock at once.)
     /// * If a hold ended before another began, and one of the two is exclusive, then its token is
     ///   the smaller one. Two shared holds say nothing about each other: their answers may cross.
-    pub(crate) fn violations(&self) -> Vec<Violation> {
+    pub fn violations(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for lock in self.by_path() {
             for (index, first) in lock.iter().enumerate() {
@@ -107,7 +108,7 @@ impl History {
     }
 
     /// Every moment at which more than `limit` holders had the semaphore of a path.
-    pub(crate) fn violations_of_semaphore(&self, limit: usize) -> Vec<Violation> {
+    pub fn violations_of_semaphore(&self, limit: usize) -> Vec<Violation> {
         let mut violations = Vec::new();
         for semaphore in self.by_path() {
             for last in &semaphore {
@@ -125,20 +126,20 @@ impl History {
 
     /// Panics with every violation of [`History::violations`].
     #[track_caller]
-    pub(crate) fn assert_exclusive(&self) {
+    pub fn assert_exclusive(&self) {
         self.assert_none(&self.violations());
     }
 
     /// Panics with every violation of [`History::violations_of_semaphore`].
     #[track_caller]
-    pub(crate) fn assert_at_most(&self, limit: usize) {
+    pub fn assert_at_most(&self, limit: usize) {
         self.assert_none(&self.violations_of_semaphore(limit));
     }
 
     #[track_caller]
     fn assert_none(&self, violations: &[Violation]) {
         let text: Vec<_> = violations.iter().map(ToString::to_string).collect();
-        let (count, holds) = (violations.len(), self.len());
+        let (count, holds) = (violations.len(), self.count());
         assert!(violations.is_empty(), "{count} violations in {holds} holds:\n{}", text.join("\n"));
     }
 
@@ -191,7 +192,7 @@ impl Hold {
 
 /// A broken rule, with the holds that break it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Violation(String);
+pub struct Violation(String);
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

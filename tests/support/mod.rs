@@ -2,7 +2,7 @@
 //!
 //! Tests wait for conditions, up to [`DEADLINE`]; nothing sleeps to wait.
 
-#![allow(dead_code, reason = "every test program includes all of it and uses a part")]
+#![allow(missing_docs, reason = "no library of users")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,14 +11,13 @@
     reason = "clippy knows test functions, but not the helpers that only they call"
 )]
 
-pub(crate) mod contention;
-#[macro_use]
-pub(crate) mod fixture;
-pub(crate) mod given_up_session;
-pub(crate) mod history;
-pub(crate) mod peer;
-pub(crate) mod real;
-pub(crate) mod recordings;
+pub mod contention;
+pub mod fixture;
+pub mod given_up_session;
+pub mod history;
+pub mod peer;
+pub mod real;
+pub mod recordings;
 
 use std::future::Future;
 use std::time::Duration;
@@ -26,11 +25,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a test waits for anything before it fails: far more than a busy machine needs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The result of a future that must end before the deadline.
 #[track_caller]
-pub(crate) fn within_deadline<F: Future>(
+pub fn within_deadline<F: Future>(
     what: &str,
     future: F,
 ) -> impl Future<Output = F::Output> + use<'_, F> {
@@ -44,7 +43,7 @@ pub(crate) fn within_deadline<F: Future>(
 }
 
 /// Asks again and again until the answer is `Some`, and returns its value.
-pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(answer) = ask().await {
@@ -57,13 +56,13 @@ pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Opti
 }
 
 /// The number of pending requests, and the number of watches.
-pub(crate) fn pending_and_watches(client: &docent::Client) -> (usize, usize) {
+pub fn pending_and_watches(client: &docent::Client) -> (usize, usize) {
     let metrics = client.metrics();
     (metrics.pending, metrics.watches)
 }
 
 /// As [`eventually`], outside a runtime.
-pub(crate) fn eventually_blocking<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn eventually_blocking<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = std::time::Instant::now() + DEADLINE;
     loop {
         if let Some(answer) = ask() {

@@ -27,7 +27,7 @@ use super::{real, within_deadline};
 
 /// Whose client a peer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// Curator.
     Java,
     /// Ours.
@@ -37,7 +37,7 @@ pub(crate) enum Side {
 impl Side {
     /// Whether peers of this side can be started here; if not, that is reported and counted as a skip.
     #[track_caller]
-    pub(crate) fn is_available(self) -> bool {
+    pub fn is_available(self) -> bool {
         match self {
             Self::Java => real::java().is_some(),
             // Without it, the test fails when it starts one.
@@ -48,10 +48,10 @@ impl Side {
 
 /// How a peer is started.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Options {
-    pub(crate) session: Duration,
+pub struct Options {
+    pub session: Duration,
     /// Of `RetryNTimes(retries, 100 ms)`.
-    pub(crate) retries: u32,
+    pub retries: u32,
 }
 
 impl Default for Options {
@@ -61,7 +61,7 @@ impl Default for Options {
 }
 
 /// A running peer. Dropping it kills the process.
-pub(crate) struct Peer {
+pub struct Peer {
     name: String,
     /// Held to be killed on drop.
     process: Child,
@@ -90,33 +90,33 @@ struct Said {
 
 /// A line that began with `! `.
 #[derive(Debug, Clone)]
-pub(crate) struct Event {
-    pub(crate) text: String,
-    pub(crate) at: Instant,
+pub struct Event {
+    pub text: String,
+    pub at: Instant,
 }
 
 impl Peer {
     /// A peer around Curator.
-    pub(crate) async fn java(connect: &str, options: Options) -> Self {
+    pub async fn java(connect: &str, options: Options) -> Self {
         Self::start(Side::Java, "java", connect, options).await
     }
 
     /// A peer of our own.
-    pub(crate) async fn docent(connect: &str, options: Options) -> Self {
+    pub async fn docent(connect: &str, options: Options) -> Self {
         Self::start(Side::Docent, "docent", connect, options).await
     }
 
     /// Starts a peer and waits until it has a session. The name is for messages.
     ///
     /// The side must be [available](Side::is_available).
-    pub(crate) async fn start(side: Side, name: &str, connect: &str, options: Options) -> Self {
+    pub async fn start(side: Side, name: &str, connect: &str, options: Options) -> Self {
         let peer = Self::start_unconnected(side, name, connect, options).await;
         peer.event("ready").await;
         peer
     }
 
     /// Starts a peer without waiting for anything.
-    pub(crate) async fn start_unconnected(
+    pub async fn start_unconnected(
         side: Side,
         name: &str,
         connect: &str,
@@ -134,7 +134,7 @@ impl Peer {
     }
 
     /// Drives any program that speaks the lines.
-    pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
+    pub fn spawn(name: &str, mut command: Command) -> Self {
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -153,19 +153,19 @@ impl Peer {
     }
 
     /// `None` once it has ended.
-    pub(crate) fn process_id(&self) -> Option<u32> {
+    pub fn process_id(&self) -> Option<u32> {
         self.process.id()
     }
 
     /// What messages call it.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Sends a command at once; the future is its answer, whenever it is awaited.
     ///
     /// Commands go out in the order of these calls.
-    pub(crate) fn send(&self, command: impl fmt::Display) -> Answer {
+    pub fn send(&self, command: impl fmt::Display) -> Answer {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
         let command = command.to_string();
         let (sender, receiver) = oneshot::channel();
@@ -185,18 +185,18 @@ impl Peer {
     }
 
     /// Sends a command and waits for its answer.
-    pub(crate) async fn ask(&self, command: impl fmt::Display) -> Reply {
+    pub async fn ask(&self, command: impl fmt::Display) -> Reply {
         self.send(command).reply().await
     }
 
     /// The fencing token of a hold.
-    pub(crate) async fn token(&self, handle: &str) -> i64 {
+    pub async fn token(&self, handle: &str) -> i64 {
         let reply = self.ask(format!("token {handle}")).await;
         reply.ok().parse().unwrap_or_else(|_| panic!("{}: no number: {reply:?}", self.name))
     }
 
     /// Whether the peer says that it holds the lock.
-    pub(crate) async fn held(&self, handle: &str) -> bool {
+    pub async fn held(&self, handle: &str) -> bool {
         match self.ask(format!("held {handle}")).await.ok() {
             "true" => true,
             "false" => false,
@@ -205,35 +205,35 @@ impl Peer {
     }
 
     /// The participants of a lock, in lock order; none if there is no such lock.
-    pub(crate) async fn participants(&self, handle: &str) -> Vec<String> {
+    pub async fn participants(&self, handle: &str) -> Vec<String> {
         self.ask(format!("participants {handle}")).await.list_or_no_node()
     }
 
     /// The children of a node; none if there is no such node.
-    pub(crate) async fn children(&self, path: &str) -> Vec<String> {
+    pub async fn children(&self, path: &str) -> Vec<String> {
         self.ask(format!("children {path}")).await.list_or_no_node()
     }
 
     /// The first event, of all since the start, whose text begins with these words.
-    pub(crate) async fn event(&self, words: &str) -> Event {
+    pub async fn event(&self, words: &str) -> Event {
         self.events().next(words).await
     }
 
     /// All events, from the first one on.
-    pub(crate) fn events(&self) -> Events {
+    pub fn events(&self) -> Events {
         let count = self.shared.events.subscribe();
         Events { name: self.name.clone(), shared: Arc::clone(&self.shared), count, seen: 0 }
     }
 
     /// Only the events that follow this call.
-    pub(crate) fn events_from_now(&self) -> Events {
+    pub fn events_from_now(&self) -> Events {
         let mut events = self.events();
         events.seen = self.shared.state.lock().unwrap().events.len();
         events
     }
 
     /// Ends the session and waits until the process has ended well.
-    pub(crate) async fn close(mut self) {
+    pub async fn close(mut self) {
         let _ = self.commands.send("close close\n".to_owned());
         self.event("closed").await;
         let status = self.wait().await;
@@ -241,7 +241,7 @@ impl Peer {
     }
 
     /// Kills the process; its session lives on until it times out.
-    pub(crate) async fn kill(mut self) {
+    pub async fn kill(mut self) {
         within_deadline("the end of a killed peer", self.process.kill()).await.unwrap();
     }
 
@@ -257,7 +257,7 @@ impl fmt::Debug for Peer {
 }
 
 /// The answer to one command, perhaps yet to come.
-pub(crate) struct Answer {
+pub struct Answer {
     question: String,
     receiver: oneshot::Receiver<Reply>,
     shared: Arc<Shared>,
@@ -265,7 +265,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Waits for it.
-    pub(crate) async fn reply(mut self) -> Reply {
+    pub async fn reply(mut self) -> Reply {
         let question = &self.question;
         let answer = within_deadline(question, &mut self.receiver).await;
         answer.unwrap_or_else(|_| {
@@ -276,22 +276,22 @@ impl Answer {
 
     /// Whether it is not there yet. Only a condition about something else can prove that it will
     /// not be: see [`Peer::participants`].
-    pub(crate) fn is_pending(&mut self) -> bool {
+    pub fn is_pending(&mut self) -> bool {
         self.receiver.is_empty() && !self.receiver.is_terminated()
     }
 }
 
 /// What a peer answered, and when that arrived.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
+pub struct Reply {
     question: String,
-    pub(crate) outcome: Outcome,
-    pub(crate) at: Instant,
+    pub outcome: Outcome,
+    pub at: Instant,
 }
 
 /// The three ways to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Done, with a result or an empty text.
     Ok(String),
     /// The time was up.
@@ -303,7 +303,7 @@ pub(crate) enum Outcome {
 impl Reply {
     /// The result of a command that must succeed.
     #[track_caller]
-    pub(crate) fn ok(&self) -> &str {
+    pub fn ok(&self) -> &str {
         match &self.outcome {
             Outcome::Ok(result) => result,
             other => panic!("{}: {other:?}", self.question),
@@ -312,7 +312,7 @@ impl Reply {
 
     /// Whether it was done; false if the time was up.
     #[track_caller]
-    pub(crate) fn is_ok(&self) -> bool {
+    pub fn is_ok(&self) -> bool {
         match &self.outcome {
             Outcome::Ok(_) => true,
             Outcome::TimedOut => false,
@@ -322,7 +322,7 @@ impl Reply {
 
     /// The kind of the error of a command that must fail.
     #[track_caller]
-    pub(crate) fn error_kind(&self) -> &str {
+    pub fn error_kind(&self) -> &str {
         match &self.outcome {
             Outcome::Error { kind, .. } => kind,
             other => panic!("{}: {other:?} instead of an error", self.question),
@@ -331,7 +331,7 @@ impl Reply {
 
     /// The items of a result of the form `N item...`.
     #[track_caller]
-    pub(crate) fn list(&self) -> Vec<String> {
+    pub fn list(&self) -> Vec<String> {
         let mut words = self.ok().split_whitespace().map(str::to_owned);
         let count = words.next().and_then(|count| count.parse::<usize>().ok());
         let items: Vec<_> = words.collect();
@@ -342,7 +342,7 @@ impl Reply {
     /// As [`Reply::list`], but an empty one if there is no node: the server removes the container
     /// of a lock soon after the last participant has left.
     #[track_caller]
-    pub(crate) fn list_or_no_node(&self) -> Vec<String> {
+    pub fn list_or_no_node(&self) -> Vec<String> {
         match &self.outcome {
             Outcome::Error { kind, .. } if kind == "NoNode" => Vec::new(),
             _ => self.list(),
@@ -365,7 +365,7 @@ impl Reply {
 }
 
 /// The events of one peer, in order, each seen once by this subscription.
-pub(crate) struct Events {
+pub struct Events {
     name: String,
     shared: Arc<Shared>,
     count: watch::Receiver<usize>,
@@ -374,7 +374,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// The next event whose text begins with these words; the ones before it are passed over.
-    pub(crate) async fn next(&mut self, words: &str) -> Event {
+    pub async fn next(&mut self, words: &str) -> Event {
         let what = format!("{}: event {words}", self.name);
         within_deadline(&what, async {
             loop {
@@ -389,7 +389,7 @@ impl Events {
     }
 
     /// Every event so far that this subscription has not passed.
-    pub(crate) fn drain(&mut self) -> Vec<Event> {
+    pub fn drain(&mut self) -> Vec<Event> {
         let said = self.shared.state.lock().unwrap();
         let events = said.events[self.seen..].to_vec();
         self.seen = said.events.len();
@@ -485,7 +485,7 @@ fn java_command() -> Command {
 }
 
 /// The example `lock_peer`.
-pub(crate) fn docent_program() -> PathBuf {
+pub fn docent_program() -> PathBuf {
     xtask::example("lock_peer").unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -21,7 +21,7 @@ use super::eventually;
 
 /// The connect string of the server of this test run, shared with every other test.
 #[track_caller]
-pub(crate) fn real_server() -> Option<String> {
+pub fn real_server() -> Option<String> {
     match env::var("DOCENT_TEST_CONNECT") {
         Ok(connect) => Some(connect),
         Err(_) => {
@@ -33,7 +33,7 @@ pub(crate) fn real_server() -> Option<String> {
 
 /// The connect string of a server: the real one of this run, or else one embedded in this test program,
 /// shared by its tests. Tests that use it run with both.
-pub(crate) fn server() -> String {
+pub fn server() -> String {
     static EMBEDDED: OnceLock<String> = OnceLock::new();
     match env::var("DOCENT_TEST_CONNECT") {
         Ok(connect) => connect,
@@ -42,7 +42,7 @@ pub(crate) fn server() -> String {
 }
 
 /// Whether [`server`] is a real one.
-pub(crate) fn is_real() -> bool {
+pub fn is_real() -> bool {
     env::var_os("DOCENT_TEST_CONNECT").is_some()
 }
 
@@ -66,7 +66,7 @@ fn start_embedded() -> String {
 
 /// Java with Curator, for Java peers and private servers.
 #[track_caller]
-pub(crate) fn java() -> Option<Java> {
+pub fn java() -> Option<Java> {
     match env::var_os("DOCENT_TEST_CURATOR_CLASSPATH") {
         Some(class_path) => Some(Java::with_class_path(class_path).expect("an installed JDK")),
         None => {
@@ -78,7 +78,7 @@ pub(crate) fn java() -> Option<Java> {
 
 /// Reports and counts that the current test is skipped.
 #[track_caller]
-pub(crate) fn skip(reason: &str) {
+pub fn skip(reason: &str) {
     /// A test may ask for two things and miss both, but it is one skipped test.
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
@@ -98,7 +98,7 @@ pub(crate) fn skip(reason: &str) {
 /// A path that no other test, run or machine uses: `/docent-test-…/STEM`.
 ///
 /// Its parent is a node of its own as well, so that a test can list the nodes left below it.
-pub(crate) fn unique_path(stem: &str) -> String {
+pub fn unique_path(stem: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
 
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -120,13 +120,13 @@ fn current_test() -> String {
 }
 
 /// The reply of a member to a four-letter word.
-pub(crate) async fn four_letter_word(address: &str, word: &'static str) -> std::io::Result<String> {
+pub async fn four_letter_word(address: &str, word: &'static str) -> std::io::Result<String> {
     let address = address.parse().unwrap();
     spawn_blocking(move || xtask::four_letter_word(address, word)).await.unwrap()
 }
 
 /// A private ZooKeeper, to be stopped, killed and started again. Dropping it ends it.
-pub(crate) struct RealServer {
+pub struct RealServer {
     /// Absent only while another thread works on it.
     server: Option<Server>,
 }
@@ -134,13 +134,13 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// A server with the usual settings; `None` (and a counted skip) without Java.
     #[track_caller]
-    pub(crate) fn start() -> impl Future<Output = Option<Self>> {
+    pub fn start() -> impl Future<Output = Option<Self>> {
         Self::start_with(Settings::default())
     }
 
     /// A server with other ticks, configuration or properties.
     #[track_caller]
-    pub(crate) fn start_with(settings: Settings) -> impl Future<Output = Option<Self>> {
+    pub fn start_with(settings: Settings) -> impl Future<Output = Option<Self>> {
         let java = java();
         async move {
             let java = java?;
@@ -150,38 +150,38 @@ impl RealServer {
     }
 
     /// `127.0.0.1:PORT`, the same after every restart.
-    pub(crate) fn connect(&self) -> String {
+    pub fn connect(&self) -> String {
         self.server().address().to_string()
     }
 
     /// The process id while it runs: for tests that freeze it.
-    pub(crate) fn process_id(&self) -> Option<u32> {
+    pub fn process_id(&self) -> Option<u32> {
         self.server().process_id()
     }
 
     /// Stops it; clients see their connections close. Data stay.
-    pub(crate) async fn stop(&mut self) {
+    pub async fn stop(&mut self) {
         self.with(Server::stop).await;
     }
 
     /// Kills it. Data stay: acknowledged writes were passed to the operating system.
-    pub(crate) async fn kill(&mut self) {
+    pub async fn kill(&mut self) {
         self.with(Server::kill).await;
     }
 
     /// Starts it again on the same port and data, and waits until it answers.
-    pub(crate) async fn start_again(&mut self) {
+    pub async fn start_again(&mut self) {
         self.with(Server::start_again).await;
     }
 
     /// Stops it and starts it again.
-    pub(crate) async fn restart(&mut self) {
+    pub async fn restart(&mut self) {
         self.stop().await;
         self.start_again().await;
     }
 
     /// The reply to a four-letter word such as `ruok`, `srvr`, `cons` or `dump`.
-    pub(crate) async fn four_letter_word(&self, word: &'static str) -> std::io::Result<String> {
+    pub async fn four_letter_word(&self, word: &'static str) -> std::io::Result<String> {
         four_letter_word(&self.server().address().to_string(), word).await
     }
 
@@ -204,7 +204,7 @@ impl RealServer {
 }
 
 /// A private ensemble, whose members can be killed and started again. Dropping it ends it.
-pub(crate) struct RealEnsemble {
+pub struct RealEnsemble {
     /// Absent only while another thread works on it.
     ensemble: Option<Ensemble>,
 }
@@ -212,19 +212,19 @@ pub(crate) struct RealEnsemble {
 impl RealEnsemble {
     /// A serving ensemble of three; `None` (and a counted skip) without Java.
     #[track_caller]
-    pub(crate) fn start() -> impl Future<Output = Option<Self>> {
+    pub fn start() -> impl Future<Output = Option<Self>> {
         Self::start_with(Settings::default())
     }
 
     /// One whose members have more configuration and properties.
     #[track_caller]
-    pub(crate) fn start_with(more: Settings) -> impl Future<Output = Option<Self>> {
+    pub fn start_with(more: Settings) -> impl Future<Output = Option<Self>> {
         Self::start_of(3, more)
     }
 
     /// One of another size.
     #[track_caller]
-    pub(crate) fn start_of(size: usize, more: Settings) -> impl Future<Output = Option<Self>> {
+    pub fn start_of(size: usize, more: Settings) -> impl Future<Output = Option<Self>> {
         let java = java();
         async move {
             let java = java?;
@@ -235,28 +235,28 @@ impl RealEnsemble {
     }
 
     /// `127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`.
-    pub(crate) fn connect(&self) -> String {
+    pub fn connect(&self) -> String {
         self.ensemble().connect()
     }
 
     /// `127.0.0.1:PORT` of one member; they are numbered from 0.
-    pub(crate) fn connect_to(&self, member: usize) -> String {
+    pub fn connect_to(&self, member: usize) -> String {
         self.ensemble().member(member).address().to_string()
     }
 
     /// The process id of a running member: for tests that freeze it.
-    pub(crate) fn process_id(&self, member: usize) -> Option<u32> {
+    pub fn process_id(&self, member: usize) -> Option<u32> {
         self.ensemble().member(member).process_id()
     }
 
     /// The role that a member reports; `None` while it serves no clients.
-    pub(crate) async fn role(&self, member: usize) -> Option<Role> {
+    pub async fn role(&self, member: usize) -> Option<Role> {
         let address = self.ensemble().member(member).address();
         spawn_blocking(move || Role::of(address)).await.unwrap()
     }
 
     /// The member that leads, once there is one that also serves.
-    pub(crate) async fn leader(&self) -> usize {
+    pub async fn leader(&self) -> usize {
         eventually("a leader", async || {
             for member in 0..self.ensemble().size() {
                 if self.role(member).await == Some(Role::Leader) {
@@ -269,12 +269,12 @@ impl RealEnsemble {
     }
 
     /// Kills a member.
-    pub(crate) async fn kill(&mut self, member: usize) {
+    pub async fn kill(&mut self, member: usize) {
         self.with(move |ensemble| ensemble.member_mut(member).kill()).await;
     }
 
     /// Starts a member again and waits until it serves, which takes a majority.
-    pub(crate) async fn start_again(&mut self, member: usize) {
+    pub async fn start_again(&mut self, member: usize) {
         self.with(move |ensemble| ensemble.member_mut(member).start_again()).await;
     }
 

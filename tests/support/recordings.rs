@@ -2,7 +2,7 @@
 
 /// Checks this for the recordings in a file; `sources` are the files of the tests that play them.
 #[track_caller]
-pub(crate) fn assert_played_and_listed(recordings: &str, sources: &[&str]) {
+pub fn assert_played_and_listed(recordings: &str, sources: &[&str]) {
     let document = include_str!("../../docs/CURATOR.md");
     let sources = sources.concat();
     let titles: Vec<_> = recordings.lines().filter_map(|line| line.strip_prefix("=== ")).collect();

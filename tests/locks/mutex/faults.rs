@@ -68,49 +68,17 @@ struct Contender {
     mutex: InterProcessMutex,
 }
 
-impl Fixture {
-    async fn contender(&self, label: &str) -> Contender {
-        let (client, tap) = self.client(label).await;
-        let mutex = InterProcessMutex::with_options(&client, &self.path, options()).unwrap();
-        Contender { client, tap, mutex }
-    }
+async fn contender(fixture: &Fixture, label: &str) -> Contender {
+    let (client, tap) = fixture.client(label).await;
+    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    Contender { client, tap, mutex }
+}
 
-    /// Waits for a frame of the labelled client.
-    async fn wait_for_frame(&self, label: &str, wanted: impl Fn(&Record) -> bool + Send) {
-        let of_label = |record: &Record| &*record.client == label && wanted(record);
-        self.tap.wait_for(DEADLINE, of_label).await.unwrap();
-    }
-
-    /// The operations that a client has sent, a letter each.
-    fn sequence(&self, label: &str) -> String {
-        let letter = |record: &Record| {
-            [
-                (OpCode::Create2, "C"),
-                (OpCode::GetChildren2, "L"),
-                (OpCode::GetData, "W"),
-                (OpCode::Delete, "D"),
-                (OpCode::GetChildren, "F"),
-                (OpCode::CreateContainer, "K"),
-                (OpCode::CheckWatches, "X"),
-            ]
-            .into_iter()
-            .find(|(op, _)| record.is_request(*op))
-            .map(|(_, letter)| letter)
-        };
-        self.tap.trace().of(label).iter().filter_map(letter).collect()
-    }
-
-    /// Waits until the lock path is empty.
-    async fn wait_until_empty(&self) {
-        self.children(&self.path, 0).await;
-    }
-
-    async fn participants(&self, contender: &Contender, count: usize) -> Vec<String> {
-        eventually(&format!("{count} participants"), async || {
-            Some(contender.mutex.participants().await.unwrap()).filter(|all| all.len() == count)
-        })
-        .await
-    }
+async fn participants(contender: &Contender, count: usize) -> Vec<String> {
+    eventually(&format!("{count} participants"), async || {
+        Some(contender.mutex.participants().await.unwrap()).filter(|all| all.len() == count)
+    })
+    .await
 }
 
 impl Contender {
@@ -148,7 +116,7 @@ async fn a_lost_create_request_is_sent_again_once_to_a_real_server() {
 
 /// The server must not remove the container, which is empty while there is no connection.
 async fn a_lost_create_request_is_sent_again_once(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     a.acquire().await.release().await.unwrap();
     fixture.tap.inject(Fault::drop_before(OpCode::Create2));
     let guard = a.acquire().await;
@@ -159,7 +127,7 @@ async fn a_lost_create_request_is_sent_again_once(fixture: Fixture) {
 
 /// N1: Curator loses track of its node, which blocks all contenders until the session ends.
 async fn a_create_that_is_lost_twice_leaves_one_node(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     a.acquire().await.release().await.unwrap();
     fixture.tap.inject(Fault::drop_before(OpCode::Create2));
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).nth(2));
@@ -171,7 +139,7 @@ async fn a_create_that_is_lost_twice_leaves_one_node(fixture: Fixture) {
 
 /// An adopted node has a fencing token too.
 async fn a_node_found_after_a_lost_reply_has_its_fencing_token(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let first = a.acquire().await;
     let before = first.fencing_token().await.unwrap();
     first.release().await.unwrap();
@@ -183,7 +151,7 @@ async fn a_node_found_after_a_lost_reply_has_its_fencing_token(fixture: Fixture)
 }
 
 async fn a_lost_listing_is_repeated_and_the_node_is_kept(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     a.acquire().await.release().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2));
     let guard = a.acquire().await;
@@ -192,7 +160,7 @@ async fn a_lost_listing_is_repeated_and_the_node_is_kept(fixture: Fixture) {
 
 /// CURATOR-45: after the last retry, the background finds and deletes the node.
 async fn a_create_whose_retries_are_exhausted_leaves_no_node(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     a.acquire().await.release().await.unwrap();
     let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, no_retries()).unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
@@ -202,7 +170,7 @@ async fn a_create_whose_retries_are_exhausted_leaves_no_node(fixture: Fixture) {
 }
 
 async fn a_delete_that_is_lost_is_done_in_the_background(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, no_retries()).unwrap();
     let guard = mutex.acquire().await.unwrap();
     fixture.tap.inject(Fault::drop_before(OpCode::Delete).times(3));
@@ -214,7 +182,7 @@ async fn a_delete_that_is_lost_is_done_in_the_background(fixture: Fixture) {
 // The queue.
 
 async fn a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again(fixture: Fixture) {
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let guard = a.acquire().await;
     fixture.tap.inject(Fault::delay_request(OpCode::GetData, DEADLINE).of("B"));
     let waiting = b.spawn_acquire();
@@ -228,8 +196,11 @@ async fn a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again(
 
 async fn holders_follow_each_other_with_growing_tokens_and_never_overlap(fixture: Fixture) {
     let history = History::new();
-    let contenders =
-        [fixture.contender("A").await, fixture.contender("B").await, fixture.contender("C").await];
+    let contenders = [
+        contender(&fixture, "A").await,
+        contender(&fixture, "B").await,
+        contender(&fixture, "C").await,
+    ];
     let rounds = async |contender: &Contender| {
         for round in 0..15 {
             let guard = contender.acquire().await;
@@ -247,13 +218,13 @@ async fn holders_follow_each_other_with_growing_tokens_and_never_overlap(fixture
         }
     };
     tokio::join!(rounds(&contenders[0]), rounds(&contenders[1]), rounds(&contenders[2]));
-    assert_eq!(history.len(), 45);
+    assert_eq!(history.count(), 45);
     history.assert_exclusive();
     fixture.wait_until_empty().await;
 }
 
 async fn an_owner_enters_again_and_others_do_not(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let (owner, other) = (Owner::new(), Owner::new());
     let outer = a.mutex.acquire_as(&owner).await.unwrap();
     let inner = a.mutex.acquire_as(&owner).await.unwrap();
@@ -270,7 +241,7 @@ async fn an_owner_enters_again_and_others_do_not(fixture: Fixture) {
 // Connections and sessions.
 
 async fn a_hold_survives_a_cut_connection(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let guard = a.acquire().await;
     let (session, token) = (guard.session_id(), guard.fencing_token().await.unwrap());
     a.tap.cut();
@@ -285,13 +256,16 @@ async fn a_hold_survives_a_cut_connection(fixture: Fixture) {
 }
 
 async fn a_place_in_the_queue_survives_a_cut_connection(fixture: Fixture) {
-    let (a, b, c) =
-        (fixture.contender("A").await, fixture.contender("B").await, fixture.contender("C").await);
+    let (a, b, c) = (
+        contender(&fixture, "A").await,
+        contender(&fixture, "B").await,
+        contender(&fixture, "C").await,
+    );
     let holder = a.acquire().await;
     let second = b.spawn_acquire();
-    fixture.participants(&a, 2).await;
+    participants(&a, 2).await;
     let third = c.spawn_acquire();
-    let queue = fixture.participants(&a, 3).await;
+    let queue = participants(&a, 3).await;
     fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
     b.tap.cut();
     b.wait_for_state(ConnectionState::Reconnected).await;
@@ -307,7 +281,7 @@ async fn a_place_in_the_queue_survives_a_cut_connection(fixture: Fixture) {
 
 /// The hold ends before the client has a new session.
 async fn a_killed_session_ends_the_hold_for_ever(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let guard = a.acquire().await;
     let cancelled = guard.cancellation_token();
     let mut states = a.client.states();
@@ -329,7 +303,7 @@ async fn a_killed_session_ends_the_hold_for_ever(fixture: Fixture) {
 }
 
 async fn an_owner_does_not_enter_a_lost_hold_again(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let owner = Owner::new();
     let guard = a.mutex.acquire_as(&owner).await.unwrap();
     a.tap.kill_session(DEADLINE).await.unwrap();
@@ -344,10 +318,10 @@ async fn an_owner_does_not_enter_a_lost_hold_again(fixture: Fixture) {
 
 /// CURATOR-604 without two holders: the place in the queue is lost with the session.
 async fn a_waiter_whose_session_is_killed_queues_again(fixture: Fixture) {
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let holder = a.acquire().await;
     let waiting = b.spawn_acquire();
-    let queue = fixture.participants(&a, 2).await;
+    let queue = participants(&a, 2).await;
     fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
     b.tap.kill_session(DEADLINE).await.unwrap();
     eventually("another node of B's", async || {
@@ -363,7 +337,7 @@ async fn a_waiter_whose_session_is_killed_queues_again(fixture: Fixture) {
 
 /// Without a connection, the hold ends with the deadline of the session's lease.
 async fn a_hold_ends_by_the_clock_when_the_server_is_silent(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let guard = a.acquire().await;
     let deadline = a.client.session().unwrap().deadline();
     a.tap.stall();
@@ -404,7 +378,7 @@ async fn a_stopped_process_does_not_count_its_lock_as_held(fixture: Fixture) {
 /// N8: Curator continues as long as the policy allows, here for ever. `locks/time.rs` checks that the acquire takes at
 /// most one second more.
 async fn a_timed_acquire_is_bounded_without_a_connection(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     a.acquire().await.release().await.unwrap();
     a.tap.refuse().await.unwrap();
     a.tap.cut();
@@ -422,7 +396,7 @@ async fn a_timed_acquire_is_bounded_without_a_connection(fixture: Fixture) {
 #[tokio::test]
 async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
     let fixture = Fixture::embedded().await;
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let guard = a.acquire().await;
     for op in [OpCode::Create2, OpCode::GetChildren2, OpCode::GetData] {
         fixture.tap.inject(Fault::delay_reply(op, Duration::from_millis(900)).of("B"));
@@ -433,41 +407,41 @@ async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
     let watches = fixture.tap.trace().of("B").filter(|record| record.is_request(OpCode::GetData));
     assert_eq!(watches.iter().count(), 0);
     fixture.tap.clear_faults();
-    fixture.participants(&b, 1).await;
+    participants(&b, 1).await;
     guard.release().await.unwrap();
 }
 
 // Dropped futures and guards.
 
 async fn a_dropped_guard_releases_the_lock(fixture: Fixture) {
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let guard = a.acquire().await;
     let waiting = b.spawn_acquire();
-    fixture.participants(&a, 2).await;
+    participants(&a, 2).await;
     drop(guard);
     within_deadline("acquire", waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn a_guard_dropped_on_another_thread_releases_the_lock(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let guard = a.acquire().await;
     std::thread::spawn(move || drop(guard)).join().unwrap();
     fixture.wait_until_empty().await;
 }
 
 async fn a_dropped_waiter_leaves_the_queue(fixture: Fixture) {
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let guard = a.acquire().await;
     let waiting = b.spawn_acquire();
-    fixture.participants(&a, 2).await;
+    participants(&a, 2).await;
     fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
     waiting.abort();
-    assert_eq!(fixture.participants(&a, 1).await, [guard.lock_path()]);
+    assert_eq!(participants(&a, 1).await, [guard.lock_path()]);
 }
 
 /// CURATOR-79: dropped while its create is in flight, its node is found and deleted.
 async fn an_acquire_dropped_during_its_create_leaves_no_node(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     a.acquire().await.release().await.unwrap();
     fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE));
     let waiting = a.spawn_acquire();
@@ -485,7 +459,7 @@ async fn an_acquire_dropped_during_its_create_leaves_no_node(fixture: Fixture) {
 
 /// Dropped at every point where it can be dropped, an acquire leaves nothing behind.
 async fn an_acquire_dropped_at_any_point_leaves_no_node(fixture: Fixture) {
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let guard = a.acquire().await;
     for polls in 0..40 {
         let finished = {
@@ -502,7 +476,7 @@ async fn an_acquire_dropped_at_any_point_leaves_no_node(fixture: Fixture) {
             }
             finished
         };
-        assert_eq!(fixture.participants(&a, 1).await, [guard.lock_path()], "after {polls} polls");
+        assert_eq!(participants(&a, 1).await, [guard.lock_path()], "after {polls} polls");
         if finished {
             break;
         }
@@ -533,7 +507,7 @@ async fn a_lock_path_must_be_a_path_and_not_the_root() {
 }
 
 async fn lock_data_over_the_limit_is_refused_before_it_is_sent(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let options = options().with_data(vec![0; 1 << 20]);
     let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, options).unwrap();
     let error = mutex.acquire().await.unwrap_err();
@@ -543,19 +517,19 @@ async fn lock_data_over_the_limit_is_refused_before_it_is_sent(fixture: Fixture)
 }
 
 async fn a_closed_client_acquires_nothing_and_wakes_its_waiters(fixture: Fixture) {
-    let (a, b) = (fixture.contender("A").await, fixture.contender("B").await);
+    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
     let _guard = a.acquire().await;
     let waiting = b.spawn_acquire();
-    fixture.participants(&a, 2).await;
+    participants(&a, 2).await;
     b.client.close().await.unwrap();
     let error = within_deadline("the waiter", waiting).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(b.mutex.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
-    fixture.participants(&a, 1).await;
+    participants(&a, 1).await;
 }
 
 async fn an_acl_without_create_permission_fails_the_acquire(fixture: Fixture) {
-    let a = fixture.contender("A").await;
+    let a = contender(&fixture, "A").await;
     let read_only = docent::protocol::acl::READ_ACL_UNSAFE;
     let parent = fixture.path.rsplit_once('/').unwrap().0.to_owned();
     let _ = a.client.create(&parent, b"", docent::CreateMode::Container).await;
