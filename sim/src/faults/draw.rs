@@ -1,7 +1,5 @@
 //! Draws faults.
 
-use std::ops::Range;
-
 use fastrand::Rng;
 
 use super::{Direction, Fault, FaultKind, Flow, KillKind, Sides, Trap};
@@ -15,39 +13,36 @@ pub(crate) fn one_in(rng: &mut Rng, chances: u32) -> bool {
 }
 
 /// Draws a fault of one kind for these numbers of processes and members.
-type Draw = fn(&mut Rng, &Range<usize>, usize) -> FaultKind;
+type Draw = fn(&mut Rng, usize, usize) -> FaultKind;
 
 /// Kinds of faults, each with the mean interval of its faults when it is frequent, in milliseconds.
 const KINDS: &[(u64, Draw)] = &[
     (700, |rng, processes, _| FaultKind::Cut {
-        process: rng.usize(processes.clone()),
+        process: rng.usize(..processes),
         sides: sides(rng),
     }),
-    (150, |rng, processes, _| FaultKind::Trap {
-        process: rng.usize(processes.clone()),
-        trap: trap(rng),
-    }),
+    (150, |rng, processes, _| FaultKind::Trap { process: rng.usize(..processes), trap: trap(rng) }),
     (2_000, |rng, processes, members| FaultKind::Link {
-        process: rng.usize(processes.clone()),
+        process: rng.usize(..processes),
         member: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
         direction: if one_in(rng, 2) { None } else { Some(direction(rng)) },
         flow: if one_in(rng, 2) { Flow::Stall } else { Flow::Lose },
         for_ms: duration(rng),
     }),
     (2_000, |rng, processes, _| FaultKind::Slow {
-        process: rng.usize(processes.clone()),
+        process: rng.usize(..processes),
         by_ms: rng.u64(5..800),
         for_ms: duration(rng),
     }),
     (2_500, |rng, processes, _| FaultKind::Stop {
-        process: rng.usize(processes.clone()),
+        process: rng.usize(..processes),
         for_ms: duration(rng),
     }),
     (12_000, |rng, processes, _| FaultKind::Kill {
-        process: rng.usize(processes.clone()),
+        process: rng.usize(..processes),
         how: pick(rng, &[KillKind::Killed, KillKind::PoweredOff, KillKind::ShutDown]),
     }),
-    (4_000, |rng, processes, _| FaultKind::Expire { process: rng.usize(processes.clone()) }),
+    (4_000, |rng, processes, _| FaultKind::Expire { process: rng.usize(..processes) }),
     (5_000, |rng, _, members| FaultKind::StopMember {
         member: if one_in(rng, 2) { None } else { Some(rng.usize(..members)) },
         for_ms: duration(rng),
@@ -77,16 +72,16 @@ const KINDS: &[(u64, Draw)] = &[
         clients_first: rng.bool(),
     }),
     (8_000, |rng, processes, _| FaultKind::Suspend {
-        process: rng.usize(processes.clone()),
+        process: rng.usize(..processes),
         for_ms: duration(rng),
         jump_ms: if rng.bool() { 0 } else { rng.u64(..20_000) },
     }),
 ];
 
-/// Draws faults of some kinds, until the peace: of these processes, and of the servers.
+/// Draws faults of some kinds, until the peace.
 pub(crate) fn faults(
     rng: &mut Rng,
-    processes: Range<usize>,
+    processes: usize,
     members: usize,
     peace_at_ms: u64,
 ) -> Vec<Fault> {
@@ -98,7 +93,7 @@ pub(crate) fn faults(
         let mean_ms = mean_ms * pick(rng, &[1, 1, 3, 10]);
         let mut at_ms = rng.u64(..mean_ms * 2);
         while at_ms < peace_at_ms {
-            faults.push(Fault { at_ms, kind: draw(rng, &processes, members) });
+            faults.push(Fault { at_ms, kind: draw(rng, processes, members) });
             at_ms += rng.u64(1..=mean_ms * 2);
         }
     }

@@ -24,15 +24,8 @@ pub fn plan(seed: u64) -> Plan {
     let mut chosen: Vec<_> =
         chosen.into_iter().map(|drawing| (drawing, generator(seed, drawing.name))).collect();
     for (drawing, rng) in &mut chosen {
-        let first = plan.processes.len();
         (drawing.draw)(rng, &mut plan, &setting);
-        // Each recipe has faults of its own, and the first one those of the servers too.
-        let (processes, members) = (first..plan.processes.len(), plan.servers.count);
-        let mut faults = faults(rng, processes, members, plan.peace_at_ms);
-        faults.retain(|fault| first == 0 || fault.kind.process().is_some());
-        plan.faults.extend(faults);
     }
-    plan.faults.sort_by_key(|fault| fault.at_ms);
     for process in &mut plan.processes {
         // A client that outlives its work: what others keep, or it has left behind, is seen for a while.
         if one_in(rng, 3) {
@@ -40,6 +33,8 @@ pub fn plan(seed: u64) -> Plan {
             process.workers.push(vec![Step::Sleep { ms }]);
         }
     }
+    let (processes, members) = (plan.processes.len(), plan.servers.count);
+    plan.faults = faults(&mut generator(seed, "faults"), processes, members, plan.peace_at_ms);
     for (drawing, rng) in &mut chosen {
         (drawing.adjust)(rng, &mut plan);
     }

@@ -77,7 +77,7 @@ where
         let client = setting.client(rng);
         plan.processes.push(setting.process(rng, client, Vec::new()));
     }
-    plan.faults = faults(rng, 0..processes, plan.servers.count, plan.peace_at_ms);
+    plan.faults = faults(rng, processes, plan.servers.count, plan.peace_at_ms);
     let main = Arc::new(move |world: World, pid, process: ProcessPlan<()>| {
         let of_process = main(Process { world: world.clone(), pid, client: process.client });
         let main: Main = Box::pin(async move {
