@@ -317,8 +317,9 @@ impl ProtectedCreate<'_> {
                 foreign |= !is_ours;
             }
         }
-        if foreign && ours.is_none() && !self.node.mode.is_sequential() {
-            // A node that is not sequential would be created at the same path, and a late delete would hit it.
+        if foreign && ours.is_none() {
+            // A late delete would hit a node at the same path: one that is not sequential, or whose queue was removed and
+            // begins its numbers again.
             self.abandon();
             self.protection = Protection::new(&**self.client.runtime())?;
             self.path = self.node.path(&self.protection);

@@ -38,7 +38,7 @@ pub(crate) fn empty<S>(seed: u64, rng: &mut Rng) -> Plan<S> {
             short_one_in: pick(rng, &[0, 0, 20, 3]),
         },
         puts_off_one_in: pick(rng, &[0, 0, 50, 8]),
-        peace_at_ms: pick(rng, &[8_000, 20_000, FAULTY_MS, FAULTY_MS, FAULTY_MS]),
+        peace_at_ms: pick(rng, &[20_000, FAULTY_MS, FAULTY_MS, FAULTY_MS]),
         processes: Vec::new(),
         faults: Vec::new(),
         plant: None,

@@ -109,6 +109,15 @@ impl<S: PlanStep> Plan<S> {
         self.processes.iter_mut().flat_map(|process| &mut process.workers).flatten()
     }
 
+    /// The processes that hold locks or lead.
+    pub(crate) fn holders(&mut self) -> Vec<usize> {
+        let holds = |process: &mut ProcessPlan<S>| {
+            process.workers.iter_mut().flatten().any(|step| step.renew_ms().is_some())
+        };
+        let processes = self.processes.iter_mut().enumerate();
+        processes.filter_map(|(number, process)| holds(process).then_some(number)).collect()
+    }
+
     /// How long locks are held and barriers are waited for at most, all steps together, in milliseconds.
     pub(crate) fn holds_ms(&self) -> u64 {
         self.all_steps().map(PlanStep::lasts_ms).sum()

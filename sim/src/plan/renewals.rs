@@ -11,9 +11,10 @@ use crate::faults::{
 /// The session timeout where the tick is longer.
 const LONG_TICK_TIMEOUT_MS: u64 = 4_000;
 
-/// Makes some holds and leaderships of two of three plans renew their proven bound.
+/// Makes some holds and leaderships of half of the plans renew their proven bound.
 pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
-    if one_in(rng, 3) {
+    let holders = plan.holders();
+    if holders.is_empty() || one_in(rng, 2) {
         return;
     }
     let sequence = match rng.u8(..6) {
@@ -49,7 +50,7 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
         }
     }
     if let Some(sequence) = sequence {
-        add_sequence(plan, rng, sequence);
+        add_sequence(plan, rng, sequence, &holders);
     }
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     plan.faults.sort_by_key(|fault| fault.at_ms);
@@ -126,7 +127,12 @@ fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     }
 }
 
-fn add_sequence<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, sequence: Sequence) {
+fn add_sequence<S: PlanStep>(
+    plan: &mut Plan<S>,
+    rng: &mut Rng,
+    sequence: Sequence,
+    holders: &[usize],
+) {
     let timeout = plan.longest_timeout_ms();
     let count = plan.processes.len();
     if sequence != Sequence::Late {
@@ -190,7 +196,8 @@ fn add_sequence<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, sequence: Sequen
                 late_ms + for_ms
             }
             Sequence::LongTick => {
-                let (process, for_ms) = (rng.usize(..count), rng.u64(timeout * 2..timeout * 6));
+                let process = holders[rng.usize(..holders.len())];
+                let for_ms = rng.u64(timeout * 2..timeout * 6);
                 let by_ms = rng.u64(timeout / 20..timeout / 13);
                 let kind = FaultKind::Slow { process, by_ms, for_ms };
                 plan.faults.push(Fault { at_ms, kind });

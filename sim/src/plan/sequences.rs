@@ -8,10 +8,10 @@ use crate::faults::{
     draw::{duration, one_in, pick},
 };
 
-/// Adds a sequence of faults to three of eight plans. `has_holders_only`: only locks and elections take part.
+/// Adds a sequence of faults to three of eight plans with locks or elections. `has_holders_only`: only locks and elections take part.
 pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
-    if plan.servers.min_session_timeout_ms.is_some() {
-        // It has a sequence already.
+    if plan.servers.min_session_timeout_ms.is_some() || plan.holders().is_empty() {
+        // It has a sequence already, or no holder whom it concerns.
         return;
     }
     let add_faults = match rng.u8(..8) {

@@ -29,9 +29,12 @@ use crate::{
 /// The main task of a process.
 pub(super) type Main = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Makes the main task of a process of a plan.
+pub(super) type MainOf<S> = Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Send + Sync>;
+
 /// The program of all processes of a plan, and the checks of the run.
 pub(super) struct Program<S> {
-    pub(super) main: Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Send + Sync>,
+    pub(super) main: MainOf<S>,
     pub(super) checks: Checks,
 }
 
@@ -171,11 +174,8 @@ where
 }
 
 /// Starts each process of a plan at its time.
-fn start_processes<S>(
-    world: &World,
-    plan: &Plan<S>,
-    main: Arc<dyn Fn(World, Pid, ProcessPlan<S>) -> Main + Send + Sync>,
-) where
+fn start_processes<S>(world: &World, plan: &Plan<S>, main: MainOf<S>)
+where
     S: Clone + Send + 'static,
 {
     for (pid, process) in plan.processes.iter().enumerate() {

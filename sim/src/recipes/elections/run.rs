@@ -186,10 +186,7 @@ fn ended(worker: &Worker, id: &str, leadership: Option<&Leadership>) {
 
 fn failed(worker: &Worker, id: &str, error: &docent::Error) {
     worker.say(format!("{id} takes part no longer: {error}"));
-    // An operator who deletes nodes may do so between the grant of a lock and the proof of its bound.
-    let is_intruded = error.kind() == ErrorKind::LockLost
-        && !worker.world.core().disturbances.intruded.is_empty();
-    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() && !is_intruded {
+    if error.kind() != ErrorKind::Closed && worker.client.ended().is_none() {
         worker.violation(&format!("{id} has failed: {error}"));
     }
 }
