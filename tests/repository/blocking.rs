@@ -17,6 +17,7 @@ const MISSING: &[(&str, &str)] = &[
     ("SessionClaim", "a value; `Client::wait` waits for its `lost`"),
     ("SessionLease", "a value, which makes claims"),
     ("States::poll_next", "for futures"),
+    ("read_nodes", "for the recipes and service discovery"),
     ("Watcher::poll_changed", "for futures"),
 ];
 

@@ -173,7 +173,8 @@ impl Operations {
     /// Records that an operation is missing; returns whether that is new.
     fn set_missing(&self, op: OpCode, state: u8) -> bool {
         let Some((_, finding)) = self.find(op) else { return false };
-        if finding.is_missing() {
+        // A reply says more than closed connections.
+        if finding.state() == REFUSED || finding.is_missing() && state != REFUSED {
             return false;
         }
         let is_new = !self.lacks(op);
@@ -451,6 +452,18 @@ mod tests {
         operations.note_replacement();
         assert_eq!(lacking(&operations), [OpCode::AddWatch]);
         assert_eq!(operations.refuses(OpCode::AddWatch), None);
+    }
+
+    /// Otherwise a request that is repeated after each reconnect would cost a connection each time.
+    #[test]
+    fn a_refusal_says_more_than_closed_connections() {
+        let operations = Operations::default();
+        for _ in 0..2 {
+            operations.note_closed(OpCode::CreateTtl);
+        }
+        assert_eq!(operations.refuses(OpCode::CreateTtl), None);
+        assert!(!operations.note_reply(OpCode::CreateTtl, ErrorCode::Unimplemented), "is known");
+        assert!(operations.refuses(OpCode::CreateTtl).is_some());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub const PLANTS: &[Plant] = &[
     plant("lease-from-receipt", 1_000, "a reply renews the lease from its receipt on"),
     plant("read-only-renews", 1_500, "a read-only server renews the lease"),
     plant("proof-renewed", 1_000, "any reply renews the proven bound"),
-    plant("proof-without-write", 5_000, "a reconnect alone renews the proven bound"),
+    plant("proof-without-write", 13_000, "a reconnect alone renews the proven bound"),
     plant("proof-from-receipt", 8_000, "a proven bound counts from the receipt of a reply"),
     plant("proof-by-any-write", 500, "a write through a follower renews the proven bound"),
     plant("proof-revived", 1_000, "a proven bound that has passed is moved"),

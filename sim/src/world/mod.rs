@@ -415,9 +415,12 @@ impl World {
         let now = self.now();
         let mut core = self.core();
         // No timer of a client with a session is set for longer than its timeout.
-        let late_until = now + by.min(core.disturbances.longest_timeout);
+        let longest = core.disturbances.longest_timeout;
+        core.disturbances.given_up_until = now + longest;
         let process = core.process_mut(pid);
-        process.timers_late_until = late_until.max(process.timers_late_until);
+        let before = if now < process.timers_late_until { process.timers_late_by } else { 0 };
+        process.timers_late_by = (before + by).min(longest);
+        process.timers_late_until = now + longest;
         process.jumped.fetch_add(by, Ordering::Relaxed);
     }
 

@@ -46,7 +46,9 @@ pub(crate) struct Process {
     /// For how long its clock stood still.
     pub(super) stood_still: Arc<AtomicU64>,
     pub(super) stopped_at: Nanos,
-    /// Until when timers that were set before the last jump may be late: they do not know of it.
+    /// By how much timers that were set before the last jumps are late: they do not know of them.
+    pub(crate) timers_late_by: Nanos,
+    /// Until when there may be such timers.
     pub(crate) timers_late_until: Nanos,
     /// How often it was stopped.
     pub(crate) stops: u64,
@@ -78,6 +80,7 @@ impl Process {
             jumped: Arc::default(),
             stood_still: Arc::default(),
             stopped_at: 0,
+            timers_late_by: 0,
             timers_late_until: 0,
             stops: 0,
             steps: 0,

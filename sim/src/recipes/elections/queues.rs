@@ -50,7 +50,8 @@ impl Queues {
     /// Looks at the changes of the queues.
     pub(super) fn follow(&mut self, view: &View<'_>, found: &mut Findings) {
         let (now, core) = (view.now, view.core());
-        let renewed_apart_until = core.disturbances.renewed_apart_until;
+        let disturbances = &core.disturbances;
+        let apart_until = disturbances.renewed_apart_until.max(disturbances.given_up_until);
         let changes = &core.servers.truth.changes;
         for applied in changes.get(self.seen..).unwrap_or_default() {
             let change = &applied.change;
@@ -70,7 +71,7 @@ impl Queues {
                 found.violation(text);
             }
             // A session that the client has given up may last longer at the servers.
-            let counts = |owner: i64| now >= renewed_apart_until || owner == stat.ephemeral_owner;
+            let counts = |owner: i64| now >= apart_until || owner == stat.ephemeral_owner;
             let is_same = |(other, owner): &&(String, i64)| *other == id && counts(*owner);
             let same = queue.values().filter(is_same).count();
             // The delete of a selector's former node may have been refused; it is repeated in the background.

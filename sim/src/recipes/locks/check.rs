@@ -180,8 +180,10 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
     }
     let disturbed_until = core.disturbed_until(belief.pid);
     // A holder that asks wakes the tasks that wait for the end.
-    let timers_late_until =
-        if belief.is_unasked { core.process(belief.pid).timers_late_until } else { 0 };
+    let process = core.process(belief.pid);
+    let is_late =
+        belief.is_unasked && belief.over_since.is_none_or(|at| at <= process.timers_late_until);
+    let timers_late_by = if is_late { process.timers_late_by } else { 0 };
     let revocation = belief.revocable_since.and_then(|since| {
         let (data, stat) = core.ensemble().node(belief.paths.first()?)?;
         (stat.mzxid > since && data == REVOKE_MESSAGE).then_some(now)
@@ -232,7 +234,7 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
         return;
     }
     if let Some(since) = belief.over_since
-        && now > since.max(watching).max(timers_late_until) + END_NOTICED_WITHIN
+        && now > since.max(watching) + timers_late_by + END_NOTICED_WITHIN
     {
         found.violation(format!("{} does not notice the end", belief.name()));
         belief.watching_since = None;
