@@ -180,3 +180,20 @@ async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
     assert!(!guard.is_held());
     next.release().await.unwrap();
 }
+
+/// The claims of a client end before it has ended.
+#[tokio::test]
+async fn a_closed_client_ends_the_wait_for_a_lost_holder() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let a = Client::connect(&server.connect_string()).await.unwrap();
+    let b = Client::connect(&server.connect_string()).await.unwrap();
+    let guard = StrictMutex::new(&a, "/lock").unwrap().acquire().await.unwrap();
+    assert!(server.expire_session(a.session().unwrap().session_id()));
+    guard.lost().await;
+    let rival = StrictMutex::new(&b, "/lock").unwrap();
+    let waiting = tokio::spawn(async move { rival.acquire().await.unwrap_err().kind() });
+    tokio::time::sleep(ms(300)).await;
+    b.close().await.unwrap();
+    let ended = tokio::time::timeout(ms(2_000), waiting).await;
+    assert_eq!(ended.expect("within the claim").unwrap(), ErrorKind::Closed);
+}

@@ -276,7 +276,8 @@ impl<'a> Takeover<'a> {
                 }
                 session.lost().await;
             };
-            deadline.wait_for(select(timer::sleep(self.client, left), lapse)).await;
+            let end = select(lapse, timer::ended(self.client));
+            deadline.wait_for(select(timer::sleep(self.client, left), end)).await;
             if !session.is_valid(self.client.now()) {
                 has_lapsed = true;
                 self.session()?;
