@@ -12,7 +12,7 @@ use std::{
 
 use docent_session::{Client, Instant};
 
-use crate::{deadline::Deadline, persistent_retry::pause, timer};
+use crate::{deadline::Deadline, persistent_retry::pause, select::select, timer};
 
 /// A node that was kept for this long was not lost in a loop: after its loss the next one is created without a pause.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ impl SharedRecreatePause {
     pub(crate) async fn wait(&self, client: &Client, deadline: &Deadline<'_>) {
         let left = self.lock().left(client.now());
         if !left.is_zero() {
-            deadline.wait_for(timer::sleep(client, left)).await;
+            deadline.wait_for(select(timer::sleep(client, left), timer::ended(client))).await;
         }
     }
 }

@@ -31,6 +31,12 @@ pub(crate) async fn sleep(client: &Client, duration: Duration) -> bool {
     in_runtime(client, client.runtime().timer(duration)).await.is_some()
 }
 
+/// Waits for the end of the client.
+pub(crate) async fn ended(client: &Client) {
+    let mut state = client.state();
+    while client.ended().is_none() && state.changed().await.is_ok() {}
+}
+
 /// Waits for a future, at most for `duration`; it is polled at least once. The end of the client's runtime is not a
 /// timeout: it ends the client, which completes every future a lock waits for.
 pub(crate) async fn timeout<F: Future>(

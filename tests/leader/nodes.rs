@@ -494,3 +494,23 @@ async fn the_node_of_a_former_session_is_replaced_without_a_gap() {
     assert!(server.expire_session(old));
     assert!(observer.exists(&path).await.unwrap().is_some());
 }
+
+/// Its own writes, and the reconnects of the one that waits, delete nothing in a loop.
+#[tokio::test]
+async fn a_node_that_another_client_writes_again_and_again_is_replaced_at_once() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let client = Client::connect(&server.connect_string()).await.unwrap();
+    let active = Client::connect(&server.connect_string()).await.unwrap();
+    active.create("/n", b"active", CreateMode::Ephemeral).await.unwrap();
+    let node = keep(&client, "/n", CreateMode::Ephemeral);
+    assert_eq!(node.created().await.unwrap_err().kind(), ErrorKind::NodeExists);
+    for load in 0..30 {
+        active.set_data("/n", format!("load={load}").as_bytes(), None).await.unwrap();
+        tokio::time::sleep(ms(150)).await;
+    }
+    let gone = std::time::Instant::now();
+    active.delete("/n", None).await.unwrap();
+    eventually("the node", async || active.exists("/n").await.unwrap()).await;
+    assert!(gone.elapsed() < ms(500), "{:?}", gone.elapsed());
+    node.close().await.unwrap();
+}

@@ -157,3 +157,43 @@ async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
     guard.release().await.unwrap();
     b.delete(&register, None).await.unwrap();
 }
+
+/// A program that asks for the lock with short timeouts, again and again, waits no longer than one call would.
+#[tokio::test]
+async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let connect = async || {
+        let config = docent::Config::new(&server.connect_string()).unwrap();
+        config.with_session_timeout(ms(4_000)).connect().await.unwrap()
+    };
+    let (a, b) = (connect().await, connect().await);
+    let guard = StrictMutex::new(&a, "/lock").unwrap().acquire().await.unwrap();
+    assert!(server.expire_session(a.session().unwrap().session_id()));
+    let (lost, rival) = (Instant::now(), StrictMutex::new(&b, "/lock").unwrap());
+    let next = loop {
+        if let Some(next) = rival.acquire_timeout(ms(1_000)).await.unwrap() {
+            break next;
+        }
+        assert!(lost.elapsed() < ms(12_000), "three claims are over");
+    };
+    assert!(lost.elapsed() > ms(4_000), "{:?}", lost.elapsed());
+    assert!(!guard.is_held());
+    next.release().await.unwrap();
+}
+
+/// The claims of a client end before it has ended.
+#[tokio::test]
+async fn a_closed_client_ends_the_wait_for_a_lost_holder() {
+    let server = docent_testing::TestingServer::start().await.unwrap();
+    let a = Client::connect(&server.connect_string()).await.unwrap();
+    let b = Client::connect(&server.connect_string()).await.unwrap();
+    let guard = StrictMutex::new(&a, "/lock").unwrap().acquire().await.unwrap();
+    assert!(server.expire_session(a.session().unwrap().session_id()));
+    guard.lost().await;
+    let rival = StrictMutex::new(&b, "/lock").unwrap();
+    let waiting = tokio::spawn(async move { rival.acquire().await.unwrap_err().kind() });
+    tokio::time::sleep(ms(300)).await;
+    b.close().await.unwrap();
+    let ended = tokio::time::timeout(ms(2_000), waiting).await;
+    assert_eq!(ended.expect("within the claim").unwrap(), ErrorKind::Closed);
+}

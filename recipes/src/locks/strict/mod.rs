@@ -43,7 +43,7 @@ pub(crate) use self::{
 use self::{
     contenders::{Contenders, STRICT_LOCK_NAME},
     record::Record,
-    take::Takeover,
+    take::{LostHolder, Takeover},
 };
 use super::{
     InterProcessLock, LockFuture, LockGuard, LockOptions, hold::Hold,
@@ -132,6 +132,7 @@ pub struct StrictMutex(Arc<Inner>);
 struct Inner {
     internals: LockInternals,
     owners: Owners,
+    lost: LostHolder,
 }
 
 impl StrictMutex {
@@ -162,7 +163,7 @@ impl StrictMutex {
         }
         let internals = LockInternals::new(client, path, STRICT_LOCK_NAME, 1, options)?;
         let internals = internals.without_base_path();
-        Ok(Self(Arc::new(Inner { internals, owners: Owners::default() })))
+        Ok(Self(Arc::new(Inner { internals, owners: Owners::default(), lost: LostHolder::default() })))
     }
 
     /// Waits for the lock.
@@ -262,7 +263,7 @@ impl StrictMutex {
         let Some(acquired) = internals.one_attempt(&contenders, deadline).await? else {
             return Ok(None);
         };
-        let takeover = Takeover::new(client, options, self.path(), acquired);
+        let takeover = Takeover::new(client, options, self.path(), acquired, &self.0.lost);
         if let Some(name) = contenders.foreign() {
             // The error of the queue is the one that is returned.
             drop(takeover.leave(deadline).await);

@@ -10,7 +10,7 @@
 //!
 //! The claim begins at the send time of the write of step 4 or 5.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use docent_session::{Client, Error, ErrorKind, Instant, Outcome, SessionClaim, retry::RetryLoop};
 use tracing::debug;
@@ -31,6 +31,23 @@ use crate::{
     timer,
 };
 
+/// The end of the claim of a lost holder, as one lock object has found out. It outlasts an acquire: calls with a shorter
+/// timeout than the claim would otherwise begin to wait again and again.
+#[derive(Debug, Default)]
+pub(super) struct LostHolder(Mutex<Option<(i64, Instant)>>);
+
+impl LostHolder {
+    /// The end of the claim of the holder in the record that was written at `mzxid`, if its node is known to be gone.
+    fn until(&self, mzxid: i64) -> Option<Instant> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(known, _)| *known == mzxid).map(|(_, until)| until)
+    }
+
+    fn note(&self, mzxid: i64, until: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((mzxid, until));
+    }
+}
+
 /// Our node, which is the first of the queue, and the grant that may have been applied. Dropping it gives both back.
 pub(super) struct Takeover<'a> {
     client: &'a Client,
@@ -43,6 +60,7 @@ pub(super) struct Takeover<'a> {
     grant: Option<Arc<StrictClaim>>,
     /// The version of the record whose holder was waited out.
     waited_out: Option<i32>,
+    lost: &'a LostHolder,
 }
 
 impl<'a> Takeover<'a> {
@@ -51,8 +69,9 @@ impl<'a> Takeover<'a> {
         options: &'a LockOptions,
         path: &'a str,
         acquired: Acquired,
+        lost: &'a LostHolder,
     ) -> Self {
-        Self { client, options, path, acquired: Some(acquired), grant: None, waited_out: None }
+        Self { client, options, path, acquired: Some(acquired), grant: None, waited_out: None, lost }
     }
 
     /// Takes the lock over; `None` after the deadline.
@@ -125,7 +144,7 @@ impl<'a> Takeover<'a> {
             let is_waited_out = is_ours || self.waited_out == Some(version);
             if let Some(holder) = record.holder.as_ref().filter(|_| !is_waited_out) {
                 deadline.note_answer();
-                if !self.wait_out(holder, deadline).await? {
+                if !self.wait_out(holder, node.stat.mzxid, deadline).await? {
                     return Ok(None);
                 }
                 self.waited_out = Some(version);
@@ -194,7 +213,15 @@ impl<'a> Takeover<'a> {
 
     /// Waits until the node of the last holder, who has not released the lock, is gone, and then for its claim. Returns
     /// false after the deadline.
-    async fn wait_out(&self, holder: &Holder, deadline: &Deadline<'_>) -> Result<bool, Error> {
+    async fn wait_out(
+        &self,
+        holder: &Holder,
+        mzxid: i64,
+        deadline: &Deadline<'_>,
+    ) -> Result<bool, Error> {
+        if let Some(until) = self.lost.until(mzxid) {
+            return self.sleep_until(until, deadline).await;
+        }
         let path = join(self.path, &holder.node);
         let policy = &*self.options.retry_policy;
         loop {
@@ -217,6 +244,9 @@ impl<'a> Takeover<'a> {
             return Ok(true);
         }
         let until = self.client.now() + waited(holder.claim);
+        // Read in the session of our node, which was created after the record was written.
+        self.session()?;
+        self.lost.note(mzxid, until);
         let Holder { node, session, claim } = holder;
         debug!(
             path = self.path,
@@ -246,7 +276,8 @@ impl<'a> Takeover<'a> {
                 }
                 session.lost().await;
             };
-            deadline.wait_for(select(timer::sleep(self.client, left), lapse)).await;
+            let end = select(lapse, timer::ended(self.client));
+            deadline.wait_for(select(timer::sleep(self.client, left), end)).await;
             if !session.is_valid(self.client.now()) {
                 has_lapsed = true;
                 self.session()?;

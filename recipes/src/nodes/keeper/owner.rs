@@ -1,6 +1,6 @@
 //! Whose node is at our path.
 
-use docent_protocol::{CreateMode, Stat};
+use docent_protocol::{CreateMode, EventType, Stat};
 use docent_session::{ConnectionState, Error, ErrorKind, Outcome};
 use tokio::sync::watch;
 use tracing::debug;
@@ -82,10 +82,25 @@ impl Keeper {
             self.status.send_modify(|status| status.conflict = true);
             self.report(NodeEvent::Conflict { owner });
         }
-        let changed = select(watcher.changed(), connection.changed());
-        match select(self.closing.cancelled(), changed).await {
-            Either::Left(()) => Err(NoNode::Ended),
-            Either::Right(_) => Err(NoNode::LookAgain),
+        loop {
+            let changed = select(watcher.changed(), connection.changed());
+            match select(self.closing.cancelled(), changed).await {
+                Either::Left(()) | Either::Right(Either::Right(Err(_))) => {
+                    return Err(NoNode::Ended);
+                }
+                Either::Right(Either::Left(event)) if event.event_type == EventType::NodeDeleted => {
+                    return Err(NoNode::LookAgain);
+                }
+                Either::Right(_) => {}
+            }
+            // Written, or the connection has changed: no reason for a pause before the node is gone.
+            let look = self.client.retry_idempotent(policy, || self.client.exists_and_watch(&path));
+            match select(self.closing.cancelled(), look).await {
+                Either::Left(()) => return Err(NoNode::Ended),
+                Either::Right(Ok((Some(now), new))) if now.czxid == stat.czxid => watcher = new,
+                Either::Right(Ok(_)) => return Err(NoNode::LookAgain),
+                Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
+            }
         }
     }
 
