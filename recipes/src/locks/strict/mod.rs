@@ -163,7 +163,11 @@ impl StrictMutex {
         }
         let internals = LockInternals::new(client, path, STRICT_LOCK_NAME, 1, options)?;
         let internals = internals.without_base_path();
-        Ok(Self(Arc::new(Inner { internals, owners: Owners::default(), lost: LostHolder::default() })))
+        Ok(Self(Arc::new(Inner {
+            internals,
+            owners: Owners::default(),
+            lost: LostHolder::default(),
+        })))
     }
 
     /// Waits for the lock.

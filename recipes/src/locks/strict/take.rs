@@ -71,7 +71,15 @@ impl<'a> Takeover<'a> {
         acquired: Acquired,
         lost: &'a LostHolder,
     ) -> Self {
-        Self { client, options, path, acquired: Some(acquired), grant: None, waited_out: None, lost }
+        Self {
+            client,
+            options,
+            path,
+            acquired: Some(acquired),
+            grant: None,
+            waited_out: None,
+            lost,
+        }
     }
 
     /// Takes the lock over; `None` after the deadline.

@@ -88,7 +88,9 @@ impl Keeper {
                 Either::Left(()) | Either::Right(Either::Right(Err(_))) => {
                     return Err(NoNode::Ended);
                 }
-                Either::Right(Either::Left(event)) if event.event_type == EventType::NodeDeleted => {
+                Either::Right(Either::Left(event))
+                    if event.event_type == EventType::NodeDeleted =>
+                {
                     return Err(NoNode::LookAgain);
                 }
                 Either::Right(_) => {}
