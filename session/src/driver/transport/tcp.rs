@@ -216,7 +216,13 @@ impl AsyncWrite for TcpConnection {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        match Pin::new(&mut self.stream).poll_write_vectored(cx, slices) {
+            // As above: TLS writes this way.
+            Poll::Ready(Err(error)) if is_rt_shutdown_err(&error) => {
+                Poll::Ready(self.stream.try_write_vectored(slices))
+            }
+            poll => poll,
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -289,6 +295,30 @@ mod tests {
             assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(seconds(10)));
         }
+    }
+
+    /// A client that outlives its runtime sends closeSession; TLS writes it vectored.
+    #[test]
+    fn a_connection_can_be_written_after_its_runtime_has_ended() {
+        use crate::driver::last_connection::at_once;
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let host =
+            Host { name: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let within = Duration::from_secs(5);
+        let mut stream = runtime.block_on(async { Tcp.connect(&host, within).await }).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        drop(runtime);
+        let written = at_once(|cx| Pin::new(&mut stream).poll_write(cx, b"one"));
+        assert!(matches!(written, Some(Poll::Ready(Ok(3)))), "{written:?}");
+        let slices = [io::IoSlice::new(b"two")];
+        let written = at_once(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &slices));
+        assert!(matches!(written, Some(Poll::Ready(Ok(3)))), "{written:?}");
+        drop(stream);
+        let mut text = String::new();
+        peer.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "onetwo");
     }
 
     /// The limits are those of the system.
