@@ -6,9 +6,10 @@
 
 mod support;
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use docent::LeaderLatch;
+use docent::{LeaderLatch, OpCode};
+use docent_testing::fault::Fault;
 use support::{
     PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
     run, server, state_of, unique_path, until_children, watchdog_of, within_deadline,
@@ -103,6 +104,17 @@ async fn one_leads_and_the_others_wait_in_order() {
     within_deadline("the third leads", library.leadership()).await.unwrap();
     library.close().await.unwrap();
     until_children(&watcher, &path, 0).await;
+}
+
+#[tokio::test]
+async fn a_listing_without_a_reply_does_not_outlast_the_timeout() {
+    let (server, path) = (server(), unique_path("lead"));
+    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+    let never = Duration::from_secs(24 * 3600);
+    tap.inject(Fault::delay_request(OpCode::GetChildren2, never).below(&path).times(u32::MAX));
+    tap.inject(Fault::delay_request(OpCode::GetChildren, never).below(&path).times(u32::MAX));
+    let arguments = ["lead", "--timeout", "200ms", &path, "--", "true"];
+    assert_eq!(run(&tap.connect_string(), &arguments).await.code, Some(124));
 }
 
 #[tokio::test]

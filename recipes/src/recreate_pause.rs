@@ -29,7 +29,7 @@ pub(crate) struct RecreatePause {
 impl RecreatePause {
     /// Counts a loss that was noticed at `now`, and returns the pause before the next create. A loss during a pause does
     /// not count: several nodes were lost at once.
-    pub(crate) fn note_loss(&mut self, now: Instant) -> Duration {
+    fn note_loss(&mut self, now: Instant) -> Duration {
         let left = self.left(now);
         if !left.is_zero() {
             return left;
@@ -43,8 +43,16 @@ impl RecreatePause {
         pause
     }
 
+    /// Counts a loss, and waits for the pause or the end of the client.
+    pub(crate) async fn pause(&mut self, client: &Client) {
+        let pause = self.note_loss(client.now());
+        if !pause.is_zero() {
+            select(timer::sleep(client, pause), timer::ended(client)).await;
+        }
+    }
+
     /// The time until the end of the last pause.
-    pub(crate) fn left(&self, now: Instant) -> Duration {
+    fn left(&self, now: Instant) -> Duration {
         self.until.duration_since(now)
     }
 }

@@ -162,11 +162,13 @@ impl Session {
         self.client.session_timeout().min(limit)
     }
 
-    /// Whether a lock or an election has neither a holder nor a waiter at the moment.
+    /// Whether a lock or an election has neither a holder nor a waiter at the moment. A server that is slower than an
+    /// uncontended acquire has not shown it.
     pub(crate) async fn appears_free(&self, path: &str) -> bool {
-        match self.client.get_children(path).await {
-            Ok(children) => children.is_empty(),
-            Err(error) => error.kind() == ErrorKind::NoNode,
+        match timeout(UNCONTENDED, self.client.get_children(path)).await {
+            Ok(Ok(children)) => children.is_empty(),
+            Ok(Err(error)) => error.kind() == ErrorKind::NoNode,
+            Err(_) => false,
         }
     }
 }

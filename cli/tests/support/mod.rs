@@ -9,47 +9,21 @@
     reason = "clippy knows test functions, but not the helpers that only they call"
 )]
 
-#[path = "../../../tests/support/real.rs"]
-pub(crate) mod real;
-
 use std::{
     ffi::OsStr,
     fs,
     path::PathBuf,
     process::{Output, Stdio},
-    time::Duration,
 };
 
 use docent::Client;
-#[allow(unused_imports, reason = "not all test programs use both")]
-pub(crate) use real::{server, unique_path};
-use tokio::{
-    process::{Child, Command},
-    time::{Instant, sleep, timeout},
+#[allow(unused_imports, reason = "not all test programs use all of them")]
+pub(crate) use docent_tests::{
+    DEADLINE, eventually,
+    real::{self, server, unique_path},
+    within_deadline,
 };
-
-/// How long a test waits for an event before it fails: far more than a busy machine needs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Awaits a future; fails after the deadline.
-pub(crate) async fn within_deadline<F: Future>(what: &str, future: F) -> F::Output {
-    match timeout(DEADLINE, future).await {
-        Ok(result) => result,
-        Err(_) => panic!("not within {DEADLINE:?}: {what}"),
-    }
-}
-
-/// Polls `ask` until it returns `Some`, and returns the value.
-pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(value) = ask().await {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
+use tokio::process::{Child, Command};
 
 /// The program without settings from the environment; it is killed on drop.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     acl_provider::acl_of, base_path::check_base_path, create::create, deadline::Deadline,
     default_data::default_data, error, options::LockOptions, planted, protection::join,
-    recreate_pause::RecreatePause, select::select, state_changes::StateChanges, timer,
+    recreate_pause::RecreatePause, select::select, state_changes::StateChanges,
 };
 
 /// A barrier that a number of members enter together, and leave together.
@@ -291,10 +291,7 @@ impl DistributedDoubleBarrier {
     async fn lose_node(&self, own: &mut Option<Member>, recreate: &mut RecreatePause) {
         debug!(path = %self.path, id = self.member_id, "member node missing; creating another one");
         *own = None;
-        let pause = recreate.note_loss(self.client.now());
-        if !pause.is_zero() {
-            timer::sleep(&self.client, pause).await;
-        }
+        recreate.pause(&self.client).await;
     }
 
     async fn create_member(&mut self, own: &mut Option<Member>, data: &[u8]) -> Result<(), Error> {

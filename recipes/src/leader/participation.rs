@@ -159,10 +159,7 @@ impl Participation {
                 }
                 Err(error) => break self.failed(error),
             }
-            let pause = recreate.note_loss(self.client.now());
-            if !pause.is_zero() {
-                select(self.closing.cancelled(), self.client.runtime().timer(pause)).await;
-            }
+            select(self.closing.cancelled(), recreate.pause(&self.client)).await;
         };
         self.status.send_modify(|status| {
             (status.path, status.node_ahead) = (None, None);

@@ -376,15 +376,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// When the session counts as lost, unless a server of the quorum replies or accepts it before. This counts from the
-    /// last contact of its lease, as servers do, and is no later than the lease's deadline: what is received on a
-    /// connection and does not move the deadline is no contact.
+    /// last contact of its lease, as servers do, and is no later than the lease's deadline. A connection on which replies
+    /// arrive, although to requests so old that they renew nothing, keeps the session beyond it: as long as a whole one
+    /// was received within two thirds of the timeout, and a part of one within a sixth.
     ///
     /// Curator's `ConnectionStateManager` counts from `SUSPENDED`, by which time two thirds of the timeout may have
     /// passed.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let deadline = self.identity.as_ref()?.lease.deadline();
         if self.is_connected() && !self.is_read_only() {
-            return Some(deadline);
+            let busy = self.connection.last_heard() + self.timeouts.read / 4;
+            return Some(deadline.max(busy.min(self.connection.replied_at() + self.timeouts.read)));
         }
         if deadline == Instant::ZERO {
             return Some(self.suspended_at? + self.timeouts.expiration);

@@ -256,7 +256,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Records a reply to a request or a ping. The first one makes the connection usable: only then does what counts
     /// the time without a connection begin anew.
     fn note_reply(&mut self, now: Instant) {
-        self.connection.note_heard(now);
+        self.connection.note_replied(now);
         if !self.connection.is_usable()
             && self.watches_pending.is_empty()
             && self.connection.failure().is_none()

@@ -159,8 +159,7 @@ impl Keeper {
                 }
             }
             // A process that deletes the node in a loop, or another client's node that comes and goes.
-            let pause = recreate.note_loss(self.client.now());
-            select(self.closing.cancelled(), self.client.runtime().timer(pause)).await;
+            select(self.closing.cancelled(), recreate.pause(&self.client)).await;
         };
         self.status.send_modify(|status| {
             (status.czxid, status.present) = (None, None);

@@ -82,6 +82,11 @@ impl Keeper {
             self.status.send_modify(|status| status.conflict = true);
             self.report(NodeEvent::Conflict { owner });
         }
+        // The path is free once the other's node is gone, also while this task pauses.
+        let gone = || {
+            self.status.send_modify(|status| status.conflict = false);
+            Err(NoNode::LookAgain)
+        };
         loop {
             let changed = select(watcher.changed(), connection.changed());
             match select(self.closing.cancelled(), changed).await {
@@ -91,7 +96,7 @@ impl Keeper {
                 Either::Right(Either::Left(event))
                     if event.event_type == EventType::NodeDeleted =>
                 {
-                    return Err(NoNode::LookAgain);
+                    return gone();
                 }
                 Either::Right(_) => {}
             }
@@ -100,7 +105,7 @@ impl Keeper {
             match select(self.closing.cancelled(), look).await {
                 Either::Left(()) => return Err(NoNode::Ended),
                 Either::Right(Ok((Some(now), new))) if now.czxid == stat.czxid => watcher = new,
-                Either::Right(Ok(_)) => return Err(NoNode::LookAgain),
+                Either::Right(Ok(_)) => return gone(),
                 Either::Right(Err(error)) => return Err(NoNode::Failed(error)),
             }
         }

@@ -14,7 +14,9 @@
 //! and the time that unsent requests may wait, which otherwise counts from their submit.
 //!
 //! Only replies keep a connection alive; events, replies to nothing, and bytes that had already arrived prove nothing.
-//! The header of a reply renews the lease, and the rest of it has until the lease ends. One write takes 256 KiB of
+//! The header of a reply renews the lease, and the rest of it has until the lease ends. Whole replies to earlier requests
+//! keep the connection and the session beyond that, although the claims end with the lease: a burst may take longer than
+//! the session timeout. One write takes 256 KiB of
 //! requests at most, because a lease is renewed from the time of the write: the end of a long burst counts from when
 //! the socket takes it.
 
@@ -82,6 +84,8 @@ pub(super) struct Connection {
     control: Vec<u8>,
     /// When the last reply, or a part of one, was received. An event does not prove that the server hears the client.
     last_heard: Instant,
+    /// When the last whole reply to a request or a ping was received.
+    replied_at: Instant,
     last_sent: Instant,
     /// The send times of unanswered pings; a server answers them in order.
     pings: VecDeque<Instant>,
@@ -116,6 +120,7 @@ impl Connection {
             host: None,
             control: Vec::new(),
             last_heard: Instant::ZERO,
+            replied_at: Instant::ZERO,
             last_sent: Instant::ZERO,
             pings: VecDeque::new(),
             unrecorded_pings: 0,
@@ -196,6 +201,7 @@ impl Connection {
         let Phase::Connecting { deadline } = self.phase else { return None };
         self.phase = Phase::Handshaking { deadline, sent_at: now };
         self.last_heard = now;
+        self.replied_at = Instant::ZERO;
         self.last_sent = now;
         Some(&mut self.control)
     }
@@ -438,6 +444,16 @@ impl Connection {
     /// Records that a reply, or a part of one, was received at `now`.
     pub(super) const fn note_heard(&mut self, now: Instant) {
         self.last_heard = now;
+    }
+
+    /// Records that a whole reply to a request or a ping was received at `now`.
+    pub(super) const fn note_replied(&mut self, now: Instant) {
+        self.note_heard(now);
+        self.replied_at = now;
+    }
+
+    pub(super) const fn replied_at(&self) -> Instant {
+        self.replied_at
     }
 
     pub(super) const fn last_heard(&self) -> Instant {
