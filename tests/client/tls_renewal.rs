@@ -128,10 +128,12 @@ async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {
     fs::remove_file(&roots).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(&roots).status().unwrap();
     assert!(fifo.success());
-    // The server is a task of this thread, too.
+    // The server is a task of this thread, too. Not even the first attempt fails.
+    let attempts = client.metrics().attempts;
     for _ in 0..3 {
         reconnect(&server, &client, None).await;
     }
+    assert_eq!(client.metrics().attempts, attempts + 3);
     assert_eq!(client.session().unwrap().session_id(), session);
     // Reads of other tests are short.
     eventually("one reader", async || (readers() == 1).then_some(())).await;

@@ -353,7 +353,7 @@ impl Transport for Tls {
                 Some(name) => name.clone(),
                 None => ServerName::try_from(host.name.clone()).map_err(io::Error::other)?,
             };
-            let connector = renewal::connector(&self.options, &self.current).await;
+            let connector = renewal::connector(&self.options, &self.current, within / 3).await;
             let stream = match &self.options.transport {
                 None => Tcp.connect(host, within).await?,
                 Some(transport) => transport.connect(host, within).await?,

@@ -1,12 +1,16 @@
 //! Files of certificates that are read again for each connection.
 //!
 //! A read may block for as long as its file system does, so it runs on a thread of its own, which delays no end of a
-//! runtime or program. There is one at a time for each transport. An attempt to connect waits for it, and is dropped at its
-//! deadline; from then on, attempts do not wait for this read.
+//! runtime or program. There is one at a time for each transport. An attempt to connect waits for it, for a third of its
+//! time; from then on, attempts do not wait for this read.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -44,9 +48,13 @@ impl Current {
 }
 
 /// The connector for the files as they are now, or for the last valid contents.
-pub(super) async fn connector(options: &Arc<TlsOptions>, current: &Arc<Current>) -> TlsConnector {
+pub(super) async fn connector(
+    options: &Arc<TlsOptions>,
+    current: &Arc<Current>,
+    within: Duration,
+) -> TlsConnector {
     if options.has_files()
-        && let Some(ended) = read(options, current)
+        && let Some(ended) = read(options, current, within)
     {
         Wait { current, ended }.wait().await;
     }
@@ -54,7 +62,11 @@ pub(super) async fn connector(options: &Arc<TlsOptions>, current: &Arc<Current>)
 }
 
 /// Starts to read the files, unless a read is in progress. `None` if there is no reason to wait for it.
-fn read(options: &Arc<TlsOptions>, current: &Arc<Current>) -> Option<watch::Receiver<()>> {
+fn read(
+    options: &Arc<TlsOptions>,
+    current: &Arc<Current>,
+    within: Duration,
+) -> Option<watch::Receiver<()>> {
     let mut state = current.lock();
     if let Some(reading) = &state.reading {
         if reading.is_late {
@@ -66,9 +78,18 @@ fn read(options: &Arc<TlsOptions>, current: &Arc<Current>) -> Option<watch::Rece
     let (ends, ended) = watch::channel(());
     state.reading = Some(Reading { ended: ended.clone(), is_late: false });
     drop(state);
-    let read = Read { options: Arc::clone(options), current: Arc::clone(current), _ends: ends };
+    let (reads, reading) = mpsc::channel();
+    let late = ends.clone();
+    let (options, current) = (Arc::clone(options), Arc::clone(current));
+    let read = Read { options, current, _ends: ends, _reads: reads };
     // Without a thread, the read ends here.
     let _ = thread::Builder::new().name("docent-tls".to_owned()).spawn(move || read.run());
+    // A thread too: a transport knows no timers.
+    let _ = thread::Builder::new().name("docent-alarm".to_owned()).spawn(move || {
+        if reading.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+            let _ = late.send(());
+        }
+    });
     Some(ended)
 }
 
@@ -77,6 +98,7 @@ struct Read {
     options: Arc<TlsOptions>,
     current: Arc<Current>,
     _ends: watch::Sender<()>,
+    _reads: mpsc::Sender<()>,
 }
 
 impl Read {
@@ -117,13 +139,13 @@ struct Wait<'a> {
 
 impl Wait<'_> {
     async fn wait(mut self) {
-        // Nothing is sent: this returns at the end of the sender.
+        // Returns at the end of the read, or when it is late.
         let _ = self.ended.changed().await;
     }
 }
 
 impl Drop for Wait<'_> {
-    /// If the read has not ended, the attempt was dropped at its deadline.
+    /// A read that has not ended by now is late.
     fn drop(&mut self) {
         if let Some(reading) = &mut self.current.lock().reading
             && reading.ended.same_channel(&self.ended)
