@@ -172,6 +172,7 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
         create.await.unwrap();
     }
     let discovery = discovery(&fixture, &a);
+    let mut complete = 0;
     for round in 0..5 {
         let cache = discovery.service_cache("web").unwrap();
         let mut readers = Vec::new();
@@ -182,7 +183,6 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
             tokio::task::yield_now().await;
         }
         within_deadline("the close", cache.close()).await;
-        let mut complete = 0;
         for (number, mut events) in readers.into_iter().enumerate() {
             let mut added = 0;
             let mut is_initialized = false;
@@ -200,8 +200,9 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
             assert!(is_initialized || added == 0, "round {round}, reader {number}: {added} added");
             complete += usize::from(is_initialized);
         }
-        assert!(complete > 0);
     }
+    // The close of a round may overtake its readers, which then end without an event.
+    assert!(complete > 0);
     a.close().await.unwrap();
 }
 
