@@ -131,7 +131,9 @@ impl Timing {
 
 /// One value of each type. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Memory(Arc<Mutex<Vec<(TypeId, Arc<dyn Any + Send + Sync>)>>>);
+pub(super) struct Memory(Arc<Mutex<Vec<(TypeId, Remembered)>>>);
+
+type Remembered = Arc<dyn Any + Send + Sync>;
 
 impl Memory {
     /// The value of a type.
