@@ -97,15 +97,18 @@ async fn a_create_does_not_adopt_the_node_of_its_dying_session() {
         assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
         let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
         assert_eq!(stat.ephemeral_owner, guard.session_id());
-        // The node was not adopted and then deleted: there is one more create, with the same GUID. The search itself
-        // deletes the node, not a later listing.
+        // The node was not adopted and then deleted: there is one more create, with another GUID, so that no late delete
+        // of the old node can hit the new one.
         let sent = fixture.tap.trace().since(before);
         let creates: Vec<_> = sent.iter().filter(|r| r.is_request(OpCode::Create2)).collect();
         assert_eq!(creates.len(), 2);
-        assert_eq!(creates[0].path(), creates[1].path());
+        assert_ne!(creates[0].path(), creates[1].path());
         let deletes: Vec<_> = sent.iter().filter(|r| r.is_request(OpCode::Delete)).collect();
         let old = format!("{}0000000001", creates[0].path().unwrap());
-        assert_eq!(deletes.iter().map(|r| r.path().unwrap()).collect::<Vec<_>>(), [old]);
+        let deleted: Vec<_> = deletes.iter().map(|r| r.path().unwrap()).collect();
+        assert!(deleted.contains(&&*old), "{deleted:?}");
+        let guid = creates[0].path().unwrap().trim_end_matches("lock-");
+        assert!(deleted.iter().all(|path| path.starts_with(guid)), "{deleted:?}");
     }
 }
 

@@ -18,8 +18,8 @@
 //! lost reply. The last search of a GUID follows a write instead, because a `sync` does not wait for creates that are
 //! ordered and not committed yet ([`settled`]). If more than one create may have created a node, deleting ours searches
 //! for the others too ([`SentCreates`]). A node of another session than the current one is never adopted: the server
-//! is about to delete it (CURATOR-498). A node that is not sequential then gets another GUID, so that a late delete
-//! of the old node cannot hit the new one.
+//! is about to delete it (CURATOR-498). The next node then gets another GUID, so that a late delete
+//! of the old one cannot hit it: it may have the same number, if the queue was removed in between.
 //!
 //! Source: Curator's `CreateBuilderImpl` (`withProtection`), `FindAndDeleteProtectedNodeInBackground`,
 //! `ProtectedMode`.

@@ -109,8 +109,8 @@ pub(crate) async fn scenario_19_a_node_of_another_session_in_a_namespace(mut sce
     scenario.replace_lines(
         "A -> closeSession(-11)",
         "A -> getChildren2(12) /ns/par watch=false
-         A <- getChildren2 OK children=[_c_G1-lock-0000000001]
-         A -> delete(2) /ns/par/_c_G1-lock-0000000001 v=-1
+         A <- getChildren2 OK children=[_c_G2-lock-0000000001]
+         A -> delete(2) /ns/par/_c_G2-lock-0000000001 v=-1
          A <- delete OK
          A -> closeSession(-11)",
     );
@@ -119,7 +119,16 @@ pub(crate) async fn scenario_19_a_node_of_another_session_in_a_namespace(mut sce
             "A -> delete(2) /ns/ns/par/_c_G1-lock-0000000000 v=-1",
             "A -> delete(2) /ns/par/_c_G1-lock-0000000000 v=-1",
         ),
-        ("A <- delete NONODE", "A <- delete OK"),
+        (
+            "A -> create2(15) /ns/par/_c_G1-lock- data=\"10.0.0.1\" acl=31:world:anyone flags=3
+             A <- delete NONODE
+             A <- create2 OK path=/ns/par/_c_G1-lock-0000000001 +stat",
+            "A -> getChildren2(12) /ns/par watch=false
+             A -> create2(15) /ns/par/_c_G2-lock- data=\"10.0.0.1\" acl=31:world:anyone flags=3
+             A <- delete OK
+             A <- getChildren2 OK children=[]
+             A <- create2 OK path=/ns/par/_c_G2-lock-0000000001 +stat",
+        ),
     ]);
 }
 
