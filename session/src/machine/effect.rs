@@ -19,11 +19,10 @@ pub(super) enum Effect<W> {
     Transaction,
     /// A transaction; accepted as `Reserved`.
     ReservedTransaction,
-    /// An operation that older servers lack. `reserved`: accepted as `Reserved`.
-    Optional {
-        op: OpCode,
-        reserved: bool,
-    },
+    /// An operation that older servers lack.
+    Optional(OpCode),
+    /// An operation that older servers lack; accepted as `Reserved`.
+    ReservedOptional(OpCode),
     /// A write whose success may prove that the session exists; accepted as `Reserved`.
     Proof,
     /// closeSession: ends the session.
@@ -39,8 +38,8 @@ impl<W> Effect<W> {
         match self {
             Self::None if op == OpCode::Multi => Self::Transaction,
             Self::Reserved if op == OpCode::Multi => Self::ReservedTransaction,
-            Self::None if is_optional(op) => Self::Optional { op, reserved: false },
-            Self::Reserved if is_optional(op) => Self::Optional { op, reserved: true },
+            Self::None if is_optional(op) => Self::Optional(op),
+            Self::Reserved if is_optional(op) => Self::ReservedOptional(op),
             effect => effect,
         }
     }
@@ -49,17 +48,14 @@ impl<W> Effect<W> {
     pub(super) const fn is_reserved(&self) -> bool {
         matches!(
             self,
-            Self::Reserved
-                | Self::Proof
-                | Self::ReservedTransaction
-                | Self::Optional { reserved: true, .. }
+            Self::Reserved | Self::Proof | Self::ReservedTransaction | Self::ReservedOptional(_)
         )
     }
 
     /// The operation of the request, if older servers lack it.
     pub(super) fn operation(&self) -> Option<OpCode> {
         match self {
-            Self::Optional { op, .. } => Some(*op),
+            Self::Optional(op) | Self::ReservedOptional(op) => Some(*op),
             Self::Watches(effect) => effect.operation(),
             _ => None,
         }

@@ -362,7 +362,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             | Effect::Reserved
             | Effect::Transaction
             | Effect::ReservedTransaction
-            | Effect::Optional { .. } => {}
+            | Effect::Optional(_)
+            | Effect::ReservedOptional(_) => {}
             Effect::Proof => {
                 if let (true, ReplyBody::Whole(reply)) = (header.err.is_ok(), &body) {
                     self.note_proof(reply.bytes());
