@@ -145,6 +145,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.push_state(ConnectionStates::disconnected);
         }
         self.expire_if_due(now);
+        // A connection without one reply extended no wait.
+        self.fail_overdue(now);
     }
 
     /// Describes why there is no usable connection: the last failure, and how far the attempt in progress is.
