@@ -213,6 +213,11 @@ fn cargo_test(
     // Set by this run only: a hermetic run must not find a server in the caller's environment.
     command.env_remove("DOCENT_TEST_CONNECT").env_remove("DOCENT_TEST_CURATOR_CLASSPATH");
     command.args(arguments).envs(environment);
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        // Most tests wait for servers and timeouts, rather than compute.
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        command.env("RUST_TEST_THREADS", (3 * processors).to_string());
+    }
     run_tests(command, summary)
 }
 
