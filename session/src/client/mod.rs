@@ -3,6 +3,8 @@
 // rustdoc shows the methods of `Client` in the order of these modules: the everyday ones first.
 mod connect;
 
+mod config;
+
 #[expect(clippy::module_inception, reason = "it has the type `Client`, beside its extensions")]
 mod client;
 
