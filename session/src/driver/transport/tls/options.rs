@@ -204,7 +204,7 @@ impl TlsOptions {
     }
 
     /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::TcpOptions), or through a proxy. Default:
-    /// [`Tcp`].
+    /// [`Tcp`](crate::Tcp).
     #[must_use]
     pub fn with_transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
