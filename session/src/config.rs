@@ -1,8 +1,8 @@
 //! The settings of a client, with their defaults and units.
 //!
 //! A [`Config`] has two parts. The machine takes `machine::Settings` only: it does not know the transport, the clock and
-//! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. A setter refuses an invalid value, so that every configuration is
-//! valid.
+//! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. A setter refuses an invalid
+//! value, so that every configuration is valid.
 
 use std::{fmt, time::Duration};
 
