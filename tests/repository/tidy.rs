@@ -219,6 +219,32 @@ fn the_machine_has_no_code_for_a_runtime() {
     }
 }
 
+/// Types below, rules above: no file imports one with methods of `Session`, except for `session.rs`, which has its fields.
+#[test]
+fn the_rules_of_the_machine_import_no_rules() {
+    let machine = root().join("session/src/machine");
+    let files = sources(&machine);
+    let is_rule = |(path, text): &&(PathBuf, String)| {
+        path.parent() == Some(&machine)
+            && !path.ends_with("session.rs")
+            && text.contains("Answers<T>> Session<T, W, A> {")
+    };
+    let rules = files.iter().filter(is_rule);
+    let rules: Vec<_> =
+        rules.map(|(path, _)| path.file_stem().unwrap().to_str().unwrap()).collect();
+    assert!(rules.len() > 10, "{rules:?}");
+    // `mod.rs` gives the machine its public names.
+    for (path, text) in files.iter().filter(|(path, _)| *path != machine.join("mod.rs")) {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let paths = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+            let mut modules =
+                paths.filter_map(|path| path.rsplit_once("::")?.0.rsplit("::").next());
+            let found = modules.find(|module| rules.contains(module));
+            assert_eq!(found, None, "{}: {line}", path.display());
+        }
+    }
+}
+
 /// The feature `tokio` switches whole modules, and the part of a configuration that belongs to the driver.
 #[test]
 fn the_feature_tokio_is_a_border_of_folders() {

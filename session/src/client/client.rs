@@ -18,8 +18,8 @@ use super::{
     children::Children,
     chroot::Chroot,
     exchange::Exchange,
-    response::{AddWatchResponse, Node, Response, WatchResponse},
-    watcher::Watcher,
+    response::{Node, Response},
+    watcher::{AddWatchResponse, WatchResponse, Watcher},
 };
 use crate::{
     Config, Error, ErrorKind, WatchKind,

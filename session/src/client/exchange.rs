@@ -17,9 +17,8 @@ use docent_protocol::{
 };
 
 use super::{
-    admin::{AclEntries, ClientInfo},
     children::Children,
-    response::{CallContext, Node, PollFn},
+    response::{AclEntries, CallContext, ClientInfo, Node, PollFn},
 };
 use crate::{
     Error, ErrorKind,

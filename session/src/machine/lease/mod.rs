@@ -12,21 +12,30 @@
 //!   servers and network. The first base is the connect request that created the session; `proof` has the others.
 //!
 //! A bound that has expired stays expired for existing claims: a late reply proves nothing about the time in between,
-//! so a [`SessionClaim`] made before it stays void.
+//! so a [`SessionClaim`] made before it stays void. A claim that ends by the clock wakes its waiters in the call that
+//! finds it void: timers stand still in a suspension.
 
 use std::{
+    future::poll_fn,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
-use super::{
-    claim::{LeaseTimer, Waiters},
-    operations::Operations,
-};
+use docent_protocol::OpCode;
+
+mod waiters;
+
+pub use self::waiters::LeaseTimer;
+use self::waiters::{Sleep, Waiters};
+use super::operations::Operations;
 use crate::{planted, time::Instant};
+
+/// The longest sleep until the end of a claim.
+const MAX_SLEEP: Duration = Duration::from_secs(24 * 3600);
 
 /// One session, from its creation to its end, as seen by this client.
 #[derive(Debug)]
@@ -41,9 +50,9 @@ pub struct SessionLease {
     lapses: AtomicU64,
     lost: AtomicBool,
     /// Tasks waiting for the end of a claim.
-    pub(super) waiters: Waiters,
+    waiters: Waiters,
     /// The timer of these tasks; set by the driver of the session.
-    pub(super) timer: OnceLock<Box<dyn LeaseTimer>>,
+    timer: OnceLock<Box<dyn LeaseTimer>>,
     operations: Arc<Operations>,
 }
 
@@ -91,10 +100,6 @@ impl SessionLease {
     #[must_use]
     pub fn proven_until(&self) -> Instant {
         Instant::from_nanos(self.proven_until.load(Ordering::Acquire))
-    }
-
-    pub(super) fn operations(&self) -> &Operations {
-        &self.operations
     }
 
     /// Makes a claim on the session. Call this *before* the request is sent whose reply shows that something is held.
@@ -173,6 +178,34 @@ impl SessionLease {
         self.lost.store(true, Ordering::Release);
         self.proven_until.store(0, Ordering::Release);
     }
+
+    /// Sets the timer of [`SessionClaim::lost`], once: later calls change nothing.
+    pub fn set_timer(&self, timer: impl FnOnce() -> Box<dyn LeaseTimer>) {
+        self.timer.get_or_init(timer);
+    }
+
+    /// Wakes the tasks in [`SessionClaim::lost`]. To be called for each
+    /// [`Event::Lease`](super::session::Event::Lease).
+    pub fn wake_waiters(&self) {
+        self.waiters.wake();
+    }
+
+    /// Whether the servers of this session do not support an operation, according to their replies, to two connections that
+    /// they closed behind it while they had never replied to it, or to [`note_unusable`](Self::note_unusable). `false` for an
+    /// operation that all servers support.
+    ///
+    /// The findings of a session are those of its client: they stay when the session is lost. The answer may change from
+    /// `true` to `false` after a reconnect: the next server may be a newer one.
+    #[must_use]
+    pub fn lacks(&self, op: OpCode) -> bool {
+        self.operations.lacks(op)
+    }
+
+    /// Records that an operation is of no use on these servers, although they reply to it: [`lacks`](Self::lacks) is true
+    /// from now on. Requests of it are still sent.
+    pub fn note_unusable(&self, op: OpCode) {
+        self.operations.note_unusable(op);
+    }
 }
 
 /// A claim that the session has existed without interruption since the claim was made.
@@ -225,6 +258,68 @@ impl SessionClaim {
         }
         let is_unbroken = self.lease.proof_lapses.load(Ordering::Acquire) == self.proof_lapses;
         if is_unbroken || planted::is("proof-revived") { until } else { Instant::ZERO }
+    }
+
+    /// Waits until [`is_valid`](Self::is_valid) is false for the client's clock: the session is lost or closed, or the
+    /// naive bound has run out. Completes at once if it is false already.
+    ///
+    /// Completes within a millisecond of the deadline, the precision of the client's timers. These timers stand still
+    /// while the machine is suspended, and the clock does not: after a suspension, this completes when `is_valid` is
+    /// called, when a server replies, or when a timer of the client is due, which is the earliest of them.
+    ///
+    /// Can be polled anywhere, also outside a runtime.
+    ///
+    /// The lease of a [`Session`](super::session::Session) without a client has a timer if
+    /// [`SessionLease::set_timer`] was called. Without one, this completes only when the session is known to be lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # extern crate docent_session as docent;
+    /// use docent::SessionClaim;
+    ///
+    /// async fn stop_when_lost(claim: SessionClaim, stop: impl FnOnce()) {
+    ///     claim.lost().await;
+    ///     stop();
+    /// }
+    /// ```
+    pub async fn lost(&self) {
+        let lease = self.lease();
+        let waiter = lease.waiters.enter();
+        // With the instant that it ends at.
+        let mut sleep: Option<(Instant, Sleep)> = None;
+        let mut has_timers = true;
+        poll_fn(|cx| {
+            loop {
+                // Before the check, so that no wake-up is lost.
+                waiter.register(cx.waker());
+                let Some(timer) = lease.timer.get() else {
+                    return if lease.is_lost() { Poll::Ready(()) } else { Poll::Pending };
+                };
+                let now = timer.now();
+                if !self.is_valid(now) {
+                    return Poll::Ready(());
+                }
+                if !has_timers {
+                    return Poll::Pending;
+                }
+                // Each reply moves the deadline on, and wakes no waiter.
+                let deadline = lease.deadline();
+                if sleep.as_ref().is_none_or(|(at, _)| *at > deadline) {
+                    let left = deadline.duration_since(now).min(MAX_SLEEP);
+                    // The claim is still valid at the deadline itself.
+                    sleep = Some((now + left, timer.sleep(left + Duration::from_nanos(1))));
+                }
+                let Some((_, timeout)) = &mut sleep else { return Poll::Pending };
+                let Poll::Ready(fired) = timeout.as_mut().poll(cx) else { return Poll::Pending };
+                (sleep, has_timers) = (None, fired);
+            }
+        })
+        .await;
     }
 }
 
