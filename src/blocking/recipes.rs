@@ -135,12 +135,16 @@ impl<H: Held> Blocking<H> {
     ///
     /// As [`Held::lost`](crate::Held::lost).
     pub fn lost(&self) -> Result<(), Error> {
-        wait(async || Ok(self.inner.lost().await))
+        self.lost_timeout(Duration::MAX).map(drop)
     }
 
     /// As [`lost`](Self::lost), for at most `limit`; false if it is still held then.
     pub fn lost_timeout(&self, limit: Duration) -> Result<bool, Error> {
-        Ok(wait_timeout(limit, async || Ok(self.inner.lost().await))?.is_some())
+        let lost = wait_timeout(limit, async || {
+            self.inner.lost().await;
+            Ok(())
+        });
+        Ok(lost?.is_some())
     }
 
     /// A number that is greater for every later holder.

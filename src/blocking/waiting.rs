@@ -60,7 +60,7 @@ where
 }
 
 /// As [`wait`], for at most `limit`; `None` if the future is not ready by then, and is dropped. It is polled at least
-/// once.
+/// once. `Duration::MAX` is no limit.
 ///
 /// What a drop means is in the documentation of each call: a request is sent all the same, a waiter leaves its queue.
 ///

@@ -154,7 +154,11 @@ fn a_cache_has_events(server: Server) {
     );
     // A thread that waits is woken by the close.
     let reader = thread::spawn(move || events.map(Result::unwrap).count());
-    wait(async || Ok(cache.close().await)).unwrap();
+    wait(async || {
+        cache.close().await;
+        Ok(())
+    })
+    .unwrap();
     assert_eq!(reader.join().unwrap(), 0);
     assert_eq!(wait(|| cache.initialized()).unwrap_err().kind(), ErrorKind::Closed);
 }
