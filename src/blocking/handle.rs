@@ -20,17 +20,16 @@ use crate::{ConnectionState, WeakClient};
 /// of an async method, it takes its place.
 ///
 /// ```
-/// use docent::blocking::{InterProcessMutex, wait};
+/// use docent::blocking::wait;
 ///
 /// # fn example(client: &docent::blocking::Client) -> Result<(), docent::Error> {
-/// let mutex = InterProcessMutex::new(client, "/locks/printer")?;
 /// // Waits by itself.
-/// let guard = mutex.acquire()?;
-/// // Sends nothing.
-/// assert!(guard.is_held() && mutex.path() == "/locks/printer");
+/// let node = client.get_data("/config")?;
+/// // Does not wait.
+/// let requests = client.metrics();
 /// // A future.
-/// let queue = wait(|| mutex.participants())?;
-/// # drop(queue);
+/// let (acl, stat) = wait(|| client.get_acl("/config"))?;
+/// # drop((node, requests, acl, stat));
 /// # Ok(())
 /// # }
 /// ```
@@ -54,13 +53,11 @@ impl<T> Blocking<T> {
     /// and no drop waits for the end of the session then.
     ///
     /// ```
-    /// use docent::{GroupMember, blocking::wait};
-    ///
     /// # fn example(client: &docent::blocking::Client) -> Result<(), docent::Error> {
-    /// let member = client.wrap(GroupMember::join(client, "/workers", "worker-7", "")?);
-    /// wait(|| member.joined())?;
-    /// for members in member.wrap(member.view()) {
-    ///     println!("{} workers", members?.len());
+    /// let below = client.wrap(client.with_chroot("/app")?);
+    /// println!("{:?}", below.get_children("/")?);
+    /// for state in client.wrap(client.state()) {
+    ///     println!("{:?}", state?);
     /// }
     /// # Ok(())
     /// # }

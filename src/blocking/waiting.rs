@@ -66,11 +66,10 @@ where
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use docent::{CuratorCache, Error, blocking::{Client, wait_timeout}};
+/// # use docent::{Error, blocking::{Client, wait_timeout}};
 /// # fn example(client: &Client) -> Result<(), Error> {
-/// let cache = client.wrap(CuratorCache::start(client, "/config")?);
-/// let is_loaded = wait_timeout(Duration::from_secs(5), || cache.initialized())?.is_some();
-/// # drop(is_loaded);
+/// let stat = wait_timeout(Duration::from_secs(5), || client.wait_until_exists("/ready"))?;
+/// println!("{}", if stat.is_some() { "ready" } else { "not ready yet" });
 /// # Ok(())
 /// # }
 /// ```
