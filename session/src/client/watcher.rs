@@ -129,6 +129,16 @@ impl Watcher {
         poll_fn(|cx| self.poll_changed(cx)).await
     }
 
+    /// As [`changed`](Self::changed); `None` after the last event, which is that of a one-shot watch, or an
+    /// [end](WatchedEvent::is_end).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<WatchedEvent> {
+        if self.over { None } else { Some(self.changed().await) }
+    }
+
     /// As [`changed`](Self::changed), for streams and hand-written futures: ready with the next event, or wakes the
     /// task when it comes. Only the last task that polled is woken.
     pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<WatchedEvent> {
