@@ -6,7 +6,7 @@
 use std::{future::Future, pin::pin, sync::Arc};
 
 use docent_protocol::WatcherType;
-use docent_session::{Client, Watcher};
+use docent_session::{Client, Error, Watcher};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,8 +25,21 @@ pub(crate) struct NodeTask {
     pub(crate) policy: PersistentRetry,
 }
 
-/// The close was called, or the client has ended.
-pub(crate) struct Ended;
+/// Why the task leaves a state.
+pub(crate) enum Stop {
+    /// The close was called, or the client has ended.
+    Ended,
+    /// The node is gone, or is not ours.
+    Lost,
+    /// An error that the policy does not retry.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
 
 impl NodeTask {
     pub(crate) fn new(client: &Client, options: &LockOptions) -> Self {
@@ -36,23 +49,23 @@ impl NodeTask {
     }
 
     /// Waits for a step, which a close drops.
-    pub(crate) async fn step<F: Future>(&self, step: F) -> Result<F::Output, Ended> {
+    pub(crate) async fn step<F: Future>(&self, step: F) -> Result<F::Output, Stop> {
         match select(self.closing.cancelled(), step).await {
-            Either::Left(()) => Err(Ended),
+            Either::Left(()) => Err(Stop::Ended),
             Either::Right(output) => Ok(output),
         }
     }
 
     /// Waits for a connection to a server of the quorum, or the end of the client. Marks the state as seen.
-    pub(crate) async fn connected(&self, connection: &mut Connection) -> Result<(), Ended> {
+    pub(crate) async fn connected(&self, connection: &mut Connection) -> Result<(), Stop> {
         loop {
             if self.client.ended().is_some() {
-                return Err(Ended);
+                return Err(Stop::Ended);
             }
             if is_read_write(*connection.borrow_and_update()) {
                 return Ok(());
             }
-            connection.changed().await.map_err(|_| Ended)?;
+            connection.changed().await.map_err(|_| Stop::Ended)?;
         }
     }
 

@@ -41,15 +41,11 @@ use docent_session::{Error, ErrorKind, Watcher, retry::RetryPolicy};
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::{
-    leadership::Leadership,
-    options::LeaderOptions,
-    place::{Place, PlaceEnd},
-};
+use super::{leadership::Leadership, options::LeaderOptions, place::Place};
 use crate::{
     error,
     namespace::Namespace,
-    node_task::{Ended, NodeTask},
+    node_task::{NodeTask, Stop},
     planted,
     protection::{self, NewNode, OurNode},
     recreate_pause::RecreatePause,
@@ -95,12 +91,6 @@ impl End {
     }
 }
 
-impl From<Ended> for End {
-    fn from(Ended: Ended) -> Self {
-        Self::closed(Ok(()))
-    }
-}
-
 /// The task's own part of a latch.
 pub(super) struct Participation {
     pub(super) task: NodeTask,
@@ -138,20 +128,21 @@ impl Participation {
     /// One place in the queue, from the create to its end. `Ok`: another one is to be taken.
     async fn take_place(&self) -> Result<(), End> {
         let mut connection = self.task.client.state();
-        self.task.step(self.task.connected(&mut connection)).await??;
+        let connected = self.task.connected(&mut connection);
+        let Ok(Ok(())) = self.task.step(connected).await else { return Err(End::closed(Ok(()))) };
         let Some(created) = self.create().await? else { return Ok(()) };
         let ours = OurNode::new(&self.task.client, created);
         self.status.send_modify(|status| status.path = Some(ours.path().to_owned()));
         let mut place = Place::new(self, ours, connection);
-        let end = self.task.step(place.keep()).await.unwrap_or(PlaceEnd::Ended);
-        let Place { leading, ahead, ours, .. } = place;
+        let stop = self.task.step(place.keep()).await.unwrap_or(Stop::Ended);
+        let Place { leading, ahead, ours, is_missing, .. } = place;
         // The leadership ends before anything else is sent.
         drop(leading);
-        match end {
-            PlaceEnd::Ended => return Err(End::closed(self.leave(ours, ahead).await)),
-            PlaceEnd::NodeMissing => drop(ours.keep()),
+        match stop {
+            Stop::Ended => return Err(End::closed(self.leave(ours, ahead).await)),
+            Stop::Lost if is_missing => drop(ours.keep()),
             // Answered before the next create is sent, so that one participant never has two nodes.
-            PlaceEnd::NodeLost => {
+            Stop::Lost => {
                 if let Err(error) = ours.delete(&self.task.policy).await {
                     debug!(%error, "node not deleted; retrying in the background");
                     if self.task.closing.is_cancelled() {
@@ -159,7 +150,7 @@ impl Participation {
                     }
                 }
             }
-            PlaceEnd::Failed(failed) => {
+            Stop::Failed(failed) => {
                 if let Err(error) = ours.delete(&*self.options.lock.retry_policy).await {
                     debug!(%error, "node not deleted; retrying in the background");
                 }
@@ -191,7 +182,7 @@ impl Participation {
             Some(Err(error)) if !self.task.closing.is_cancelled() => {
                 self.retried(error).map(|()| None)
             }
-            Some(Err(error)) if !self.is_retryable(&error) => Err(Ended.into()),
+            Some(Err(error)) if !self.is_retryable(&error) => Err(End::closed(Ok(()))),
             // The dropped create searches for its node.
             _ => Err(End::closed(Err(error::not_yet_deleted(&self.path)))),
         }
@@ -211,7 +202,7 @@ impl Participation {
         }
         // A client that is being closed refuses requests, and its claims are over, before it has ended.
         if self.task.client.ended().is_some() || error.kind() == ErrorKind::Closed {
-            return Err(Ended.into());
+            return Err(End::closed(Ok(())));
         }
         debug!(path = self.path, %error, "election left: the error is final");
         Err(End::Failed(error))

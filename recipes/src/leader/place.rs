@@ -16,7 +16,7 @@ use super::{
     participation::{LOCK_NAME, Participation, Status},
 };
 use crate::{
-    Error, error,
+    error,
     locks::{
         hold::{Acquired, Connection, Hold, Releaser},
         node_watch::{NodeIdentity, NodeState},
@@ -25,7 +25,7 @@ use crate::{
             PredicateError, PredicateResults, gets_the_lock, sorted_contenders,
         },
     },
-    node_task::Ended,
+    node_task::Stop,
     planted,
     protection::{OurNode, join},
     select::{Either, select},
@@ -41,29 +41,8 @@ pub(super) struct Place<'a> {
     election: &'a Participation,
     connection: Connection,
     has_led: bool,
-}
-
-/// Why a place in the queue ended.
-pub(super) enum PlaceEnd {
-    /// The latch was closed, or the client has ended.
-    Ended,
-    /// Our node is missing.
-    NodeMissing,
-    /// Our node may exist, but is no longer ours.
-    NodeLost,
-    Failed(Error),
-}
-
-impl From<Ended> for PlaceEnd {
-    fn from(Ended: Ended) -> Self {
-        Self::Ended
-    }
-}
-
-impl From<Error> for PlaceEnd {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
+    /// Whether the event of our node's deletion has arrived.
+    pub(super) is_missing: bool,
 }
 
 /// Where a listing shows our node.
@@ -80,27 +59,35 @@ impl<'a> Place<'a> {
         ours: OurNode<'a>,
         connection: Connection,
     ) -> Self {
-        Self { leading: None, ahead: None, ours, election, connection, has_led: false }
+        Self {
+            leading: None,
+            ahead: None,
+            ours,
+            election,
+            connection,
+            has_led: false,
+            is_missing: false,
+        }
     }
 
     /// Waits for the leadership, and leads, until the place is lost.
-    pub(super) async fn keep(&mut self) -> PlaceEnd {
-        let end = loop {
-            if let Err(end) = self.turn().await {
-                break end;
+    pub(super) async fn keep(&mut self) -> Stop {
+        let stop = loop {
+            if let Err(stop) = self.turn().await {
+                break stop;
             }
         };
         self.leading = None;
-        if !matches!(end, PlaceEnd::Ended) {
+        if !matches!(stop, Stop::Ended) {
             self.election
                 .status
                 .send_modify(|status| (status.path, status.node_ahead) = (None, None));
         }
-        end
+        stop
     }
 
     /// Lists the queue, and waits until it has to be listed again.
-    async fn turn(&mut self) -> Result<(), PlaceEnd> {
+    async fn turn(&mut self) -> Result<(), Stop> {
         let task = &self.election.task;
         let mut retry = RetryLoop::new(&task.client, &task.policy);
         match self.list(&mut retry).await? {
@@ -109,7 +96,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    async fn list(&mut self, retry: &mut RetryLoop<'_>) -> Result<Position, PlaceEnd> {
+    async fn list(&mut self, retry: &mut RetryLoop<'_>) -> Result<Position, Stop> {
         let Participation { task, path, .. } = self.election;
         let (claim, children) = loop {
             step(&mut self.leading, task.connected(&mut self.connection)).await?;
@@ -117,12 +104,12 @@ impl<'a> Place<'a> {
             let Ok(claim) = self.ours.claim() else {
                 self.leading = None;
                 self.look_after_session().await;
-                return Err(PlaceEnd::NodeLost);
+                return Err(Stop::Lost);
             };
             let list = task.client.get_children_with_stat(path);
             match step(&mut self.leading, list).await {
                 Ok((children, _)) => break (claim, children),
-                Err(error) if error.kind() == ErrorKind::NoNode => return Err(PlaceEnd::NodeLost),
+                Err(error) if error.kind() == ErrorKind::NoNode => return Err(Stop::Lost),
                 // A leadership that ends meanwhile is reported at once.
                 Err(error) => step(&mut self.leading, retry.pause(error)).await?,
             }
@@ -132,27 +119,23 @@ impl<'a> Place<'a> {
         match gets_the_lock(&contenders, self.ours.name(), 1) {
             Ok(PredicateResults::GetsTheLock) => Ok(Position::First(claim)),
             Ok(PredicateResults::PathToWatch(name)) => Ok(Position::Behind(join(path, name))),
-            Err(PredicateError::OurNodeMissing) => Err(PlaceEnd::NodeLost),
+            Err(PredicateError::OurNodeMissing) => Err(Stop::Lost),
             Err(PredicateError::SequenceExhausted) => Err(error::sequence_exhausted(path).into()),
         }
     }
 
     /// Claims the leadership with a read of our node, and leads until the queue has to be listed again.
-    async fn lead(
-        &mut self,
-        claim: &SessionClaim,
-        mut retry: RetryLoop<'_>,
-    ) -> Result<(), PlaceEnd> {
+    async fn lead(&mut self, claim: &SessionClaim, mut retry: RetryLoop<'_>) -> Result<(), Stop> {
         let read = self.election.task.client.get_data_and_watch(self.ours.path());
         let (node, mut own) = match step(&mut self.leading, read).await {
             Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::NoNode => return Err(PlaceEnd::NodeLost),
+            Err(error) if error.kind() == ErrorKind::NoNode => return Err(Stop::Lost),
             // Unknown is not foreign: the place stays (L6).
             Err(error) => return Ok(step(&mut self.leading, retry.pause(error)).await?),
         };
         let identity = self.ours.identity();
         if !identity.matches(&node.stat) {
-            return Err(PlaceEnd::NodeLost);
+            return Err(Stop::Lost);
         }
         let czxid = node.stat.czxid;
         let is_led = |led: &Leading<'_>| led.czxid == czxid && led.leadership.is_held();
@@ -178,7 +161,8 @@ impl<'a> Place<'a> {
         match select(changed, leading.leadership.ended()).await {
             Either::Left(Either::Left(event)) if event.event_type == EventType::NodeDeleted => {
                 leading.state.note_deletion(self.ours.path());
-                Err(PlaceEnd::NodeMissing)
+                self.is_missing = true;
+                Err(Stop::Lost)
             }
             // The node was written, or the connection has changed: look again.
             Either::Left(_) => Ok(()),
@@ -190,11 +174,7 @@ impl<'a> Place<'a> {
     }
 
     /// Watches the node ahead, and waits for its event, or a change of the connection.
-    async fn wait_behind(
-        &mut self,
-        path: String,
-        mut retry: RetryLoop<'_>,
-    ) -> Result<(), PlaceEnd> {
+    async fn wait_behind(&mut self, path: String, mut retry: RetryLoop<'_>) -> Result<(), Stop> {
         self.leading = None;
         let watcher = match self.election.task.client.get_data_and_watch(&path).await {
             Ok((_, watcher)) => watcher,
