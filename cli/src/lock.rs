@@ -18,7 +18,6 @@ use tokio::{
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
-    output::report,
     supervisor::{
         CommandArgs, Run, Session, Signals, Subject, UNCONTENDED, show_progress, stop_with_terminal,
     },
@@ -95,7 +94,8 @@ Environment of the command:
 Exit codes:
   that of the command, or 128 + the signal that ended it
   124      another client holds the lock: --timeout, --no-wait (-E changes it)
-  125      the lock was lost or revoked, and the command was ended
+  125      the lock was lost or revoked, and the command was ended; or the lock
+           was lost before --at-least was over
   126      the command cannot be executed
   127      the command was not found
   128 + N  signal N arrived during the acquire; no node is left in the queue
@@ -168,16 +168,19 @@ impl Lock {
         };
         let kept_until = self.at_least.map(|time| Instant::now() + time);
         let subject = if self.strict { Subject::StrictLock } else { Subject::Lock };
-        let mut run = self
+        let run = self
             .command
             .run_while_held(subject, session, &guard, &revoked, is_uncontended, signals)
             .await;
-        if let (Ok(Run::Exited(code)), Some(until)) = (&run, kept_until) {
-            run = Ok(keep(&guard, until, &revoked, signals, *code).await);
-        }
-        // An error is ignored: a lost lock was reported, and a node that cannot be deleted ends with the session.
+        let result = match (run, kept_until) {
+            (Ok(Run::Exited(code)), Some(until)) if until > Instant::now() => {
+                keep(&guard, until, &revoked, signals, code).await
+            }
+            (run, _) => run.and_then(|run| run.into_result(subject)),
+        };
+        // An error is ignored: a lost lock is reported, and a node that cannot be deleted ends with the session.
         let _ = timeout(session.cleanup_timeout(), guard.release()).await;
-        run?.into_result(subject)
+        result
     }
 
     fn recipe(&self, client: &Client) -> Result<Recipe, Failure> {
@@ -267,23 +270,24 @@ impl Lock {
     }
 }
 
-/// Keeps the lock after the command has exited with this code. A signal and a revocation end it.
+/// Keeps the lock after the command has exited with this code. A signal and a revocation end it; a loss is one as while
+/// the command ran.
 async fn keep(
     guard: &LockGuard,
     until: Instant,
     revoked: &Notify,
     signals: &mut Signals,
     code: u8,
-) -> Run {
+) -> CommandResult {
     tokio::select! {
         biased;
-        signal = signals.next() => return Run::Interrupted(exit::from_signal(signal.as_raw())),
-        () = sleep_until(until) => {}
-        () = revoked.notified() => {}
-        () = guard.lost() => report(
-            "docent lock: the lock was lost before --at-least was over; another machine may run its command again",
-        ),
-        () = stop_with_terminal() => {}
+        signal = signals.next() => Ok(exit::from_signal(signal.as_raw())),
+        () = guard.lost() => Err(Failure::new(exit::LOST, format_args!(
+            "the lock was lost before --at-least was over, after the command had exited with {code}; \
+             another machine may run its command again"
+        ))),
+        () = sleep_until(until) => Ok(code),
+        () = revoked.notified() => Ok(code),
+        () = stop_with_terminal() => Ok(code),
     }
-    Run::Exited(code)
 }

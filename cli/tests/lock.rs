@@ -153,14 +153,16 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
     assert_eq!(ended(first).await.code, Some(143));
     assert!(children(&watcher, &path).await.is_empty());
     assert_eq!(file.text(), "ran\nran\n");
-    // A loss is reported; the code is still that of the command, which has run to its end.
+    // The exit code of a loss, also after the command has run to its end.
     let third = cron("1h");
     file.wait_for("ran\nran\nran\n").await;
     until_watchdog_is_gone(&third).await;
     let nodes = children(&watcher, &path).await;
     let [node] = &nodes[..] else { panic!("{nodes:?}") };
     watcher.delete(&format!("{path}/{node}"), None).await.unwrap();
-    ended(third).await.failed(3, "the lock was lost before --at-least was over");
+    ended(third)
+        .await
+        .failed(125, "lost before --at-least was over, after the command had exited with 3");
 }
 
 /// Waits until the command of a `docent lock`, and with it its watchdog, has ended.
