@@ -18,6 +18,8 @@ use tokio::{
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
+    nodes::validate_path,
+    queue::lost_claim,
     supervisor::{
         CommandArgs, Run, Session, Signals, Subject, UNCONTENDED, show_progress, stop_with_terminal,
     },
@@ -139,6 +141,7 @@ enum Recipe {
 
 impl Lock {
     pub(crate) fn run(self) -> CommandResult {
+        validate_path(&self.path)?;
         self.command.run(async |session, signals| self.lock(session, signals).await)
     }
 
@@ -164,7 +167,8 @@ impl Lock {
             }
         };
         let Some(guard) = guard else {
-            return Err(Failure::with_chosen_code(self.conflict_exit_code, self.not_acquired()));
+            let why = self.not_acquired(session).await;
+            return Err(Failure::with_chosen_code(self.conflict_exit_code, why));
         };
         let kept_until = self.at_least.map(|time| Instant::now() + time);
         let subject = if self.strict { Subject::StrictLock } else { Subject::Lock };
@@ -258,8 +262,20 @@ impl Lock {
         }
     }
 
-    fn not_acquired(&self) -> String {
+    /// Why the lock was not acquired in time.
+    async fn not_acquired(&self, session: &Session) -> String {
         let path = &self.path;
+        if self.strict {
+            let claim = lost_claim(&session.client, path);
+            if let Ok(Ok(Some(claim))) = timeout(session.cleanup_timeout(), claim).await {
+                // A waiter waits 1 % longer.
+                let wait = (claim + claim / 100).as_millis().div_ceil(1_000) + 1;
+                return format!(
+                    "{path} is not held, but the claim of a lost holder is not over; wait for it with --timeout {wait}s or \
+                     more: a process that only polls never acquires it"
+                );
+            }
+        }
         match self.timeout {
             None => format!("{path} is held by another client; `docent locks {path}` shows which"),
             Some(time) => format!(

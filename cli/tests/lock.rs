@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use docent::{OpCode, recipes::locks::InterProcessMutex};
+use docent::{
+    Held as _, OpCode,
+    recipes::locks::{InterProcessMutex, StrictMutex},
+};
 use docent_testing::fault::Fault;
 
 use support::{
@@ -549,4 +552,26 @@ async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
     kill("-TERM", plain.id().unwrap()).await;
     assert_eq!(ended(plain).await.code, Some(143));
     run(&server, &["lock", "--strict", "--read", &path, "--", "true"]).await.failed(64, "--read");
+}
+
+/// No command that only polls ever waits for the end of the claim.
+#[tokio::test]
+async fn a_strict_lock_whose_holder_was_lost_is_not_called_held() {
+    let (server, path) = (server(), unique_path("lock"));
+    let client = client(&server).await;
+    let mutex = StrictMutex::new(&client, &path).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    client.delete(guard.path(), None).await.unwrap();
+    let poll = |wait: &[&'static str]| {
+        let all = ["lock", "--strict"].iter().chain(wait).copied();
+        all.chain([path.as_str(), "--", "true"]).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let until = format!("; wait for it with --timeout {}", advised(client.session_timeout()));
+    run(&server, &poll(&["--no-wait"])).await.failed(124, &until);
+    run(&server, &poll(&["--timeout", "100ms", "-E", "9"])).await.failed(9, "a lost holder");
+}
+
+/// The session timeout and 1 %, rounded up, and a second.
+fn advised(claim: Duration) -> String {
+    format!("{}s", (claim + claim / 100).as_millis().div_ceil(1000) + 1)
 }
