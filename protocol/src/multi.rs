@@ -170,7 +170,8 @@ impl Encode for MultiResult<'_> {
 
 impl<'a> Item<'a> for MultiResult<'a> {
     fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(match header.op {
+        let offset = reader.offset();
+        let result = match header.op {
             OpCode::Create => Self::Create(Decode::decode(reader)?),
             OpCode::Delete => Self::Delete,
             OpCode::SetData => Self::SetData(Decode::decode(reader)?),
@@ -180,7 +181,12 @@ impl<'a> Item<'a> for MultiResult<'a> {
             OpCode::GetChildren => Self::GetChildren(Decode::decode(reader)?),
             ERROR_TYPE => Self::Error(ErrorReply::decode(reader)?.err),
             other => return Err(unknown_type(other, reader)),
-        })
+        };
+        if header.err != ErrorCode::Ok && !matches!(result, Self::Error(_)) {
+            let kind = DecodeErrorKind::InvalidValue(header.err.number());
+            return Err(DecodeError::new(kind, "err", offset));
+        }
+        Ok(result)
     }
 }
 
@@ -340,6 +346,22 @@ mod tests {
         let reply = MultiReply::decode(&mut reader).unwrap();
         assert!(reader.is_empty());
         assert_eq!(reply.iter().collect::<Vec<_>>(), results);
+    }
+
+    /// Servers set it in the header of an error result only.
+    #[test]
+    fn a_result_without_an_error_has_none_in_its_header() {
+        let mut out = Vec::new();
+        for (op, is_valid) in [(OpCode::Delete, false), (OpCode::Check, false), (ERROR_TYPE, true)]
+        {
+            out.clear();
+            MultiHeader { op, done: false, err: ErrorCode::NoNode }.encode(&mut out);
+            if is_valid {
+                ErrorReply { err: ErrorCode::NoNode }.encode(&mut out);
+            }
+            DONE.encode(&mut out);
+            assert_eq!(MultiReply::decode(&mut Reader::new(&out)).is_ok(), is_valid, "{op:?}");
+        }
     }
 
     #[test]
