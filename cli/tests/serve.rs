@@ -110,6 +110,8 @@ fn every_setting_of_a_server_can_be_given() {
             "minSessionTimeout (100s) is above maxSessionTimeout (60s)",
         ),
         (&["--config", "servers=3", "--read-only"], "readOnly is for one server"),
+        (&["--config", "sessionRequireClientSASLAuth=true"], "give them with --sasl FILE"),
+        (&["--config", "jute.maxbuffer=1"], "is not a number from 45"),
         (&["--version", "3.7"], "is not one of 3.4, 3.5, 3.6"),
         (&["--super-digest", "super:secret"], "not a password"),
     ] {
