@@ -14,7 +14,7 @@ use docent::{
     Held as _, OpCode,
     recipes::locks::{InterProcessMutex, StrictMutex},
 };
-use docent_testing::fault::Fault;
+use docent_testing::{fault::Fault, tap::Record};
 
 use support::{
     PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
@@ -552,6 +552,23 @@ async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
     kill("-TERM", plain.id().unwrap()).await;
     assert_eq!(ended(plain).await.code, Some(143));
     run(&server, &["lock", "--strict", "--read", &path, "--", "true"]).await.failed(64, "--read");
+}
+
+/// The command is not started yet, so a signal has the same effect as during the acquire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there() {
+    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
+    // Otherwise the parents are looked for, during the acquire.
+    run(&server, &["create", "-p", &path]).await.ok();
+    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+    tap.inject(Fault::lose_reply(OpCode::Exists).below(&path).times(u32::MAX));
+    let holder = lock(&tap.connect_string(), &[], &path, "echo ran > $0", &file);
+    let is_asked = |record: &Record| record.is_request(OpCode::Exists);
+    tap.wait_for(support::DEADLINE, is_asked).await.unwrap();
+    kill("-TERM", holder.id().unwrap()).await;
+    assert_eq!(ended(holder).await.code, Some(143));
+    assert!(children(&client(&server).await, &path).await.is_empty());
+    assert_eq!(file.text(), "");
 }
 
 /// No command that only polls ever waits for the end of the claim.

@@ -95,7 +95,11 @@ impl CommandArgs {
         is_uncontended: bool,
         signals: &mut Signals,
     ) -> Result<Run, Failure> {
-        let token = held.fencing_token().await?;
+        let token = tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(Run::interrupted(signal)),
+            token = held.fencing_token() => token?,
+        };
         let path = match subject {
             Subject::Lock | Subject::StrictLock => "DOCENT_LOCK_PATH",
             Subject::Leadership => "DOCENT_LEADER_PATH",
