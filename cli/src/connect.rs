@@ -136,7 +136,7 @@ impl ServerArgs {
         let request_timeout = self
             .request_timeout
             .or(from_file("request-timeout", file.request_timeout)?)
-            .or((!is_guard).then_some(session_timeout * 2));
+            .or_else(|| (!is_guard).then_some(session_timeout * 2));
         config = config
             .with_session_timeout(session_timeout)
             .with_connection_timeout(connection_timeout)
