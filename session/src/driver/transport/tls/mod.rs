@@ -35,8 +35,9 @@ impl TlsOptions {
         let connector = self.connector(&texts)?;
         let name = match &self.name {
             NameRule::Name(name) => {
-                let parsed = ServerName::try_from(name.clone())
-                    .map_err(|error| refused(format_args!("the server name {name:?}: {error}")))?;
+                let parsed = ServerName::try_from(name.clone()).map_err(|error| {
+                    refused(format_args!("the server name \"{name}\": {error}"))
+                })?;
                 Some(parsed)
             }
             NameRule::Host | NameRule::Any => None,
