@@ -1,4 +1,3 @@
-import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.ArrayDeque;
 import java.util.Arrays;
@@ -246,10 +245,9 @@ final class CuratorLocks {
             }
         }
 
-        boolean held() {
-            boolean connected = peer.isConnected();
-            Hold hold = newest();
-            return connected && hold != null && !isLost(hold) && lock.isHeld();
+        synchronized boolean held() {
+            Hold hold = holds.peek();
+            return peer.isConnected() && hold != null && !hold.lost && lock.isHeld();
         }
 
         /** Writes a node, if the lock's node exists. */
@@ -296,10 +294,6 @@ final class CuratorLocks {
 
         private synchronized Hold newest() {
             return holds.peek();
-        }
-
-        private synchronized boolean isLost(Hold hold) {
-            return hold.lost;
         }
 
         private synchronized void forget() {
@@ -437,11 +431,7 @@ final class CuratorLocks {
             // Protected, and the read and write locks' classes are not ours to extend.
             Method method = InterProcessMutex.class.getDeclaredMethod("getLockPath");
             method.setAccessible(true);
-            try {
-                return (String) method.invoke(mutex);
-            } catch (InvocationTargetException e) {
-                throw new IllegalStateException(e.getCause());
-            }
+            return (String) method.invoke(mutex);
         }
 
         @Override
