@@ -12,14 +12,13 @@
 #[macro_use]
 extern crate docent_tests as support;
 
-#[path = "../../tools/recipe_peer/gzip.rs"]
+#[path = "../../tools/peer/gzip.rs"]
 mod gzip;
 
 mod curator_cache;
 mod faults;
 mod initial;
 mod model;
-mod peer;
 mod trace_parity;
 mod wrong_paths;
 

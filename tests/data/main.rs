@@ -14,7 +14,6 @@ extern crate docent_tests as support;
 mod atomic;
 mod barriers;
 mod interop;
-mod peer;
 mod stale;
 mod trace_parity;
 

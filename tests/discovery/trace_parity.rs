@@ -16,10 +16,10 @@ use docent_testing::{
 };
 
 use crate::{
-    peer::recipe_peer,
+    RECORDED,
     support::{
         DEADLINE, eventually,
-        peer::{Answer, Peer},
+        peer::{Answer, Peer, Side},
         recordings::assert_played_and_listed,
     },
 };
@@ -51,7 +51,8 @@ impl Scenario {
         for label in ["A", "B"] {
             if recording.contains(&format!("{label} -> connect")) {
                 let client = tap.client(label).await.unwrap();
-                let peer = recipe_peer(label, &client.connect_string()).await;
+                let peer =
+                    Peer::start(Side::Docent, label, &client.connect_string(), RECORDED).await;
                 peers.insert(label.to_owned(), (peer, client));
             }
         }

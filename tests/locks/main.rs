@@ -20,7 +20,6 @@ mod cluster;
 mod deleted_nodes;
 mod framework;
 mod hand_off;
-mod harness;
 mod interop;
 mod killed_server;
 mod multi;

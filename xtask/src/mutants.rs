@@ -78,14 +78,7 @@ const TESTS: &[Tests] = &[
         features: "",
         packages: &["docent-tests"],
         // These need Java, or minutes for each mutant.
-        arguments: &[
-            "--test",
-            "locks",
-            "--",
-            "--skip=harness::",
-            "--skip=interop::",
-            "--skip=killed_server::",
-        ],
+        arguments: &["--test", "locks", "--", "--skip=interop::", "--skip=killed_server::"],
     },
 ];
 

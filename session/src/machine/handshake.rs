@@ -274,7 +274,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.metrics.connections += 1;
         self.connection.set_read_only(now, read_only);
         self.identify(now, sent_at, granted, response);
-        self.attached(now, sent_at, asked_for.is_some());
+        self.attached(sent_at, asked_for.is_some());
         #[cfg(feature = "sasl")]
         if self.config.sasl.is_some() {
             // No ping renews the session during the exchange: the next handshake must come in time to do so.

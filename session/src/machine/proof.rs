@@ -103,7 +103,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Records that a server accepted the session in reply to a connect request.
-    pub(super) fn attached(&mut self, now: Instant, sent_at: Instant, is_resumed: bool) {
+    pub(super) fn attached(&mut self, sent_at: Instant, is_resumed: bool) {
         if self.is_read_only() {
             return;
         }
@@ -114,9 +114,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.connection.set_attached_at(base);
         if self.renewal.is_follower() {
             self.connection.set_role(Role::Other);
-        }
-        if planted::is("proof-without-write") {
-            self.prove(now, base);
         }
     }
 

@@ -223,7 +223,7 @@ impl Scenario {
     async fn peer_with(&self, label: &str, retries: u32, env: &[(&str, &str)]) -> TappedPeer {
         let client = self.tap.client(label).await.unwrap();
         let mut command = Command::new(docent_program());
-        command.env("LOCK_PEER_DATA", "10.0.0.1").envs(env.iter().copied()).args([
+        command.envs(env.iter().copied()).args([
             client.connect_string().as_str(),
             "20000",
             &retries.to_string(),

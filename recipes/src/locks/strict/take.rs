@@ -25,7 +25,6 @@ use crate::{
     deadline::Deadline,
     error, guaranteed_delete,
     locks::{LockOptions, hold::Acquired},
-    planted,
     protection::{join, split},
     select::select,
     timer,
@@ -247,9 +246,6 @@ impl<'a> Takeover<'a> {
                     self.session()?;
                 }
             }
-        }
-        if planted::is("strict-takes-at-once") {
-            return Ok(true);
         }
         let until = self.client.now() + waited(holder.claim);
         // Read in the session of our node, which was created after the record was written.

@@ -8,20 +8,20 @@ use docent::{
 };
 use tokio::time::timeout;
 
-use super::{Answer, Failure, Object, Peer, Reply, done, has, millis, say, text, token};
+use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, say, text, token};
 
-/// A mode of the command line.
+/// A mode of the command line, or by its Java name.
 pub(super) fn mode(word: &str) -> Result<CreateMode, Failure> {
     let ttl = |text| {
         let ttl = Ttl::from_duration(millis(text)?);
         ttl.ok_or_else(|| Failure::command(format!("{word}: a server takes no such time")))
     };
     Ok(match word {
-        "persistent" => CreateMode::Persistent,
-        "ephemeral" => CreateMode::Ephemeral,
-        "persistent-seq" => CreateMode::PersistentSequential,
-        "ephemeral-seq" => CreateMode::EphemeralSequential,
-        "container" => CreateMode::Container,
+        "persistent" | "PERSISTENT" => CreateMode::Persistent,
+        "ephemeral" | "EPHEMERAL" => CreateMode::Ephemeral,
+        "persistent-seq" | "PERSISTENT_SEQUENTIAL" => CreateMode::PersistentSequential,
+        "ephemeral-seq" | "EPHEMERAL_SEQUENTIAL" => CreateMode::EphemeralSequential,
+        "container" | "CONTAINER" => CreateMode::Container,
         _ => match word.split_once('=') {
             Some(("ttl", text)) => CreateMode::PersistentWithTtl(ttl(text)?),
             Some(("ttl-seq", text)) => CreateMode::PersistentSequentialWithTtl(ttl(text)?),
@@ -74,7 +74,7 @@ macro_rules! either {
 impl Kept {
     pub(super) fn start_node(peer: &Peer, args: &[String]) -> Result<Self, Failure> {
         let [path, word, data, words @ ..] = args else {
-            return Err(Failure::command(format!("pnode start with {args:?}")));
+            return Err(Failure::unknown("start", args));
         };
         let mut options = NodeOptions::default().with_lock_options(peer.leader_options.clone());
         if has(words, "protected") {
@@ -90,7 +90,7 @@ impl Kept {
 
     pub(super) fn start_ttl(peer: &Peer, args: &[String]) -> Result<Self, Failure> {
         let [path, ttl, data] = args else {
-            return Err(Failure::command(format!("ttlnode start with {args:?}")));
+            return Err(Failure::unknown("start", args));
         };
         let options = NodeOptions::default().with_lock_options(peer.leader_options.clone());
         let (ttl, data) = (millis(ttl)?, text(data));
@@ -145,7 +145,7 @@ impl Object for NodeObject {
                 either!(kept, node => node.close().await)?;
                 String::new()
             }
-            _ => return Err(Failure::command(format!("{} {verb} with {args:?}", self.name))),
+            _ => return Err(Failure::unknown(verb, args)),
         };
         Ok(Reply::Now(Ok(Some(result))))
     }
@@ -184,9 +184,8 @@ impl GroupObject {
         match (verb, args) {
             ("members", []) => {
                 let members = member.current_members().await?;
-                let mut words = vec![members.len().to_string()];
-                words.extend(members.iter().map(|(id, data)| format!("{id}={}", token(data))));
-                Ok(Some(words.join(" ")))
+                let members = members.iter().map(|(id, data)| format!("{id}={}", token(data)));
+                Ok(Some(list(members)))
             }
             ("set", [data]) => {
                 member.set_this_data(text(data));
@@ -196,7 +195,7 @@ impl GroupObject {
                 member.leave().await?;
                 done()
             }
-            _ => Err(Failure::command(format!("group {verb} with {args:?}"))),
+            _ => Err(Failure::unknown(verb, args)),
         }
     }
 }

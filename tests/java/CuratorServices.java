@@ -1,6 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -9,10 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Collectors;
 import org.apache.curator.framework.CuratorFramework;
-import org.apache.curator.framework.CuratorFrameworkFactory;
-import org.apache.curator.retry.RetryNTimes;
 import org.apache.curator.x.discovery.DownInstancePolicy;
 import org.apache.curator.x.discovery.ServiceCache;
 import org.apache.curator.x.discovery.ServiceDiscovery;
@@ -24,15 +18,9 @@ import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
 import org.apache.curator.x.discovery.strategies.RoundRobinStrategy;
 
 /**
- * A peer around Curator's service discovery: the twin of the example {@code recipe_peer}, with the
- * verbs that the interop tests need, speaking the same lines. Texts in answers have no spaces.
+ * The service discovery of {@link CuratorPeer}, one a process: the handle {@code disc:BASE}.
  *
  * <pre>
- * java CuratorDiscoveryPeer CONNECT
- *
- * in:   ID VERB HANDLE ARGS...        the handle is disc:BASE
- * out:  ID ok [RESULT]   ID err KIND TEXT   ! EVENT
- *
  * dsample HANDLE ID PAYLOAD   registers an instance of "web" with a Java payload:
  *                             null text int double large small bool long float biginteger bytes
  *                             list map bean
@@ -41,9 +29,8 @@ import org.apache.curator.x.discovery.strategies.RoundRobinStrategy;
  * dclass HANDLE NAME ID       the class of a payload, and its text
  * </pre>
  */
-public final class CuratorDiscoveryPeer {
+public final class CuratorServices {
     private final CuratorFramework client;
-    private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private final Map<String, ServiceInstance<Object>> registered = new HashMap<>();
     private final Map<String, ServiceCache<Object>> caches = new HashMap<>();
     private final Map<String, ServiceProvider<Object>> providers = new HashMap<>();
@@ -77,53 +64,15 @@ public final class CuratorDiscoveryPeer {
         }
     }
 
-    public static void main(String[] arguments) throws Exception {
-        new CuratorDiscoveryPeer(arguments[0]).run();
+    CuratorServices(CuratorPeer peer) {
+        this.client = peer.client;
     }
 
-    private CuratorDiscoveryPeer(String connect) {
-        client = CuratorFrameworkFactory.builder()
-                .connectString(connect)
-                .sessionTimeoutMs(20000)
-                .connectionTimeoutMs(5000)
-                .retryPolicy(new RetryNTimes(3, 50))
-                .defaultData("10.0.0.1".getBytes(StandardCharsets.UTF_8))
-                .ensembleTracker(false)
-                .build();
-    }
-
-    private void run() throws Exception {
-        client.start();
-        client.blockUntilConnected();
-        long session = client.getZookeeperClient().getZooKeeper().getSessionId();
-        out.println("! ready " + Long.toHexString(session));
-        BufferedReader input =
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        String line;
-        while ((line = input.readLine()) != null) {
-            String[] words = line.trim().split(" ", 4);
-            if (words.length < 2) {
-                continue;
-            }
-            if (words[1].equals("close")) {
-                out.println(words[0] + " ok");
-                break;
-            }
-            try {
-                String base = words[2].substring(words[2].indexOf(':') + 1);
-                String rest = words.length > 3 ? words[3] : "";
-                out.println((words[0] + " ok " + command(words[1], base, rest)).trim());
-            } catch (Exception e) {
-                String text = String.valueOf(e).replaceAll("\\s+", " ");
-                out.println(words[0] + " err " + e.getClass().getSimpleName() + " " + text);
-            }
-        }
-        client.close();
-        out.println("! closed");
-        Runtime.getRuntime().halt(0);
-    }
-
-    private String command(String verb, String base, String rest) throws Exception {
+    String run(String line) throws Exception {
+        String[] parts = line.split(" ", 4);
+        String verb = parts[1];
+        String base = parts[2].substring(parts[2].indexOf(':') + 1);
+        String rest = parts.length > 3 ? parts[3] : "";
         String[] words = rest.split(" ");
         switch (verb) {
             case "dopen":
@@ -151,7 +100,7 @@ public final class CuratorDiscoveryPeer {
                 discovery.unregisterService(registered.remove(rest));
                 return "";
             case "dnames":
-                return list(discovery.queryForNames());
+                return CuratorPeer.sorted(discovery.queryForNames());
             case "dids":
                 return ids(discovery.queryForInstances(rest));
             case "dget": {
@@ -179,7 +128,7 @@ public final class CuratorDiscoveryPeer {
                 for (ServiceInstance<Object> one : caches.get(rest).getInstances()) {
                     lines.add(one.getId() + "=" + one.getAddress() + ":" + one.getPort());
                 }
-                return list(lines);
+                return CuratorPeer.sorted(lines);
             }
             case "pstart": {
                 ServiceProvider<Object> provider = discovery.serviceProviderBuilder()
@@ -277,11 +226,6 @@ public final class CuratorDiscoveryPeer {
     }
 
     private static String ids(Collection<ServiceInstance<Object>> instances) {
-        return list(instances.stream().map(ServiceInstance::getId).collect(Collectors.toList()));
-    }
-
-    private static String list(Collection<String> names) {
-        List<String> sorted = names.stream().sorted().collect(Collectors.toList());
-        return (sorted.size() + " " + String.join(" ", sorted)).trim();
+        return CuratorPeer.sorted(instances.stream().map(ServiceInstance::getId).toList());
     }
 }

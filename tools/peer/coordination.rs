@@ -8,14 +8,11 @@ use docent::{
     retry::RetryNTimes,
 };
 
-use super::{Answer, Failure, Object, Peer, Reply, done, millis};
-
-/// Whether a handle is one of these objects.
-pub(super) fn is_handle(handle: &str) -> bool {
-    ["barrier:", "dbarrier=", "along:", "aint:", "avalue:"]
-        .iter()
-        .any(|kind| handle.starts_with(kind))
-}
+use super::{
+    Answer, Failure, Object, Peer, Reply, done, millis,
+    node_operations::{bytes, bytes_token},
+    parts,
+};
 
 /// The object of a handle, made by its first verb.
 pub(super) struct HandleObject {
@@ -32,19 +29,37 @@ enum Kind {
     Value(DistributedAtomicValue),
 }
 
+/// Runs a verb of a number, which both types have.
+macro_rules! count {
+    ($number:expr, $type:ty, $verb:expr, $args:expr) => {{
+        let parse = |text: &str| text.parse::<$type>().map_err(no_number);
+        match ($verb, $args.as_slice()) {
+            ("aget", []) => result($number.get().await?, 0),
+            ("ainc", []) => result($number.increment().await?, 0),
+            ("adec", []) => result($number.decrement().await?, 0),
+            ("aadd", [delta]) => result($number.add(parse(delta)?).await?, 0),
+            ("asub", [delta]) => result($number.subtract(parse(delta)?).await?, 0),
+            ("atryset", [to]) => result($number.try_set(parse(to)?).await?, 0),
+            ("acas", [from, to]) => {
+                result($number.compare_and_set(parse(from)?, parse(to)?).await?, 0)
+            }
+            ("aforce", [to]) => {
+                $number.force_set(parse(to)?).await?;
+                done()
+            }
+            ("ainit", [to]) => Ok(Some($number.initialize(parse(to)?).await?.to_string())),
+            _ => Err(Failure::unknown($verb, $args)),
+        }
+    }};
+}
+
 impl HandleObject {
     pub(super) const fn new(peer: Arc<Peer>, handle: String) -> Self {
         Self { peer, handle, object: None }
     }
 
-    /// The kind and the path of the handle.
-    fn parts(&self) -> (&str, &str) {
-        let (kind, rest) = self.handle.split_once(':').unwrap_or((&self.handle, ""));
-        (kind, rest.split('#').next().unwrap_or_default())
-    }
-
     fn make(&self, options: AtomicOptions) -> Result<Kind, Failure> {
-        let (client, (kind, path)) = (&self.peer.client, self.parts());
+        let (client, (kind, path)) = (&self.peer.client, parts(&self.handle));
         let lock_options = self.peer.data_options.clone();
         let options = options.with_lock_options(lock_options.clone());
         Ok(match kind {
@@ -60,7 +75,7 @@ impl HandleObject {
 
     /// A member whose id begins with 0 to 7 (`#lo`) or 8 to f (`#hi`).
     fn member(&self) -> Result<DistributedDoubleBarrier, Failure> {
-        let (kind, path) = self.parts();
+        let (kind, path) = parts(&self.handle);
         let quantity = kind.trim_start_matches("dbarrier=").parse();
         let quantity = quantity.map_err(|_| Failure::command(format!("{kind} has no number")))?;
         loop {
@@ -104,46 +119,8 @@ impl HandleObject {
         match self.object.as_mut() {
             Some(Kind::Barrier(barrier)) => wait(barrier, verb, &args).await,
             Some(Kind::Member(member)) => meet(member, verb, &args).await,
-            Some(Kind::Long(number)) => {
-                let parse = |text: &str| text.parse::<i64>().map_err(no_number);
-                match (verb, args.as_slice()) {
-                    ("aget", []) => result(number.get().await?, 0),
-                    ("ainc", []) => result(number.increment().await?, 0),
-                    ("adec", []) => result(number.decrement().await?, 0),
-                    ("aadd", [delta]) => result(number.add(parse(delta)?).await?, 0),
-                    ("asub", [delta]) => result(number.subtract(parse(delta)?).await?, 0),
-                    ("atryset", [to]) => result(number.try_set(parse(to)?).await?, 0),
-                    ("acas", [from, to]) => {
-                        result(number.compare_and_set(parse(from)?, parse(to)?).await?, 0)
-                    }
-                    ("aforce", [to]) => {
-                        number.force_set(parse(to)?).await?;
-                        done()
-                    }
-                    ("ainit", [to]) => Ok(Some(number.initialize(parse(to)?).await?.to_string())),
-                    _ => Err(unknown(verb, &args)),
-                }
-            }
-            Some(Kind::Int(number)) => {
-                let parse = |text: &str| text.parse::<i32>().map_err(no_number);
-                match (verb, args.as_slice()) {
-                    ("aget", []) => result(number.get().await?, 0),
-                    ("ainc", []) => result(number.increment().await?, 0),
-                    ("adec", []) => result(number.decrement().await?, 0),
-                    ("aadd", [delta]) => result(number.add(parse(delta)?).await?, 0),
-                    ("asub", [delta]) => result(number.subtract(parse(delta)?).await?, 0),
-                    ("atryset", [to]) => result(number.try_set(parse(to)?).await?, 0),
-                    ("acas", [from, to]) => {
-                        result(number.compare_and_set(parse(from)?, parse(to)?).await?, 0)
-                    }
-                    ("aforce", [to]) => {
-                        number.force_set(parse(to)?).await?;
-                        done()
-                    }
-                    ("ainit", [to]) => Ok(Some(number.initialize(parse(to)?).await?.to_string())),
-                    _ => Err(unknown(verb, &args)),
-                }
-            }
+            Some(Kind::Long(number)) => count!(number, i64, verb, &args),
+            Some(Kind::Int(number)) => count!(number, i32, verb, &args),
             Some(Kind::Value(value)) => match (verb, args.as_slice()) {
                 ("aget", []) => bytes_result(value.get().await?),
                 ("atryset", [to]) => bytes_result(value.try_set(bytes(to)?).await?),
@@ -155,9 +132,9 @@ impl HandleObject {
                     done()
                 }
                 ("ainit", [to]) => Ok(Some(value.initialize(bytes(to)?).await?.to_string())),
-                _ => Err(unknown(verb, &args)),
+                _ => Err(Failure::unknown(verb, &args)),
             },
-            None => Err(unknown(verb, &args)),
+            None => Err(Failure::unknown(verb, &args)),
         }
     }
 }
@@ -170,7 +147,7 @@ async fn wait(barrier: &DistributedBarrier, verb: &str, args: &[&str]) -> Answer
         ("bwait", [limit]) => {
             return passed(barrier.wait_on_barrier_timeout(millis(limit)?).await?);
         }
-        _ => return Err(unknown(verb, args)),
+        _ => return Err(Failure::unknown(verb, args)),
     }
     done()
 }
@@ -181,13 +158,9 @@ async fn meet(member: &mut DistributedDoubleBarrier, verb: &str, args: &[&str]) 
         ("dleave", []) => member.leave().await?,
         ("denter", [limit]) => return passed(member.enter_timeout(millis(limit)?).await?),
         ("dleave", [limit]) => return passed(member.leave_timeout(millis(limit)?).await?),
-        _ => return Err(unknown(verb, args)),
+        _ => return Err(Failure::unknown(verb, args)),
     }
     done()
-}
-
-fn unknown(verb: &str, args: &[&str]) -> Failure {
-    Failure::command(format!("{verb} with {args:?}"))
 }
 
 fn no_number(error: std::num::ParseIntError) -> Failure {
@@ -207,47 +180,13 @@ fn result<N: ToString>(value: AtomicValue<N>, failed: N) -> Answer {
 
 fn bytes_result(value: AtomicValue<Option<bytes::Bytes>>) -> Answer {
     let succeeded = value.succeeded();
-    let post = token(value.post_value.flatten().as_deref());
-    fields(succeeded, &token(value.pre_value.as_deref()), &post, value.stats)
+    let post = bytes_token(value.post_value.flatten().as_deref());
+    fields(succeeded, &bytes_token(value.pre_value.as_deref()), &post, value.stats)
 }
 
 fn fields(succeeded: bool, pre: &str, post: &str, stats: AtomicStats) -> Answer {
     let (optimistic, promoted) = (stats.optimistic_tries, stats.promoted_lock_tries);
     Ok(Some(format!("{succeeded} {pre} {post} {optimistic} {promoted}")))
-}
-
-/// The bytes of an argument: `""` none, `0x...` hexadecimal, anything else its own.
-fn bytes(token: &str) -> Result<Vec<u8>, Failure> {
-    let Some(digits) = token.strip_prefix("0x") else {
-        return Ok(if token == "\"\"" { Vec::new() } else { token.as_bytes().to_vec() });
-    };
-    let bad = || Failure::command(format!("{token} is no hexadecimal number"));
-    let pairs = (0..digits.len()).step_by(2);
-    pairs
-        .map(|at| {
-            let pair = digits.get(at..at + 2).ok_or_else(bad)?;
-            u8::from_str_radix(pair, 16).map_err(|_| bad())
-        })
-        .collect()
-}
-
-/// The text of bytes in an answer: `-` for none, hexadecimal unless all of them can be read.
-fn token(bytes: Option<&[u8]>) -> String {
-    match bytes {
-        None => "-".to_owned(),
-        Some([]) => "\"\"".to_owned(),
-        Some(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text)
-                if bytes.iter().all(|byte| (0x21..=0x7e).contains(byte))
-                    && text != "-"
-                    && text != "\"\""
-                    && !text.starts_with("0x") =>
-            {
-                text.to_owned()
-            }
-            _ => bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}")),
-        },
-    }
 }
 
 impl Object for HandleObject {

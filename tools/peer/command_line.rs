@@ -1,8 +1,8 @@
 //! The command line of the program.
 //!
-//! Two protocols share it, one of the leader recipes and one of the data recipes, whose settings differ:
+//! Two protocols share it, one of locks and leader recipes and one of the data recipes, whose settings differ:
 //!
-//! | | leader recipes, kept nodes, groups | data recipes, discovery |
+//! | | locks, leader recipes, kept nodes, groups | data recipes, discovery |
 //! |---|---|---|
 //! | fourth argument | `SLEEP_MS [POLICY]` | `FLAGS` |
 //! | session timeout | 6000 ms | 20000 ms |
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use docent::{ConnectionStateErrorPolicy, retry::RetryNTimes};
 
-pub(super) const USAGE: &str = "recipe_peer CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [standard|session]]]], \
+pub(super) const USAGE: &str = "CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [standard|session]]]], \
      FLAGS: none, or lazy, quiet, tracker, separated by commas";
 
 /// The arguments, or their defaults.
@@ -24,7 +24,7 @@ pub(super) struct CommandLine {
     pub(super) connect_string: String,
     pub(super) session_timeout: Duration,
     pub(super) connection_timeout: Duration,
-    /// The retries of leader recipes, kept nodes and groups.
+    /// The retries of locks, leader recipes, kept nodes and groups.
     pub(super) leader_retries: RetryNTimes,
     /// The retries of barriers, atomic numbers and service discovery.
     pub(super) data_retries: RetryNTimes,

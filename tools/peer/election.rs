@@ -21,15 +21,14 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Answer, Failure, Object, Peer, Reply, done, has, millis, say, text, token};
+use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, say, text, token};
 
 /// `N id...`, the first marked.
-fn list(participants: &[Participant]) -> String {
-    let ids = participants.iter().map(|participant| {
+fn ids(participants: &[Participant]) -> String {
+    list(participants.iter().map(|participant| {
         let id = token(participant.id.as_bytes());
         if participant.is_leader { format!("*{id}") } else { id }
-    });
-    [participants.len().to_string()].into_iter().chain(ids).collect::<Vec<_>>().join(" ")
+    }))
 }
 
 fn who(leader: Option<Participant>) -> String {
@@ -102,7 +101,7 @@ impl Object for LatchObject {
                 Some(leadership) => leadership.fencing_token().await?.to_string(),
                 None => return Err(Failure("Lost".to_owned(), format!("{name} does not lead"))),
             },
-            ("participants", []) => list(&latch.participants().await?),
+            ("participants", []) => ids(&latch.participants().await?),
             ("who", []) => who(latch.leader().await?),
             ("path", []) => latch.our_path().unwrap_or_else(|| "null".to_owned()),
             ("leaderpath", []) => latch.last_path_is_leader().unwrap_or_else(|| "null".to_owned()),
@@ -122,7 +121,7 @@ impl Object for LatchObject {
                 }
                 String::new()
             }
-            _ => return Err(Failure::command(format!("latch {verb} with {args:?}"))),
+            _ => return Err(Failure::unknown(verb, args)),
         };
         Ok(Reply::Now(Ok(Some(result))))
     }
@@ -250,7 +249,7 @@ impl Object for SelectorObject {
                 is_new.to_string()
             }
             ("leader?", []) => selector.current_leadership().is_some().to_string(),
-            ("participants", []) => list(&selector.participants().await?),
+            ("participants", []) => ids(&selector.participants().await?),
             ("who", []) => who(selector.leader().await?),
             ("close", []) => {
                 running.stop.send_replace(true);
@@ -260,7 +259,7 @@ impl Object for SelectorObject {
                 }
                 String::new()
             }
-            _ => return Err(Failure::command(format!("selector {verb} with {args:?}"))),
+            _ => return Err(Failure::unknown(verb, args)),
         };
         Ok(Reply::Now(Ok(Some(result))))
     }

@@ -8,9 +8,9 @@ use std::{
 use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache};
 
 use super::{
-    Answer, Failure, Object, Peer, Reply, done, gzip, has,
+    Answer, Failure, Object, Peer, Reply, done, gzip, has, list,
     node_operations::{bytes_token, exception},
-    say,
+    parts, say,
 };
 
 /// The kept nodes of closed caches, by the name of their storage.
@@ -49,8 +49,7 @@ impl CacheObject {
     }
 
     fn start(&mut self, options: &[String]) -> Answer {
-        let path = self.handle.split_once(':').map_or("", |(_, path)| path);
-        let path = path.split('#').next().unwrap_or_default().to_owned();
+        let path = parts(&self.handle).1.to_owned();
         self.format = Format { is_compressed: has(options, "compressed") };
         let mut cache_options = CacheOptions::default();
         if has(options, "single") {
@@ -109,7 +108,7 @@ impl CacheObject {
                 let node = |node: &CachedNode| format!("{}={}", node.path(), node.stat().version);
                 let mut words: Vec<String> = nodes.iter().map(node).collect();
                 words.sort_unstable();
-                [vec![nodes.len().to_string()], words].concat().join(" ")
+                list(words)
             }
             ("cclose", []) => {
                 cache.close().await;
@@ -120,7 +119,7 @@ impl CacheObject {
                 }
                 String::new()
             }
-            _ => return Err(Failure::command(format!("{verb} with {args:?}"))),
+            _ => return Err(Failure::unknown(verb, args)),
         };
         Ok(Some(result))
     }

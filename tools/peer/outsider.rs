@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use docent::{Acl, Config, CreateMode, ErrorKind, Outcome, Perms};
 
-use super::{Answer, Failure, Peer, done, kept::mode, text, token};
+use super::{Answer, Failure, Peer, done, kept::mode, list, text, token};
 
 pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
     let client = &peer.client;
@@ -18,8 +18,7 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
             let (children, _) = client.get_children_with_stat(path).await?;
             let mut names = children.to_vec();
             names.sort_unstable();
-            let count = names.len().to_string();
-            Ok(Some([vec![count], names].concat().join(" ")))
+            Ok(Some(list(names)))
         }
         ("read", [path]) => {
             let node = client.get_data(path).await?;
@@ -58,6 +57,6 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
             second.close().await?;
             done()
         }
-        _ => Err(Failure::command(format!("{verb} with {args:?}"))),
+        _ => Err(Failure::unknown(verb, &args)),
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
             let rest: Vec<_> = args.iter().skip(1).map(|arg| (*arg).to_owned()).collect();
             outsider::command(peer, verb, &rest).await
         }
-        _ => Err(Failure::command(format!("{verb} with {args:?}"))),
+        _ => Err(Failure::unknown(verb, &args)),
     }
 }
 

@@ -9,7 +9,7 @@ use docent_discovery::{
 };
 use serde_json::Value;
 
-use super::{Answer, Failure, Object, Peer, Reply, done, has, millis, say};
+use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, parts, say};
 
 pub(super) struct DiscoveryObject {
     peer: Arc<Peer>,
@@ -33,8 +33,7 @@ impl DiscoveryObject {
     }
 
     fn open(&mut self, options: &[String]) -> Answer {
-        let base = self.handle.split_once(':').map_or("", |(_, base)| base);
-        let base = base.split('#').next().unwrap_or_default();
+        let base = parts(&self.handle).1;
         let mut serializer = JsonInstanceSerializer::new();
         if has(options, "new") {
             serializer = serializer.with_enabled();
@@ -80,10 +79,10 @@ impl Open {
                     self.discovery.unregister(&name, id).await?;
                 }
             }
-            ("dnames", []) => return list(self.discovery.query_for_names().await?),
+            ("dnames", []) => return sorted(self.discovery.query_for_names().await?),
             ("dids", [name]) => {
                 let instances = self.discovery.query_for_instances(name).await?;
-                return list(instances.iter().map(|one| one.id().to_owned()).collect());
+                return sorted(instances.iter().map(|one| one.id().to_owned()).collect());
             }
             ("dget", [name, id]) => {
                 let Some(instance) = self.discovery.query_for_instance(name, id).await? else {
@@ -109,7 +108,7 @@ impl Open {
                         one.port().map_or_else(|| "null".to_owned(), |port| port.to_string());
                     format!("{}={}:{port}", one.id(), one.address().unwrap_or("null"))
                 };
-                return list(cache.instances().iter().map(line).collect());
+                return sorted(cache.instances().iter().map(line).collect());
             }
             ("scclose", [name]) => {
                 if let Some(cache) = self.caches.remove(*name) {
@@ -129,7 +128,7 @@ impl Open {
             }
             ("pall", [name]) => {
                 let instances = self.provider(name)?.instances();
-                return list(instances.iter().map(|one| one.id().to_owned()).collect());
+                return sorted(instances.iter().map(|one| one.id().to_owned()).collect());
             }
             ("perror", [name, id]) => {
                 let instances = self.discovery.query_for_instances(name).await?;
@@ -142,7 +141,7 @@ impl Open {
                     provider.close().await;
                 }
             }
-            _ => return Err(Failure::command(format!("{verb} with {args:?}"))),
+            _ => return Err(Failure::unknown(verb, args)),
         }
         done()
     }
@@ -174,10 +173,9 @@ impl Open {
     }
 }
 
-/// `N word...`, sorted.
-fn list(mut words: Vec<String>) -> Answer {
+fn sorted(mut words: Vec<String>) -> Answer {
     words.sort_unstable();
-    Ok(Some([vec![words.len().to_string()], words].concat().join(" ")))
+    Ok(Some(list(words)))
 }
 
 /// Reports each change of a cache, until it is closed.

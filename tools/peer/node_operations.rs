@@ -4,7 +4,7 @@
 
 use docent::{Acl, Client, CreateMode, ErrorKind, Perms, acl};
 
-use super::{Answer, Failure, done, gzip};
+use super::{Answer, Failure, done, gzip, kept::mode};
 
 pub(super) const VERBS: [&str; 10] =
     ["create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk"];
@@ -56,22 +56,10 @@ fn failure(error: docent::Error) -> Failure {
     Failure(exception(error.kind()), error.to_string())
 }
 
-/// A mode by its Java name.
-fn mode(word: Option<&String>) -> Result<CreateMode, Failure> {
-    Ok(match word.map(String::as_str) {
-        None | Some("PERSISTENT") => CreateMode::Persistent,
-        Some("EPHEMERAL") => CreateMode::Ephemeral,
-        Some("PERSISTENT_SEQUENTIAL") => CreateMode::PersistentSequential,
-        Some("EPHEMERAL_SEQUENTIAL") => CreateMode::EphemeralSequential,
-        Some("CONTAINER") => CreateMode::Container,
-        Some(word) => return Err(Failure::command(format!("{word} is no mode"))),
-    })
-}
-
 pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
     match (verb, args) {
         ("create", [path, data, mode_word @ ..]) if mode_word.len() < 2 => {
-            let mode = mode(mode_word.first())?;
+            let mode = mode_word.first().map_or(Ok(CreateMode::Persistent), |word| mode(word))?;
             client.create(path, &bytes(data)?, mode).await.map(Some).map_err(failure)
         }
         ("set", [path, data, version @ ..]) if version.len() < 2 => {
@@ -136,6 +124,6 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             client.create_or_set(path, &data).await.map_err(failure)?;
             done()
         }
-        _ => Err(Failure::command(format!("{verb} with {args:?}"))),
+        _ => Err(Failure::unknown(verb, args)),
     }
 }
