@@ -31,6 +31,8 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     }
     let all = sequence.is_some() || one_in(rng, 2);
     let is_long = all || one_in(rng, 2);
+    // Most sequences take longer than a session lasts: what is to end too late must have begun before them.
+    let longest_ms = if sequence.is_some() { plan.longest_timeout_ms() * 4 } else { 15_000 };
     for process in &mut plan.processes {
         let timeout = process.client.session_timeout_ms;
         process.client.direct_servers = one_in(rng, 2);
@@ -45,7 +47,7 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
                 && is_long
                 && one_in(rng, 2)
             {
-                *hold_ms = rng.u64(2_000..15_000);
+                *hold_ms = rng.u64(2_000..longest_ms);
             }
         }
     }
@@ -90,7 +92,7 @@ enum Sequence {
     Apart,
     /// A leader stands still until there is another one, goes on, and replies to waiting clients before it knows.
     Deposed,
-    /// Replies come late, and then nothing comes any more.
+    /// Replies come late, and then nothing comes any more, or the process is stopped.
     Late,
     /// Replies come late, and then the member is cut off the others.
     LateApart,
@@ -175,11 +177,17 @@ fn add_sequence<S: PlanStep>(
             }
             Sequence::Late => {
                 for process in 0..count {
-                    let (by_ms, for_ms) =
-                        (rng.u64(timeout / 50..timeout / 8), rng.u64(..timeout * 2));
-                    let kind = FaultKind::Slow { process, by_ms, for_ms };
+                    // Longer than a session ends late and the bound ends early; with more, renewals fail.
+                    let by_ms = rng.u64(timeout / 20..timeout / 13);
+                    let (late_ms, for_ms) = (rng.u64(..timeout * 2), timeout + 2_000);
+                    let kind = FaultKind::Slow { process, by_ms, for_ms: late_ms };
                     plan.faults.push(Fault { at_ms, kind });
-                    silence(plan, process, at_ms + for_ms, timeout + 2_000);
+                    if one_in(rng, 4) {
+                        let kind = FaultKind::Stop { process, for_ms };
+                        plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
+                    } else {
+                        silence(plan, process, at_ms + late_ms, for_ms);
+                    }
                 }
                 timeout * 3
             }
