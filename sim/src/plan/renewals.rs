@@ -17,12 +17,12 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     if holders.is_empty() || one_in(rng, 2) {
         return;
     }
-    let sequence = match rng.u8(..6) {
+    let sequence = match rng.u8(..8) {
         0 => Some(Sequence::Apart),
-        1 => Some(Sequence::Deposed),
-        2 => Some(Sequence::Late),
-        3 => Some(Sequence::LateApart),
-        4 => Some(Sequence::LongTick),
+        1..=2 => Some(Sequence::Deposed),
+        3..=4 => Some(Sequence::Late),
+        5 => Some(Sequence::LateApart),
+        6 => Some(Sequence::LongTick),
         _ => None,
     };
     let sequence = sequence.filter(|_| plan.servers.min_session_timeout_ms.is_none());
@@ -112,7 +112,7 @@ fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
         Sequence::LongTick => (12_000, 5),
     };
     let timeout = match sequence {
-        Sequence::Deposed => 10_000,
+        Sequence::Deposed | Sequence::Late => 10_000,
         Sequence::LongTick => LONG_TICK_TIMEOUT_MS,
         _ => 4_000,
     };
@@ -138,9 +138,9 @@ fn add_sequence<S: PlanStep>(
     let timeout = plan.longest_timeout_ms();
     let count = plan.processes.len();
     if sequence != Sequence::Late {
-        // Each process reaches one member only.
+        // Each process reaches one member only: the first leader, if that is deposed.
         for process in 0..count {
-            let home = rng.usize(..3);
+            let home = if sequence == Sequence::Deposed { 0 } else { rng.usize(..3) };
             for member in (0..3).filter(|member| *member != home) {
                 let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
                 let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
@@ -166,7 +166,7 @@ fn add_sequence<S: PlanStep>(
                 for_ms
             }
             Sequence::Deposed => {
-                let for_ms = rng.u64(700..timeout / 2);
+                let for_ms = rng.u64(1_000..timeout / 2);
                 let kind = FaultKind::PauseMember { member: None, for_ms, clients_first: true };
                 plan.faults.push(Fault { at_ms, kind });
                 let silent_ms = rng.u64(timeout..timeout + 4_000);
@@ -177,10 +177,8 @@ fn add_sequence<S: PlanStep>(
             }
             Sequence::Late => {
                 for process in 0..count {
-                    // Longer than a session ends late and the bound ends early; with more, renewals fail.
-                    let by_ms = rng.u64(timeout / 20..timeout / 13);
-                    let (late_ms, for_ms) = (rng.u64(..timeout * 2), timeout + 2_000);
-                    let kind = FaultKind::Slow { process, by_ms, for_ms: late_ms };
+                    let (late_ms, for_ms) = (rng.u64(timeout / 4..timeout), timeout + 2_000);
+                    let kind = slow(rng, process, timeout, late_ms);
                     plan.faults.push(Fault { at_ms, kind });
                     if one_in(rng, 4) {
                         let kind = FaultKind::Stop { process, for_ms };
@@ -194,8 +192,7 @@ fn add_sequence<S: PlanStep>(
             Sequence::LateApart => {
                 let late_ms = rng.u64(timeout / 4..timeout);
                 for process in 0..count {
-                    let by_ms = rng.u64(timeout / 40..timeout / 12);
-                    let kind = FaultKind::Slow { process, by_ms, for_ms: late_ms };
+                    let kind = slow(rng, process, timeout, late_ms);
                     plan.faults.push(Fault { at_ms, kind });
                 }
                 let (member, for_ms) = (Some(rng.usize(..3)), rng.u64(6_000..12_000));
@@ -206,14 +203,19 @@ fn add_sequence<S: PlanStep>(
             Sequence::LongTick => {
                 let process = holders[rng.usize(..holders.len())];
                 let for_ms = rng.u64(timeout * 2..timeout * 6);
-                let by_ms = rng.u64(timeout / 20..timeout / 13);
-                let kind = FaultKind::Slow { process, by_ms, for_ms };
+                let kind = slow(rng, process, timeout, for_ms);
                 plan.faults.push(Fault { at_ms, kind });
                 for_ms
             }
         };
         at_ms += lasts_ms + rng.u64(2_000..8_000);
     }
+}
+
+/// Messages that take longer than a session ends late and its bound ends early. A planned reconnect, which takes four of
+/// them, may last a sixth of the timeout.
+fn slow(rng: &mut Rng, process: usize, timeout: u64, for_ms: u64) -> FaultKind {
+    FaultKind::Slow { process, by_ms: rng.u64(timeout / 33..timeout / 25), for_ms }
 }
 
 /// A process reaches no member.
