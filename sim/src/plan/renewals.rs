@@ -37,7 +37,11 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
         let timeout = process.client.session_timeout_ms;
         process.client.direct_servers = one_in(rng, 2);
         // The same for all steps of a process: they share lock objects by their options.
-        let every = timeout / pick(rng, &[2, 3, 3, 3, 6, 20]);
+        let every = match sequence {
+            // A member that is cut off answers a ping first: it accepts no reconnect.
+            Some(Sequence::LateApart) => timeout / 2,
+            _ => timeout / pick(rng, &[2, 3, 3, 3, 6, 20]),
+        };
         for step in process.workers.iter_mut().flatten() {
             let renew_ms = if all || one_in(rng, 2) { Some(every) } else { None };
             if let Some(renews) = step.renew_ms() {
@@ -108,11 +112,12 @@ fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
         Sequence::Apart => (1_000, 5),
         Sequence::Deposed | Sequence::Late => (200, 3),
-        Sequence::LateApart => (500, 10),
+        // Sessions end on time: a bound that counts from a receipt is late by a twentieth of the timeout at most.
+        Sequence::LateApart => (50, 100),
         Sequence::LongTick => (12_000, 5),
     };
     let timeout = match sequence {
-        Sequence::Deposed | Sequence::Late => 10_000,
+        Sequence::Deposed | Sequence::LateApart => 10_000,
         Sequence::LongTick => LONG_TICK_TIMEOUT_MS,
         _ => 4_000,
     };
@@ -195,7 +200,7 @@ fn add_sequence<S: PlanStep>(
                     let kind = slow(rng, process, timeout, late_ms);
                     plan.faults.push(Fault { at_ms, kind });
                 }
-                let (member, for_ms) = (Some(rng.usize(..3)), rng.u64(6_000..12_000));
+                let (member, for_ms) = (Some(rng.usize(..3)), timeout + rng.u64(1_000..6_000));
                 let kind = FaultKind::Isolate { member, for_ms };
                 plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
                 late_ms + for_ms
