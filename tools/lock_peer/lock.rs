@@ -18,7 +18,23 @@ pub(crate) enum Lock {
 }
 
 impl Lock {
+    /// Acquires the lock; of a semaphore this number of leases.
     pub(crate) async fn acquire(
+        &self,
+        owner: &Owner,
+        wait: Option<Duration>,
+        leases: usize,
+    ) -> Result<Option<Vec<LockGuard>>, Error> {
+        if let Self::Semaphore(lock) = self {
+            return match wait {
+                None => lock.acquire_many(leases).await.map(Some),
+                Some(wait) => lock.acquire_many_timeout(leases, wait).await,
+            };
+        }
+        Ok(self.acquire_one(owner, wait).await?.map(|guard| vec![guard]))
+    }
+
+    async fn acquire_one(
         &self,
         owner: &Owner,
         wait: Option<Duration>,

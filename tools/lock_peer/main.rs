@@ -13,7 +13,8 @@
 //! `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`. `cpu` answers with the CPU time, in nanoseconds.
 //!
 //! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes
-//! say; `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES` each line begins with
+//! say; `LOCK_PEER_NAMESPACE`, that of locks; `LOCK_PEER_CONNECTION_MS`, the
+//! connection timeout; `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES` each line begins with
 //! `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with the time at which
 //! the question was taken up.
 
@@ -60,6 +61,8 @@ async fn main() {
     };
     let session_ms = number("SESSION_MS", 6000);
     let retries = number("RETRIES", 5);
+    let connection_ms = std::env::var("LOCK_PEER_CONNECTION_MS").ok();
+    let connection_ms = connection_ms.and_then(|text| text.parse().ok()).unwrap_or(3000);
     let config = match Config::new(&connect_string) {
         Ok(config) => config,
         Err(error) => {
@@ -70,7 +73,7 @@ async fn main() {
     let client = config
         .with_direct_servers(has_option("direct"))
         .with_session_timeout(Duration::from_millis(session_ms.into()))
-        .with_connection_timeout(Duration::from_millis(3000))
+        .with_connection_timeout(Duration::from_millis(connection_ms))
         .start();
     tokio::spawn(report_states(client.clone()));
     let policy = RetryNTimes::new(retries, Duration::from_millis(100));
@@ -106,6 +109,9 @@ fn options(policy: RetryNTimes) -> LockOptions {
     }
     if let Ok(data) = std::env::var("LOCK_PEER_LOCK_DATA") {
         options = options.with_data(data);
+    }
+    if let Ok(namespace) = std::env::var("LOCK_PEER_NAMESPACE") {
+        options = options.with_namespace(&namespace);
     }
     if has_option("no-containers") {
         options = options.without_container_parents();
@@ -233,7 +239,7 @@ impl Peer {
             ("children", [path]) => {
                 let (path, client) = (path.clone(), self.client.clone());
                 spawn_answer(id, async move {
-                    let children = client.get_children(&path).await?;
+                    let (children, _) = client.get_children_with_stat(&path).await?;
                     Ok(Some(list(&children.to_vec())))
                 });
             }
@@ -387,23 +393,29 @@ async fn run(
         let nothing = || Ok(Some(String::new()));
         match verb.as_str() {
             "acquire" => {
-                let Ok(wait) = args.first().map(|text| text.parse::<i64>()).transpose() else {
+                let wait = args.first().filter(|text| *text != "-");
+                let Ok(wait) = wait.map(|text| text.parse::<i64>()).transpose() else {
                     say(&format!("{id} err BadCommand {args:?} is no number of milliseconds"));
                     continue;
                 };
-                let Some(result) = acquire(&lock, &owner, wait, &cancel).await else {
+                let leases = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
+                let Some(result) = acquire(&lock, &owner, wait, leases, &cancel).await else {
                     say(&format!("{id} err Cancelled the acquire was dropped"));
                     continue;
                 };
                 answer(
                     &id,
-                    result.map(|guard| {
-                        guard.map(|guard| {
-                            if guards.is_empty() {
-                                released = report_loss(&client, &handle, &guard);
+                    result.map(|acquired| {
+                        acquired.map(|acquired| {
+                            let mut text = String::new();
+                            // The first lease is the first to be released.
+                            for guard in acquired.into_iter().rev() {
+                                if guards.is_empty() {
+                                    released = report_loss(&client, &handle, &guard);
+                                }
+                                text = lock.result(&guard);
+                                guards.push(guard);
                             }
-                            let text = lock.result(&guard);
-                            guards.push(guard);
                             text
                         })
                     }),
@@ -513,10 +525,11 @@ async fn acquire(
     lock_object: &Lock,
     owner: &Owner,
     wait: Option<i64>,
+    leases: usize,
     cancel: &Cancel,
-) -> Option<Result<Option<LockGuard>, Error>> {
+) -> Option<Result<Option<Vec<LockGuard>>, Error>> {
     let wait = wait.map(|wait| Duration::from_millis(wait.try_into().unwrap_or(0)));
-    let acquire = lock_object.acquire(owner, wait);
+    let acquire = lock_object.acquire(owner, wait, leases);
     let revoked = Arc::new(Notify::new());
     *lock(cancel) = Some(Arc::clone(&revoked));
     let result = tokio::select! {

@@ -1,5 +1,7 @@
 //! Commands of single nodes, without retries: plain, synced and fenced reads, and writes.
 
+use std::time::Duration;
+
 use docent::{Client, CreateMode, Error, Node};
 
 use super::{answer, answer_write};
@@ -9,6 +11,8 @@ use super::{answer, answer_write};
 /// `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), answered with the new version; `get PATH`, `syncget PATH`
 /// and `fencedget PATH FENCE`, answered with `VERSION MZXID SESSION DATA`. A fenced read is one behind a write of the
 /// same session to another node, so it is linearizable. SESSION is `-` if the session has changed meanwhile.
+///
+/// `settled WATCHES` is answered when the client has no pending request, and this number of watches.
 pub(crate) fn command(client: &Client, id: &str, verb: &str, args: &[String]) -> bool {
     let (client, id) = (client.clone(), id.to_owned());
     match (verb, args) {
@@ -58,9 +62,26 @@ pub(crate) fn command(client: &Client, id: &str, verb: &str, args: &[String]) ->
                 answer_fenced(&client, &id, session, node);
             });
         }
+        ("settled", [watches]) => {
+            let Ok(watches) = watches.parse::<usize>() else { return false };
+            tokio::spawn(async move {
+                settle(&client, watches).await;
+                answer(&id, Ok(Some(String::new())));
+            });
+        }
         _ => return false,
     }
     true
+}
+
+async fn settle(client: &Client, watches: usize) {
+    loop {
+        let metrics = client.metrics();
+        if (metrics.pending, metrics.watches) == (0, watches) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 fn session(client: &Client) -> Option<i64> {

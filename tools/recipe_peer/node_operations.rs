@@ -1,13 +1,21 @@
 //! Plain operations on nodes, for the set-up and the checks of the data recipes.
 //!
+//! `settled [WATCHES]` is answered when the client has no pending request, and this number of watches.
+//!
 //! Bytes are one token: `-` none, `""` zero bytes, `0x...` hex, any other token its own bytes.
 
-use docent::{Acl, Client, CreateMode, ErrorKind, Perms, acl};
+use std::time::Duration;
+
+use docent::{
+    Acl, Client, CreateMode, ErrorKind, Perms, Revoker, WatcherType, acl, retry::RetryNTimes,
+};
 
 use super::{Answer, Failure, done, gzip};
 
-pub(super) const VERBS: [&str; 10] =
-    ["create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk"];
+pub(super) const VERBS: [&str; 16] = [
+    "create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk", "exists",
+    "watch", "check", "revoke", "sync", "settled",
+];
 
 /// The number of creates in a transaction of `bulk`.
 const BULK: usize = 500;
@@ -135,6 +143,40 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             client.create_parents(path, CreateMode::Persistent).await.map_err(failure)?;
             client.create_or_set(path, &data).await.map_err(failure)?;
             done()
+        }
+        ("exists", [path]) => {
+            let stat = client.exists(path).await.map_err(failure)?;
+            Ok(Some(stat.is_some().to_string()))
+        }
+        // Watches a node, and does not listen.
+        ("watch", [path]) => {
+            let (_, watcher) = client.get_data_and_watch(path).await.map_err(failure)?;
+            watcher.forget();
+            done()
+        }
+        ("check", [path]) => {
+            client.check_watches(path, WatcherType::Any).await.map_err(failure)?;
+            done()
+        }
+        ("revoke", [path]) => {
+            let policy = RetryNTimes::new(3, Duration::from_millis(100));
+            Revoker::attempt_revoke(client, &policy, path).await.map_err(failure)?;
+            done()
+        }
+        ("sync", []) => {
+            client.sync("/").await.map_err(failure)?;
+            done()
+        }
+        ("settled", watches) if watches.len() < 2 => {
+            let watches = watches.first().and_then(|watches| watches.parse::<usize>().ok());
+            loop {
+                let metrics = client.metrics();
+                if metrics.pending == 0 && watches.is_none_or(|watches| watches == metrics.watches)
+                {
+                    return done();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         _ => Err(Failure::command(format!("{verb} with {args:?}"))),
     }
