@@ -21,7 +21,6 @@ mod nodes_stale;
 mod nodes_written;
 mod peer;
 mod selector;
-mod trace_parity;
 
 use std::time::Duration;
 
