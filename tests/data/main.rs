@@ -16,7 +16,6 @@ mod barriers;
 mod interop;
 mod peer;
 mod stale;
-mod trace_parity;
 
 use std::{future::Future, pin::pin, task::Poll};
 

@@ -30,6 +30,8 @@ pub(crate) struct Rules {
     pub(crate) any_order: bool,
     /// A repeated request counts once.
     pub(crate) once: bool,
+    /// Requests that only docent sends are no difference.
+    pub(crate) and_more: bool,
     /// Reads that are repeated at once after a reconnect count once.
     pub(crate) looks_once: bool,
 }
@@ -224,6 +226,7 @@ pub(crate) fn align(left: Vec<Line>, right: Vec<Line>, rules: &Rules) -> Alignme
             }
         }
     }
+    result.right.retain(|line| !(rules.and_more && line.list.1 == Kind::Request));
     result
 }
 

@@ -133,6 +133,11 @@ areas! {
         program: "lock_peer",
         arguments: &["20000", "3"],
     };
+    barriers_and_atomic_values_send_curators_frames: Area {
+        directory: "data",
+        program: "recipe_peer",
+        arguments: &["20000", "3", "none"],
+    };
     leaders_and_kept_nodes_send_curators_frames: Area {
         directory: "leader",
         program: "recipe_peer",

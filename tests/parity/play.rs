@@ -284,6 +284,7 @@ impl Player {
         eventually("no more requests", async || {
             // Behind all events so far.
             peer.ask("sync").await;
+            peer.ask("settled").await;
             let trace = self.tap.trace().text();
             let sent =
                 trace.lines().filter(|line| line.contains(" -> ") && !line.contains("sync("));

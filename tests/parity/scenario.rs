@@ -117,6 +117,7 @@ impl Scenario {
                 "events" => drop(rules.kinds.insert(Kind::Event)),
                 "in any order" => rules.any_order = true,
                 "once each" => rules.once = true,
+                "and more" => rules.and_more = true,
                 "looks once" => rules.looks_once = true,
                 _ => match word.strip_prefix("without ") {
                     Some(op) => rules.without.push(op.to_owned()),
@@ -214,6 +215,8 @@ fn places(
         let of_client = last.entry(line.list.0.clone()).or_default();
         if let Some(place) = paired.get(&line.at) {
             *of_client = (*of_client).max(place + 1);
+        }
+        if !found.right.iter().any(|only| only.at == line.at) {
             continue;
         }
         let next = got[index..].iter().filter(|next| next.list == line.list);

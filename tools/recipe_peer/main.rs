@@ -3,7 +3,8 @@
 //!
 //! `recipe_peer CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [POLICY]]]]`: commands `ID VERB ARGS...` on standard input, a
 //! line each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on standard output, and events `! ...` at any
-//! time. The verbs of one object run in order, those of different objects at the same time. `-` is an empty text.
+//! time. The verbs of one object run in order, those of different objects at the same time; `cancel HANDLE`
+//! drops an object, also in the middle of a verb. `-` is an empty text.
 //! `command_line.rs` has the defaults.
 
 mod cache;
@@ -39,6 +40,7 @@ use kept::{Kept, NodeObject};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     sync::mpsc,
+    task::AbortHandle,
 };
 
 /// What a verb answers: a result, or `None` when its time is up.
@@ -143,6 +145,11 @@ async fn main() {
             [] => {}
             [id] => say(&format!("{id} err BadCommand a verb is missing")),
             [id, verb] if verb == "close" => close(&peer, Some(id)).await,
+            [id, verb, handle] if verb == "cancel" => {
+                let object: Option<Commands> = objects.remove(handle);
+                object.inspect(|object| object.task.abort());
+                answer(id, done());
+            }
             [id, kind, verb, name, args @ ..]
                 if ["latch", "selector", "pnode", "ttlnode", "group"].contains(&kind.as_str()) =>
             {
@@ -150,28 +157,28 @@ async fn main() {
                     .entry(format!("{kind} {name}"))
                     .or_insert_with(|| start(&peer, kind, name));
                 // The task of an object ends with the program.
-                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+                let _ = queue.sender.send((id.clone(), verb.clone(), args.to_vec()));
             }
             [id, verb, handle, args @ ..] if coordination::is_handle(handle) => {
                 let queue = objects.entry(handle.clone()).or_insert_with(|| {
                     let object = coordination::HandleObject::new(Arc::clone(&peer), handle.clone());
                     start_object(object)
                 });
-                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+                let _ = queue.sender.send((id.clone(), verb.clone(), args.to_vec()));
             }
             [id, verb, handle, args @ ..] if handle.starts_with("cache:") => {
                 let queue = objects.entry(handle.clone()).or_insert_with(|| {
                     let object = cache::CacheObject::new(Arc::clone(&peer), handle.clone());
                     start_object(object)
                 });
-                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+                let _ = queue.sender.send((id.clone(), verb.clone(), args.to_vec()));
             }
             [id, verb, handle, args @ ..] if handle.starts_with("disc:") => {
                 let queue = objects.entry(handle.clone()).or_insert_with(|| {
                     let object = discovery::DiscoveryObject::new(Arc::clone(&peer), handle.clone());
                     start_object(object)
                 });
-                let _ = queue.send((id.clone(), verb.clone(), args.to_vec()));
+                let _ = queue.sender.send((id.clone(), verb.clone(), args.to_vec()));
             }
             [id, verb, args @ ..] if node_operations::VERBS.contains(&verb.as_str()) => {
                 let (peer, id, verb, args) =
@@ -204,7 +211,11 @@ fn usage(why: &str) -> ! {
     exit(2);
 }
 
-type Commands = mpsc::UnboundedSender<(String, String, Vec<String>)>;
+/// The commands of an object, and its task.
+struct Commands {
+    sender: mpsc::UnboundedSender<(String, String, Vec<String>)>,
+    task: AbortHandle,
+}
 
 /// Starts the task of an object.
 fn start(peer: &Arc<Peer>, kind: &str, name: &str) -> Commands {
@@ -221,7 +232,7 @@ fn start(peer: &Arc<Peer>, kind: &str, name: &str) -> Commands {
 /// Runs the verbs of an object in order.
 fn start_object(mut object: impl Object) -> Commands {
     let (sender, mut commands) = mpsc::unbounded_channel::<(String, String, Vec<String>)>();
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         while let Some((id, verb, args)) = commands.recv().await {
             match object.run(&verb, &args).await {
                 Ok(Reply::Now(result)) => answer(&id, result),
@@ -232,7 +243,7 @@ fn start_object(mut object: impl Object) -> Commands {
             }
         }
     });
-    sender
+    Commands { sender, task: task.abort_handle() }
 }
 
 async fn close(peer: &Peer, id: Option<&str>) {

@@ -163,6 +163,10 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             Revoker::attempt_revoke(client, &policy, path).await.map_err(failure)?;
             done()
         }
+        // At once without a connection.
+        ("sync", []) if !client.state().borrow().is_some_and(|state| state.is_connected()) => {
+            Ok(None)
+        }
         ("sync", []) => {
             client.sync("/").await.map_err(failure)?;
             done()
