@@ -138,6 +138,11 @@ areas! {
         program: "recipe_peer",
         arguments: &["20000", "3", "none"],
     };
+    caches_send_curators_frames: Area {
+        directory: "cache",
+        program: "recipe_peer",
+        arguments: &["20000", "3", "none"],
+    };
     leaders_and_kept_nodes_send_curators_frames: Area {
         directory: "leader",
         program: "recipe_peer",
