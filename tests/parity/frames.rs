@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) kinds: BTreeSet<Kind>,
-    /// Operations that are left out.
+    /// Operations that are left out; with `watching`, if they set a watch.
     pub(crate) without: Vec<String>,
     /// Requests are compared in any order.
     pub(crate) any_order: bool,
@@ -53,8 +53,12 @@ pub(crate) fn read<'a>(lines: impl Iterator<Item = &'a str>, rules: &Rules) -> V
     let lines = lines.enumerate().filter_map(|(at, line)| {
         let (client, kind, text) = split(line)?;
         let op = text.split(['(', ' ']).next().unwrap_or_default();
+        let is_left_out = |one: &String| match one.strip_prefix("watching ") {
+            Some(one) => one == op && text.ends_with(" watch=true"),
+            None => one == op,
+        };
         let is_wire = matches!(kind, Kind::Request | Kind::Reply);
-        if !rules.kinds.contains(&kind) || (is_wire && rules.without.iter().any(|one| one == op)) {
+        if !rules.kinds.contains(&kind) || (is_wire && rules.without.iter().any(is_left_out)) {
             return None;
         }
         let (masked, ids) = mask(&sorted_children(&steady(text)));

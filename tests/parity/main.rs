@@ -143,6 +143,11 @@ areas! {
         program: "recipe_peer",
         arguments: &["20000", "3", "none"],
     };
+    service_discovery_sends_curators_frames: Area {
+        directory: "discovery",
+        program: "recipe_peer",
+        arguments: &["20000", "3", "none"],
+    };
     leaders_and_kept_nodes_send_curators_frames: Area {
         directory: "leader",
         program: "recipe_peer",

@@ -355,6 +355,8 @@ fn config(kind: Option<&str>) -> server::Config {
             servers: 1,
             standalone_enabled: false,
             reconfig_enabled: true,
+            // The password is `test`.
+            super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
             ..default
         },
         Some(other) => panic!("not a server: {other:?}"),
