@@ -148,6 +148,11 @@ areas! {
         program: "recipe_peer",
         arguments: &["20000", "3", "none"],
     };
+    ensemble_trackers_send_curators_frames: Area {
+        directory: "tracker",
+        program: "recipe_peer",
+        arguments: &["20000", "3", "tracker"],
+    };
     leaders_and_kept_nodes_send_curators_frames: Area {
         directory: "leader",
         program: "recipe_peer",

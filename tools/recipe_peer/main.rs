@@ -25,13 +25,13 @@ use std::{
     pin::Pin,
     process::exit,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use command_line::CommandLine;
+use command_line::{CommandLine, Tracking};
 use docent::{
     Client, Clock, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions,
     LockOptions,
@@ -96,6 +96,7 @@ struct Peer {
     clock_offset: Arc<AtomicU64>,
     /// Caches report no nodes.
     is_quiet: bool,
+    tracker: Mutex<Option<EnsembleTracker>>,
     storages: cache::Storages,
 }
 
@@ -124,8 +125,14 @@ async fn main() {
         .with_connection_timeout(command_line.connection_timeout)
         .start();
     tokio::spawn(report_states(client.clone(), command_line.is_lazy));
-    // It ends with the program.
-    let _tracker = command_line.has_tracker.then(|| EnsembleTracker::new(&client));
+    let tracker = match command_line.tracker {
+        Tracking::Off => None,
+        Tracking::On => Some(EnsembleTracker::new(&client)),
+        Tracking::Kept => {
+            let hosts = client.servers();
+            Some(EnsembleTracker::with_hosts(&client, move |_| hosts.clone()))
+        }
+    };
     let options =
         |retries| LockOptions::default().with_retry_policy(retries).with_default_data("10.0.0.1");
     let peer = Arc::new(Peer {
@@ -135,6 +142,7 @@ async fn main() {
         error_policy: command_line.error_policy,
         clock_offset,
         is_quiet: command_line.is_quiet,
+        tracker: Mutex::new(tracker),
         storages: cache::Storages::default(),
     });
     let mut objects = HashMap::new();
