@@ -14,8 +14,6 @@ pub(crate) enum Kind {
     Request,
     /// `A <- create2 OK ...`
     Reply,
-    /// `# A = ok ...`: the answer of the peer to a command.
-    Answer,
     /// `# A ! cache ...`: what a peer reports of a cache.
     Event,
 }
@@ -80,12 +78,9 @@ pub(crate) fn read<'a>(lines: impl Iterator<Item = &'a str>, rules: &Rules) -> V
 fn split(line: &str) -> Option<(&str, Kind, &str)> {
     let line = line.split("   [[").next()?.trim();
     let (client, kind, text) = if let Some(comment) = line.strip_prefix("# ") {
-        let (client, rest) = comment.split_once(' ')?;
-        match rest.split_once(' ')? {
-            ("=", answer) => (client, Kind::Answer, answer),
-            ("!", event) if event.starts_with("cache ") => (client, Kind::Event, event),
-            _ => return None,
-        }
+        let (client, event) = comment.split_once(" ! ")?;
+        let is_of_cache = event.starts_with("cache ");
+        (client, is_of_cache.then_some(Kind::Event)?, event)
     } else if let Some((client, text)) = line.split_once(" -> ") {
         (client, Kind::Request, text)
     } else {
@@ -93,8 +88,7 @@ fn split(line: &str) -> Option<(&str, Kind, &str)> {
         (client, Kind::Reply, text)
     };
     let client = client.trim_end_matches(['\'', '*']);
-    let is_client = client.len() == 1 || client == "elsewhere";
-    is_client.then_some((client, kind, text))
+    (client.len() == 1).then_some((client, kind, text))
 }
 
 /// Leaves out the granted timeout, and the zxid of setWatches, which recordings do not have.

@@ -61,7 +61,7 @@ pub(crate) struct Player {
     server: String,
     embedded: Option<TestingServer>,
     actors: BTreeMap<String, Actor>,
-    /// Answers and events, in the form of the recordings.
+    /// Events of caches, in the form of the recordings.
     said: String,
     /// The line of the script that runs, for messages.
     line: Arc<AtomicUsize>,
@@ -127,7 +127,7 @@ impl Player {
             [label, "=", ..] => {
                 let answer = self.actor(label).await.answers.pop_front();
                 let reply = answer.expect("a command without a wait").reply().await;
-                self.check(label, &reply, Some(&words[2..].join(" ")));
+                check(&reply, Some(&words[2..].join(" ")));
             }
             [label, "!", ..] => {
                 self.actor(label).await.events.next(&words[2..].join(" ")).await;
@@ -156,25 +156,12 @@ impl Player {
                 (text_of(&actor.peer.ask(&command).await) == wanted).then_some(())
             })
             .await;
-            self.said.push_str(&format!("# {label} = {wanted}\n"));
         } else if waits {
             let reply = actor.peer.ask(&command).await;
-            self.check(label, &reply, wanted);
+            check(&reply, wanted);
         } else {
             actor.answers.push_back(actor.peer.send(&command));
         }
-    }
-
-    /// Compares an answer. Without a wanted one it is `ok` and any text; the kind of an error is enough.
-    fn check(&mut self, label: &str, reply: &Reply, wanted: Option<&str>) {
-        let text = text_of(reply);
-        let fits = match wanted {
-            None | Some("ok") => text == "ok" || text.starts_with("ok "),
-            Some("any") => true,
-            Some(wanted) => text == wanted,
-        };
-        assert!(fits, "expected {}, got {text}: {reply:?}", wanted.unwrap_or("ok"));
-        self.said.push_str(&format!("# {label} = {text}\n"));
     }
 
     /// Replaces `PATH/*2` by the second child of a node, in the order of their numbers.
@@ -294,6 +281,17 @@ impl Player {
         })
         .await;
     }
+}
+
+/// Compares an answer. Without a wanted one it is `ok` and any text; the kind of an error is enough.
+fn check(reply: &Reply, wanted: Option<&str>) {
+    let text = text_of(reply);
+    let fits = match wanted {
+        None | Some("ok") => text == "ok" || text.starts_with("ok "),
+        Some("any") => true,
+        Some(wanted) => text == wanted,
+    };
+    assert!(fits, "expected {}, got {text}: {reply:?}", wanted.unwrap_or("ok"));
 }
 
 /// An answer in the form of the recordings, without GUIDs and texts of errors.

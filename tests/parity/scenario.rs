@@ -113,7 +113,6 @@ impl Scenario {
             match word {
                 "requests" => drop(rules.kinds.insert(Kind::Request)),
                 "replies" => drop(rules.kinds.insert(Kind::Reply)),
-                "answers" => drop(rules.kinds.insert(Kind::Answer)),
                 "events" => drop(rules.kinds.insert(Kind::Event)),
                 "in any order" => rules.any_order = true,
                 "once each" => rules.once = true,
@@ -146,15 +145,18 @@ impl Scenario {
         if found.left.is_empty() && found.right.is_empty() {
             return Ok(());
         }
-        let mut text = String::new();
+        let (path, mut text) = (self.path.display(), String::new());
         for line in &found.left {
-            let frame = &self.frames[line.at];
-            let (path, number) = (self.path.display(), frame.number);
-            let _ = writeln!(text, "{path}:{number}: expected  {}", frame.text.trim());
+            let Frame { number, text: frame, .. } = &self.frames[line.at];
+            let _ = writeln!(text, "{path}:{number}: expected  {}", frame.trim());
         }
         for line in &found.right {
-            let _ =
-                writeln!(text, "     got, line {} of the trace:  {}", line.at + 1, actual[line.at]);
+            let _ = writeln!(
+                text,
+                "{path}: got, line {} of the trace  {}",
+                line.at + 1,
+                actual[line.at]
+            );
         }
         Err(format!("{text}the trace:\n{trace}"))
     }
