@@ -79,6 +79,8 @@ const TESTS: &[Tests] = &[
         arguments: &[
             "--test",
             "locks",
+            "--test",
+            "parity",
             "--",
             "--skip=harness::",
             "--skip=interop::",
