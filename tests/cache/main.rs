@@ -12,14 +12,10 @@
 #[macro_use]
 extern crate docent_tests as support;
 
-#[path = "../../tools/peer/gzip.rs"]
-mod gzip;
-
 mod curator_cache;
 mod faults;
 mod initial;
 mod model;
-mod trace_parity;
 mod wrong_paths;
 
 use std::time::Duration;

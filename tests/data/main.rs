@@ -15,7 +15,6 @@ mod atomic;
 mod barriers;
 mod interop;
 mod stale;
-mod trace_parity;
 
 use std::{future::Future, pin::pin, task::Poll};
 

@@ -19,7 +19,6 @@ mod registration;
 mod registration_faults;
 mod service_cache;
 mod service_provider;
-mod trace_parity;
 mod watched_instances;
 
 use std::time::Duration;

@@ -20,7 +20,6 @@ mod nodes;
 mod nodes_stale;
 mod nodes_written;
 mod selector;
-mod trace_parity;
 
 use std::time::Duration;
 

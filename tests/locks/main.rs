@@ -38,7 +38,6 @@ mod steps;
 mod strict;
 mod time;
 mod tokens;
-mod trace_parity;
 mod watches;
 
 use std::time::Duration;

@@ -226,6 +226,11 @@ impl Peer {
 
     /// Ends the session and waits until the process has ended well.
     pub async fn close(mut self) {
+        self.end().await;
+    }
+
+    /// As [`close`](Self::close); its events can be read afterwards.
+    pub async fn end(&mut self) {
         let _ = self.commands.send("close close\n".to_owned());
         self.event("closed").await;
         let status = self.wait().await;

@@ -55,6 +55,9 @@ impl CacheObject {
         if has(options, "single") {
             cache_options = CacheOptions::single_node();
         }
+        if has(options, "pcc") {
+            cache_options = CacheOptions::direct_children();
+        }
         if has(options, "nodata") {
             cache_options = cache_options.without_data();
         }

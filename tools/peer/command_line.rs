@@ -17,7 +17,7 @@ use std::time::Duration;
 use docent::{ConnectionStateErrorPolicy, retry::RetryNTimes};
 
 pub(super) const USAGE: &str = "CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [standard|session]]]], \
-     FLAGS: none, or lazy, quiet, tracker, separated by commas";
+     FLAGS: none, or lazy, quiet, tracker or kept, separated by commas";
 
 /// The arguments, or their defaults.
 pub(super) struct CommandLine {
@@ -33,7 +33,16 @@ pub(super) struct CommandLine {
     pub(super) is_lazy: bool,
     /// Caches report no nodes.
     pub(super) is_quiet: bool,
-    pub(super) has_tracker: bool,
+    pub(super) tracker: Tracking,
+}
+
+/// Whether the client follows the members of its ensemble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracking {
+    Off,
+    On,
+    /// With the addresses of the command line.
+    Kept,
 }
 
 impl CommandLine {
@@ -65,12 +74,13 @@ impl CommandLine {
             return Err(format!("{surplus} is one argument too many"));
         }
         let is_data = flags.is_some();
-        let [mut is_lazy, mut is_quiet, mut has_tracker] = [false; 3];
+        let ([mut is_lazy, mut is_quiet], mut tracker) = ([false; 2], Tracking::Off);
         for flag in flags.iter().flat_map(|flags| flags.split(',')) {
             match flag {
                 "lazy" => is_lazy = true,
                 "quiet" => is_quiet = true,
-                "tracker" => has_tracker = true,
+                "tracker" => tracker = Tracking::On,
+                "kept" => tracker = Tracking::Kept,
                 "none" | "" => {}
                 _ => return Err(format!("{flag} is no flag")),
             }
@@ -89,7 +99,7 @@ impl CommandLine {
             error_policy,
             is_lazy,
             is_quiet,
-            has_tracker,
+            tracker,
         })
     }
 }

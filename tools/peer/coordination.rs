@@ -73,7 +73,7 @@ impl HandleObject {
         })
     }
 
-    /// A member whose id begins with 0 to 7 (`#lo`) or 8 to f (`#hi`).
+    /// A member whose id begins with 0 to 7 (`#lo`), 8 to f (`#hi`), or the digit of the suffix.
     fn member(&self) -> Result<DistributedDoubleBarrier, Failure> {
         let (kind, path) = parts(&self.handle);
         let quantity = kind.trim_start_matches("dbarrier=").parse();
@@ -86,6 +86,7 @@ impl HandleObject {
             let fits = match self.handle.rsplit_once('#') {
                 Some((_, "lo")) => is_low,
                 Some((_, "hi")) => !is_low,
+                Some((_, digit)) if digit.len() == 1 => member.member_id().starts_with(digit),
                 _ => true,
             };
             if fits {

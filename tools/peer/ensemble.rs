@@ -1,13 +1,15 @@
 //! The client itself: its servers, its ensemble, its session and its load.
 
+use std::sync::PoisonError;
+
 use docent::{Client, Reconfig};
 
 use super::{Answer, Failure, Peer, millis, node_operations::bytes_token, outsider};
 
-/// Whether a verb is one of these. The handle of each is `-`, but for `busy`.
+/// Whether a verb is one of these. The handle of each is `-`, but for `auth` and `busy`.
 pub(super) fn is_verb(verb: &str, args: &[String]) -> bool {
     match verb {
-        "busy" | "ensemble" | "listeners" | "reconfig" => true,
+        "auth" | "busy" | "ensemble" | "listeners" | "reconfig" | "untrack" => true,
         "session" | "killsession" => args.first().is_some_and(|handle| handle == "-"),
         _ => false,
     }
@@ -17,6 +19,14 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match (verb, args.as_slice()) {
         ("ensemble", ["-"]) => Ok(Some(connect_string(&peer.client))),
+        ("auth", [scheme, text]) => {
+            peer.client.add_auth(scheme, text.as_bytes()).await?;
+            Ok(Some(String::new()))
+        }
+        ("untrack", ["-"]) => {
+            drop(peer.tracker.lock().unwrap_or_else(PoisonError::into_inner).take());
+            Ok(Some(String::new()))
+        }
         // Of the watches that are left, since there are no listeners.
         ("listeners", ["-"]) => Ok(Some(peer.client.metrics().watches.to_string())),
         // No thread runs listeners.

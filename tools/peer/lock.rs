@@ -21,7 +21,24 @@ pub(super) enum Lock {
 }
 
 impl Lock {
+    /// Acquires the lock; of a semaphore this number of leases, the last of which is the first to be released.
     pub(super) async fn acquire(
+        &self,
+        owner: &Owner,
+        wait: Option<Duration>,
+        leases: usize,
+    ) -> Result<Option<Vec<Hold>>, Error> {
+        if let Self::Semaphore(lock) = self {
+            let leases = match wait {
+                None => Some(lock.acquire_many(leases).await?),
+                Some(wait) => lock.acquire_many_timeout(leases, wait).await?,
+            };
+            return Ok(leases.map(|leases| leases.into_iter().rev().map(Hold::Lock).collect()));
+        }
+        Ok(self.acquire_one(owner, wait).await?.map(|hold| vec![hold]))
+    }
+
+    async fn acquire_one(
         &self,
         owner: &Owner,
         wait: Option<Duration>,

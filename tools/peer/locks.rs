@@ -2,6 +2,7 @@
 //! in an election, and `renewed`, a mutex whose proven bound is renewed every two seconds.
 //!
 //! Handles that differ by `#x` are different owners of one lock object, and `read:P#x` and `write:P#x` are one owner.
+//! `acquire HANDLE [WAIT_MS|- [LEASES]]` waits so long, and acquires so many leases of a semaphore.
 //! `proven HANDLE` says until when a hold is proven, `guarded HANDLE PATH DATA` writes a node while it is held. `cpu` answers with
 //! the CPU time, in nanoseconds.
 
@@ -169,32 +170,33 @@ impl LockObject {
         Ok(Self { peer, handle, lock: object, owner, holds, released })
     }
 
-    async fn acquire(&mut self, wait: Option<Duration>) -> Answer {
+    async fn acquire(&mut self, wait: Option<Duration>, leases: usize) -> Answer {
         if matches!(self.lock, Lock::Latch(..)) && !self.holds.is_empty() {
             return Err(Failure("NotOwner".to_owned(), "it takes part already".to_owned()));
         }
         let cancelled = Arc::new(Notify::new());
         lock(&self.peer.locks).running.insert(self.handle.clone(), Arc::clone(&cancelled));
         let result = tokio::select! {
-            result = self.lock.acquire(&self.owner, wait) => Some(result),
+            result = self.lock.acquire(&self.owner, wait, leases) => Some(result),
             () = cancelled.notified() => None,
         };
         lock(&self.peer.locks).running.remove(&self.handle);
         let Some(result) = result else {
             return Err(Failure("Cancelled".to_owned(), "the acquire was dropped".to_owned()));
         };
-        let Some(hold) = result? else { return Ok(None) };
-        let mut text = "";
-        if let Hold::Lock(guard) = &hold {
-            if self.holds.is_empty() {
-                self.released = report_loss(&self.peer.client, &self.handle, guard);
+        let Some(holds) = result? else { return Ok(None) };
+        let mut text = String::new();
+        for hold in holds {
+            if let Hold::Lock(guard) = &hold {
+                if self.holds.is_empty() {
+                    self.released = report_loss(&self.peer.client, &self.handle, guard);
+                }
+                if matches!(self.lock, Lock::Semaphore(_)) {
+                    text = guard.lock_path().rsplit('/').next().unwrap_or("").to_owned();
+                }
             }
-            if matches!(self.lock, Lock::Semaphore(_)) {
-                text = guard.lock_path().rsplit('/').next().unwrap_or("");
-            }
+            self.holds.push(hold);
         }
-        let text = text.to_owned();
-        self.holds.push(hold);
         Ok(Some(text))
     }
 
@@ -214,8 +216,11 @@ impl LockObject {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let hold = self.holds.last();
         match (verb, args.as_slice()) {
-            ("acquire", []) => self.acquire(None).await,
-            ("acquire", [wait, ..]) => self.acquire(Some(millis(wait)?)).await,
+            ("acquire", wait_and_leases) => {
+                let wait = wait_and_leases.first().filter(|wait| **wait != "-");
+                let leases = wait_and_leases.get(1).and_then(|leases| leases.parse().ok());
+                self.acquire(wait.map(|wait| millis(wait)).transpose()?, leases.unwrap_or(1)).await
+            }
             ("release", _) => {
                 self.last()?.release().await?;
                 done()

@@ -4,10 +4,10 @@
 //!
 //! Commands `ID VERB ARGS...` on standard input, a line each; `ID ok [RESULT]`, `ID false` (out of time) or `ID err KIND TEXT` on
 //! standard output, and events `! ...` at any time. The verbs of one object run in order, those of different objects at the
-//! same time. `-` is an empty text. `command_line.rs` has the arguments and their defaults.
+//! same time; `cancel HANDLE` drops an acquire of a lock, or another object in the middle of a verb. `-` is an empty text. `command_line.rs` has the arguments and their defaults.
 //!
 //! From the environment: `LOCK_PEER_DATA`, what nodes say by default; `LOCK_PEER_LOCK_DATA`, what lock nodes say;
-//! `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES`
+//! `LOCK_PEER_NAMESPACE`, that of locks; `LOCK_PEER_CONNECTION_MS`, the connection timeout; `LOCK_PEER_OPTIONS`, a list of `no-containers`, `pipelined`, and `direct`: each address is one server. With `LOCK_PEER_TIMES`
 //! each line begins with `@NANOS`, of the machine's monotonic clock when it was written, and the answer to `held` ends with
 //! the time at which the question was taken up.
 
@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use command_line::CommandLine;
+use command_line::{CommandLine, Tracking};
 use docent::{
     Client, Clock, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions,
     LockGuard, LockOptions, retry::RetryNTimes,
@@ -49,6 +49,7 @@ use output::{answer, say};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     sync::mpsc,
+    task::AbortHandle,
 };
 
 /// What a verb answers: a result, or `None` when its time is up.
@@ -105,7 +106,7 @@ trait Object: Send + 'static {
 /// What all objects are made from.
 struct Peer {
     client: Client,
-    _tracker: Option<EnsembleTracker>,
+    tracker: Mutex<Option<EnsembleTracker>>,
     /// Of locks, leader recipes, kept nodes and groups.
     leader_retries: RetryNTimes,
     /// Of locks, leader recipes, kept nodes and groups.
@@ -149,13 +150,17 @@ pub(crate) async fn run(program: &str) {
             [id] => answer(id, Err(Failure::command("a verb is missing"))),
             [id, verb] if verb == "close" => close(&peer, Some(id)).await,
             // At once: the handle is busy with what is cancelled.
+            [id, verb, handle] if verb == "cancel" && is_object(handle) => {
+                let object: Option<Commands> = objects.remove(handle);
+                object.inspect(|object| object.task.abort());
+                answer(id, done());
+            }
             [id, verb, handle] if verb == "cancel" => answer(id, locks::cancel(&peer, handle)),
             [id, kind, verb, name, args @ ..] if NAMED.contains(&kind.as_str()) => {
                 queue(&peer, &mut objects, format!("{kind} {name}"), (id, verb, args));
             }
             [id, verb, handle, args @ ..]
-                if locks::VERBS.contains(&verb.as_str())
-                    || HANDLES.iter().any(|kind| handle.starts_with(kind)) =>
+                if locks::VERBS.contains(&verb.as_str()) || is_object(handle) =>
             {
                 queue(&peer, &mut objects, handle.clone(), (id, verb, args));
             }
@@ -177,20 +182,36 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
     let clock_offset = Arc::<AtomicU64>::default();
     let (system, offset) = (Clock::system(), Arc::clone(&clock_offset));
     let now = move || system.now() + Duration::from_nanos(offset.load(Ordering::Acquire));
+    let connection_timeout = match env::var("LOCK_PEER_CONNECTION_MS") {
+        Ok(number) => Duration::from_millis(
+            number.parse().map_err(|error| format!("LOCK_PEER_CONNECTION_MS: {error}"))?,
+        ),
+        Err(_) => command_line.connection_timeout,
+    };
     let client = config
         .with_clock(Clock::from_fn(now))
         .with_direct_servers(has_option("direct"))
         .with_session_timeout(command_line.session_timeout)
-        .with_connection_timeout(command_line.connection_timeout)
+        .with_connection_timeout(connection_timeout)
         .start();
     tokio::spawn(report_states(client.clone(), command_line.is_lazy));
-    let tracker = command_line.has_tracker.then(|| EnsembleTracker::new(&client));
+    let tracker = match command_line.tracker {
+        Tracking::Off => None,
+        Tracking::On => Some(EnsembleTracker::new(&client)),
+        Tracking::Kept => {
+            let hosts = client.servers();
+            Some(EnsembleTracker::with_hosts(&client, move |_| hosts.clone()))
+        }
+    };
     let data = env::var("LOCK_PEER_DATA").unwrap_or_else(|_| "10.0.0.1".to_owned());
     let options =
         |retries| LockOptions::default().with_retry_policy(retries).with_default_data(data.clone());
     let mut leader_options = options(command_line.leader_retries);
     if let Ok(data) = env::var("LOCK_PEER_LOCK_DATA") {
         leader_options = leader_options.with_data(data);
+    }
+    if let Ok(namespace) = env::var("LOCK_PEER_NAMESPACE") {
+        leader_options = leader_options.with_namespace(&namespace);
     }
     if has_option("no-containers") {
         leader_options = leader_options.without_container_parents();
@@ -199,7 +220,7 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
         leader_options = leader_options.with_pipelined_listing();
     }
     Ok(Peer {
-        _tracker: tracker,
+        tracker: Mutex::new(tracker),
         client,
         leader_retries: command_line.leader_retries,
         leader_options,
@@ -221,7 +242,16 @@ const NAMED: [&str; 5] = ["latch", "selector", "pnode", "ttlnode", "group"];
 const HANDLES: [&str; 7] =
     ["cache:", "disc:", "barrier:", "dbarrier=", "along:", "aint:", "avalue:"];
 
-type Commands = mpsc::UnboundedSender<(String, String, Vec<String>)>;
+/// Whether this is the handle of an object other than a lock.
+fn is_object(handle: &str) -> bool {
+    HANDLES.iter().any(|kind| handle.starts_with(kind))
+}
+
+/// The commands of an object, and its task.
+struct Commands {
+    sender: mpsc::UnboundedSender<(String, String, Vec<String>)>,
+    task: AbortHandle,
+}
 
 /// Gives a command to its object, which the first one makes.
 fn queue(
@@ -238,7 +268,7 @@ fn queue(
     }
     if let Some(commands) = objects.get(&key) {
         // The task of an object ends with the program.
-        let _ = commands.send((id.to_owned(), verb.to_owned(), args.to_vec()));
+        let _ = commands.sender.send((id.to_owned(), verb.to_owned(), args.to_vec()));
     }
 }
 
@@ -268,7 +298,7 @@ fn new_object(peer: &Arc<Peer>, key: &str) -> Result<Commands, Failure> {
 /// Runs the verbs of an object in order.
 fn start_object(mut object: impl Object) -> Commands {
     let (sender, mut commands) = mpsc::unbounded_channel::<(String, String, Vec<String>)>();
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         while let Some((id, verb, args)) = commands.recv().await {
             match object.run(&verb, &args).await {
                 Ok(Reply::Now(result)) => answer(&id, result),
@@ -279,7 +309,7 @@ fn start_object(mut object: impl Object) -> Commands {
             }
         }
     });
-    sender
+    Commands { sender, task: task.abort_handle() }
 }
 
 /// A verb without an object.

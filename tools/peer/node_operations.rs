@@ -1,13 +1,19 @@
 //! Plain operations on nodes, for the set-up and the checks of the data recipes.
 //!
+//! `settled [WATCHES]` is answered when the client has no pending request, and this number of watches.
+//!
 //! Bytes are one token: `-` none, `""` zero bytes, `0x...` hex, any other token its own bytes.
 
-use docent::{Acl, Client, CreateMode, ErrorKind, Perms, acl};
+use std::time::Duration;
+
+use docent::{Acl, Client, CreateMode, ErrorKind, Perms, WatcherType, acl};
 
 use super::{Answer, Failure, done, gzip, kept::mode};
 
-pub(super) const VERBS: [&str; 10] =
-    ["create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk"];
+pub(super) const VERBS: [&str; 15] = [
+    "create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk", "exists",
+    "watch", "check", "sync", "settled",
+];
 
 /// The number of creates in a transaction of `bulk`.
 const BULK: usize = 500;
@@ -65,17 +71,17 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
         ("set", [path, data, version @ ..]) if version.len() < 2 => {
             let version = version.first().map(|version| version.parse()).transpose();
             let version = version.map_err(|_| Failure::command("no version"))?;
-            let stat = client.set_data(path, &bytes(data)?, version).await.map_err(failure)?;
+            let stat = client.set_data(path, &bytes(data)?, version).await?;
             Ok(Some(stat.version.to_string()))
         }
         ("createz", [path, data]) => {
             let data = gzip::compress(&bytes(data)?);
-            client.create(path, &data, CreateMode::Persistent).await.map_err(failure)?;
+            client.create(path, &data, CreateMode::Persistent).await?;
             done()
         }
         ("setz", [path, data]) => {
             let data = gzip::compress(&bytes(data)?);
-            let stat = client.set_data(path, &data, None).await.map_err(failure)?;
+            let stat = client.set_data(path, &data, None).await?;
             Ok(Some(stat.version.to_string()))
         }
         ("acl", [path, word]) => {
@@ -85,7 +91,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
                 "open" => acl::OPEN_ACL_UNSAFE,
                 _ => return Err(Failure::command(format!("{word} is neither none nor open"))),
             };
-            client.set_acl(path, acl, None).await.map_err(failure)?;
+            client.set_acl(path, acl, None).await?;
             done()
         }
         ("bulk", [path, prefix, from, to]) => {
@@ -99,30 +105,63 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
                     let child = format!("{}/{prefix}{number}", path.trim_end_matches('/'));
                     transaction.create(&child, b"", CreateMode::Persistent);
                 }
-                transaction.commit().await.map_err(failure)?;
+                transaction.commit().await?;
             }
             done()
         }
         ("get", [path]) => {
-            let node = client.get_data(path).await.map_err(failure)?;
+            let node = client.get_data(path).await?;
             Ok(Some(format!("{} {}", node.stat.version, bytes_token(Some(&node.data)))))
         }
         ("delete", [path]) => {
-            client.delete(path, None).await.map_err(failure)?;
+            client.delete(path, None).await?;
             done()
         }
         ("rmr", [path]) => {
-            if client.exists(path).await.map_err(failure)?.is_none() {
+            if client.exists(path).await?.is_none() {
                 return Ok(Some("none".to_owned()));
             }
-            client.delete_recursive(path).await.map_err(failure)?;
+            client.delete_recursive(path).await?;
             done()
         }
         ("mk", [path, data @ ..]) if data.len() < 2 => {
             let data = data.first().map_or(Ok(Vec::new()), |data| bytes(data))?;
-            client.create_parents(path, CreateMode::Persistent).await.map_err(failure)?;
-            client.create_or_set(path, &data).await.map_err(failure)?;
+            client.create_parents(path, CreateMode::Persistent).await?;
+            client.create_or_set(path, &data).await?;
             done()
+        }
+        ("exists", [path]) => {
+            let stat = client.exists(path).await?;
+            Ok(Some(stat.is_some().to_string()))
+        }
+        // Watches a node, and does not listen.
+        ("watch", [path]) => {
+            let (_, watcher) = client.get_data_and_watch(path).await?;
+            watcher.forget();
+            done()
+        }
+        ("check", [path]) => {
+            client.check_watches(path, WatcherType::Any).await?;
+            done()
+        }
+        // At once without a connection.
+        ("sync", []) if !client.state().borrow().is_some_and(|state| state.is_connected()) => {
+            Ok(None)
+        }
+        ("sync", []) => {
+            client.sync("/").await?;
+            done()
+        }
+        ("settled", watches) if watches.len() < 2 => {
+            let watches = watches.first().and_then(|watches| watches.parse::<usize>().ok());
+            loop {
+                let metrics = client.metrics();
+                if metrics.pending == 0 && watches.is_none_or(|watches| watches == metrics.watches)
+                {
+                    return done();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         _ => Err(Failure::unknown(verb, args)),
     }

@@ -16,7 +16,8 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
     let before = session(client);
     let node = match (verb, args.as_slice()) {
         ("children", [path]) => {
-            return Ok(Some(list(client.get_children(path).await?.to_vec())));
+            let (children, _) = client.get_children_with_stat(path).await?;
+            return Ok(Some(list(children.to_vec())));
         }
         ("create", [path, data]) => {
             let created = client.create(path, data.as_bytes(), CreateMode::Persistent).await;

@@ -78,7 +78,15 @@ const TESTS: &[Tests] = &[
         features: "",
         packages: &["docent-tests"],
         // These need Java, or minutes for each mutant.
-        arguments: &["--test", "locks", "--", "--skip=interop::", "--skip=killed_server::"],
+        arguments: &[
+            "--test",
+            "locks",
+            "--test",
+            "parity",
+            "--",
+            "--skip=interop::",
+            "--skip=killed_server::",
+        ],
     },
 ];
 
