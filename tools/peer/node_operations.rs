@@ -71,17 +71,17 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
         ("set", [path, data, version @ ..]) if version.len() < 2 => {
             let version = version.first().map(|version| version.parse()).transpose();
             let version = version.map_err(|_| Failure::command("no version"))?;
-            let stat = client.set_data(path, &bytes(data)?, version).await?;
+            let stat = client.set_data(path, &bytes(data)?, version).await.map_err(failure)?;
             Ok(Some(stat.version.to_string()))
         }
         ("createz", [path, data]) => {
             let data = gzip::compress(&bytes(data)?);
-            client.create(path, &data, CreateMode::Persistent).await?;
+            client.create(path, &data, CreateMode::Persistent).await.map_err(failure)?;
             done()
         }
         ("setz", [path, data]) => {
             let data = gzip::compress(&bytes(data)?);
-            let stat = client.set_data(path, &data, None).await?;
+            let stat = client.set_data(path, &data, None).await.map_err(failure)?;
             Ok(Some(stat.version.to_string()))
         }
         ("acl", [path, word]) => {
@@ -91,7 +91,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
                 "open" => acl::OPEN_ACL_UNSAFE,
                 _ => return Err(Failure::command(format!("{word} is neither none nor open"))),
             };
-            client.set_acl(path, acl, None).await?;
+            client.set_acl(path, acl, None).await.map_err(failure)?;
             done()
         }
         ("bulk", [path, prefix, from, to]) => {
@@ -105,43 +105,43 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
                     let child = format!("{}/{prefix}{number}", path.trim_end_matches('/'));
                     transaction.create(&child, b"", CreateMode::Persistent);
                 }
-                transaction.commit().await?;
+                transaction.commit().await.map_err(failure)?;
             }
             done()
         }
         ("get", [path]) => {
-            let node = client.get_data(path).await?;
+            let node = client.get_data(path).await.map_err(failure)?;
             Ok(Some(format!("{} {}", node.stat.version, bytes_token(Some(&node.data)))))
         }
         ("delete", [path]) => {
-            client.delete(path, None).await?;
+            client.delete(path, None).await.map_err(failure)?;
             done()
         }
         ("rmr", [path]) => {
-            if client.exists(path).await?.is_none() {
+            if client.exists(path).await.map_err(failure)?.is_none() {
                 return Ok(Some("none".to_owned()));
             }
-            client.delete_recursive(path).await?;
+            client.delete_recursive(path).await.map_err(failure)?;
             done()
         }
         ("mk", [path, data @ ..]) if data.len() < 2 => {
             let data = data.first().map_or(Ok(Vec::new()), |data| bytes(data))?;
-            client.create_parents(path, CreateMode::Persistent).await?;
-            client.create_or_set(path, &data).await?;
+            client.create_parents(path, CreateMode::Persistent).await.map_err(failure)?;
+            client.create_or_set(path, &data).await.map_err(failure)?;
             done()
         }
         ("exists", [path]) => {
-            let stat = client.exists(path).await?;
+            let stat = client.exists(path).await.map_err(failure)?;
             Ok(Some(stat.is_some().to_string()))
         }
         // Watches a node, and does not listen.
         ("watch", [path]) => {
-            let (_, watcher) = client.get_data_and_watch(path).await?;
+            let (_, watcher) = client.get_data_and_watch(path).await.map_err(failure)?;
             watcher.forget();
             done()
         }
         ("check", [path]) => {
-            client.check_watches(path, WatcherType::Any).await?;
+            client.check_watches(path, WatcherType::Any).await.map_err(failure)?;
             done()
         }
         // At once without a connection.
@@ -149,7 +149,7 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
             Ok(None)
         }
         ("sync", []) => {
-            client.sync("/").await?;
+            client.sync("/").await.map_err(failure)?;
             done()
         }
         ("settled", watches) if watches.len() < 2 => {
