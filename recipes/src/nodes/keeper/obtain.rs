@@ -87,7 +87,11 @@ impl Keeper {
             let error = match create::create(&self.task.client, path, data, mode, acl).await {
                 Ok(reply) => {
                     let owner = if mode.is_ephemeral() { reply.session } else { Some(0) };
-                    let Some(owner) = owner else { return Ok(None) };
+                    let Some(owner) = owner else {
+                        // Created, in a session that is not known: a close must not forget it.
+                        *unknown = true;
+                        return Ok(None);
+                    };
                     let czxid = reply.stat.map(|stat| stat.czxid);
                     return Ok(Some(Present { path: path.to_owned(), owner, czxid }));
                 }
