@@ -124,7 +124,8 @@ impl Java {
             return Err(format!("javac {}: {}\n{errors}", source.display(), output.status).into());
         }
         // A rename works only within a file system, so the classes are copied to the same directory first.
-        let staged = target.join(format!(".{name}-{}", std::process::id()));
+        let unique = unfinished.path().file_name().ok_or("a directory without a name")?.display();
+        let staged = target.join(format!(".{unique}"));
         copy_directory(unfinished.path(), &staged)?;
         if fs::rename(&staged, &classes).is_err() {
             // A concurrent run or test has created the directory.
