@@ -14,7 +14,7 @@ use crate::{
     acl_provider::acl_of,
     base_path::check_base_path,
     create,
-    deadline::Deadline,
+    deadline::{Deadline, Ended, in_time},
     default_data::default_data,
     options::LockOptions,
     parents::{LastNode, create_parents},
@@ -215,6 +215,10 @@ impl DistributedBarrier {
 
     async fn wait(&self, wait: Option<Duration>) -> Result<bool, Error> {
         let deadline = Deadline::after(&self.client, wait);
+        in_time(self.wait_until_open(&deadline).await).map(|open| open.is_some())
+    }
+
+    async fn wait_until_open(&self, deadline: &Deadline<'_>) -> Result<(), Ended> {
         let mut waited_for = None;
         loop {
             let read = || async {
@@ -223,22 +227,16 @@ impl DistributedBarrier {
             };
             // Not as it was on a server that lags behind: the barrier may have been set since.
             let read = || read_settled(&self.client, &self.path, read);
-            let Some(read) = deadline.bound(persistently(&self.client, read)).await else {
-                return Ok(false);
-            };
-            let (node, mut watcher) = match read {
-                Ok(read) => read,
+            let (node, mut watcher) = match deadline.bound(persistently(&self.client, read)).await {
                 // A getData that fails leaves no watch.
-                Err(error) if error.kind() == ErrorKind::NoNode => return Ok(true),
-                Err(error) => return Err(error),
+                Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => return Ok(()),
+                read => read?,
             };
             if waited_for.is_some_and(|czxid| czxid != node.stat.czxid) {
-                return Ok(true);
+                return Ok(());
             }
             waited_for = Some(node.stat.czxid);
-            if deadline.has_passed() {
-                return Ok(false);
-            }
+            deadline.check()?;
             let mut is_open = false;
             let event = async {
                 let event = watcher.changed().await;
@@ -247,7 +245,7 @@ impl DistributedBarrier {
             };
             deadline.wait_for(event).await;
             if is_open {
-                return Ok(true);
+                return Ok(());
             }
         }
     }

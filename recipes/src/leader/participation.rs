@@ -416,7 +416,6 @@ impl Participation {
             policy: Arc::clone(&self.options.lock.retry_policy),
             watches: None,
             revocation: None,
-            recreate: None,
         };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         // The claim has set the watch.

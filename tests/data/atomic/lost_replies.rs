@@ -297,8 +297,7 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
 async fn a_lost_create_below_a_missing_parent_is_repeated(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
-    let (parent, path) =
-        (format!("{}/x", fixture.path), format!("{}/x/barrier", fixture.path));
+    let (parent, path) = (format!("{}/x", fixture.path), format!("{}/x/barrier", fixture.path));
     let barrier = DistributedBarrier::with_options(&a, &path, lock_options()).unwrap();
     let fault = || Fault::drop_before(OpCode::Create2);
     let unchanged = async |_: &Client| {};
