@@ -4,8 +4,8 @@
 
 use std::{error::Error, thread, time::Duration};
 
-use docent::blocking::{Client, Events, Watcher, locks::InterProcessMutex};
-use docent::{AddWatchMode, CreateMode};
+use docent::blocking::{Blocking, Client, InterProcessMutex, wait};
+use docent::{AddWatchMode, CreateMode, Watcher};
 use docent_testing::TestingServer;
 
 const LOG: &str = "/examples/blocking/log";
@@ -22,14 +22,14 @@ fn work(client: &Client, name: &[u8]) -> Result<()> {
         let mut log = client.get_data(LOG)?.data.to_vec();
         log.extend(name);
         // Applied only while the lock is held: a worker that was stopped for too long overwrites nothing.
-        guard.guarded()?.set_data(LOG, &log, None).commit()?;
+        wait(async || guard.guarded()?.set_data(LOG, &log, None).commit().await)?;
         guard.release()?;
     }
     Ok(())
 }
 
 /// Counts changes: the watcher is an iterator, here with a limit of time for each event.
-fn follow(mut watcher: Watcher) -> Result<usize> {
+fn follow(mut watcher: Blocking<Watcher>) -> Result<usize> {
     watcher
         .timeout_iter(LIMIT)
         .take(6)

@@ -6,7 +6,7 @@ use std::{env, fs, process::exit, sync::OnceLock, time::Duration};
 
 use docent::{
     Config, CreateMode,
-    blocking::{Client, locks::InterProcessMutex},
+    blocking::{Client, InterProcessMutex},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

@@ -42,6 +42,10 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "TIME", env = "DOCENT_CONNECT_TIMEOUT", hide_env_values = true,
         value_parser = duration::parse_positive)]
     connect_timeout: Option<Duration>,
+    /// Longest time to wait for the reply to a request [default: twice the session timeout; none for lock and lead]
+    #[arg(long, value_name = "TIME", env = "DOCENT_REQUEST_TIMEOUT", hide_env_values = true,
+        value_parser = duration::parse_positive)]
+    request_timeout: Option<Duration>,
     /// Credentials as SCHEME:CREDENTIALS, such as digest:USER:PASSWORD; safer in the variable or the file
     #[arg(long, value_name = "AUTH", env = "DOCENT_AUTH", hide_env_values = true)]
     auth: Vec<String>,
@@ -72,6 +76,7 @@ struct File {
     connect: Option<String>,
     session_timeout: Option<String>,
     connect_timeout: Option<String>,
+    request_timeout: Option<String>,
     auth: Vec<String>,
     sasl: Option<String>,
     tls: Tls,
@@ -89,17 +94,17 @@ struct Tls {
 impl ServerArgs {
     /// Validates the settings, without connecting.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
-        self.settings_or(Some(DEFAULT_CONNECT))
+        self.settings_for(false)
     }
 
-    /// As [`settings`](Self::settings), for a command that guards something: with the wrong servers, it would guard
-    /// nothing.
+    /// As [`settings`](Self::settings), for a command that guards another one. There are no default servers: with the
+    /// wrong ones, it would guard nothing. It waits for as long as its lock does.
     #[cfg(unix)]
-    pub(crate) fn settings_without_default(&self) -> Result<Settings, Failure> {
-        self.settings_or(None)
+    pub(crate) fn settings_of_a_guard(&self) -> Result<Settings, Failure> {
+        self.settings_for(true)
     }
 
-    fn settings_or(&self, default_connect: Option<&str>) -> Result<Settings, Failure> {
+    fn settings_for(&self, is_guard: bool) -> Result<Settings, Failure> {
         self.refuse_empty()?;
         let file = self.file()?;
         let from_file = |name: &str, text: Option<String>| {
@@ -108,7 +113,8 @@ impl ServerArgs {
             })
         };
         let connect = self.connect.clone().or(file.connect);
-        let connect = connect.or_else(|| default_connect.map(str::to_owned)).ok_or_else(|| {
+        let default_connect = (!is_guard).then(|| DEFAULT_CONNECT.to_owned());
+        let connect = connect.or(default_connect).ok_or_else(|| {
             Failure::usage(
                 "no servers given: --connect HOST:PORT,HOST:PORT/CHROOT (or DOCENT_CONNECT)",
             )
@@ -127,9 +133,14 @@ impl ServerArgs {
             .connect_timeout
             .or(from_file("connect-timeout", file.connect_timeout)?)
             .unwrap_or(DEFAULT_CONNECT_TIMEOUT);
+        let request_timeout = self
+            .request_timeout
+            .or(from_file("request-timeout", file.request_timeout)?)
+            .or_else(|| (!is_guard).then_some(session_timeout * 2));
         config = config
             .with_session_timeout(session_timeout)
             .with_connection_timeout(connection_timeout)
+            .with_request_timeout(request_timeout)?
             .with_backoff(Backoff::new(Duration::from_millis(20), Duration::from_secs(1)));
         for auth in if self.auth.is_empty() { file.auth } else { self.auth.clone() } {
             // The message does not show the value, which may be a password.

@@ -166,7 +166,10 @@ fn advice(error: &docent::Error) -> &'static str {
         ErrorKind::AuthFailed => "; check --auth (or DOCENT_AUTH): SCHEME:CREDENTIALS",
         ErrorKind::InvalidPath => "; a path looks like /a/b",
         ErrorKind::InvalidConfig => "; change this setting",
-        ErrorKind::ConnectionLoss | ErrorKind::OperationTimeout | ErrorKind::Unanswered => {
+        ErrorKind::OperationTimeout => {
+            "; the server is slow or hangs: raise --request-timeout (or DOCENT_REQUEST_TIMEOUT), or choose another (--connect)"
+        }
+        ErrorKind::ConnectionLoss | ErrorKind::Unanswered => {
             "; check that a server listens there (--connect, DOCENT_CONNECT)"
         }
         ErrorKind::ForeignNode => "; all clients of a strict lock use --strict",

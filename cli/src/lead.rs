@@ -12,6 +12,7 @@ use tokio::{
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
+    nodes::validate_path,
     output::report,
     supervisor::{
         CommandArgs, EndReason, Run, Session, Signals, Subject, UNCONTENDED, show_progress,
@@ -101,6 +102,7 @@ docs/CLI.md lists the limits of these guarantees.";
 
 impl Lead {
     pub(crate) fn run(self) -> CommandResult {
+        validate_path(&self.path)?;
         self.command.run(async |session, signals| self.lead(session, signals).await)
     }
 

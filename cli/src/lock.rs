@@ -18,7 +18,8 @@ use tokio::{
 use crate::{
     duration,
     exit::{self, CommandResult, Failure},
-    output::report,
+    nodes::validate_path,
+    queue::lost_claim,
     supervisor::{
         CommandArgs, Run, Session, Signals, Subject, UNCONTENDED, show_progress, stop_with_terminal,
     },
@@ -95,7 +96,8 @@ Environment of the command:
 Exit codes:
   that of the command, or 128 + the signal that ended it
   124      another client holds the lock: --timeout, --no-wait (-E changes it)
-  125      the lock was lost or revoked, and the command was ended
+  125      the lock was lost or revoked, and the command was ended; or the lock
+           was lost before --at-least was over
   126      the command cannot be executed
   127      the command was not found
   128 + N  signal N arrived during the acquire; no node is left in the queue
@@ -139,6 +141,7 @@ enum Recipe {
 
 impl Lock {
     pub(crate) fn run(self) -> CommandResult {
+        validate_path(&self.path)?;
         self.command.run(async |session, signals| self.lock(session, signals).await)
     }
 
@@ -164,20 +167,24 @@ impl Lock {
             }
         };
         let Some(guard) = guard else {
-            return Err(Failure::with_chosen_code(self.conflict_exit_code, self.not_acquired()));
+            let why = self.not_acquired(session).await;
+            return Err(Failure::with_chosen_code(self.conflict_exit_code, why));
         };
         let kept_until = self.at_least.map(|time| Instant::now() + time);
         let subject = if self.strict { Subject::StrictLock } else { Subject::Lock };
-        let mut run = self
+        let run = self
             .command
             .run_while_held(subject, session, &guard, &revoked, is_uncontended, signals)
             .await;
-        if let (Ok(Run::Exited(code)), Some(until)) = (&run, kept_until) {
-            run = Ok(keep(&guard, until, &revoked, signals, *code).await);
-        }
-        // An error is ignored: a lost lock was reported, and a node that cannot be deleted ends with the session.
+        let result = match (run, kept_until) {
+            (Ok(Run::Exited(code)), Some(until)) if until > Instant::now() => {
+                keep(&guard, until, &revoked, signals, code).await
+            }
+            (run, _) => run.and_then(|run| run.into_result(subject)),
+        };
+        // An error is ignored: a lost lock is reported, and a node that cannot be deleted ends with the session.
         let _ = timeout(session.cleanup_timeout(), guard.release()).await;
-        run?.into_result(subject)
+        result
     }
 
     fn recipe(&self, client: &Client) -> Result<Recipe, Failure> {
@@ -255,8 +262,20 @@ impl Lock {
         }
     }
 
-    fn not_acquired(&self) -> String {
+    /// Why the lock was not acquired in time.
+    async fn not_acquired(&self, session: &Session) -> String {
         let path = &self.path;
+        if self.strict {
+            let claim = lost_claim(&session.client, path);
+            if let Ok(Ok(Some(claim))) = timeout(session.cleanup_timeout(), claim).await {
+                // A waiter waits 1 % longer.
+                let wait = (claim + claim / 100).as_millis().div_ceil(1_000) + 1;
+                return format!(
+                    "{path} is not held, but the claim of a lost holder is not over; wait for it with --timeout {wait}s or \
+                     more: a process that only polls never acquires it"
+                );
+            }
+        }
         match self.timeout {
             None => format!("{path} is held by another client; `docent locks {path}` shows which"),
             Some(time) => format!(
@@ -267,23 +286,24 @@ impl Lock {
     }
 }
 
-/// Keeps the lock after the command has exited with this code. A signal and a revocation end it.
+/// Keeps the lock after the command has exited with this code. A signal and a revocation end it; a loss is one as while
+/// the command ran.
 async fn keep(
     guard: &LockGuard,
     until: Instant,
     revoked: &Notify,
     signals: &mut Signals,
     code: u8,
-) -> Run {
+) -> CommandResult {
     tokio::select! {
         biased;
-        signal = signals.next() => return Run::Interrupted(exit::from_signal(signal.as_raw())),
-        () = sleep_until(until) => {}
-        () = revoked.notified() => {}
-        () = guard.lost() => report(
-            "docent lock: the lock was lost before --at-least was over; another machine may run its command again",
-        ),
-        () = stop_with_terminal() => {}
+        signal = signals.next() => Ok(exit::from_signal(signal.as_raw())),
+        () = guard.lost() => Err(Failure::new(exit::LOST, format_args!(
+            "the lock was lost before --at-least was over, after the command had exited with {code}; \
+             another machine may run its command again"
+        ))),
+        () = sleep_until(until) => Ok(code),
+        () = revoked.notified() => Ok(code),
+        () = stop_with_terminal() => Ok(code),
     }
-    Run::Exited(code)
 }

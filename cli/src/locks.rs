@@ -19,6 +19,7 @@ use crate::{
     connect::ServerArgs,
     duration,
     exit::{self, CommandResult, Failure},
+    nodes::validate_path,
     output::{escape, json_line, print, print_json, report},
     queue::{Kind, Queue, SEMAPHORE, join, read_or_empty},
 };
@@ -321,10 +322,4 @@ impl Revoke {
             queue.holders().filter(|holder| !matches!(holder.kind, Kind::Lease | Kind::Latch));
         Ok(holders.map(|holder| (holder.path.clone(), holder.is_revocable())).collect())
     }
-}
-
-fn validate_path(path: &str) -> Result<(), Failure> {
-    docent_protocol::path::validate(path).map_err(|error| {
-        Failure::usage(format_args!("\"{path}\": {error}; a path looks like /a/b"))
-    })
 }

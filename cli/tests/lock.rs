@@ -10,8 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use docent::{OpCode, recipes::locks::InterProcessMutex};
-use docent_testing::fault::Fault;
+use docent::{
+    Held as _, OpCode,
+    recipes::locks::{InterProcessMutex, StrictMutex},
+};
+use docent_testing::{fault::Fault, tap::Record};
 
 use support::{
     PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
@@ -153,14 +156,16 @@ async fn a_lock_is_held_at_least_as_long_as_asked() {
     assert_eq!(ended(first).await.code, Some(143));
     assert!(children(&watcher, &path).await.is_empty());
     assert_eq!(file.text(), "ran\nran\n");
-    // A loss is reported; the code is still that of the command, which has run to its end.
+    // The exit code of a loss, also after the command has run to its end.
     let third = cron("1h");
     file.wait_for("ran\nran\nran\n").await;
     until_watchdog_is_gone(&third).await;
     let nodes = children(&watcher, &path).await;
     let [node] = &nodes[..] else { panic!("{nodes:?}") };
     watcher.delete(&format!("{path}/{node}"), None).await.unwrap();
-    ended(third).await.failed(3, "the lock was lost before --at-least was over");
+    ended(third)
+        .await
+        .failed(125, "lost before --at-least was over, after the command had exited with 3");
 }
 
 /// Waits until the command of a `docent lock`, and with it its watchdog, has ended.
@@ -547,4 +552,43 @@ async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
     kill("-TERM", plain.id().unwrap()).await;
     assert_eq!(ended(plain).await.code, Some(143));
     run(&server, &["lock", "--strict", "--read", &path, "--", "true"]).await.failed(64, "--read");
+}
+
+/// The command is not started yet, so a signal has the same effect as during the acquire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there() {
+    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
+    // Otherwise the parents are looked for, during the acquire.
+    run(&server, &["create", "-p", &path]).await.ok();
+    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+    tap.inject(Fault::lose_reply(OpCode::Exists).below(&path).times(u32::MAX));
+    let holder = lock(&tap.connect_string(), &[], &path, "echo ran > $0", &file);
+    let is_asked = |record: &Record| record.is_request(OpCode::Exists);
+    tap.wait_for(support::DEADLINE, is_asked).await.unwrap();
+    kill("-TERM", holder.id().unwrap()).await;
+    assert_eq!(ended(holder).await.code, Some(143));
+    assert!(children(&client(&server).await, &path).await.is_empty());
+    assert_eq!(file.text(), "");
+}
+
+/// No command that only polls ever waits for the end of the claim.
+#[tokio::test]
+async fn a_strict_lock_whose_holder_was_lost_is_not_called_held() {
+    let (server, path) = (server(), unique_path("lock"));
+    let client = client(&server).await;
+    let mutex = StrictMutex::new(&client, &path).unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    client.delete(guard.path(), None).await.unwrap();
+    let poll = |wait: &[&'static str]| {
+        let all = ["lock", "--strict"].iter().chain(wait).copied();
+        all.chain([path.as_str(), "--", "true"]).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let until = format!("; wait for it with --timeout {}", advised(client.session_timeout()));
+    run(&server, &poll(&["--no-wait"])).await.failed(124, &until);
+    run(&server, &poll(&["--timeout", "100ms", "-E", "9"])).await.failed(9, "a lost holder");
+}
+
+/// The session timeout and 1 %, rounded up, and a second.
+fn advised(claim: Duration) -> String {
+    format!("{}s", (claim + claim / 100).as_millis().div_ceil(1000) + 1)
 }

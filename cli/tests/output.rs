@@ -53,7 +53,10 @@ async fn text_of_others_is_escaped_and_json_keeps_its_value() {
         (&["get", HOSTILE], format!("\"{ESCAPED}\": ")),
         (&["ls", &path, HOSTILE], "\\u{202e}b\\\\n'".to_owned()),
         (&["locks", &format!("{path}/no")], format!("{line}/no does not exist")),
-        (&["get", "--connect", HOSTILE, "/"], "u{202e}b".to_owned()),
+        (&["lock", HOSTILE, "--", "true"], format!("\"{ESCAPED}\": ")),
+        (&["lead", HOSTILE, "--", "true"], format!("\"{ESCAPED}\": ")),
+        (&["get", "--connect", HOSTILE, "/"], format!("\"{ESCAPED}\" has U+009B in its name")),
+        (&["get", "--connect", "a\\b", "/"], r#""a\\b" has '\\' in its name"#.to_owned()),
         (&["decode", HOSTILE], format!("{ESCAPED}: No such file")),
     ] {
         let ran = run(&server, arguments).await;

@@ -8,6 +8,10 @@ mod support;
 use std::process::Stdio;
 
 use docent::{Acl, CreateMode, Perms, acl};
+use docent_testing::{
+    fault::{Action, Fault},
+    tap::Tap,
+};
 use support::{Ran, client, docent, ended, run, server, unique_path};
 use tokio::io::AsyncWriteExt as _;
 
@@ -85,6 +89,36 @@ async fn a_missing_chroot_is_named_by_every_command() {
     run(&connect, &["sync", "/b"]).await.ok();
     let watched = run(&connect, &["watch", "--timeout", "100ms", "/b"]).await;
     assert_eq!((watched.code, watched.out.as_str()), (Some(124), "watching /b\n"));
+}
+
+/// Whatever the server does not reply to: only the handshake and pings are answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_answers_only_pings_does_not_keep_a_command() {
+    let (server, path) = (server(), unique_path("mute"));
+    let tap = Tap::start(&server).await.unwrap();
+    tap.inject(Fault::new(Action::LoseReply, None).times(u32::MAX));
+    for command in [
+        &["get", &path][..],
+        &["get", "-r", &path],
+        &["set", &path, "x"],
+        &["create", &path],
+        &["create", "-p", &path],
+        &["delete", &path],
+        &["delete", "-r", &path],
+        &["ls", &path],
+        &["stat", &path],
+        &["tree", &path],
+        &["tree", "--watch", &path],
+        &["watch", &path],
+        &["sync"],
+        &["multi", "check /"],
+        &["locks", &path],
+        &["locks", "--watch", &path],
+        &["revoke", &path],
+    ] {
+        let limited = [command, &["--request-timeout", "100ms"]].concat();
+        run(&tap.connect_string(), &limited).await.failed(69, "--request-timeout");
+    }
 }
 
 #[tokio::test]

@@ -46,7 +46,40 @@
 //!
 //! # Programs without async
 //!
-//! The feature `blocking` adds the module `blocking`: the same types with methods that wait, for `docent::blocking::Client`.
+//! A `docent::blocking::Client` is passed as it is, and `docent::blocking::wait` waits for each call:
+//!
+//! ```
+//! use std::time::Duration;
+//! use docent::blocking::{Client, wait, wait_timeout};
+//! use docent_discovery::{ServiceCacheEvent, ServiceDiscovery, ServiceInstance};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Runtime::new()?;
+//! # let server = runtime.block_on(docent_testing::TestingServer::start())?;
+//! # let connect_string = server.connect_string();
+//! let client = Client::connect(&connect_string)?;
+//! let discovery = ServiceDiscovery::new(&client, "/services")?;
+//! let printer = ServiceInstance::new("printer", "7").with_address("10.0.0.7").with_port(631);
+//! wait(|| discovery.register(printer))?;
+//!
+//! // In another process:
+//! let provider = discovery.service_provider("printer")?;
+//! wait_timeout(Duration::from_secs(30), || provider.initialized())?.ok_or("no list of printers yet")?;
+//! assert_eq!(provider.instance().and_then(|printer| printer.port()), Some(631));
+//!
+//! // Follows the instances, here until the first is drained.
+//! let mut events = provider.cache().events();
+//! wait(|| discovery.set_enabled("printer", "7", false))?;
+//! while let Some(event) = wait(async || Ok(events.next().await))? {
+//!     if matches!(event, ServiceCacheEvent::Changed { new, .. } if !new.is_enabled()) {
+//!         break;
+//!     }
+//! }
+//! wait(|| discovery.close())?;
+//! client.close()?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Layout
 //!
@@ -61,8 +94,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "blocking")]
-pub mod blocking;
 mod down_instances;
 mod error;
 mod instance_serializer;

@@ -320,52 +320,14 @@ impl Generator {
                     .encode(out);
             }
             OpCode::Multi | OpCode::MultiRead => self.multi_request(u, op, out)?,
-            OpCode::Reconfig => ReconfigRequest {
-                joining_servers: Text::NULL,
-                leaving_servers: Text::from_bytes(u.arbitrary()?),
-                new_members: Text::NULL,
-                cur_config_id: -1,
-            }
-            .encode(out),
             OpCode::CheckWatches | OpCode::RemoveWatches => {
                 let watcher_type = u.int_in_range(0..=6)?.into();
                 WatchesRequest { path: path(u)?, watcher_type }.encode(out);
             }
-            OpCode::Auth => AuthRequest {
-                auth_type: 0,
-                scheme: (*u.choose(&["digest", "ip", "world", "nosuch"])?).into(),
-                auth: u.arbitrary()?,
-            }
-            .encode(out),
-            OpCode::SetWatches => {
-                let (data, exist, child) = (paths(u)?, paths(u)?, paths(u)?);
-                SetWatchesRequest {
-                    relative_zxid: u.arbitrary::<u32>()?.into(),
-                    data_watches: List::new(&data),
-                    exist_watches: List::new(&exist),
-                    child_watches: List::new(&child),
-                }
-                .encode(out);
-            }
-            OpCode::SetWatches2 => {
-                let (data, exist, child) = (paths(u)?, paths(u)?, paths(u)?);
-                let (persistent, recursive) = (paths(u)?, paths(u)?);
-                SetWatches2Request {
-                    relative_zxid: u.arbitrary::<u32>()?.into(),
-                    data_watches: List::new(&data),
-                    exist_watches: List::new(&exist),
-                    child_watches: List::new(&child),
-                    persistent_watches: List::new(&persistent),
-                    persistent_recursive_watches: List::new(&recursive),
-                }
-                .encode(out);
-            }
-            OpCode::Sasl => SaslRequest { token: u.arbitrary()? }.encode(out),
             OpCode::AddWatch => {
                 AddWatchRequest { path: path(u)?, mode: u.int_in_range(0..=2)?.into() }.encode(out);
             }
-            OpCode::Ping | OpCode::WhoAmI | OpCode::CloseSession => {}
-            _ => PathRequest { path: path(u)? }.encode(out),
+            _ => other_request(u, op, out)?,
         }
         Ok(())
     }
@@ -516,6 +478,52 @@ fn create(u: &mut Unstructured<'_>, out: &mut Vec<u8>) -> Result<()> {
 /// Generates flags of a create, mostly those of a mode.
 fn flags(u: &mut Unstructured<'_>) -> Result<i32> {
     if u.ratio(1, 8)? { number(u) } else { u.int_in_range(0..=6) }
+}
+
+/// A request of the connection, or one that is a path alone.
+fn other_request(u: &mut Unstructured<'_>, op: OpCode, out: &mut Vec<u8>) -> Result<()> {
+    match op {
+        OpCode::Reconfig => ReconfigRequest {
+            joining_servers: Text::NULL,
+            leaving_servers: Text::from_bytes(u.arbitrary()?),
+            new_members: Text::NULL,
+            cur_config_id: -1,
+        }
+        .encode(out),
+        OpCode::Auth => AuthRequest {
+            auth_type: 0,
+            scheme: (*u.choose(&["digest", "ip", "world", "nosuch"])?).into(),
+            auth: u.arbitrary()?,
+        }
+        .encode(out),
+        OpCode::SetWatches => {
+            let (data, exist, child) = (paths(u)?, paths(u)?, paths(u)?);
+            SetWatchesRequest {
+                relative_zxid: u.arbitrary::<u32>()?.into(),
+                data_watches: List::new(&data),
+                exist_watches: List::new(&exist),
+                child_watches: List::new(&child),
+            }
+            .encode(out);
+        }
+        OpCode::SetWatches2 => {
+            let (data, exist, child) = (paths(u)?, paths(u)?, paths(u)?);
+            let (persistent, recursive) = (paths(u)?, paths(u)?);
+            SetWatches2Request {
+                relative_zxid: u.arbitrary::<u32>()?.into(),
+                data_watches: List::new(&data),
+                exist_watches: List::new(&exist),
+                child_watches: List::new(&child),
+                persistent_watches: List::new(&persistent),
+                persistent_recursive_watches: List::new(&recursive),
+            }
+            .encode(out);
+        }
+        OpCode::Sasl => SaslRequest { token: u.arbitrary()? }.encode(out),
+        OpCode::Ping | OpCode::WhoAmI | OpCode::CloseSession => {}
+        _ => PathRequest { path: path(u)? }.encode(out),
+    }
+    Ok(())
 }
 
 fn reply_body(u: &mut Unstructured<'_>, op: OpCode, out: &mut Vec<u8>) -> Result<()> {

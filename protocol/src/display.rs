@@ -11,21 +11,20 @@ use crate::{
     acl::AclList,
     connect::{ConnectRequest, ConnectResponse, HandshakeReply},
     dissect::{Frame, Message, Opaque, ReplyBody},
+    fields::{Field, Secret, Value},
     multi::{MultiOp, MultiResult},
     reply::Reply,
-    request::{CreateRequest, CreateTtlRequest, ReadRequest, Request},
+    request::Request,
 };
 
-/// Displays the size of secret bytes instead of the bytes.
-pub(crate) struct Redacted<'a>(pub(crate) Option<&'a [u8]>);
-
-impl Display for Redacted<'_> {
+/// Shows the size instead of the bytes.
+impl Display for Secret<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         Display::fmt(&Size(self.0), f)
     }
 }
 
-impl fmt::Debug for Redacted<'_> {
+impl fmt::Debug for Secret<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         Display::fmt(self, f)
     }
@@ -241,7 +240,7 @@ impl Display for ReplyBody<'_> {
 impl Display for ConnectRequest<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "lastZxidSeen={} timeOut={} ", Zxid(self.last_zxid_seen), self.time_out)?;
-        write!(f, "sessionId={:#x} passwd={}", self.session_id, Redacted(self.passwd))?;
+        write!(f, "sessionId={:#x} passwd={}", self.session_id, Secret(self.passwd))?;
         self.read_only.map_or(Ok(()), |read_only| write!(f, " readOnly={read_only}"))
     }
 }
@@ -249,7 +248,7 @@ impl Display for ConnectRequest<'_> {
 impl Display for ConnectResponse<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "timeOut={} sessionId={:#x} ", self.time_out, self.session_id)?;
-        write!(f, "passwd={}", Redacted(self.passwd))?;
+        write!(f, "passwd={}", Secret(self.passwd))?;
         if let Some(read_only) = self.read_only {
             write!(f, " readOnly={read_only}")?;
         }
@@ -262,112 +261,19 @@ impl Display for Request<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         Display::fmt(&self.op_code(), f)?;
         match self {
-            Self::Create(r) | Self::Create2(r) | Self::CreateContainer(r) => write!(f, " {r}"),
-            Self::CreateTtl(r) => write!(f, " {r}"),
-            Self::Delete(r) => write!(f, " {} version={}", Escaped(r.path), r.version),
-            Self::Exists(r) | Self::GetData(r) | Self::GetChildren(r) | Self::GetChildren2(r) => {
-                write!(f, " {r}")
-            }
-            Self::SetData(r) => {
-                write!(f, " {} data={} version={}", Escaped(r.path), Size(r.data), r.version)
-            }
-            Self::GetAcl(r)
-            | Self::Sync(r)
-            | Self::DeleteContainer(r)
-            | Self::GetEphemerals(r)
-            | Self::GetAllChildrenNumber(r) => write!(f, " {}", Escaped(r.path)),
-            Self::SetAcl(r) => {
-                write!(f, " {} acl={} version={}", Escaped(r.path), Acls(r.acl), r.version)
-            }
-            Self::Check(r) => write!(f, " {} version={}", Escaped(r.path), r.version),
             Self::Multi(ops) | Self::MultiRead(ops) => {
                 f.write_str(" ")?;
                 write_list(f, ops.iter())
             }
-            Self::Reconfig(r) => {
-                write!(f, " joiningServers={}", Escaped(r.joining_servers))?;
-                write!(f, " leavingServers={}", Escaped(r.leaving_servers))?;
-                write!(f, " newMembers={}", Escaped(r.new_members))?;
-                write!(f, " curConfigId={}", r.cur_config_id)
-            }
-            Self::CheckWatches(r) | Self::RemoveWatches(r) => {
-                write!(f, " {} type={}", Escaped(r.path), r.watcher_type)
-            }
-            Self::Auth(r) => {
-                write!(f, " scheme={} auth={}", Escaped(r.scheme), Redacted(r.auth))
-            }
-            Self::SetWatches(r) => {
-                write!(
-                    f,
-                    " relativeZxid={} data={}",
-                    Zxid(r.relative_zxid),
-                    TextList(r.data_watches)
-                )?;
-                write!(
-                    f,
-                    " exist={} child={}",
-                    TextList(r.exist_watches),
-                    TextList(r.child_watches)
-                )
-            }
-            Self::SetWatches2(r) => {
-                write!(
-                    f,
-                    " relativeZxid={} data={}",
-                    Zxid(r.relative_zxid),
-                    TextList(r.data_watches)
-                )?;
-                write!(
-                    f,
-                    " exist={} child={}",
-                    TextList(r.exist_watches),
-                    TextList(r.child_watches)
-                )?;
-                write!(f, " persistent={}", TextList(r.persistent_watches))?;
-                write!(f, " persistentRecursive={}", TextList(r.persistent_recursive_watches))
-            }
-            Self::Sasl(r) => write!(f, " token={}", Redacted(r.token)),
-            Self::AddWatch(r) => write!(f, " {} mode={}", Escaped(r.path), r.mode),
-            Self::Ping | Self::WhoAmI | Self::CloseSession => Ok(()),
             Self::Other(_, body) => write!(f, " body={}", Opaque(body)),
+            _ => write_fields(f, " ", &self.fields()),
         }
-    }
-}
-
-impl Display for CreateRequest<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} data={}", Escaped(self.path), Size(self.data))?;
-        write!(f, " acl={} flags={}", Acls(self.acl), self.flags)
-    }
-}
-
-impl Display for CreateTtlRequest<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { path, data, acl, flags, ttl } = *self;
-        write!(f, "{} ttl={ttl}", CreateRequest { path, data, acl, flags })
-    }
-}
-
-impl Display for ReadRequest<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", Escaped(self.path), if self.watch { " watch" } else { "" })
     }
 }
 
 impl Display for MultiOp<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let as_request = match *self {
-            Self::Create(r) => Request::Create(r),
-            Self::Delete(r) => Request::Delete(r),
-            Self::SetData(r) => Request::SetData(r),
-            Self::Check(r) => Request::Check(r),
-            Self::Create2(r) => Request::Create2(r),
-            Self::CreateContainer(r) => Request::CreateContainer(r),
-            Self::CreateTtl(r) => Request::CreateTtl(r),
-            Self::GetData(r) => Request::GetData(r),
-            Self::GetChildren(r) => Request::GetChildren(r),
-        };
-        Display::fmt(&as_request, f)
+        Display::fmt(&self.request(), f)
     }
 }
 
@@ -375,44 +281,69 @@ impl Display for MultiOp<'_> {
 impl Display for Reply<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => Ok(()),
-            Self::Path(r) => Display::fmt(&Escaped(r.path), f),
-            Self::Create2(r) => write!(f, "{} {}", Escaped(r.path), StatFields(r.stat)),
-            Self::Stat(r) => Display::fmt(&StatFields(r.stat), f),
-            Self::GetData(r) => write!(f, "data={} {}", Size(r.data), StatFields(r.stat)),
-            Self::GetAcl(r) => write!(f, "acl={} {}", Acls(r.acl), StatFields(r.stat)),
-            Self::GetChildren(r) => write!(f, "children={}", TextList(r.children)),
-            Self::GetChildren2(r) => {
-                write!(f, "children={} {}", TextList(r.children), StatFields(r.stat))
-            }
             Self::Multi(results) => write_list(f, results.iter()),
-            Self::Sasl(r) => write!(f, "token={}", Redacted(r.token)),
-            Self::GetAllChildrenNumber(r) => write!(f, "totalNumber={}", r.total_number),
-            Self::Error(r) => Display::fmt(&r.err, f),
-            Self::WhoAmI(r) => write_list(
-                f,
-                r.client_info
-                    .iter()
-                    .map(|info| RedactedId(Id { scheme: info.auth_scheme, id: info.user })),
-            ),
             Self::Other(body) => write!(f, "body={}", Opaque(body)),
+            _ => write_fields(f, "", &self.fields()),
         }
     }
 }
 
 impl Display for MultiResult<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Create(r) => write!(f, "create {}", Reply::Path(r)),
-            Self::Delete => f.write_str("delete"),
-            Self::SetData(r) => write!(f, "setData {}", Reply::Stat(r)),
-            Self::Check => f.write_str("check"),
-            Self::Create2(r) => write!(f, "create2 {}", Reply::Create2(r)),
-            Self::GetData(r) => write!(f, "getData {}", Reply::GetData(r)),
-            Self::GetChildren(r) => write!(f, "getChildren {}", Reply::GetChildren(r)),
-            Self::Error(err) => Display::fmt(&err, f),
+        match self.reply() {
+            Ok((op, reply)) => {
+                Display::fmt(&op, f)?;
+                write_fields(f, " ", &reply.fields())
+            }
+            Err(err) => Display::fmt(&err, f),
         }
     }
+}
+
+/// Writes fields as `name=value`, each behind a space, the first one behind `front`. Paths, Stats and ids have no name;
+/// a watch is a word.
+fn write_fields(f: &mut Formatter<'_>, front: &str, fields: &[Field<'_>]) -> fmt::Result {
+    let mut front = front;
+    for (name, value) in fields {
+        let is_shown = match value {
+            Value::Bool(is_set) => *is_set,
+            // Of an auth: without a meaning.
+            Value::Int(_) => *name != "type",
+            _ => true,
+        };
+        if !is_shown {
+            continue;
+        }
+        f.write_str(core::mem::replace(&mut front, " "))?;
+        let has_name = match value {
+            Value::Text(_) => *name != "path",
+            Value::Named(..) => *name != "err",
+            Value::Bool(_) | Value::Stat(_) | Value::ClientInfos(_) => false,
+            _ => true,
+        };
+        if has_name {
+            write!(f, "{}=", name.strip_suffix("Watches").unwrap_or(name))?;
+        }
+        match *value {
+            Value::Bool(_) => f.write_str(name)?,
+            Value::Int(zxid) if *name == "relativeZxid" => Display::fmt(&Zxid(zxid), f)?,
+            Value::Int(number) => Display::fmt(&number, f)?,
+            Value::Named(_, Some(text)) => f.write_str(text)?,
+            Value::Named(number, None) => write!(f, "unknown({number})")?,
+            Value::Text(text) => Display::fmt(&Escaped(text), f)?,
+            Value::Data(data) => Display::fmt(&Size(data), f)?,
+            Value::Secret(secret) => Display::fmt(&secret, f)?,
+            Value::Texts(texts) => Display::fmt(&TextList(texts), f)?,
+            Value::Id(id) => Display::fmt(&RedactedId(id), f)?,
+            Value::Acl(acl) => Display::fmt(&Acls(acl), f)?,
+            Value::Stat(stat) => Display::fmt(&StatFields(stat), f)?,
+            Value::ClientInfos(infos) => write_list(
+                f,
+                infos.iter().map(|info| RedactedId(Id { scheme: info.auth_scheme, id: info.user })),
+            )?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes items as `[one; another]`.

@@ -8,6 +8,7 @@
 //! * [`connect`], [`request`], [`reply`], [`multi`], [`watch`]: the records, field by field as on the wire. A
 //!   decoded record borrows from its frame; nothing is copied.
 //! * [`operation`]: the requests a client may send. It cannot express a request that harms a server.
+//! * [`fields`]: the names and values in a record, from which lines and JSON are written.
 //! * [`dissect`]: decodes both directions of a connection, frame by frame.
 //! * [`raw`]: encodes any request, for fuzzers and tools. Read its warning.
 //!
@@ -52,6 +53,7 @@ pub mod dissect;
 mod error;
 mod error_code;
 mod escape;
+pub mod fields;
 pub mod frame;
 mod harmful;
 pub mod jute;

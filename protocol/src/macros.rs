@@ -118,23 +118,22 @@ macro_rules! record {
             }
         }
 
+        impl $(<$life>)? $crate::fields::Record for $name $(<$life>)? {
+            fn fields(&self) -> alloc::vec::Vec<$crate::fields::Field<'_>> {
+                alloc::vec![$(($jute, (*record!(@redact $($secret)? self.$field)).into())),*]
+            }
+        }
+
         #[cfg(feature = "serde")]
         impl $(<$life>)? ::serde::Serialize for $name $(<$life>)? {
             fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                use ::serde::ser::SerializeStruct as _;
-                const NAMES: &[&str] = &[$($jute),*];
-                let mut _fields = serializer.serialize_struct(stringify!($name), NAMES.len())?;
-                $(_fields.serialize_field(
-                    $jute,
-                    &$crate::serde::Serialized(record!(@redact $($secret)? self.$field)),
-                )?;)*
-                _fields.end()
+                $crate::serde::object(serializer, &$crate::fields::Record::fields(self))
             }
         }
 
         record!(@decode $name $(<$life>)? { $($field: $ty = $jute,)* });
     };
-    (@redact secret $field:expr) => { &$crate::display::Redacted($field) };
+    (@redact secret $field:expr) => { &$crate::fields::Secret($field) };
     (@redact $field:expr) => { &$field };
     (@decode $name:ident <$life:lifetime> { $($field:ident: $ty:ty = $jute:literal,)* }) => {
         impl<$life> $crate::jute::Decode<$life> for $name<$life> {

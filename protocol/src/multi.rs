@@ -12,17 +12,21 @@
 //!
 //! Source: `MultiOperationRecord`, `MultiResponse`.
 
+use alloc::vec::Vec;
 use core::{fmt, marker::PhantomData};
 
 use bytes::BufMut;
 
 use crate::{
     DecodeError, DecodeErrorKind, ErrorCode, OpCode,
+    fields::{self, Record},
     jute::{Decode, Encode, Reader},
     macros::record,
-    reply::{Create2Reply, ErrorReply, GetChildrenReply, GetDataReply, PathReply, StatReply},
+    reply::{
+        Create2Reply, ErrorReply, GetChildrenReply, GetDataReply, PathReply, Reply, StatReply,
+    },
     request::{
-        CheckVersionRequest, CreateRequest, CreateTtlRequest, DeleteRequest, ReadRequest,
+        CheckVersionRequest, CreateRequest, CreateTtlRequest, DeleteRequest, ReadRequest, Request,
         SetDataRequest,
     },
 };
@@ -66,20 +70,26 @@ pub enum MultiOp<'a> {
     GetChildren(ReadRequest<'a>),
 }
 
-impl MultiOp<'_> {
+impl<'a> MultiOp<'a> {
     /// The operation.
     #[must_use]
     pub const fn op_code(&self) -> OpCode {
-        match self {
-            Self::Create(_) => OpCode::Create,
-            Self::Delete(_) => OpCode::Delete,
-            Self::SetData(_) => OpCode::SetData,
-            Self::Check(_) => OpCode::Check,
-            Self::Create2(_) => OpCode::Create2,
-            Self::CreateContainer(_) => OpCode::CreateContainer,
-            Self::CreateTtl(_) => OpCode::CreateTtl,
-            Self::GetData(_) => OpCode::GetData,
-            Self::GetChildren(_) => OpCode::GetChildren,
+        self.request().op_code()
+    }
+
+    /// The request with the same operation and record.
+    #[must_use]
+    pub const fn request(&self) -> Request<'a> {
+        match *self {
+            Self::Create(record) => Request::Create(record),
+            Self::Delete(record) => Request::Delete(record),
+            Self::SetData(record) => Request::SetData(record),
+            Self::Check(record) => Request::Check(record),
+            Self::Create2(record) => Request::Create2(record),
+            Self::CreateContainer(record) => Request::CreateContainer(record),
+            Self::CreateTtl(record) => Request::CreateTtl(record),
+            Self::GetData(record) => Request::GetData(record),
+            Self::GetChildren(record) => Request::GetChildren(record),
         }
     }
 }
@@ -87,16 +97,7 @@ impl MultiOp<'_> {
 impl Encode for MultiOp<'_> {
     fn encode(&self, out: &mut impl BufMut) {
         MultiHeader { op: self.op_code(), done: false, err: UNSET_ERROR }.encode(out);
-        match self {
-            Self::Create(record) | Self::Create2(record) | Self::CreateContainer(record) => {
-                record.encode(out);
-            }
-            Self::CreateTtl(record) => record.encode(out),
-            Self::Delete(record) => record.encode(out),
-            Self::SetData(record) => record.encode(out),
-            Self::Check(record) => record.encode(out),
-            Self::GetData(record) | Self::GetChildren(record) => record.encode(out),
-        }
+        self.request().encode(out);
     }
 }
 
@@ -134,43 +135,41 @@ pub enum MultiResult<'a> {
     Error(ErrorCode),
 }
 
+impl<'a> MultiResult<'a> {
+    /// The operation that has this result, and the reply with the same record; the error of one that failed.
+    ///
+    /// # Errors
+    ///
+    /// The code of [`Error`](Self::Error), which may be `Ok`: of an operation before the one that failed.
+    pub const fn reply(&self) -> Result<(OpCode, Reply<'a>), ErrorCode> {
+        Ok(match *self {
+            Self::Create(record) => (OpCode::Create, Reply::Path(record)),
+            Self::Delete => (OpCode::Delete, Reply::Empty),
+            Self::SetData(record) => (OpCode::SetData, Reply::Stat(record)),
+            Self::Check => (OpCode::Check, Reply::Empty),
+            Self::Create2(record) => (OpCode::Create2, Reply::Create2(record)),
+            Self::GetData(record) => (OpCode::GetData, Reply::GetData(record)),
+            Self::GetChildren(record) => (OpCode::GetChildren, Reply::GetChildren(record)),
+            Self::Error(err) => return Err(err),
+        })
+    }
+}
+
 impl Encode for MultiResult<'_> {
     fn encode(&self, out: &mut impl BufMut) {
-        let ok = |op| MultiHeader { op, done: false, err: ErrorCode::Ok };
-        match self {
-            Self::Create(record) => {
-                ok(OpCode::Create).encode(out);
-                record.encode(out);
-            }
-            Self::Delete => ok(OpCode::Delete).encode(out),
-            Self::SetData(record) => {
-                ok(OpCode::SetData).encode(out);
-                record.encode(out);
-            }
-            Self::Check => ok(OpCode::Check).encode(out),
-            Self::Create2(record) => {
-                ok(OpCode::Create2).encode(out);
-                record.encode(out);
-            }
-            Self::GetData(record) => {
-                ok(OpCode::GetData).encode(out);
-                record.encode(out);
-            }
-            Self::GetChildren(record) => {
-                ok(OpCode::GetChildren).encode(out);
-                record.encode(out);
-            }
-            Self::Error(err) => {
-                MultiHeader { op: ERROR_TYPE, done: false, err: *err }.encode(out);
-                ErrorReply { err: *err }.encode(out);
-            }
-        }
+        let (op, err, record) = match self.reply() {
+            Ok((op, record)) => (op, ErrorCode::Ok, record),
+            Err(err) => (ERROR_TYPE, err, Reply::Error(ErrorReply { err })),
+        };
+        MultiHeader { op, done: false, err }.encode(out);
+        record.encode(out);
     }
 }
 
 impl<'a> Item<'a> for MultiResult<'a> {
     fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(match header.op {
+        let offset = reader.offset();
+        let result = match header.op {
             OpCode::Create => Self::Create(Decode::decode(reader)?),
             OpCode::Delete => Self::Delete,
             OpCode::SetData => Self::SetData(Decode::decode(reader)?),
@@ -180,7 +179,12 @@ impl<'a> Item<'a> for MultiResult<'a> {
             OpCode::GetChildren => Self::GetChildren(Decode::decode(reader)?),
             ERROR_TYPE => Self::Error(ErrorReply::decode(reader)?.err),
             other => return Err(unknown_type(other, reader)),
-        })
+        };
+        if header.err != ErrorCode::Ok && !matches!(result, Self::Error(_)) {
+            let kind = DecodeErrorKind::InvalidValue(header.err.number());
+            return Err(DecodeError::new(kind, "err", offset));
+        }
+        Ok(result)
     }
 }
 
@@ -230,6 +234,13 @@ impl<'a, T> Sequence<'a, T> {
             Repr::Wire { body, .. } => IterRepr::Wire(Reader::new(body)),
             Repr::Items(items) => IterRepr::Items(items.iter()),
         })
+    }
+}
+
+/// Of a list of records, not one.
+impl<T> Record for Sequence<'_, T> {
+    fn fields(&self) -> Vec<fields::Field<'_>> {
+        Vec::new()
     }
 }
 
@@ -322,7 +333,7 @@ impl<'a, T: Item<'a>> Iterator for SequenceIter<'a, T> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::{format, vec::Vec};
+    use alloc::format;
 
     use super::*;
 
@@ -340,6 +351,22 @@ mod tests {
         let reply = MultiReply::decode(&mut reader).unwrap();
         assert!(reader.is_empty());
         assert_eq!(reply.iter().collect::<Vec<_>>(), results);
+    }
+
+    /// Servers set it in the header of an error result only.
+    #[test]
+    fn a_result_without_an_error_has_none_in_its_header() {
+        let mut out = Vec::new();
+        for (op, is_valid) in [(OpCode::Delete, false), (OpCode::Check, false), (ERROR_TYPE, true)]
+        {
+            out.clear();
+            MultiHeader { op, done: false, err: ErrorCode::NoNode }.encode(&mut out);
+            if is_valid {
+                ErrorReply { err: ErrorCode::NoNode }.encode(&mut out);
+            }
+            DONE.encode(&mut out);
+            assert_eq!(MultiReply::decode(&mut Reader::new(&out)).is_ok(), is_valid, "{op:?}");
+        }
     }
 
     #[test]

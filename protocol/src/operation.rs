@@ -234,6 +234,12 @@ impl<'a> Create<'a> {
     ) -> Self {
         Self(NewNode { path, data, acl: acl.into(), mode })
     }
+
+    /// Whether the server appends a number to the path.
+    #[must_use]
+    pub const fn is_sequential(&self) -> bool {
+        self.0.mode.is_sequential()
+    }
 }
 
 impl<'a> Create2<'a> {
@@ -246,6 +252,12 @@ impl<'a> Create2<'a> {
         mode: CreateMode,
     ) -> Self {
         Self(NewNode { path, data, acl: acl.into(), mode })
+    }
+
+    /// Whether the server appends a number to the path.
+    #[must_use]
+    pub const fn is_sequential(&self) -> bool {
+        self.0.mode.is_sequential()
     }
 }
 
@@ -429,6 +441,12 @@ impl<'a> Write<'a> {
     #[must_use]
     pub const fn check(path: &'a str, version: i32) -> Self {
         Self(WriteRepr::Check(CheckVersionRequest { path: crate::Text::new(path), version }))
+    }
+
+    /// Whether it creates a node, and the server appends a number to the path.
+    #[must_use]
+    pub const fn is_sequential(&self) -> bool {
+        matches!(&self.0, WriteRepr::Create(node) if node.mode.is_sequential())
     }
 
     /// The operation, as it is named in a multi: create (1), createContainer (19) or createTTL (21), delete, setData,

@@ -5,11 +5,14 @@
 //!
 //! Source: zookeeper.jute.
 
+use alloc::vec::Vec;
+
 use bytes::BufMut;
 
 use crate::{
     DecodeError, ErrorCode, OpCode, Stat, Text,
     acl::AclList,
+    fields::{Field, Record as _},
     jute::{Decode, Encode, List, Reader},
     macros::record,
     multi::MultiReply,
@@ -202,6 +205,27 @@ impl<'a> Reply<'a> {
                 Self::Other(body)
             }
         })
+    }
+}
+
+impl Reply<'_> {
+    /// The fields of the record; none of a multi, an empty record or one that is not known.
+    #[must_use]
+    pub fn fields(&self) -> Vec<Field<'_>> {
+        match self {
+            Self::Path(record) => record.fields(),
+            Self::Create2(record) => record.fields(),
+            Self::Stat(record) => record.fields(),
+            Self::GetData(record) => record.fields(),
+            Self::GetAcl(record) => record.fields(),
+            Self::GetChildren(record) => record.fields(),
+            Self::GetChildren2(record) => record.fields(),
+            Self::Sasl(record) => record.fields(),
+            Self::GetAllChildrenNumber(record) => record.fields(),
+            Self::Error(record) => record.fields(),
+            Self::WhoAmI(record) => record.fields(),
+            Self::Empty | Self::Multi(_) | Self::Other(_) => Vec::new(),
+        }
     }
 }
 

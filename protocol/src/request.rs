@@ -5,11 +5,14 @@
 //!
 //! Source: zookeeper.jute.
 
+use alloc::vec::Vec;
+
 use bytes::BufMut;
 
 use crate::{
     AddWatchMode, DecodeError, OpCode, Text, WatcherType,
     acl::AclList,
+    fields::{Field, Record as _},
     jute::{Decode, Encode, List, Reader},
     macros::record,
     multi::MultiRequest,
@@ -295,6 +298,17 @@ macro_rules! requests {
                     $(Self::$op(record) => record.encode(out),)+
                     $(Self::$empty => {})+
                     Self::Other(_, body) => out.put_slice(body),
+                }
+            }
+        }
+
+        impl Request<'_> {
+            /// The fields of the record; none of a multi or multiRead, an empty record or one that is not known.
+            #[must_use]
+            pub fn fields(&self) -> Vec<Field<'_>> {
+                match self {
+                    $(Self::$op(record) => record.fields(),)+
+                    $(Self::$empty)|+ | Self::Other(..) => Vec::new(),
                 }
             }
         }

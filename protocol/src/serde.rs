@@ -12,76 +12,54 @@ use ::serde::{
 };
 
 use crate::{
-    Id, List, Text,
+    Id, List, OpCode, Text,
     connect::{ConnectRequest, ConnectResponse, HandshakeReply},
-    display::{Redacted, redact_id},
+    display::redact_id,
     dissect::{Frame, Message, Opaque, ReplyBody},
+    fields::{Field, Secret, Value},
     jute::Decode,
     multi::{Item, MultiOp, MultiResult, Sequence},
     reply::Reply,
     request::Request,
 };
 
-/// Serializes a field of a record through its [`SerializeField`].
-pub(crate) struct Serialized<'x, T>(pub(crate) &'x T);
-
-/// The serialized form of a record's field type.
-pub(crate) trait SerializeField {
-    fn serialize_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+/// Serializes fields as an object.
+pub(crate) fn object<S: Serializer>(
+    serializer: S,
+    fields: &[Field<'_>],
+) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_struct("Record", fields.len())?;
+    for (name, value) in fields {
+        object.serialize_field(name, value)?;
+    }
+    object.end()
 }
 
-impl<T: SerializeField> Serialize for Serialized<'_, T> {
+/// Open enums and bit sets are their number.
+impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize_field(serializer)
-    }
-}
-
-/// Implements [`SerializeField`] by the type's own `Serialize`.
-macro_rules! plain_fields {
-    ($($ty:ty),+) => {
-        $(impl<'a> SerializeField for $ty {
-            fn serialize_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.serialize(serializer)
-            }
-        })+
-    };
-}
-
-/// Implements [`SerializeField`] for open enums and bit sets: their number.
-macro_rules! number_fields {
-    ($($ty:ty),+) => {
-        $(impl SerializeField for $ty {
-            fn serialize_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_i32(self.number())
-            }
-        })+
-    };
-}
-
-plain_fields! { bool, i32, i64, Text<'a>, crate::Stat, Id<'a>, Redacted<'a> }
-
-number_fields! {
-    crate::ErrorCode, crate::EventType, crate::KeeperState, crate::OpCode, crate::AddWatchMode,
-    crate::WatcherType, crate::Perms
-}
-
-impl SerializeField for Option<&[u8]> {
-    fn serialize_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Some(bytes) => serializer.collect_str(&Hex(bytes)),
-            None => serializer.serialize_none(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Int(value) => serializer.serialize_i64(*value),
+            Self::Named(number, _) => serializer.serialize_i32(*number),
+            Self::Text(text) => text.serialize(serializer),
+            Self::Data(None) => serializer.serialize_none(),
+            Self::Data(Some(bytes)) => serializer.collect_str(&Hex(bytes)),
+            Self::Secret(secret) => secret.serialize(serializer),
+            Self::Texts(texts) => list(serializer, *texts),
+            Self::Id(id) => id.serialize(serializer),
+            Self::Acl(acl) => list(serializer, *acl),
+            Self::Stat(stat) => stat.serialize(serializer),
+            Self::ClientInfos(infos) => list(serializer, *infos),
         }
     }
 }
 
-impl<'a, T: Decode<'a> + Copy + Serialize> SerializeField for List<'a, T> {
-    fn serialize_field<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.is_null() {
-            serializer.serialize_none()
-        } else {
-            serializer.collect_seq(self.iter())
-        }
-    }
+fn list<'a, S: Serializer, T: Decode<'a> + Copy + Serialize>(
+    serializer: S,
+    list: List<'a, T>,
+) -> Result<S::Ok, S::Error> {
+    if list.is_null() { serializer.serialize_none() } else { serializer.collect_seq(list.iter()) }
 }
 
 /// Displays bytes in hexadecimal: `68656c6c6f`.
@@ -103,7 +81,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-impl Serialize for Redacted<'_> {
+impl Serialize for Secret<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_none() { serializer.serialize_none() } else { serializer.collect_str(self) }
     }
@@ -137,7 +115,7 @@ impl Serialize for ConnectRequest<'_> {
         fields.serialize_field("lastZxidSeen", &self.last_zxid_seen)?;
         fields.serialize_field("timeOut", &self.time_out)?;
         fields.serialize_field("sessionId", &self.session_id)?;
-        fields.serialize_field("passwd", &Redacted(self.passwd))?;
+        fields.serialize_field("passwd", &Secret(self.passwd))?;
         fields.serialize_field("readOnly", &self.read_only)?;
         fields.end()
     }
@@ -149,7 +127,7 @@ impl Serialize for ConnectResponse<'_> {
         fields.serialize_field("protocolVersion", &self.protocol_version)?;
         fields.serialize_field("timeOut", &self.time_out)?;
         fields.serialize_field("sessionId", &self.session_id)?;
-        fields.serialize_field("passwd", &Redacted(self.passwd))?;
+        fields.serialize_field("passwd", &Secret(self.passwd))?;
         fields.serialize_field("readOnly", &self.read_only)?;
         fields.end()
     }
@@ -169,32 +147,10 @@ impl<'a, T: Item<'a> + Serialize> Serialize for Sequence<'a, T> {
 impl Serialize for Request<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Create(r) | Self::Create2(r) | Self::CreateContainer(r) => {
-                r.serialize(serializer)
-            }
-            Self::CreateTtl(r) => r.serialize(serializer),
-            Self::Delete(r) => r.serialize(serializer),
-            Self::Exists(r) | Self::GetData(r) | Self::GetChildren(r) | Self::GetChildren2(r) => {
-                r.serialize(serializer)
-            }
-            Self::SetData(r) => r.serialize(serializer),
-            Self::GetAcl(r)
-            | Self::Sync(r)
-            | Self::DeleteContainer(r)
-            | Self::GetEphemerals(r)
-            | Self::GetAllChildrenNumber(r) => r.serialize(serializer),
-            Self::SetAcl(r) => r.serialize(serializer),
-            Self::Check(r) => r.serialize(serializer),
             Self::Multi(ops) | Self::MultiRead(ops) => ops.serialize(serializer),
-            Self::Reconfig(r) => r.serialize(serializer),
-            Self::CheckWatches(r) | Self::RemoveWatches(r) => r.serialize(serializer),
-            Self::Auth(r) => r.serialize(serializer),
-            Self::SetWatches(r) => r.serialize(serializer),
-            Self::SetWatches2(r) => r.serialize(serializer),
-            Self::Sasl(r) => r.serialize(serializer),
-            Self::AddWatch(r) => r.serialize(serializer),
             Self::Ping | Self::WhoAmI | Self::CloseSession => serializer.serialize_none(),
             Self::Other(_, body) => Opaque(body).serialize(serializer),
+            _ => object(serializer, &self.fields()),
         }
     }
 }
@@ -203,20 +159,10 @@ impl Serialize for Request<'_> {
 impl Serialize for Reply<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Empty => serializer.serialize_none(),
-            Self::Path(r) => r.serialize(serializer),
-            Self::Create2(r) => r.serialize(serializer),
-            Self::Stat(r) => r.serialize(serializer),
-            Self::GetData(r) => r.serialize(serializer),
-            Self::GetAcl(r) => r.serialize(serializer),
-            Self::GetChildren(r) => r.serialize(serializer),
-            Self::GetChildren2(r) => r.serialize(serializer),
             Self::Multi(results) => results.serialize(serializer),
-            Self::Sasl(r) => r.serialize(serializer),
-            Self::GetAllChildrenNumber(r) => r.serialize(serializer),
-            Self::Error(r) => r.serialize(serializer),
-            Self::WhoAmI(r) => r.serialize(serializer),
+            Self::Empty => serializer.serialize_none(),
             Self::Other(body) => Opaque(body).serialize(serializer),
+            _ => object(serializer, &self.fields()),
         }
     }
 }
@@ -224,48 +170,31 @@ impl Serialize for Reply<'_> {
 /// Serializes an operation of a multi, or its result: `{"op": …, "body": …}`.
 fn serialize_operation<S: Serializer>(
     serializer: S,
-    op: &'static str,
+    op: OpCode,
     body: &impl Serialize,
 ) -> Result<S::Ok, S::Error> {
     let mut fields = serializer.serialize_struct("MultiOp", 2)?;
-    fields.serialize_field("op", op)?;
+    fields.serialize_field("op", op.name().unwrap_or_default())?;
     fields.serialize_field("body", body)?;
     fields.end()
 }
 
 impl Serialize for MultiOp<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = self.op_code().name().unwrap_or_default();
-        match self {
-            Self::Create(r) | Self::Create2(r) | Self::CreateContainer(r) => {
-                serialize_operation(serializer, name, r)
-            }
-            Self::CreateTtl(r) => serialize_operation(serializer, name, r),
-            Self::Delete(r) => serialize_operation(serializer, name, r),
-            Self::SetData(r) => serialize_operation(serializer, name, r),
-            Self::Check(r) => serialize_operation(serializer, name, r),
-            Self::GetData(r) | Self::GetChildren(r) => serialize_operation(serializer, name, r),
-        }
+        serialize_operation(serializer, self.op_code(), &self.request())
     }
 }
 
 impl Serialize for MultiResult<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Create(r) => serialize_operation(serializer, "create", r),
-            Self::Delete => serialize_operation(serializer, "delete", &()),
-            Self::SetData(r) => serialize_operation(serializer, "setData", r),
-            Self::Check => serialize_operation(serializer, "check", &()),
-            Self::Create2(r) => serialize_operation(serializer, "create2", r),
-            Self::GetData(r) => serialize_operation(serializer, "getData", r),
-            Self::GetChildren(r) => serialize_operation(serializer, "getChildren", r),
-            Self::Error(err) => {
-                let mut fields = serializer.serialize_struct("MultiResult", 2)?;
-                fields.serialize_field("error", err.name().unwrap_or("unknown"))?;
-                fields.serialize_field("err", &err.number())?;
-                fields.end()
-            }
-        }
+        let err = match self.reply() {
+            Ok((op, reply)) => return serialize_operation(serializer, op, &reply),
+            Err(err) => err,
+        };
+        let mut fields = serializer.serialize_struct("MultiResult", 2)?;
+        fields.serialize_field("error", err.name().unwrap_or("unknown"))?;
+        fields.serialize_field("err", &err.number())?;
+        fields.end()
     }
 }
 

@@ -69,6 +69,7 @@ mod held;
 pub mod leader;
 pub mod locks;
 mod namespace;
+mod node_task;
 pub mod nodes;
 mod options;
 mod parents;

@@ -255,6 +255,36 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     assert!(lease.is_held() && world.is_proven(&lease));
 }
 
+/// A leadership that does not begin, because the connection was lost behind the listing, leaves no node to the next
+/// attempt: a participant has one node.
+#[tokio::test(start_paused = true)]
+async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node() {
+    const LATENCY: Duration = Duration::from_millis(100);
+    for outage in (1..6).map(Duration::from_secs) {
+        let world = World::new().await;
+        let config = world.config_with(LATENCY).with_request_timeout(T / 12).unwrap();
+        let client = config.connect().await.unwrap();
+        let children = || world.server.machine(|machine, _| machine.child_paths(PATH).len());
+        sleep(T).await;
+        let options = options().with_proven_renewal(EVERY);
+        let selector = LeaderSelector::with_options(&client, PATH, "A", options).unwrap();
+        let running = tokio::spawn(async move { selector.run(async |_| ()).await });
+        while children() == 0 {
+            sleep(LATENCY / 10).await;
+        }
+        // Behind the listing, while the first renewal reconnects.
+        sleep(LATENCY * 5 / 2).await;
+        world.server.machine(|machine, now| machine.stop_member(now, 0));
+        sleep(outage).await;
+        world.server.machine(|machine, now| machine.start_member(now, 0));
+        while !running.is_finished() {
+            assert!(children() <= 1, "{outage:?}");
+            sleep(LATENCY / 10).await;
+        }
+        assert_eq!(running.await.unwrap().unwrap(), Term::Completed(()));
+    }
+}
+
 /// A Keeper resumes no session, so that a planned reconnect ends the locks of the client. It is not repeated.
 #[tokio::test(start_paused = true)]
 async fn renewals_lose_one_session_of_a_keeper_at_most() {

@@ -1,13 +1,14 @@
 //! The settings of a client, with their defaults and units.
 //!
-//! A [`Config`] has two parts. The machine gets `machine::Settings` only: it does not know the transport, the clock and
-//! the runtime, which are in `driver::Settings`. A setter refuses an invalid value, so that every configuration is
-//! valid.
+//! A [`Config`] has two parts. The machine takes `machine::Settings` only: it does not know the transport, the clock and
+//! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. A setter refuses an invalid
+//! value, so that every configuration is valid.
 
 use std::{fmt, time::Duration};
 
 use crate::{
-    Backoff, ConnectString, Error, ErrorKind, InvalidConnectString, SessionToken, machine::Settings,
+    Backoff, ConnectString, Credential, Error, ErrorKind, InvalidConnectString, SessionToken,
+    WhenFull, machine::Settings,
 };
 
 /// The configuration of a client: its servers, timeouts, limits and credentials.
@@ -103,6 +104,10 @@ impl Config {
 
     /// Sets the session timeout to request; the server may grant another one. Default 60 s (Curator's). At most
     /// `i32::MAX` milliseconds are requested.
+    ///
+    /// A single reply that takes longer than this, less a twentieth, from its request to its last byte ends the session,
+    /// even while its bytes keep arriving: no reply behind it can renew the session. So the timeout must exceed the transfer
+    /// time of the largest reply: 16 MiB take 27 s at 5 Mbit/s.
     #[must_use]
     pub const fn with_session_timeout(mut self, timeout: Duration) -> Self {
         self.session.session_timeout = timeout;
@@ -223,6 +228,9 @@ impl Config {
 
     /// Sets the size of the largest reply, in bytes. A larger reply fails its own request only, with
     /// [`ReplyTooLarge`](ErrorKind::ReplyTooLarge). Default 16 MiB, because servers do not limit replies.
+    ///
+    /// A larger reply is still received, to be skipped. A reply of any size that takes longer than the [session
+    /// timeout](Self::with_session_timeout) to arrive ends the session.
     ///
     /// # Errors
     ///
@@ -406,6 +414,13 @@ impl Config {
     }
 }
 
+/// The part of a configuration that [`machine::Session::new`](crate::machine::Session::new) takes.
+impl From<Config> for Settings {
+    fn from(config: Config) -> Self {
+        config.session
+    }
+}
+
 fn not_zero(setting: &str, value: usize) -> Result<usize, Error> {
     if value == 0 {
         Err(invalid(format_args!("{setting} is 0: expected at least 1")))
@@ -426,56 +441,6 @@ fn at_least(setting: &str, bytes: usize, least: usize, message: &str) -> Result<
 
 fn invalid(detail: impl fmt::Display) -> Error {
     Error::refused(ErrorKind::InvalidConfig, detail)
-}
-
-/// What happens to a request when the limits of the configuration are reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WhenFull {
-    /// The request fails with [`TooManyRequests`](ErrorKind::TooManyRequests), not applied. The limits apply to all
-    /// pending requests, sent or unsent: they bound the memory of the client.
-    #[default]
-    Fail,
-    /// The request waits in the queue until enough earlier requests are answered. The limits apply to the requests in
-    /// flight: they bound the work of a server at one time.
-    ///
-    /// As always, the request is queued by its call and sent even if its future is dropped. So the callers bound the
-    /// memory of the queue: a caller that awaits each call has one request in it, a caller that never awaits has all of
-    /// its requests in it. A waiting request fails like any other unsent request: after the connection timeout without
-    /// a connection, after the [request timeout](Config::with_request_timeout), or with the session.
-    Wait,
-}
-
-/// An authentication scheme and its secret. `Debug` does not show the secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credential {
-    scheme: Box<str>,
-    auth: Box<[u8]>,
-}
-
-impl Credential {
-    /// A credential of `scheme`. For `digest`, `auth` is `user:password`.
-    #[must_use]
-    pub fn new(scheme: &str, auth: &[u8]) -> Self {
-        Self { scheme: scheme.into(), auth: auth.into() }
-    }
-
-    /// The scheme, such as `digest`.
-    #[must_use]
-    pub fn scheme(&self) -> &str {
-        &self.scheme
-    }
-
-    /// The secret. For `digest`, `user:password`.
-    #[must_use]
-    pub fn auth(&self) -> &[u8] {
-        &self.auth
-    }
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credential").field("scheme", &self.scheme).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

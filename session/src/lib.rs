@@ -74,7 +74,7 @@ mod client;
 mod driver;
 
 pub use backoff::Backoff;
-pub use config::{Config, Credential, WhenFull};
+pub use config::Config;
 pub use error::{Error, ErrorKind, Outcome};
 #[cfg(feature = "sasl")]
 pub use machine::sasl::{
@@ -85,6 +85,7 @@ pub use machine::{
     connection_state::ConnectionState,
     lease::{SessionClaim, SessionLease},
     metrics::{Latency, Metrics},
+    settings::{Credential, WhenFull},
     timeouts::Timeouts,
     watch_table::{NodePath, WatchKind, WatchedEvent},
 };

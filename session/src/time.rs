@@ -85,6 +85,18 @@ impl Instant {
     }
 }
 
+/// An instant that does not come.
+pub(crate) const NEVER: Instant = Instant::MAX;
+
+/// The earlier of two optional instants.
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
 /// The nanoseconds of a duration, unless no instant is that far from another one.
 fn nanos(duration: Duration) -> Option<u64> {
     u64::try_from(duration.as_nanos()).ok()

@@ -1,82 +1,17 @@
-//! Sequences of events as iterators that wait: watchers, connection states.
+//! Sequences of events as iterators that wait.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
-use super::{
-    context::Context,
-    wait::{check, wait},
-};
-use crate::{ConnectionState, Error, ErrorKind, OnDrop, WatchKind, WatchedEvent};
+use tokio::sync::watch;
 
-/// A sequence that is waited for: an iterator over results, and its variants with a limit of time.
-pub trait Events: sealed::Sealed {
-    /// The next event, as [`Iterator::next`]; an error of the kind `OperationTimeout` if there is none within `wait`.
-    /// Nothing is lost then.
-    fn next_timeout(&mut self, wait: Duration) -> Option<Self::Item> {
-        self.next_within(wait).unwrap_or_else(|| {
-            let why = format_args!("no event within {wait:?}");
-            Some(Self::failed(Error::refused(ErrorKind::OperationTimeout, why)))
-        })
-    }
+use super::{Blocking, wait, wait_timeout};
+use crate::{ConnectionState, Error, ErrorKind, States, WatchedEvent, Watcher};
 
-    /// An iterator that ends when there is no next event within `wait`. It can be made again for the later events.
-    fn timeout_iter(&mut self, wait: Duration) -> TimeoutIter<'_, Self>
-    where
-        Self: Sized,
-    {
-        TimeoutIter { events: self, wait }
-    }
-}
-
-pub(super) mod sealed {
-    use std::time::Duration;
-
-    /// The part of the events that is not public.
-    pub trait Sealed: Iterator {
-        /// The next event; `None` if there is none within `wait`.
-        fn next_within(&mut self, wait: Duration) -> Option<Option<Self::Item>>;
-        /// An item that is an error.
-        fn failed(error: crate::Error) -> Self::Item;
-    }
-}
-
-/// Events until none comes within a time. Created by [`Events::timeout_iter`].
-#[derive(Debug)]
-pub struct TimeoutIter<'a, E> {
-    events: &'a mut E,
-    wait: Duration,
-}
-
-impl<E: Events> Iterator for TimeoutIter<'_, E> {
-    type Item = E::Item;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.events.next_within(self.wait).flatten()
-    }
-}
-
-/// The states of a connection, in order: an iterator that waits, and ends when the client has ended. Created by
-/// [`Client::states`](super::Client::states).
-///
-/// As [`States`](crate::States).
-pub struct States {
-    pub(super) inner: crate::States,
-    pub(super) context: Context,
-}
-
-events!(States, ConnectionState);
-
-impl States {
-    async fn following(&mut self) -> Option<Result<ConnectionState, Error>> {
-        self.inner.next().await.map(Ok)
-    }
-}
-
-/// A watch on a node: an iterator that waits for its events, and ends after the last one.
+/// A sequence of events, whose [`Blocking`] is an iterator that waits.
 ///
 /// ```
 /// use std::time::Duration;
-/// use docent::{AddWatchMode, blocking::Events};
+/// use docent::AddWatchMode;
 ///
 /// # fn example(client: &docent::blocking::Client) -> Result<(), docent::Error> {
 /// let mut watcher = client.add_watch("/config", AddWatchMode::PersistentRecursive)?;
@@ -89,77 +24,85 @@ impl States {
 /// # }
 /// ```
 ///
-/// As [`Watcher`](crate::Watcher).
-pub struct Watcher {
-    inner: crate::Watcher,
-    context: Context,
-    /// Whether no event can follow but the end of the client.
-    over: bool,
+/// A `watch::Receiver`, such as `subscribe` of a shared value returns, is a sequence of its later values: of several in
+/// quick succession, possibly only the last.
+pub trait EventSource {
+    /// An event.
+    type Event;
+
+    /// Waits for the next event; `None` after the last one. Dropping the future loses nothing.
+    fn next_event(&mut self) -> impl Future<Output = Option<Result<Self::Event, Error>>>;
 }
 
-events!(Watcher, WatchedEvent);
+/// Waits for each event. A call inside an async runtime is refused: its item is the error.
+impl<E: EventSource> Iterator for Blocking<E> {
+    type Item = Result<E::Event, Error>;
 
-debug_as_inner!(States Watcher);
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = wait(async || Ok(self.inner.next_event().await));
+        next.unwrap_or_else(|refused| Some(Err(refused)))
+    }
+}
 
-impl Watcher {
-    pub(super) fn new(inner: crate::Watcher, context: &Context) -> Self {
-        Self { inner, context: context.clone(), over: false }
+impl<E: EventSource> Blocking<E> {
+    /// The next event, as [`Iterator::next`]; an error of the kind `OperationTimeout` if there is none within `limit`.
+    /// Nothing is lost then.
+    pub fn next_timeout(&mut self, limit: Duration) -> Option<Result<E::Event, Error>> {
+        self.next_within(limit).unwrap_or_else(|| {
+            let why = format_args!("no event within {limit:?}");
+            Some(Err(Error::refused(ErrorKind::OperationTimeout, why)))
+        })
     }
 
-    /// Waits for the next event.
-    ///
-    /// Blocking [`Watcher::changed`](crate::Watcher::changed).
-    pub fn changed(&mut self) -> Result<WatchedEvent, Error> {
-        check()?;
-        let event = wait(self.inner.changed());
-        Ok(self.taken(event))
+    /// An iterator that ends when there is no next event within `limit`. It can be made again for the later events.
+    pub fn timeout_iter(
+        &mut self,
+        limit: Duration,
+    ) -> impl Iterator<Item = Result<E::Event, Error>> {
+        std::iter::from_fn(move || self.next_within(limit).flatten())
     }
 
-    /// As [`changed`](Self::changed), for at most `wait`; `None` if there is no event by then.
-    pub fn changed_timeout(&mut self, wait: Duration) -> Result<Option<WatchedEvent>, Error> {
-        check()?;
-        let event = self.context.wait_timeout(wait, self.inner.changed());
-        Ok(event.map(|event| self.taken(event)))
+    fn next_within(&mut self, limit: Duration) -> Option<Option<Result<E::Event, Error>>> {
+        let next = wait_timeout(limit, async || Ok(self.inner.next_event().await));
+        next.unwrap_or_else(|refused| Some(Some(Err(refused))))
     }
+}
 
-    /// The next event, if there is one in the buffer.
-    ///
-    /// As [`Watcher::try_changed`](crate::Watcher::try_changed).
-    pub fn try_changed(&mut self) -> Option<WatchedEvent> {
-        let event = self.inner.try_changed()?;
-        Some(self.taken(event))
+macro_rules! event_sources {
+    ($($source:ty: $event:ty),*) => {
+        $(impl EventSource for $source {
+            type Event = $event;
+
+            async fn next_event(&mut self) -> Option<Result<$event, Error>> {
+                self.next().await.map(Ok)
+            }
+        })*
+    };
+}
+
+event_sources!(States: ConnectionState, Watcher: WatchedEvent);
+
+#[cfg(feature = "recipes")]
+event_sources!(
+    crate::CacheEvents: crate::CacheEvent,
+    crate::LeadershipChanges: crate::LeadershipChange,
+    crate::NodeEvents: crate::NodeEvent
+);
+
+#[cfg(feature = "recipes")]
+impl EventSource for crate::GroupView {
+    type Event = std::sync::Arc<std::collections::BTreeMap<String, bytes::Bytes>>;
+
+    async fn next_event(&mut self) -> Option<Result<Self::Event, Error>> {
+        self.next().await
     }
+}
 
-    forward! { Watcher;
-        /// Removes the watch from the server, and waits for the reply.
-        async fn remove(self) -> Result<(), Error>;
-        /// The path of the node.
-        #[must_use]
-        fn path(&self) -> &str;
-        /// The kind of the watch.
-        #[must_use]
-        fn kind(&self) -> WatchKind;
-        /// Sets whether dropping the watcher removes the watch from the server.
-        fn set_on_drop(&mut self, on_drop: OnDrop);
-    }
+impl<T: Clone> EventSource for watch::Receiver<T> {
+    type Event = T;
 
-    /// Drops the watcher without removing the watch from the server.
-    ///
-    /// As [`Watcher::forget`](crate::Watcher::forget).
-    pub fn forget(self) {
-        self.inner.forget();
-    }
-
-    fn taken(&mut self, event: WatchedEvent) -> WatchedEvent {
-        self.over |= !self.inner.kind().is_persistent() || event.is_end();
-        event
-    }
-
-    async fn following(&mut self) -> Option<Result<WatchedEvent, Error>> {
-        if self.over {
-            return None;
-        }
-        let event = self.inner.changed().await;
-        Some(Ok(self.taken(event)))
+    async fn next_event(&mut self) -> Option<Result<T, Error>> {
+        self.changed().await.ok()?;
+        Some(Ok(self.borrow_and_update().clone()))
     }
 }

@@ -1,17 +1,31 @@
-//! docent for programs without async: the client, its recipes and their guards with methods that wait.
+//! docent for programs without async: a client with methods that wait, and a way to wait for everything else.
 //!
-//! The names are those of the async client without `.await`: [`blocking::Client`](Client) is [`docent::Client`], and
-//! `blocking::locks::InterProcessMutex` is `docent::InterProcessMutex`. Settings, options, errors and values, such as
-//! [`Config`](crate::Config), `LockOptions` or [`Stat`](crate::Stat), are the same types. Needs the feature `blocking`.
+//! | what a thread needs | |
+//! |---|---|
+//! | a client | [`Client`]: connects, reads, writes, watches, waits for each reply |
+//! | a lock, a leadership, a number | [`InterProcessMutex`], [`LeaderLatch`], [`DistributedAtomicLong`] and the other types here, made of the client, with methods that wait |
+//! | any other call of the client, any other recipe, service discovery | the async type, such as `docent::SharedCount`; [`wait`](fn@wait) waits for each call |
+//! | a limit of time | [`wait_timeout`], around any call |
+//! | events | iterators: [`Client::add_watch`], [`Client::states`]; [`Blocking::wrap`] makes one of every [`EventSource`] |
 //!
-//! Service discovery is in the crate `docent-discovery`, whose feature `blocking` has it for this client.
+//! Settings, options, errors and values, such as [`Config`](crate::Config) or [`Stat`](crate::Stat), are the same types.
+//! Needs the feature `blocking`.
+#![cfg_attr(
+    not(feature = "recipes"),
+    doc = "
+
+[`InterProcessMutex`]: https://docs.rs/docent/latest/docent/blocking
+[`LeaderLatch`]: https://docs.rs/docent/latest/docent/blocking
+[`DistributedAtomicLong`]: https://docs.rs/docent/latest/docent/blocking
+"
+)]
 //!
 //! # Example
 //!
 #![cfg_attr(feature = "recipes", doc = "```")]
 #![cfg_attr(not(feature = "recipes"), doc = "```ignore")]
 //! use std::time::Duration;
-//! use docent::{Error, blocking::{Client, locks::InterProcessMutex}};
+//! use docent::{Error, SharedCount, blocking::{Client, InterProcessMutex, wait}};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let runtime = tokio::runtime::Runtime::new()?;
@@ -27,24 +41,14 @@
 //!     let mutex = InterProcessMutex::new(&client, "/locks/printer")?;
 //!     if let Some(guard) = mutex.acquire_timeout(Duration::from_secs(30))? {
 //!         println!("held, fencing token {}", guard.fencing_token()?);
+//!         // An async recipe, for which the thread waits.
+//!         let pages = wait(|| SharedCount::start(&client, "/pages", 0))?;
+//!         wait(|| pages.set_count(pages.count() + 1))?;
 //!         guard.release()?;
 //!     }
 //!     Ok(())
 //! }
 //! ```
-//!
-//! # What differs from the async client
-//!
-//! | async | blocking |
-//! |---|---|
-//! | `Config::start` | [`Client::start_with`]; for `Config::connect`, both have `Client::connect_with` |
-//! | `tokio::time::timeout` around a wait | the method with the suffix `_timeout`; [`Client::wait_timeout`] for the rest |
-//! | `client.get_data("/a").allow(kind).await?` | `client.get_data("/a").allow(kind)?`, with the trait [`Allow`] |
-//! | `next`, streams | iterators over results; with a limit of time: the trait [`Events`] |
-//! | `changed`, `lost`, which return no `Result` | a `Result`, which is an error inside a runtime only |
-//! | a `watch::Receiver` | [`Receiver`], whose values are cloned |
-//! | several calls at once in one task | threads, which share a client; or [`Client::async_client`] and [`Client::wait`] |
-//! | a future that is dropped | the limit of time of the call, or the end of its client |
 //!
 //! # Threads
 //!
@@ -55,7 +59,7 @@
 //! runs where that says, and has no thread.
 //!
 //! Every type here is usable from any thread: a guard that one thread acquired may be released or dropped by another
-//! one. A drop never waits, except for the last one of a client (see [`Client`](Client#the-end)).
+//! one. A drop never waits, except for the [last one](Blocking) of a client.
 //!
 //! Listeners and filters are called on the client's thread. Blocking calls are refused there, since they would wait for
 //! themselves.
@@ -69,45 +73,17 @@
 //!
 //! [`docent::Client`]: crate::Client
 
-#[macro_use]
-mod forward;
-
 mod client;
-mod context;
 mod events;
-#[doc(hidden)]
-pub mod internal;
-mod receiver;
+mod handle;
+#[cfg(feature = "recipes")]
+mod recipes;
 mod thread;
-mod transaction;
-mod wait;
+mod waiting;
 
-pub use client::{Client, WeakClient};
-pub use events::{Events, States, TimeoutIter, Watcher};
-pub use receiver::{EnsembleTracker, Receiver};
-pub use transaction::{Allow, Transaction};
-
+pub use client::{Allow, Client};
+pub use events::EventSource;
+pub use handle::Blocking;
 #[cfg(feature = "recipes")]
-pub mod atomic;
-#[cfg(feature = "recipes")]
-pub mod barriers;
-#[cfg(feature = "recipes")]
-pub mod cache;
-#[cfg(feature = "recipes")]
-mod create_protected;
-#[cfg(feature = "recipes")]
-mod held;
-#[cfg(feature = "recipes")]
-pub mod leader;
-#[cfg(feature = "recipes")]
-pub mod locks;
-#[cfg(feature = "recipes")]
-pub mod nodes;
-#[cfg(feature = "recipes")]
-pub mod shared;
-
-#[cfg(feature = "recipes")]
-pub use {
-    create_protected::{create_protected, create_protected_with},
-    held::Held,
-};
+pub use recipes::*;
+pub use waiting::{wait, wait_timeout};

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use docent_protocol::{
     Decode as _, ErrorCode, OpCode, Text,
     jute::Reader,
@@ -13,9 +15,9 @@ use docent_protocol::{
 use docent_testing::server::{Config, ConnectionId};
 use support::{Answer, create, machine::Bench};
 
-fn bench() -> Bench {
+fn bench(servers: usize) -> Bench {
     Bench::new(Config {
-        servers: 3,
+        servers,
         reconfig_enabled: true,
         super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
         ..Config::default()
@@ -55,7 +57,7 @@ fn read(bench: &mut Bench, id: ConnectionId) -> String {
 /// A change waits for its majority; meanwhile, another one is refused.
 #[test]
 fn one_change_is_made_at_a_time() {
-    let mut bench = bench();
+    let mut bench = bench(3);
     let leader = bench.machine.leader().unwrap();
     let (a, b) = (connect(&mut bench, leader), connect(&mut bench, leader));
     bench.machine.isolate(bench.now, leader);
@@ -73,7 +75,7 @@ fn one_change_is_made_at_a_time() {
 /// A change is decided by the members that vote after it: two of two are needed once the third has left.
 #[test]
 fn a_member_that_has_left_counts_no_more() {
-    let mut bench = bench();
+    let mut bench = bench(3);
     let leader = bench.machine.leader().unwrap();
     let (left, other) = ((leader + 1) % 3, (leader + 2) % 3);
     let id = connect(&mut bench, leader);
@@ -105,10 +107,60 @@ fn a_member_that_has_left_counts_no_more() {
     assert!(!read(&mut bench, id).contains(&format!("server.{}=", left + 1)));
 }
 
+/// A change takes a majority of the members before it and of those after it.
+///
+/// Source: `Leader.propose`, `SyncedLearnerTracker`.
+#[test]
+fn a_change_needs_a_majority_of_the_new_members() {
+    let mut bench = bench(3);
+    let leader = bench.machine.leader().unwrap();
+    let (left, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let id = connect(&mut bench, leader);
+    bench.machine.cut(bench.now, other, leader);
+    bench.send(id, 1, OpCode::Create, &create("/before", b"", 0));
+    assert_eq!(bench.answers(id).len(), 1);
+    bench.send(id, 2, OpCode::Reconfig, &leaving(&(left + 1).to_string()));
+    assert_eq!(bench.answers(id).len(), 0);
+    bench.machine.heal_all(bench.now);
+    assert_eq!(bench.answers(id).len(), 1);
+}
+
+/// A leader that has left leads no more, although it has not applied the change.
+///
+/// Source: `Leader.tryToCommit`.
+#[test]
+fn a_leader_that_lags_steps_down_once_it_has_left() {
+    let mut bench = bench(3);
+    let leader = bench.machine.leader().unwrap();
+    let id = connect(&mut bench, (leader + 1) % 3);
+    bench.machine.set_lag(bench.now, leader, true);
+    bench.send(id, 1, OpCode::Reconfig, &leaving(&(leader + 1).to_string()));
+    assert!(bench.machine.leader().is_some_and(|next| next != leader));
+}
+
+/// The log of a member that has left keeps the others from no election.
+///
+/// Source: `FastLeaderElection.validVoter`.
+#[test]
+fn the_log_of_a_member_that_has_left_counts_no_more() {
+    let mut bench = bench(4);
+    let leader = bench.machine.leader().unwrap();
+    let left = (leader + 1) % 4;
+    let id = connect(&mut bench, leader);
+    bench.call(id, OpCode::Reconfig, &leaving(&(left + 1).to_string())).unwrap();
+    for other in (0..4).filter(|other| ![leader, left].contains(other)) {
+        bench.machine.cut(bench.now, leader, other);
+    }
+    bench.send(id, 1, OpCode::Create, &create("/without-a-majority", b"", 0));
+    bench.machine.stop_member(bench.now, leader);
+    bench.advance(Duration::from_secs(60));
+    assert!(bench.machine.leader().is_some_and(|next| ![leader, left].contains(&next)));
+}
+
 /// The members and their version stay the same under another leader.
 #[test]
 fn the_members_outlast_their_leader() {
-    let mut bench = bench();
+    let mut bench = bench(3);
     let leader = bench.machine.leader().unwrap();
     let id = connect(&mut bench, leader);
     let joining = "server.100=0.0.0.0:4001:4002:observer;0.0.0.0:4003";

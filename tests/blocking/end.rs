@@ -7,19 +7,15 @@ use std::{
 };
 
 use docent::{
-    AddWatchMode, CacheOptions, Config, CreateMode, ErrorKind, LockOptions,
+    AddWatchMode, CacheOptions, Config, CreateMode, CuratorCache, DistributedDoubleBarrier,
+    EnsembleTracker, ErrorKind, GroupMember, PersistentNode, SharedCount,
     blocking::{
-        Client, EnsembleTracker,
-        barriers::DistributedDoubleBarrier,
-        cache::CuratorCache,
-        leader::LeaderLatch,
-        locks::{InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2},
-        nodes::{GroupMember, PersistentNode},
-        shared::SharedCount,
+        Client, InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LeaderLatch,
+        wait, wait_timeout,
     },
 };
 
-use docent_discovery::{ServiceInstance, blocking::ServiceDiscovery};
+use docent_discovery::{ServiceDiscovery, ServiceInstance};
 
 use crate::{
     server::Server,
@@ -45,7 +41,7 @@ fn what_outlives_its_client_does_no_harm(server: Server) {
     // Its node is deleted with the session; there is no connection to ask.
     let _ = released.release();
     drop(dropped);
-    assert!(watcher.changed().unwrap().is_end());
+    assert!(watcher.next().unwrap().unwrap().is_end());
     assert_eq!(mutex.acquire().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(client.close().unwrap_err().kind(), ErrorKind::Closed);
     drop((client, mutex));
@@ -85,12 +81,11 @@ fn the_last_drop_closes_the_session(server: Server) {
 fn every_recipe_may_be_the_last_of_its_client() {
     type Make = Box<dyn Fn(&Client) -> Box<dyn Any>>;
     let server = Server::embedded();
-    let options = LockOptions::default;
     let kinds: Vec<(&str, Make)> = vec![
         ("client", Box::new(|client| Box::new(client.clone()))),
-        ("receiver", Box::new(|client| Box::new(client.state()))),
+        ("receiver", Box::new(|client| Box::new(client.wrap(client.state())))),
         ("states", Box::new(|client| Box::new(client.states()))),
-        ("tracker", Box::new(|client| Box::new(EnsembleTracker::new(client)))),
+        ("tracker", Box::new(|client| Box::new(client.wrap(EnsembleTracker::new(client))))),
         (
             "watcher",
             Box::new(|client| Box::new(client.add_watch("/", AddWatchMode::Persistent).unwrap())),
@@ -113,17 +108,20 @@ fn every_recipe_may_be_the_last_of_its_client() {
             "lock",
             Box::new(|client| Box::new(InterProcessReadWriteLock::new(client, "/lock").unwrap())),
         ),
-        ("count", Box::new(|client| Box::new(SharedCount::start(client, "/count", 1).unwrap()))),
+        (
+            "count",
+            Box::new(|client| {
+                Box::new(client.wrap(wait(|| SharedCount::start(client, "/count", 1)).unwrap()))
+            }),
+        ),
         (
             "semaphore",
             Box::new(|client| {
-                let count = SharedCount::start(client, "/count", 1).unwrap();
-                Box::new(
-                    InterProcessSemaphoreV2::with_count(client, "/semaphore", &count)
-                        .unwrap()
-                        .acquire()
-                        .unwrap(),
-                )
+                let count = wait(|| SharedCount::start(client, "/count", 1)).unwrap();
+                let semaphore =
+                    docent::InterProcessSemaphoreV2::with_count(client, "/semaphore", &count);
+                let semaphore: InterProcessSemaphoreV2 = client.wrap(semaphore.unwrap());
+                Box::new(semaphore.acquire().unwrap())
             }),
         ),
         (
@@ -147,16 +145,16 @@ fn every_recipe_may_be_the_last_of_its_client() {
             Box::new(|client| {
                 let node =
                     PersistentNode::start(client, "/node", CreateMode::Ephemeral, "").unwrap();
-                node.created().unwrap();
-                Box::new(node)
+                wait(|| node.created()).unwrap();
+                Box::new(client.wrap(node))
             }),
         ),
         (
             "member",
-            Box::new(move |client| {
-                let member = GroupMember::join_with(client, "/group", "id", "", options()).unwrap();
-                member.joined().unwrap();
-                Box::new((member.view(), member))
+            Box::new(|client| {
+                let member = GroupMember::join(client, "/group", "id", "").unwrap();
+                wait(|| member.joined()).unwrap();
+                Box::new(client.wrap((member.view(), member)))
             }),
         ),
         (
@@ -164,16 +162,16 @@ fn every_recipe_may_be_the_last_of_its_client() {
             Box::new(|client| {
                 let (cache, events) =
                     CuratorCache::start_with_events(client, "/", CacheOptions::default()).unwrap();
-                cache.initialized().unwrap();
-                Box::new((cache, events))
+                wait(|| cache.initialized()).unwrap();
+                Box::new(client.wrap((cache, events)))
             }),
         ),
         (
             "discovery",
             Box::new(|client| {
                 let discovery = ServiceDiscovery::new(client, "/services").unwrap();
-                discovery.register(ServiceInstance::new("web", "id")).unwrap();
-                Box::new((discovery.events("web", "id"), discovery))
+                wait(|| discovery.register(ServiceInstance::new("web", "id"))).unwrap();
+                Box::new(client.wrap((discovery.events("web", "id"), discovery)))
             }),
         ),
         (
@@ -181,16 +179,16 @@ fn every_recipe_may_be_the_last_of_its_client() {
             Box::new(|client| {
                 let discovery = ServiceDiscovery::new(client, "/services").unwrap();
                 let provider = discovery.service_provider("web").unwrap();
-                provider.initialized().unwrap();
-                Box::new((provider.cache().events(), provider))
+                wait(|| provider.initialized()).unwrap();
+                Box::new(client.wrap((provider.cache().events(), provider)))
             }),
         ),
         (
             "barrier",
             Box::new(|client| {
                 let mut barrier = DistributedDoubleBarrier::new(client, "/barrier", 1).unwrap();
-                barrier.enter().unwrap();
-                Box::new(barrier)
+                wait(|| barrier.enter()).unwrap();
+                Box::new(client.wrap(barrier))
             }),
         ),
     ];
@@ -230,7 +228,8 @@ fn a_silent_server_delays_the_end_for_a_limited_time() {
     let client = Client::connect_with(config).unwrap();
     server.server().stall();
     let before = Instant::now();
-    assert!(!client.close_timeout(Duration::from_millis(50)).unwrap());
+    let closed = wait_timeout(Duration::from_millis(50), || client.as_async().close());
+    assert!(closed.unwrap().is_none());
     drop(client);
     assert!(before.elapsed() < DEADLINE, "{:?}", before.elapsed());
     server.server().resume();

@@ -14,7 +14,6 @@ extern crate docent_tests as support;
 mod server;
 
 mod client;
-mod discovery;
 mod end;
 mod locks;
 mod recipes;

@@ -3,13 +3,11 @@
 use std::{future::Future, sync::mpsc, thread};
 
 use docent::{
-    Config, CreateMode, Error, ErrorKind, Outcome,
-    blocking::{
-        Client, Events,
-        locks::{InterProcessMutex, Revoker},
-    },
+    Config, CreateMode, Error, ErrorKind, Outcome, Revoker,
+    blocking::{Client, InterProcessMutex, wait, wait_timeout},
     retry::RetryForever,
 };
+use docent_discovery::{ServiceDiscovery, ServiceInstance};
 use tokio::runtime::{Builder, Handle};
 
 use crate::{
@@ -26,14 +24,14 @@ blocking_on_both_servers! {
 }
 
 #[track_caller]
-pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>) {
+fn assert_refused<T: std::fmt::Debug>(result: Result<T, Error>) {
     let error = result.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::WouldBlock, Outcome::NotApplied));
     assert!(error.to_string().contains("spawn_blocking"), "{error}");
 }
 
 /// Runs a future in each place where tokio polls one.
-pub(crate) fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F) {
+fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F) {
     let one = Builder::new_current_thread().enable_all().build().unwrap();
     let many = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for runtime in [one, many] {
@@ -58,21 +56,23 @@ fn calls_inside_a_runtime_are_refused(server: Server) {
     let path = server.path("refused");
     client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();
     let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
+    let discovery = ServiceDiscovery::new(&client, &server.fixture.path).unwrap();
     in_each_runtime(|| {
         let (client, path, mutex) = (client.clone(), path.clone(), mutex.clone());
+        let discovery = discovery.clone();
         let config = server.config();
         async move {
             assert_refused(client.create(&path, b"", CreateMode::Persistent));
             assert_refused(client.get_data_and_watch("/"));
-            assert_refused(
-                client.transaction().create(&path, b"", CreateMode::Persistent).commit(),
-            );
+            assert_refused(wait(|| {
+                client.transaction().create(&path, b"", CreateMode::Persistent).commit()
+            }));
+            assert_refused(wait_timeout(DEADLINE, || client.as_async().delete(&path, None)));
             assert_refused(client.retry(&RetryForever { retry_interval: DEADLINE }, || Ok(())));
-            assert_refused(client.wait(async { panic!("it is polled") }));
-            assert_refused(client.wait_until_exists_timeout(&path, DEADLINE));
-            assert_refused(client.state().changed());
             assert_refused(client.states().next().unwrap());
             assert_refused(client.states().next_timeout(DEADLINE).unwrap());
+            assert_refused(client.states().timeout_iter(DEADLINE).next().unwrap());
+            assert_refused(wait(|| discovery.register(ServiceInstance::new("web", "a"))));
             assert_refused(mutex.acquire());
             assert_refused(mutex.acquire_timeout(DEADLINE));
             assert_refused(client.close());
@@ -83,6 +83,7 @@ fn calls_inside_a_runtime_are_refused(server: Server) {
     });
     // Nothing was sent, and nothing is spoiled.
     assert_eq!(client.exists(&path).unwrap(), None);
+    assert!(discovery.instance("web", "a").is_none());
     mutex.acquire().unwrap().release().unwrap();
 }
 
@@ -151,7 +152,7 @@ fn a_listener_may_not_wait(server: Server) {
     });
     let guard = mutex.acquire().unwrap();
     let policy = RetryForever { retry_interval: DEADLINE };
-    Revoker::attempt_revoke(&server.client(), &policy, guard.lock_path()).unwrap();
+    wait(|| Revoker::attempt_revoke(&client, &policy, guard.lock_path())).unwrap();
     assert_refused(results.recv_timeout(DEADLINE).unwrap());
     guard.release().unwrap();
 }
@@ -160,7 +161,7 @@ fn a_client_runs_in_the_runtime_of_its_settings(server: Server) {
     let handle: Handle = server.runtime.handle().clone();
     let config = Config::new(&server.fixture.server).unwrap().with_runtime(handle);
     let client = Client::start_with(config).unwrap();
-    client.wait_until_connected(DEADLINE).unwrap();
+    wait(|| client.wait_until_connected(DEADLINE)).unwrap();
     let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
     mutex.acquire().unwrap().release().unwrap();
     client.close().unwrap();

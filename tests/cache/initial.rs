@@ -44,6 +44,23 @@ async fn initial_nodes_that_the_cache_does_not_hold_are_left_out() {
     assert!(matches!(first, Some(CacheEvent::Initialized { len: 2 })), "{first:?}");
 }
 
+/// A cache with data that begins with the nodes of one without data has to get them.
+#[tokio::test]
+async fn data_that_initial_nodes_do_not_have_are_added() {
+    let fixture = Fixture::embedded().await;
+    let client = fixture.observer().await;
+    create(&client, &["/c", "/c/d"], b"1").await;
+    let without = CacheOptions::default().without_data();
+    let without = CuratorCache::start_with(&client, "/c", without).unwrap();
+    initialized(&without).await;
+    let nodes = without.snapshot();
+    assert!(nodes.iter().all(|node| node.data().is_none()));
+    let options = CacheOptions::default().with_initial_nodes(nodes);
+    let cache = CuratorCache::start_with(&client, "/c", options).unwrap();
+    initialized(&cache).await;
+    assert_eq!(list(&cache, "/c"), [" 0 1", "/d 0 1"]);
+}
+
 /// An ensemble that was restored from a backup is behind the nodes that an earlier cache has seen.
 #[tokio::test]
 async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {

@@ -12,15 +12,10 @@
 #[macro_use]
 extern crate docent_tests as support;
 
-#[path = "../../tools/recipe_peer/gzip.rs"]
-mod gzip;
-
 mod curator_cache;
 mod faults;
 mod initial;
 mod model;
-mod peer;
-mod trace_parity;
 mod wrong_paths;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Barriers, counters and caches with both docent and Curator in them. Source of the other side:
-//! `tests/java/CuratorDataPeer.java`.
+//! `tests/java/CuratorData.java`.
 
-use std::path::Path;
+use std::time::Duration;
 
 use docent::{
     CachedNode, Client, CreateMode, CuratorCache, DistributedAtomicInteger, DistributedAtomicLong,
@@ -9,9 +9,9 @@ use docent::{
 };
 use docent_testing::{
     fault::Fault,
-    tap::{Record, TapClient, What},
+    tap::{Record, TapClient},
 };
-use tokio::{process::Command, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::{
     atomic::{changed, lock_options, options},
@@ -22,7 +22,7 @@ use crate::{
     support::{
         DEADLINE, eventually,
         fixture::Fixture,
-        peer::{Answer, Peer, Side},
+        peer::{Answer, Options, Peer, Side},
         within_deadline,
     },
 };
@@ -30,48 +30,12 @@ use crate::{
 /// The real server, and a peer of Curator's on it; `None` if there is none.
 async fn with_curator() -> Option<(Fixture, Peer)> {
     let (fixture, true) = (Fixture::real().await?, Side::Java.is_available()) else { return None };
-    let peer = curator(&[&fixture.server]).await;
+    let peer = curator(&fixture.server, 3).await;
     Some((fixture, peer))
 }
 
-/// A peer of Curator's with these arguments.
-async fn curator(arguments: &[&str]) -> Peer {
-    let command = tokio::task::spawn_blocking(|| {
-        let java = crate::support::real::java().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let classes = java.compile(&source.join("java/CuratorDataPeer.java")).unwrap();
-        java.command(&classes).unwrap()
-    });
-    let mut command = command.await.unwrap();
-    command.arg("CuratorDataPeer").args(arguments);
-    let peer = Peer::spawn("curator", Command::from(command));
-    peer.event("ready").await;
-    peer
-}
-
-/// `CONNECT` alone, and `FLAGS` without a flag for docent's, whose default settings are those of the leader recipes.
-#[tokio::test]
-async fn the_peers_of_both_sides_have_the_same_defaults() {
-    let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
-    let (ours, theirs) = (fixture.tap.client("A").await, fixture.tap.client("J").await);
-    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-    let peers = [
-        ("A", crate::peer::peer(&[&ours.connect_string(), "none"]).await),
-        ("J", curator(&[&theirs.connect_string()]).await),
-    ];
-    for (label, peer) in peers {
-        fixture.tap.inject(Fault::drop_reply(OpCode::GetData).of(label).times(u32::MAX));
-        let answer = peer.ask(format!("aget along:{}", fixture.path)).await;
-        assert!(answer.error_kind().starts_with("ConnectionLoss"), "{answer:?}");
-        let trace = fixture.tap.trace().of(label);
-        let session = trace.iter().find_map(|record| match record.what {
-            What::Connect { time_out, .. } => Some(time_out),
-            _ => None,
-        });
-        let reads = trace.iter().filter(|record| record.is_request(OpCode::GetData));
-        assert_eq!((session, reads.count()), (Some(20_000), 4), "{label}");
-        peer.close().await;
-    }
+async fn curator(connect: &str, retries: u32) -> Peer {
+    Peer::java(connect, Options { session: Duration::from_secs(20), retries }).await
 }
 
 #[tokio::test]
@@ -198,7 +162,7 @@ async fn ten_thousand_increments_of_both_sides_are_counted_once() {
     let (Some(fixture), true) = (Fixture::real().await, Side::Java.is_available()) else { return };
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
-    let curator = curator(&[&tap_of_curator.connect_string(), "20000", "0"]).await;
+    let curator = curator(&tap_of_curator.connect_string(), 0).await;
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     let path = &fixture.path;
@@ -290,7 +254,7 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
     fixture.tap.keep(1000);
     let tap_of_curator = fixture.tap.client("J").await.unwrap();
     // With 600 retries, no read of its cache is given up (C2, C3).
-    let curator = curator(&[&tap_of_curator.connect_string(), "20000", "600"]).await;
+    let curator = curator(&tap_of_curator.connect_string(), 600).await;
     let (a, tap) = fixture.client("A").await;
     let writer = fixture.observer().await;
     fixture.create_path(&writer).await;
@@ -323,7 +287,7 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
                 only_growth_until = number + 25;
             }
             // Its setWatches2 is in front of this request.
-            175 => drop(curator.ask(format!("get {path}")).await.ok()),
+            175 => drop(curator.ask(format!("read {path}")).await.ok()),
             _ => {}
         }
         let path = &paths[below(paths.len() as u32) as usize];
@@ -332,9 +296,9 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
         let by_curator = number >= only_growth_until && below(2) == 0;
         let is_applied = if by_curator {
             let command = match kind {
-                0..=1 => format!("create {path} {data}"),
-                2..=3 => format!("set {path} {data}"),
-                _ => format!("delete {path}"),
+                0..=1 => format!("make {path} {data}"),
+                2..=3 => format!("write {path} {data}"),
+                _ => format!("remove {path}"),
             };
             matches!(curator.ask(command).await.outcome, crate::support::peer::Outcome::Ok(_))
         } else {

@@ -14,9 +14,7 @@ extern crate docent_tests as support;
 mod atomic;
 mod barriers;
 mod interop;
-mod peer;
 mod stale;
-mod trace_parity;
 
 use std::{future::Future, pin::pin, task::Poll};
 

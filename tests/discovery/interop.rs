@@ -1,11 +1,8 @@
-//! Instances of docent and of Curator side by side. Source of the other side: `tests/java/CuratorDiscoveryPeer.java`.
-
-use std::path::Path;
+//! Instances of docent and of Curator side by side. Source of the other side: `tests/java/CuratorServices.java`.
 
 use docent_discovery::{InstanceSerializer, Payload, UriSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use super::*;
 use crate::support::peer::{Peer, Side};
@@ -18,17 +15,7 @@ async fn with_curator() -> Option<(Fixture, Peer)> {
 }
 
 async fn curator_at(connect: &str) -> Peer {
-    let command = tokio::task::spawn_blocking(|| {
-        let java = crate::support::real::java().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let classes = java.compile(&source.join("java/CuratorDiscoveryPeer.java")).unwrap();
-        java.command(&classes).unwrap()
-    });
-    let mut command = command.await.unwrap();
-    command.arg("CuratorDiscoveryPeer").arg(connect);
-    let peer = Peer::spawn("curator", Command::from(command));
-    peer.event("ready").await;
-    peer
+    Peer::java(connect, RECORDED).await
 }
 
 /// The class of a payload that only Curator's peer has.
@@ -39,7 +26,7 @@ struct Details {
 }
 
 impl Payload for Details {
-    const JAVA_CLASS: Option<&'static str> = Some("CuratorDiscoveryPeer$Details");
+    const JAVA_CLASS: Option<&'static str> = Some("CuratorServices$Details");
 }
 
 /// Each payload of Java has the bytes that docent writes for it, and docent reads it.
@@ -149,7 +136,7 @@ async fn curator_reads_docents_instances() {
     check("m", "java.util.TreeMap {k=1}").await;
     let details = Details { zone: "eu".to_owned(), weight: 2 };
     let _bean = register(&fixture, &a, "bean", details).await;
-    check("bean", "CuratorDiscoveryPeer$Details eu/2").await;
+    check("bean", "CuratorServices$Details eu/2").await;
     assert_eq!(curator.ask(format!("dnames disc:{base}")).await.ok(), "1 web");
     assert_eq!(curator.ask(format!("dids disc:{base} web")).await.list().len(), 10);
     a.close().await.unwrap();

@@ -14,13 +14,11 @@ extern crate docent_tests as support;
 
 mod interop;
 mod model;
-mod peer;
 mod queries;
 mod registration;
 mod registration_faults;
 mod service_cache;
 mod service_provider;
-mod trace_parity;
 mod watched_instances;
 
 use std::time::Duration;
@@ -29,7 +27,10 @@ use docent::{Client, LockOptions, OpCode, Stat, retry::RetryNTimes};
 use docent_discovery::{
     DiscoveryOptions, Error, JsonInstanceSerializer, ServiceDiscovery, ServiceInstance,
 };
-use support::{eventually, fixture::Fixture, within_deadline};
+use support::{eventually, fixture::Fixture, peer::Options, within_deadline};
+
+/// The settings of the peers of the recordings.
+const RECORDED: Options = Options { session: Duration::from_secs(20), retries: 3 };
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -3,16 +3,13 @@
 use std::{
     collections::BTreeMap,
     env,
-    path::Path,
     time::{Duration, Instant},
 };
 
-use tokio::process::Command;
-
 use crate::support::{
     eventually,
-    peer::{Outcome, Peer, Side},
-    real::{RealEnsemble, java},
+    peer::{Options, Outcome, Peer, Side},
+    real::RealEnsemble,
 };
 
 /// The election has a leader again within this time after a kill: the election of the ensemble and the reconnects take
@@ -21,8 +18,6 @@ const LEADER_WITHIN: Duration = Duration::from_secs(30);
 
 /// By how much the events of two processes may arrive too late, or in another order.
 const EVENTS_DIFFER_BY: Duration = Duration::from_secs(1);
-
-const SESSION_MS: &str = "6000";
 
 const LATCH: &str = "/election";
 
@@ -33,26 +28,11 @@ fn kills() -> usize {
 
 /// Three processes of docent and two of Curator, which share one election.
 async fn participants(connect: &str) -> Vec<Peer> {
-    let ours = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
-    let ours = ours.await.unwrap();
-    let theirs = tokio::task::spawn_blocking(|| {
-        let java = java().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/CuratorRecipePeer.java");
-        (java.compile(&source).unwrap(), java)
-    });
-    let (classes, java) = theirs.await.unwrap();
+    let options = Options { session: Duration::from_secs(6), retries: 20 };
     let mut peers = Vec::new();
     for (number, is_ours) in [true, false, true, false, true].into_iter().enumerate() {
-        let mut command = if is_ours {
-            Command::new(&ours)
-        } else {
-            let mut command = java.command(&classes).unwrap();
-            command.arg("CuratorRecipePeer");
-            Command::from(command)
-        };
-        command.args([connect, SESSION_MS, "20"]);
-        let peer = Peer::spawn(if is_ours { "docent" } else { "curator" }, command);
-        peer.event("ready").await;
+        let (side, name) = if is_ours { (Side::Docent, "docent") } else { (Side::Java, "curator") };
+        let peer = Peer::start(side, name, connect, options).await;
         peer.ask(format!("latch start L {LATCH} id{number}")).await.ok();
         peers.push(peer);
     }

@@ -15,7 +15,6 @@ mod ensemble;
 mod lost_members;
 mod moved_session;
 mod partitions;
-mod peer;
 mod proven;
 mod read_only;
 mod reconfig;

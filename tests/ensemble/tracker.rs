@@ -14,10 +14,8 @@ use docent_testing::{
     TestingCluster, TestingServer,
     fault::Fault,
     server,
-    tap::{CompareOptions, Tap, TapClient, compare},
+    tap::{Tap, TapClient},
 };
-
-const TRACES: &str = include_str!("curator-tracker-traces.txt");
 
 fn cluster_config(servers: usize) -> server::Config {
     server::Config {
@@ -320,118 +318,6 @@ async fn a_tracker_ends_with_its_client() {
     }
 }
 
-/// The requests of a recording or a trace, under the name that the client had on its first connection.
-fn requests(text: &str) -> String {
-    let lines = text.lines().filter_map(|line| line.split_once(" -> "));
-    let lines = lines.filter(|(client, _)| !client.contains(['#', ' ']));
-    let lines = lines.map(|(client, rest)| {
-        // The recordings have no zxids.
-        let rest = match rest.split_once(" zxid=") {
-            Some((front, back)) => format!("{front} {}", back.split_once(' ').unwrap().1),
-            None => rest.to_owned(),
-        };
-        format!("{} -> {rest}\n", client.trim_end_matches(['\'', '*']))
-    });
-    lines.collect()
-}
-
-struct Scenario {
-    server: TestingServer,
-    tap: Tap,
-    a: TapClient,
-    expected: String,
-}
-
-impl Scenario {
-    async fn start(title: &str, config: server::Config) -> Self {
-        let server = TestingServer::start_with(config).await.unwrap();
-        let tap = server.tap().await.unwrap();
-        let a = tap.client("A").await.unwrap();
-        let (_, rest) = TRACES.split_once(&format!("=== {title}")).unwrap();
-        let expected = requests(rest.split("\n=== ").next().unwrap());
-        Self { server, tap, a, expected }
-    }
-
-    /// The lines of the recording for which docent sends others.
-    fn differs(&mut self, lines: &str, ours: &str) {
-        assert!(self.expected.contains(lines), "{lines} is not in\n{}", self.expected);
-        self.expected = self.expected.replacen(lines, ours, 1);
-    }
-
-    async fn reads(&self, count: usize) {
-        eventually(&format!("{count} reads"), async || {
-            let trace = self.tap.trace();
-            let replies = trace.iter().filter(|record| record.is_reply(OpCode::GetData)).count();
-            (replies >= count).then_some(())
-        })
-        .await;
-    }
-
-    fn assert_equal(&self) {
-        let actual = requests(&self.tap.trace().text());
-        if let Err(difference) = compare(&self.expected, &actual, &CompareOptions::default()) {
-            panic!("{difference}\n\nactual trace:\n{}", self.tap.trace().text());
-        }
-    }
-}
-
-const READ: &str = "A -> getData(4) /zookeeper/config watch=true\n";
-
-/// D30. C34: the address of the proxy is kept, so that all frames are seen. C35: one read at the start.
-#[tokio::test]
-async fn d30_an_ensemble_tracker() {
-    let mut scenario = Scenario::start("D30-ensemble-tracker ", cluster_config(1)).await;
-    scenario.differs(&format!("{READ}{READ}{READ}"), &format!("{READ}{READ}"));
-    let client = connect(&scenario.a.connect_string()).await;
-    let tracker = kept_at(&client, &scenario.a);
-    configured(&tracker, 1).await;
-    let admin = connect(&scenario.server.connect_string()).await;
-    admin.add_auth("digest", b"super:test").await.unwrap();
-    let added = admin.reconfig(joining(OBSERVER), None).await.unwrap();
-    configured(&tracker, added.stat.mzxid).await;
-    let mut states = client.states();
-    scenario.a.cut();
-    while within_deadline("a connection", states.next()).await.unwrap()
-        != ConnectionState::Reconnected
-    {}
-    scenario.reads(3).await;
-    client.get_children_with_stat("/").await.unwrap();
-    scenario.assert_equal();
-}
-
-/// D33. C35: one read at the start. At the end, the watch is removed.
-#[tokio::test]
-async fn d33_an_ensemble_tracker_on_a_standalone_server() {
-    let mut scenario =
-        Scenario::start("D33-ensemble-tracker-standalone ", server::Config::default()).await;
-    scenario.differs(&format!("{READ}{READ}"), READ);
-    let (theirs, ours) = ("checkWatches(17)", "removeWatches(18)");
-    let rest = "/zookeeper/config type=";
-    scenario.differs(&format!("{theirs} {rest}3"), &format!("{ours} {rest}2"));
-    let client = connect(&scenario.a.connect_string()).await;
-    let tracker = EnsembleTracker::new(&client);
-    scenario.reads(1).await;
-    let mut states = client.states();
-    scenario.a.cut();
-    while within_deadline("a connection", states.next()).await.unwrap()
-        != ConnectionState::Reconnected
-    {}
-    scenario.reads(2).await;
-    let session = client.session().unwrap().session_id();
-    // The session ends while the client has no connection, as in the recording.
-    scenario.server.expire_session(session);
-    while within_deadline("a session", states.next()).await.unwrap() != ConnectionState::Reconnected
-    {
-    }
-    scenario.reads(3).await;
-    assert_eq!(servers(&client), [scenario.a.connect_string()].into());
-    assert_eq!(*tracker.config().borrow(), None);
-    drop(tracker);
-    eventually("no watch", async || (pending_and_watches(&client) == (0, 0)).then_some(())).await;
-    client.close().await.unwrap();
-    scenario.assert_equal();
-}
-
 /// A lost reply to the read costs nothing: the next connection reads again.
 #[tokio::test]
 async fn a_lost_reply_is_followed_by_the_read_of_the_next_connection() {
@@ -464,9 +350,4 @@ async fn a_real_ensemble_is_followed() {
     let config = configured(&tracker, added.stat.mzxid).await;
     assert!(config.servers.iter().any(|server| server.id == 9 && server.is_observer));
     assert_eq!(servers(&client), [ensemble.connect_to(0), "localhost:3".to_owned()].into());
-}
-
-#[test]
-fn every_recorded_scenario_is_played_and_listed() {
-    crate::support::recordings::assert_played_and_listed(TRACES, &[include_str!("tracker.rs")]);
 }

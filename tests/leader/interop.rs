@@ -1,13 +1,11 @@
 //! Elections and groups with both docent and Curator in them. Source of the other side:
-//! `tests/java/CuratorRecipePeer.java`.
+//! `tests/java/CuratorElections.java`.
 
-use std::path::Path;
-
-use tokio::process::Command;
+use std::time::Duration;
 
 use crate::support::{
     eventually,
-    peer::{Outcome, Peer, Side},
+    peer::{Options, Outcome, Peer, Side},
     real::{real_server, unique_path},
 };
 
@@ -17,24 +15,8 @@ const TERMS: usize = 200;
 /// A peer of ours and one of Curator's on the real server; `None` if there is none.
 async fn peers() -> Option<(Peer, Peer)> {
     let (connect, true) = (real_server()?, Side::Java.is_available()) else { return None };
-    let ours = tokio::task::spawn_blocking(|| xtask::example("recipe_peer").unwrap());
-    let mut ours = Command::new(ours.await.unwrap());
-    let theirs = tokio::task::spawn_blocking(|| {
-        let java = crate::support::real::java().unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let classes = java.compile(&source.join("java/CuratorRecipePeer.java")).unwrap();
-        java.command(&classes).unwrap()
-    });
-    let mut theirs = theirs.await.unwrap();
-    theirs.arg("CuratorRecipePeer");
-    let mut theirs = Command::from(theirs);
-    for command in [&mut ours, &mut theirs] {
-        command.args([&connect, "10000", "5"]);
-    }
-    let (ours, theirs) = (Peer::spawn("docent", ours), Peer::spawn("curator", theirs));
-    ours.event("ready").await;
-    theirs.event("ready").await;
-    Some((ours, theirs))
+    let options = Options { session: Duration::from_secs(10), retries: 5 };
+    Some(tokio::join!(Peer::docent(&connect, options), Peer::java(&connect, options)))
 }
 
 /// Each latch waits while the other leads, and leads with a greater token once that one has closed.

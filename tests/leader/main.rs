@@ -19,9 +19,7 @@ mod latch_faults;
 mod nodes;
 mod nodes_stale;
 mod nodes_written;
-mod peer;
 mod selector;
-mod trace_parity;
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::contention::contend;
 use crate::support::eventually;
-use crate::support::history::History;
+use crate::support::history::{History, Hold, Mode};
 use crate::support::peer::{Options, Outcome, Peer, Side};
 use crate::support::real::{server, unique_path};
 
@@ -51,7 +51,6 @@ macro_rules! pairs {
 }
 
 pairs! {
-    java_and_java: Side::Java, Side::Java, all;
     docent_and_java: Side::Docent, Side::Java, all;
     java_and_docent: Side::Java, Side::Docent, all;
     docent_and_docent: Side::Docent, Side::Docent, all;
@@ -380,4 +379,42 @@ async fn children(peer: &Peer, path: &str, count: usize) -> Vec<String> {
     let what = format!("{count} children of {path}");
     let ask = async || Some(peer.children(path).await).filter(|names| names.len() == count);
     eventually(&what, ask).await
+}
+
+/// The checker of these tests is checked: what it catches, and what it lets pass.
+#[test]
+fn the_history_catches_overlaps_and_tokens_that_do_not_grow() {
+    let start = Instant::now();
+    let history = |holds: &[(&str, Mode, i64, u64, u64)]| {
+        let history = History::new();
+        for &(holder, mode, token, acquired, end) in holds {
+            history.record(Hold {
+                path: "/lock".to_owned(),
+                holder: holder.to_owned(),
+                mode,
+                token: Some(token),
+                acquired: start + Duration::from_millis(acquired),
+                // The last one is never over.
+                releasing: (end < 99).then(|| start + Duration::from_millis(end)),
+            });
+        }
+        history
+    };
+    let (one, many) = (Mode::Exclusive, Mode::Shared);
+    for (holds, part) in [
+        ([("b", one, 8, 10, 20), ("a", one, 5, 0, 10)], None),
+        ([("a", one, 5, 0, 11), ("b", one, 8, 10, 20)], Some("two holders at once")),
+        ([("a", one, 5, 0, 99), ("b", one, 8, 30, 40)], Some("two holders at once")),
+        ([("a", one, 5, 0, 10), ("b", one, 5, 20, 30)], Some("not greater")),
+        ([("a", one, 5, 0, 10), ("a", one, 5, 2, 8)], None),
+        ([("a", many, 6, 0, 10), ("b", many, 5, 5, 15)], None),
+        ([("a", many, 5, 0, 10), ("b", one, 6, 5, 15)], Some("two holders at once")),
+    ] {
+        let found: Vec<_> = history(&holds).violations().iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), usize::from(part.is_some()), "{holds:?}: {found:?}");
+        assert!(found.iter().all(|text| text.contains(part.unwrap())), "{holds:?}: {found:?}");
+    }
+    let leases = history(&[("a", many, 1, 0, 10), ("b", many, 2, 1, 10), ("c", many, 3, 9, 10)]);
+    leases.assert_at_most(3);
+    assert_eq!(leases.violations_of_semaphore(2).len(), 1);
 }

@@ -20,7 +20,6 @@ mod cluster;
 mod deleted_nodes;
 mod framework;
 mod hand_off;
-mod harness;
 mod interop;
 mod killed_server;
 mod multi;
@@ -39,7 +38,6 @@ mod steps;
 mod strict;
 mod time;
 mod tokens;
-mod trace_parity;
 mod watches;
 
 use std::time::Duration;

@@ -12,7 +12,7 @@ fn every_test_that_the_cases_name_is_there() {
     let names: BTreeSet<_> = rows
         .filter_map(|row| row.trim_end_matches(" |").rsplit_once('|'))
         .flat_map(|(_, tests)| tests.split('`').skip(1).step_by(2))
-        .filter(|name| name.contains('_'))
+        .filter(|name| name.contains('_') || is_parity_scenario(name))
         .collect();
     assert!(names.len() > 100, "only {} names: has the form of the table changed?", names.len());
     assert_exist(&names);
@@ -35,8 +35,9 @@ fn every_test_that_the_way_from_curator_names_is_there() {
     let curator = document("docs/CURATOR.md");
     // A name of a test is a sentence.
     let is_name = |text: &&str| {
-        text.matches('_').count() >= 3
-            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        let is_of_a_function =
+            text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        is_of_a_function && text.matches('_').count() >= 3 || is_parity_scenario(text)
     };
     let rows = curator.lines().filter(|line| line.starts_with('|'));
     let names: BTreeSet<_> =
@@ -186,8 +187,20 @@ fn assert_exist(names: &BTreeSet<&str>) {
     ] {
         collect(&root.join(directory), &mut functions);
     }
+    let scenarios = root.join("tests/parity/scenarios");
+    for area in fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()) {
+        let files = fs::read_dir(area).into_iter().flatten().map(|file| file.unwrap().path());
+        functions.extend(files.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())));
+    }
     let missing: Vec<_> = names.iter().filter(|name| !functions.contains(**name)).collect();
     assert!(missing.is_empty(), "no such tests or functions: {missing:?}");
+}
+
+/// Whether a name is that of a recorded scenario: `09-...`, `R51-...`, `D16-...`.
+fn is_parity_scenario(name: &str) -> bool {
+    let number = name.split_once('-').map_or("", |(number, _)| number);
+    let digits = number.trim_start_matches(['R', 'D']);
+    digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The names of all functions below a directory.

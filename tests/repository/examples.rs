@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Stdio};
 
-use crate::support::{real::server, within_deadline};
+use crate::support::{peer::Peer, real::server, within_deadline};
 use docent::{Client, OpCode};
 use docent_testing::{TestingServer, fault::Fault, tap::Tap};
 use tokio::process::Command;
@@ -294,17 +294,90 @@ async fn lock_says_what_is_wrong_with_a_server_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn lock_peer_refuses_bad_arguments_with_one_line() {
-    for (arguments, part) in [
-        (vec![], "usage: lock_peer CONNECT"),
-        (vec!["a:b"], "\"a:b\" has a port that is not a number"),
-        (vec!["127.0.0.1:1", "soon"], "SESSION_MS"),
+async fn peers_refuse_bad_arguments_with_one_line() {
+    for (program, arguments, part) in [
+        ("lock_peer", vec![], "CONNECT is missing (usage: lock_peer CONNECT"),
+        ("lock_peer", vec!["a:b"], "\"a:b\" has a port that is not a number"),
+        ("lock_peer", vec!["h:1", "6000", "5x"], "RETRIES: 5x: invalid digit found in string"),
+        ("recipe_peer", vec!["h:1", "6000", "5", "quick"], "quick is no flag"),
+        ("recipe_peer", vec!["h:1", "6000", "5", "1", "quiet"], "POLICY is standard or session"),
+        ("recipe_peer", vec!["h:1", "lazy", "6000"], "6000 is one argument too many"),
     ] {
-        let output = Command::new(example("lock_peer")).args(&arguments).output();
+        let output = Command::new(example(program)).args(&arguments).output();
         let output = within_deadline("the example", output).await.unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains(part) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+}
+
+/// The words of both programs, for the programs that drive them.
+#[tokio::test]
+async fn peers_answer_commands() {
+    let server = TestingServer::start().await.unwrap();
+    for (program, dialogue) in [
+        (
+            "lock_peer",
+            &[
+                ("acquire mutex:/l", "ok"),
+                ("token mutex:/l", "ok "),
+                ("held mutex:/l", "ok true"),
+                ("acquire mutex:/l#other 50", "false"),
+                ("cancel mutex:/l#other", "err BadCommand"),
+                ("create /n a", "ok"),
+                ("create /n a", "err NodeExists NotApplied"),
+                ("set /n b -1", "ok 1"),
+                ("get /n", "ok 1 "),
+                ("syncget /n", "ok 1 "),
+                ("fencedget /n /l", "ok 1 "),
+                ("guarded mutex:/l /n c", "ok"),
+                ("release mutex:/l", "ok"),
+                ("release mutex:/l", "err NotOwner"),
+                ("acquire latch:/e", "ok"),
+                ("acquire latch:/e", "err NotOwner"),
+                ("release latch:/e", "ok"),
+                ("acquire sem=1:/s", "ok _c_"),
+                ("multi 1000 /x /y", "ok"),
+                ("multirelease", "ok"),
+                ("nonsense", "err BadCommand"),
+            ][..],
+        ),
+        (
+            "recipe_peer",
+            &[
+                ("latch start a /latch idA", "ok"),
+                ("latch await a 10000", "ok"),
+                ("latch participants a", "ok 1 *idA"),
+                ("latch close a", "ok"),
+                ("pnode start n /kept ephemeral v1", "ok"),
+                ("pnode wait n 10000", "ok"),
+                ("group join g /g me", "ok"),
+                ("group members g", "ok 1 me=10.0.0.1"),
+                ("mk /c x", "ok"),
+                ("set /c y", "ok 1"),
+                ("get /none", "err NoNodeException"),
+                ("cstart cache:/c", "ok"),
+                ("bset barrier:/b", "ok"),
+                ("bwait barrier:/b 50", "false"),
+                ("aopen aint:/i 0 0 /lock 1000", "ok"),
+                ("ainc aint:/i", "ok true 0 1 1 0"),
+                ("atryset avalue:/v 0x00ff", "ok true - 0x00ff 1 0"),
+                ("dnames disc:/d", "err IllegalState"),
+                ("dopen disc:/d", "ok"),
+                ("dnames disc:/d", "ok 0"),
+                ("ensemble -", "ok 127.0.0.1:"),
+            ][..],
+        ),
+    ] {
+        let mut command = Command::new(example(program));
+        command.arg(server.connect_string());
+        let peer = Peer::spawn(program, command);
+        peer.event("ready").await;
+        for (command, answer) in dialogue {
+            let actual = peer.ask(command).await.outcome.to_string();
+            assert!(actual.starts_with(answer), "{program}: {command}: {actual}");
+        }
+        peer.close().await;
     }
 }
 

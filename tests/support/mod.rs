@@ -17,7 +17,6 @@ pub mod given_up_session;
 pub mod history;
 pub mod peer;
 pub mod real;
-pub mod recordings;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Drives a lock peer: a process that does lock operations on command, a line each.
+//! Drives a peer: a process that runs locks and other recipes on command, a line each.
 //!
-//! There are two of them, ours (`tools/lock_peer/main.rs`) and its twin around real Curator
+//! There are two of them, ours (`tools/recipe_peer.rs`) and its twin around real Curator
 //! (`tests/java/CuratorPeer.java`), and they speak alike, so a test is written once.
 //!
 //! ```text
@@ -110,27 +110,19 @@ impl Peer {
     ///
     /// The side must be [available](Side::is_available).
     pub async fn start(side: Side, name: &str, connect: &str, options: Options) -> Self {
-        let peer = Self::start_unconnected(side, name, connect, options).await;
-        peer.event("ready").await;
-        peer
-    }
-
-    /// Starts a peer without waiting for anything.
-    pub async fn start_unconnected(
-        side: Side,
-        name: &str,
-        connect: &str,
-        options: Options,
-    ) -> Self {
-        let mut command = match side {
-            Side::Java => tokio::task::spawn_blocking(java_command).await.unwrap(),
+        let command = move || match side {
+            Side::Java => java_command(),
             Side::Docent => Command::new(docent_program()),
         };
+        // The compiler may have to run first.
+        let mut command = tokio::task::spawn_blocking(command).await.unwrap();
         command
             .arg(connect)
             .arg(options.session.as_millis().to_string())
             .arg(options.retries.to_string());
-        Self::spawn(name, command)
+        let peer = Self::spawn(name, command);
+        peer.event("ready").await;
+        peer
     }
 
     /// Drives any program that speaks the lines.
@@ -234,6 +226,11 @@ impl Peer {
 
     /// Ends the session and waits until the process has ended well.
     pub async fn close(mut self) {
+        self.end().await;
+    }
+
+    /// As [`close`](Self::close); its events can be read afterwards.
+    pub async fn end(&mut self) {
         let _ = self.commands.send("close close\n".to_owned());
         self.event("closed").await;
         let status = self.wait().await;
@@ -298,6 +295,17 @@ pub enum Outcome {
     TimedOut,
     /// Not done.
     Error { kind: String, text: String },
+}
+
+/// As the peer said it.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ok(result) => write!(f, "ok {result}"),
+            Self::TimedOut => f.write_str("false"),
+            Self::Error { kind, text } => write!(f, "err {kind} {text}"),
+        }
+    }
 }
 
 impl Reply {
@@ -484,9 +492,9 @@ fn java_command() -> Command {
     Command::from(command)
 }
 
-/// The example `lock_peer`.
+/// The example `recipe_peer`.
 pub fn docent_program() -> PathBuf {
-    xtask::example("lock_peer").unwrap_or_else(|error| panic!("{error}"))
+    xtask::example("recipe_peer").unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A child of a dead process may keep its standard error open for ever.

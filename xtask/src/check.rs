@@ -112,7 +112,7 @@ fn lints(has_gssapi: bool) -> Command {
 
 fn documentation(has_gssapi: bool) -> Command {
     // Libraries only: the program `docent` would overwrite the pages of the library `docent`.
-    let features = "docent/blocking,docent/tls,docent/sasl,docent/stream,docent-discovery/blocking";
+    let features = "docent/blocking,docent/tls,docent/sasl,docent/stream";
     let mut command =
         cargo_with(&["doc", "--workspace", "--no-deps", "--lib", "--features", features]);
     if !has_gssapi {

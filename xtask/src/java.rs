@@ -78,33 +78,43 @@ impl Java {
         &self.class_path
     }
 
-    /// Compiles a source file, unless the same content was compiled before, and returns the directory of its classes.
+    /// Compiles a source file and those beside it that it needs, unless they were compiled before with the same content, and
+    /// returns the directory of the classes.
     ///
     /// The classes are kept in cargo's target directory. They are written under another name and moved, so a concurrent
     /// run sees all of them or none.
     pub fn compile(&self, source: &Path) -> Result<PathBuf> {
-        let text = fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?;
+        let home = source.parent().ok_or("a source file without a directory")?;
+        let read = |error| format!("{}: {error}", source.display());
+        let files = fs::read_dir(home).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        let mut files: Vec<_> = files.map_err(read)?.iter().map(fs::DirEntry::path).collect();
+        files.sort();
         let mut hasher = DefaultHasher::new();
-        hasher.write(&text);
+        for file in files.iter().filter(|file| file.extension().is_some_and(|it| it == "java")) {
+            hasher.write(&fs::read(file).map_err(read)?);
+        }
         hasher.write(self.class_path.as_encoded_bytes());
         let name = source.file_stem().ok_or("a source file without a name")?.display();
-        let home = target_directory()?.join("java");
-        let classes = home.join(format!("{name}-{:016x}", hasher.finish()));
+        let target = target_directory()?.join("java");
+        let classes = target.join(format!("{name}-{:016x}", hasher.finish()));
         if classes.is_dir() {
             return Ok(classes);
         }
 
-        fs::create_dir_all(&home)?;
+        fs::create_dir_all(&target)?;
         let unfinished = crate::TemporaryDirectory::new("javac")?;
         let output = Command::new(&self.javac)
             .args([
                 "-Xlint:all,-processing,-path,-classfile",
                 "-Werror",
+                "-proc:none",
                 "-encoding",
                 "UTF-8",
                 "-cp",
             ])
             .arg(&self.class_path)
+            .arg("-sourcepath")
+            .arg(home)
             .arg("-d")
             .arg(unfinished.path())
             .arg(source)
@@ -114,7 +124,7 @@ impl Java {
             return Err(format!("javac {}: {}\n{errors}", source.display(), output.status).into());
         }
         // A rename works only within a file system, so the classes are copied to the same directory first.
-        let staged = home.join(format!(".{name}-{}", std::process::id()));
+        let staged = target.join(format!(".{name}-{}", std::process::id()));
         copy_directory(unfinished.path(), &staged)?;
         if fs::rename(&staged, &classes).is_err() {
             // A concurrent run or test has created the directory.

@@ -118,7 +118,7 @@ impl Hidden {
 }
 
 /// Validates a path, before the command connects.
-fn validate_path(path: &str) -> Result<(), Failure> {
+pub(crate) fn validate_path(path: &str) -> Result<(), Failure> {
     path::validate(path).map_err(|error| invalid_path(path, error))
 }
 

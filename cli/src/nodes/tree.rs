@@ -117,6 +117,8 @@ impl Tree {
         if let Some(depth) = self.depth {
             options = options.with_max_depth(depth);
         }
+        // A cache reads again and again what a server does not reply to.
+        client.exists(&self.path).await?;
         let cache = CuratorCache::start_with(client, &self.path, options)?;
         cache.initialized().await?;
         let (nodes, events) = cache.snapshot_and_events();

@@ -191,6 +191,11 @@ impl Serve {
                 config.max_session_timeout
             )));
         }
+        if config.sasl_required && config.sasl_users.is_empty() {
+            return Err(Failure::usage(
+                "sessionRequireClientSASLAuth refuses all clients without users of SASL: give them with --sasl FILE",
+            ));
+        }
         if config.read_only && config.servers > 1 {
             return Err(Failure::usage("readOnly is for one server; leave out servers"));
         }

@@ -113,6 +113,10 @@ pub(crate) enum Run {
 }
 
 impl Run {
+    pub(super) fn interrupted(signal: Signal) -> Self {
+        Self::Interrupted(exit::from_signal(signal.as_raw()))
+    }
+
     /// The exit code of `docent`, or its error.
     pub(crate) fn into_result(self, subject: Subject) -> CommandResult {
         match self {
@@ -138,30 +142,8 @@ impl Hold<'_> {
         let states = self.client.states();
         // Another client that deletes the node takes the lock away: watched from before the command is started.
         let mut deleted = Box::pin(self.node_deleted());
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut deleted => return Ok(Run::NotStarted),
-                stat = self.client.exists(self.held.path()) => match stat {
-                    Ok(Some(_)) => break,
-                    Err(error) if error.is_retryable() && self.held.is_held() => {
-                        sleep(RETRY_DELAY).await;
-                    }
-                    Ok(None) => return Ok(Run::NotStarted),
-                    Err(error) if error.is_retryable() => return Ok(Run::NotStarted),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        tokio::select! {
-            biased;
-            () = &mut deleted => return Ok(Run::NotStarted),
-            () = self.held.lost() => return Ok(Run::NotStarted),
-            // The command is not started yet, so a signal has the same effect as during the acquire.
-            signal = signals.next() => {
-                return Ok(Run::Interrupted(exit::from_signal(signal.as_raw())));
-            }
-            () = sleep(self.delay) => {}
+        if let Some(run) = self.until_start(signals, &mut deleted).await? {
+            return Ok(run);
         }
         let Some(schedule) = self.schedule() else { return Ok(Run::NotStarted) };
         let preexisting = process_tree::adopt_orphans();
@@ -202,6 +184,38 @@ impl Hold<'_> {
                 Err(Failure::new(exit::OS, "the command could not be started"))
             }
             (reason, _) => Ok(Run::Ended(reason)),
+        }
+    }
+
+    /// Waits until the lock node was seen and the delay is over. Returns how the run has ended, if it has.
+    async fn until_start(
+        &self,
+        signals: &mut Signals,
+        mut deleted: impl Future<Output = ()> + Unpin,
+    ) -> Result<Option<Run>, Failure> {
+        let seen_and_delayed = async {
+            loop {
+                match self.client.exists(self.held.path()).await {
+                    Ok(Some(_)) => break,
+                    Err(error) if error.is_retryable() && self.held.is_held() => {
+                        sleep(RETRY_DELAY).await;
+                    }
+                    Err(error) if !error.is_retryable() => return Err(error.into()),
+                    Ok(None) | Err(_) => return Ok(Some(Run::NotStarted)),
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.held.lost() => Ok(Some(Run::NotStarted)),
+                () = sleep(self.delay) => Ok(None),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = &mut deleted => Ok(Some(Run::NotStarted)),
+            // The command is not started yet, so a signal has the same effect as during the acquire.
+            signal = signals.next() => Ok(Some(Run::interrupted(signal))),
+            run = seen_and_delayed => run,
         }
     }
 

@@ -79,7 +79,7 @@ impl CommandArgs {
         &self,
         body: impl AsyncFnOnce(&Session, &mut Signals) -> CommandResult,
     ) -> CommandResult {
-        let settings = self.server.settings_without_default()?;
+        let settings = self.server.settings_of_a_guard()?;
         find_program(self.command.first().map(OsString::as_os_str).unwrap_or_default())?;
         let runtime = crate::runtime().map_err(crate::no_runtime)?;
         runtime.block_on(connected(settings, body)).map_err(Failure::of_a_guard)
@@ -95,7 +95,11 @@ impl CommandArgs {
         is_uncontended: bool,
         signals: &mut Signals,
     ) -> Result<Run, Failure> {
-        let token = held.fencing_token().await?;
+        let token = tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(Run::interrupted(signal)),
+            token = held.fencing_token() => token?,
+        };
         let path = match subject {
             Subject::Lock | Subject::StrictLock => "DOCENT_LOCK_PATH",
             Subject::Leadership => "DOCENT_LEADER_PATH",

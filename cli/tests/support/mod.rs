@@ -28,7 +28,15 @@ use tokio::process::{Child, Command};
 /// The program without settings from the environment; it is killed on drop.
 pub(crate) fn docent(connect: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = program(env!("CARGO_BIN_EXE_docent"));
-    for name in ["CONNECT", "SESSION_TIMEOUT", "CONNECT_TIMEOUT", "AUTH", "SASL", "CONFIG"] {
+    for name in [
+        "CONNECT",
+        "SESSION_TIMEOUT",
+        "CONNECT_TIMEOUT",
+        "REQUEST_TIMEOUT",
+        "AUTH",
+        "SASL",
+        "CONFIG",
+    ] {
         command.env_remove(format!("DOCENT_{name}"));
     }
     for name in ["CA", "CERT", "KEY", "SERVER_NAME"] {

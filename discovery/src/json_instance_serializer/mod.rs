@@ -95,7 +95,7 @@ impl<T: Payload> InstanceSerializer<T> for JsonInstanceSerializer {
                 "port" => instance.port = integer(json, &name)?,
                 "sslPort" => instance.ssl_port = integer(json, &name)?,
                 "payload" => {
-                    let payload = Some(json.value(0)?).filter(|payload| !payload.is_null());
+                    let payload = Some(json.value()?).filter(|payload| !payload.is_null());
                     let payload = payload.map(T::from_json).transpose();
                     instance.payload = payload.map_err(|error| format!("payload: {error}"))?;
                 }

@@ -9,13 +9,13 @@ use serde_json::{Map, Number, Value};
 
 use crate::SerializerError;
 
-/// The nesting that Jackson accepts.
+/// The containers around a value that Jackson accepts.
 const MAX_DEPTH: usize = 1_000;
 
-/// The nesting of a payload, which is read with recursion; that of serde_json.
-const MAX_PAYLOAD_DEPTH: usize = 127;
+/// The same for a value of a payload, which is read with recursion: that of serde_json, and the outermost object.
+const MAX_PAYLOAD_DEPTH: usize = 128;
 
-/// The digits that Jackson accepts in a number.
+/// The digits that Jackson accepts in a number, before and behind the point and in the exponent.
 const MAX_DIGITS: usize = 1_000;
 
 /// A scalar, or the begin of a container.
@@ -34,11 +34,13 @@ pub(super) enum Token<'a> {
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// The containers whose begin was read, and not their end.
+    depth: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(super) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, at: 0, depth: 0 }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -69,20 +71,20 @@ impl<'a> Reader<'a> {
                 self.at += 1;
                 self.text().map(Token::Text)
             }
-            Some(b'[') => {
-                self.at += 1;
-                Ok(Token::Array)
-            }
-            Some(b'{') => {
-                self.at += 1;
-                Ok(Token::Object)
-            }
+            Some(b'[') => self.container(Token::Array),
+            Some(b'{') => self.container(Token::Object),
             Some(b'-' | b'0'..=b'9') => self.number().map(Token::Number),
             Some(b't') => self.word("true", Token::Bool(true)),
             Some(b'f') => self.word("false", Token::Bool(false)),
             Some(b'n') => self.word("null", Token::Null),
             _ => Err(self.error("a value")),
         }
+    }
+
+    fn container(&mut self, token: Token<'a>) -> Result<Token<'a>, SerializerError> {
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(self.error("less nesting")) } else { Ok(token) }
     }
 
     fn word(&mut self, word: &str, token: Token<'a>) -> Result<Token<'a>, SerializerError> {
@@ -98,23 +100,23 @@ impl<'a> Reader<'a> {
     fn number(&mut self) -> Result<&'a str, SerializerError> {
         let start = self.at;
         self.at += usize::from(self.peek() == Some(b'-'));
-        let count = self.digits()?;
+        let mut count = self.digits()?;
         if count > 1 && self.bytes.get(self.at - count) == Some(&b'0') {
             return Err(self.error("no leading zero"));
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digits()?;
+            count += self.digits()?;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
             self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
-            self.digits()?;
+            count += self.digits()?;
+        }
+        if count > MAX_DIGITS {
+            return Err(self.error("a number of fewer digits"));
         }
         let text = self.bytes.get(start..self.at).unwrap_or_default();
-        if text.len() > MAX_DIGITS {
-            return Err(self.error("a shorter number"));
-        }
         Ok(std::str::from_utf8(text)?)
     }
 
@@ -191,6 +193,7 @@ impl<'a> Reader<'a> {
         match self.peek_token() {
             Some(byte) if byte == end => {
                 self.at += 1;
+                self.depth -= 1;
                 Ok(false)
             }
             Some(_) if is_first => Ok(true),
@@ -241,7 +244,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips a value below the outermost object. Without recursion: the depth is chosen by the node's writer.
+    /// Skips a value. Without recursion: the depth is chosen by the node's writer.
     pub(super) fn skip(&mut self) -> Result<(), SerializerError> {
         let mut ends = Vec::new();
         let mut is_first = true;
@@ -250,9 +253,6 @@ impl<'a> Reader<'a> {
                 Token::Array => ends.push(b']'),
                 Token::Object => ends.push(b'}'),
                 _ => is_first = false,
-            }
-            if ends.len() >= MAX_DEPTH {
-                return Err(self.error("less nesting"));
             }
             loop {
                 let Some(end) = ends.last().copied() else { return Ok(()) };
@@ -269,9 +269,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A value of any form, in `depth` containers of a payload.
-    pub(super) fn value(&mut self, depth: usize) -> Result<Value, SerializerError> {
-        if depth > MAX_PAYLOAD_DEPTH {
+    /// A payload, or a value in one.
+    pub(super) fn value(&mut self) -> Result<Value, SerializerError> {
+        if self.depth > MAX_PAYLOAD_DEPTH {
             return Err(self.error("less nesting"));
         }
         Ok(match self.token()? {
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
             Token::Array => {
                 let mut values = Vec::new();
                 self.elements(|reader| {
-                    values.push(reader.value(depth + 1)?);
+                    values.push(reader.value()?);
                     Ok(())
                 })?;
                 Value::Array(values)
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
             Token::Object => {
                 let mut members = Map::new();
                 self.members(|reader, name| {
-                    members.insert(name, reader.value(depth + 1)?);
+                    members.insert(name, reader.value()?);
                     Ok(())
                 })?;
                 Value::Object(members)

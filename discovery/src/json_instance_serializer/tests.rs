@@ -250,8 +250,17 @@ fn bytes_nesting_and_lengths_are_those_of_jackson() {
     let nested = |depth| [b"[".repeat(depth), b"]".repeat(depth)].concat();
     assert_eq!(read(r#""a":"#, &nested(999), "}"), some(""));
     assert_eq!(read(r#""a":"#, &nested(1_000), "}"), None);
-    assert_eq!(read(r#""a":"#, &b"9".repeat(1_000), "}"), some(""));
-    assert_eq!(read(r#""a":"#, &b"9".repeat(1_001), "}"), None);
+    for (front, around) in [(r#""uriSpec":{"a":"#, 1), (r#""uriSpec":{"parts":[{"a":"#, 3)] {
+        let back = ["}}", "}]}}"][around / 2];
+        assert_eq!(read(front, &nested(999 - around), back), some(""));
+        assert_eq!(read(front, &nested(1_000 - around), back), None);
+    }
+    // Sign, point and exponent are no digits.
+    for (front, rest) in [("", 1_000), ("-", 1_000), ("1.", 999), ("-1.5e+", 998)] {
+        let front = format!(r#""a":{front}"#);
+        assert_eq!(read(&front, &b"9".repeat(rest), "}"), some(""), "{front}");
+        assert_eq!(read(&front, &b"9".repeat(rest + 1), "}"), None, "{front}");
+    }
     // Payloads do; Jackson reads 999.
     assert_eq!(read(r#""payload":"#, &nested(127), "}"), some(""));
     assert_eq!(read(r#""payload":"#, &nested(1_000), "}"), None);

@@ -13,7 +13,7 @@ use super::{
     participant::{Participant, participants},
     participation::{End, LOCK_NAME, Participation, Status},
 };
-use crate::{base_path::check_base_path, error, namespace::Namespace, timer};
+use crate::{base_path::check_base_path, error, namespace::Namespace, node_task::NodeTask, timer};
 
 /// A participant of an election, which leads from its turn on until it is closed.
 ///
@@ -104,15 +104,15 @@ impl LeaderLatch {
         let namespace = Namespace::new(options.lock.namespace.as_deref())?;
         let path = namespace.fix_for_namespace(path);
         let status = Arc::new(watch::Sender::new(Status::default()));
-        let closing = CancellationToken::new();
+        let task = NodeTask::new(client, &options.lock);
+        let closing = task.closing.clone();
         let participation = Participation {
-            client: client.clone(),
+            task,
             path: path.clone(),
             namespace,
             id: Bytes::copy_from_slice(id.as_bytes()),
             options: options.clone(),
             status: Arc::clone(&status),
-            closing: closing.clone(),
         };
         // Made here: a task that is dropped with its runtime may never have been polled.
         let abandoned = Abandoned(Arc::clone(&status));

@@ -155,11 +155,12 @@ impl LeaderSelector {
     {
         let inner = &*self.inner;
         let running = loop {
-            let guard = inner.mutex.acquire().await?;
-            if let Some(running) = inner.begin(guard) {
-                break running;
+            match inner.begin(inner.mutex.acquire().await?) {
+                Ok(running) => break running,
+                // The session or the connection has changed since the listing. The delete is answered before the next
+                // create is sent, so that one participant never has two nodes; the background repeats a failed one.
+                Err(guard) => drop(guard.release().await),
             }
-            // The session or the connection has changed since the listing.
         };
         let leadership = running.leadership.clone();
         let ended = running.leadership.ended();
@@ -255,24 +256,24 @@ impl Inner {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` if the hold has ended already.
-    fn begin(&self, guard: LockGuard) -> Option<Running<'_>> {
-        let hold = Arc::clone(guard.holds().first()?);
+    /// Returns the guard if its hold has ended already.
+    fn begin(&self, guard: LockGuard) -> Result<Running<'_>, LockGuard> {
+        let Some(hold) = guard.holds().first().cloned() else { return Err(guard) };
         if self.options.error_policy == ConnectionStateErrorPolicy::Standard {
             let mut connection = self.client.state();
             let state = *connection.borrow_and_update();
             if !state.is_some_and(docent_session::ConnectionState::is_connected) {
-                return None;
+                return Err(guard);
             }
             hold.end_with_connection(connection);
         }
         if !hold.is_held() {
-            return None;
+            return Err(guard);
         }
         let epoch = self.terms.fetch_add(1, Ordering::Relaxed) + 1;
         let leadership = Leadership::new(hold, epoch);
         *self.current() = Some(leadership.clone());
-        Some(Running { inner: self, leadership, guard: Some(guard) })
+        Ok(Running { inner: self, leadership, guard: Some(guard) })
     }
 }
 

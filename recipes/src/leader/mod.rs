@@ -11,6 +11,7 @@ mod leadership;
 mod options;
 mod participant;
 mod participation;
+mod place;
 
 pub use leader_latch::{LeaderLatch, LeadershipChange, LeadershipChanges};
 pub use leader_selector::{LeaderSelector, Term};

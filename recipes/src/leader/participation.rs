@@ -30,40 +30,26 @@
 //! that listeners read, the delete.
 
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
 };
 
 use bytes::Bytes;
-use docent_protocol::{CreateMode, EventType, WatcherType};
-use docent_session::{Children, Client, Error, ErrorKind, SessionClaim, Watcher, retry::RetryLoop};
+use docent_protocol::CreateMode;
+use docent_session::{Error, ErrorKind, Watcher, retry::RetryPolicy};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{
-    leadership::Leadership,
-    options::{ConnectionStateErrorPolicy, LeaderOptions},
-};
+use super::{leadership::Leadership, options::LeaderOptions, place::Place};
 use crate::{
-    create::lacks_3_5_operations,
     error,
-    locks::{
-        hold::{Acquired, Connection, Hold, Releaser},
-        node_watch::{NodeIdentity, NodeState},
-        renewal,
-        standard_lock_internals_driver::{
-            PredicateError, PredicateResults, gets_the_lock, sorted_contenders,
-        },
-    },
     namespace::Namespace,
-    persistent_retry::PersistentRetry,
+    node_task::{NodeTask, Stop},
     planted,
-    protection::{self, NewNode, OurNode, join},
+    protection::{self, NewNode, OurNode},
     recreate_pause::RecreatePause,
-    select::{Either, select},
-    state_changes::is_read_write,
+    select::select,
 };
 
 /// The lock name of a latch's nodes, between the GUID and the digits.
@@ -84,6 +70,8 @@ pub(super) struct Status {
     pub(super) node_ahead: Option<String>,
     /// The path of the node that last led.
     pub(super) last_path_is_leader: Option<String>,
+    /// The number of leaderships so far.
+    pub(super) epoch: u64,
     pub(super) end: Option<End>,
 }
 
@@ -96,70 +84,33 @@ pub(super) enum End {
     Closed { notify: bool, deleted: Option<Result<(), Error>> },
 }
 
+impl End {
+    pub(super) const fn closed(deleted: Result<(), Error>) -> Self {
+        // A close has set its own end before, so this one notifies of the end of the client.
+        Self::Closed { notify: true, deleted: Some(deleted) }
+    }
+}
+
 /// The task's own part of a latch.
 pub(super) struct Participation {
-    pub(super) client: Client,
+    pub(super) task: NodeTask,
     /// Includes the namespace.
     pub(super) path: String,
     pub(super) namespace: Namespace,
     pub(super) id: Bytes,
     pub(super) options: LeaderOptions,
     pub(super) status: Arc<watch::Sender<Status>>,
-    pub(super) closing: CancellationToken,
-}
-
-/// Why a place in the queue ended.
-enum PlaceEnd {
-    /// Our node is missing.
-    NodeMissing,
-    /// Our node may exist, but is no longer ours.
-    NodeLost,
-}
-
-/// The end of the client.
-struct ClientEnded;
-
-/// The latch was closed before there was a reply to the create. With the result of the close.
-struct ClosedWhileCreating(Result<(), Error>);
-
-/// A leadership that the status shows. Dropping it ends it.
-struct Leading<'a> {
-    status: &'a watch::Sender<Status>,
-    leadership: Leadership,
-    state: Arc<NodeState>,
-    czxid: i64,
-}
-
-impl Drop for Leading<'_> {
-    fn drop(&mut self) {
-        // Its holders first, then the listeners; the delete follows.
-        self.leadership.end();
-        self.status.send_modify(|status| status.leadership = None);
-    }
 }
 
 impl Participation {
     /// Takes part until the latch is closed, the client ends, or an error is final.
     pub(super) async fn run(self) {
-        let policy =
-            PersistentRetry::new(Arc::clone(&self.options.lock.retry_policy), self.closing.clone());
-        let mut epoch = 0;
         let mut recreate = RecreatePause::default();
         let end = loop {
-            match self.take_place(&policy, &mut epoch).await {
-                // Notifies of the end of the client: a close has set its own end before.
-                Ok(Some(deleted)) => break End::Closed { notify: true, deleted: Some(deleted) },
-                Ok(None) => {}
-                // The parent was deleted after its creation.
-                Err(error)
-                    if (error.kind() == ErrorKind::NoNode && !error.is_missing_chroot())
-                        || policy_allows(&policy, &error) =>
-                {
-                    debug!(path = self.path, %error, "no place in the queue; retrying");
-                }
-                Err(error) => break self.failed(error),
+            if let Err(end) = self.take_place().await {
+                break end;
             }
-            select(self.closing.cancelled(), recreate.pause(&self.client)).await;
+            select(self.task.closing.cancelled(), recreate.pause(&self.task.client)).await;
         };
         self.status.send_modify(|status| {
             (status.path, status.node_ahead) = (None, None);
@@ -174,73 +125,46 @@ impl Participation {
         });
     }
 
-    fn failed(&self, error: Error) -> End {
-        // A client that is being closed refuses requests, and its claims are over, before it has ended.
-        if self.client.ended().is_some() || error.kind() == ErrorKind::Closed {
-            return End::Closed { notify: true, deleted: Some(Ok(())) };
-        }
-        debug!(path = self.path, %error, "election left: the error is final");
-        End::Failed(error)
-    }
-
-    /// One place in the queue, from the create to its end. Some with the result of the delete if the latch was closed,
-    /// or the client has ended.
-    async fn take_place(
-        &self,
-        policy: &PersistentRetry,
-        epoch: &mut u64,
-    ) -> Result<Option<Result<(), Error>>, Error> {
-        let mut connection = self.client.state();
-        match select(self.closing.cancelled(), self.connected(&mut connection, &mut None)).await {
-            Either::Left(()) | Either::Right(Err(ClientEnded)) => return Ok(Some(Ok(()))),
-            Either::Right(Ok(())) => {}
-        }
-        let created = match self.create(policy).await {
-            Ok(created) => created,
-            Err(ClosedWhileCreating(deleted)) => return Ok(Some(deleted)),
-        };
-        let ours = OurNode::new(&self.client, created?);
+    /// One place in the queue, from the create to its end. `Ok`: another one is to be taken.
+    async fn take_place(&self) -> Result<(), End> {
+        let mut connection = self.task.client.state();
+        let connected = self.task.connected(&mut connection);
+        let Ok(Ok(())) = self.task.step(connected).await else { return Err(End::closed(Ok(()))) };
+        let Some(created) = self.create().await? else { return Ok(()) };
+        let ours = OurNode::new(&self.task.client, created);
         self.status.send_modify(|status| status.path = Some(ours.path().to_owned()));
-        let mut ahead = None;
-        let place = self.keep_place(policy, &ours, &mut connection, &mut ahead, epoch);
-        let end = match select(self.closing.cancelled(), place).await {
-            // The leadership has ended with its future.
-            Either::Left(()) | Either::Right(Ok(Err(ClientEnded))) => {
-                return Ok(Some(self.leave(ours, ahead).await));
-            }
-            Either::Right(end) => end,
-        };
-        self.status.send_modify(|status| (status.path, status.node_ahead) = (None, None));
-        match end {
-            Ok(Ok(PlaceEnd::NodeMissing)) => drop(ours.keep()),
+        let mut place = Place::new(self, ours, connection);
+        let stop = self.task.step(place.keep()).await.unwrap_or(Stop::Ended);
+        let Place { leading, ahead, ours, is_missing, .. } = place;
+        // The leadership ends before anything else is sent.
+        drop(leading);
+        match stop {
+            Stop::Ended => return Err(End::closed(self.leave(ours, ahead).await)),
+            Stop::Lost if is_missing => drop(ours.keep()),
             // Answered before the next create is sent, so that one participant never has two nodes.
-            Ok(Ok(PlaceEnd::NodeLost)) => {
-                if let Err(error) = ours.delete(policy).await {
+            Stop::Lost => {
+                if let Err(error) = ours.delete(&self.task.policy).await {
                     debug!(%error, "node not deleted; retrying in the background");
-                    if self.closing.is_cancelled() {
-                        return Ok(Some(Err(error)));
+                    if self.task.closing.is_cancelled() {
+                        return Err(End::closed(Err(error)));
                     }
                 }
             }
-            Ok(Err(ClientEnded)) => {}
-            Err(error) => {
+            Stop::Failed(failed) => {
                 if let Err(error) = ours.delete(&*self.options.lock.retry_policy).await {
                     debug!(%error, "node not deleted; retrying in the background");
                 }
-                return Err(error);
+                return self.retried(failed);
             }
         }
-        Ok(None)
+        Ok(())
     }
 
-    /// Creates the node. A close waits for the reply of a create that is in flight, and deletes its node. Without a
-    /// connection, the background searches for it.
-    async fn create(
-        &self,
-        policy: &PersistentRetry,
-    ) -> Result<Result<protection::Created, Error>, ClosedWhileCreating> {
+    /// Creates the node; `None` after an error that is retried. A close waits for the reply of a create that is in flight,
+    /// and deletes its node. Without a connection, the background searches for it.
+    async fn create(&self) -> Result<Option<protection::Created>, End> {
         let created = async {
-            self.namespace.ensure(&self.client, &self.options.lock).await?;
+            self.namespace.ensure(&self.task.client, &self.options.lock).await?;
             let node = NewNode {
                 parent: &self.path,
                 name: LOCK_NAME,
@@ -249,292 +173,58 @@ impl Participation {
                 with_parents: true,
                 search_after_parents: true,
                 mode: CreateMode::EphemeralSequential,
-                closing: Some(&self.closing),
+                closing: Some(&self.task.closing),
             };
-            protection::create(&self.client, policy, &node).await
+            protection::create(&self.task.client, &self.task.policy, &node).await
         };
-        let mut created = pin!(created);
-        let created = match select(created.as_mut(), self.closing.cancelled()).await {
-            Either::Left(created) => Some(created),
-            Either::Right(()) => {
-                let mut connection = self.client.state();
-                let disconnected = connection.wait_for(|state| !is_read_write(*state));
-                match select(created, disconnected).await {
-                    Either::Left(created) => Some(created),
-                    Either::Right(_) => None,
-                }
+        match self.task.created(created).await {
+            Some(Ok(created)) => Ok(Some(created)),
+            Some(Err(error)) if !self.task.closing.is_cancelled() => {
+                self.retried(error).map(|()| None)
             }
-        };
-        match created {
-            Some(Err(error)) if self.closing.is_cancelled() && !policy_allows(policy, &error) => {
-                Err(ClosedWhileCreating(Ok(())))
-            }
+            Some(Err(error)) if !self.is_retryable(&error) => Err(End::closed(Ok(()))),
             // The dropped create searches for its node.
-            Some(Err(_)) if self.closing.is_cancelled() => {
-                Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path))))
-            }
-            None => Err(ClosedWhileCreating(Err(error::not_yet_deleted(&self.path)))),
-            Some(created) => Ok(created),
+            _ => Err(End::closed(Err(error::not_yet_deleted(&self.path)))),
         }
     }
 
-    /// Waits for the leadership, and leads, until the place is lost.
-    async fn keep_place(
-        &self,
-        policy: &PersistentRetry,
-        ours: &OurNode<'_>,
-        connection: &mut Connection,
-        ahead: &mut Option<Watcher>,
-        epoch: &mut u64,
-    ) -> Result<Result<PlaceEnd, ClientEnded>, Error> {
-        let mut leading: Option<Leading<'_>> = None;
-        let mut has_led = false;
-        loop {
-            let mut retry = RetryLoop::new(&self.client, policy);
-            let (claim, children) = loop {
-                if let Err(ended) = self.connected(connection, &mut leading).await {
-                    return Ok(Err(ended));
-                }
-                // Before the listing: later changes of the connection end what is claimed by it.
-                let Ok(claim) = ours.claim() else {
-                    drop(leading.take());
-                    let lost = async { self.place_in_another_session(ours, has_led).await };
-                    return Ok(Ok(lost.await));
-                };
-                let list = self.client.get_children_with_stat(&self.path);
-                match self.step(&mut leading, list).await {
-                    Ok((children, _)) => break (claim, children),
-                    Err(error) if error.kind() == ErrorKind::NoNode => {
-                        return Ok(Ok(PlaceEnd::NodeLost));
-                    }
-                    // A leadership that ends meanwhile is reported at once.
-                    Err(error) => self.step(&mut leading, retry.pause(error)).await?,
-                }
-            };
-            let names = ours.without_duplicates(&children);
-            let contenders = sorted_contenders(names.iter().copied(), LOCK_NAME);
-            match gets_the_lock(&contenders, ours.name(), 1) {
-                Ok(PredicateResults::GetsTheLock) => {
-                    let read = self.client.get_data_and_watch(ours.path());
-                    let (node, mut own) = match self.step(&mut leading, read).await {
-                        Ok(read) => read,
-                        Err(error) if error.kind() == ErrorKind::NoNode => {
-                            return Ok(Ok(PlaceEnd::NodeLost));
-                        }
-                        // Unknown is not foreign: the place stays (L6).
-                        Err(error) => {
-                            self.step(&mut leading, retry.pause(error)).await?;
-                            continue;
-                        }
-                    };
-                    let identity = ours.identity();
-                    if !identity.matches(&node.stat) {
-                        return Ok(Ok(PlaceEnd::NodeLost));
-                    }
-                    let czxid = node.stat.czxid;
-                    if leading.as_ref().is_none_or(|l| l.czxid != czxid || !l.leadership.is_held())
-                    {
-                        drop(leading.take());
-                        let identity = NodeIdentity { czxid: Some(czxid), ..identity };
-                        leading = self.lead(identity, &claim, connection, *epoch + 1);
-                        if leading.is_none() {
-                            // The session or the connection has changed since the listing.
-                            self.unless_resigned().await;
-                            continue;
-                        }
-                        *epoch += 1;
-                        has_led = true;
-                        drop(ahead.take());
-                    }
-                    let Some(leader) = &leading else { continue };
-                    let deleted = async {
-                        if planted::is("own-node-unwatched") {
-                            std::future::pending::<()>().await;
-                        }
-                        own.changed().await
-                    };
-                    let changed = select(deleted, connection.changed());
-                    match select(changed, leader.leadership.ended()).await {
-                        Either::Left(Either::Left(event))
-                            if event.event_type == EventType::NodeDeleted =>
-                        {
-                            leader.state.note_deletion(ours.path());
-                            return Ok(Ok(PlaceEnd::NodeMissing));
-                        }
-                        // The node was written, or the connection has changed: look again.
-                        Either::Left(_) => {}
-                        Either::Right(()) => self.take_back(&mut leading).await,
-                    }
-                }
-                Ok(PredicateResults::PathToWatch(name)) => {
-                    drop(leading.take());
-                    let path = join(&self.path, name);
-                    let watcher = match self.client.get_data_and_watch(&path).await {
-                        Ok((_, watcher)) => watcher,
-                        // It was deleted after the listing.
-                        Err(error) if error.kind() == ErrorKind::NoNode => continue,
-                        Err(error) => {
-                            retry.pause(error).await?;
-                            continue;
-                        }
-                    };
-                    // The old watch is dropped after the new one is set: one of the two sees the deletion.
-                    let watcher = ahead.insert(watcher);
-                    self.status.send_if_modified(|status| {
-                        let is_new = status.node_ahead.as_ref() != Some(&path);
-                        status.node_ahead = Some(path);
-                        is_new
-                    });
-                    select(watcher.changed(), connection.changed()).await;
-                }
-                Err(PredicateError::OurNodeMissing) => return Ok(Ok(PlaceEnd::NodeLost)),
-                Err(PredicateError::SequenceExhausted) => {
-                    return Err(error::sequence_exhausted(&self.path));
-                }
-            }
-        }
+    fn is_retryable(&self, error: &Error) -> bool {
+        self.task.policy.is_retryable(error)
     }
 
-    /// Begins to lead, if the session and, with the standard policy, the connection have not changed since the listing.
-    fn lead(
-        &self,
-        node: NodeIdentity,
-        claim: &SessionClaim,
-        connection: &Connection,
-        epoch: u64,
-    ) -> Option<Leading<'_>> {
-        let state = Arc::<NodeState>::default();
-        let (path, czxid) = (node.path.clone(), node.czxid?);
-        let node = if planted::is("token-of-old-term") && epoch > 1 {
-            NodeIdentity { czxid: Some(czxid - 1), ..node }
-        } else {
-            node
-        };
-        let acquired = Acquired { node, claim: claim.clone(), state: Arc::clone(&state) };
-        let releaser = Releaser {
-            client: self.client.clone(),
-            policy: Arc::clone(&self.options.lock.retry_policy),
-            watches: None,
-            revocation: None,
-        };
-        let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
-        // The claim has set the watch.
-        hold.set_watched();
-        let ends_with_connection =
-            self.options.error_policy == ConnectionStateErrorPolicy::Standard;
-        if ends_with_connection && !planted::is("leader-outlives-connection") {
-            hold.end_with_connection(connection.clone());
+    /// `Ok` if another place can be taken after this error.
+    fn retried(&self, error: Error) -> Result<(), End> {
+        // The parent was deleted after its creation.
+        let is_parent_missing = error.kind() == ErrorKind::NoNode && !error.is_missing_chroot();
+        if is_parent_missing || self.is_retryable(&error) {
+            debug!(path = self.path, %error, "no place in the queue; retrying");
+            return Ok(());
         }
-        if !hold.is_held() {
-            return None;
+        // A client that is being closed refuses requests, and its claims are over, before it has ended.
+        if self.task.client.ended().is_some() || error.kind() == ErrorKind::Closed {
+            return Err(End::closed(Ok(())));
         }
-        if let Some(every) = self.options.lock.proven_renewal {
-            renewal::start(&hold, every, None);
-        }
-        let leadership = Leadership::new(hold, epoch);
-        let is_published = self.status.send_if_modified(|status| {
-            if status.resigns {
-                return false;
-            }
-            status.leadership = Some(leadership.clone());
-            status.node_ahead = None;
-            status.last_path_is_leader = Some(path);
-            true
-        });
-        if !is_published {
-            leadership.end();
-            return None;
-        }
-        Some(Leading { status: &self.status, leadership, state, czxid })
-    }
-
-    /// Our session has ended, and with it the place. A leader looks at its node first, as Curator's does.
-    async fn place_in_another_session(&self, ours: &OurNode<'_>, has_led: bool) -> PlaceEnd {
-        if has_led
-            && let Ok((children, _)) = self.client.get_children_with_stat(&self.path).await
-            && is_first(&children, ours.name())
-        {
-            // Only that the frames are Curator's: the node is of another session, whatever the reply is.
-            let _ = self.client.get_data(ours.path()).await;
-        }
-        PlaceEnd::NodeLost
+        debug!(path = self.path, %error, "election left: the error is final");
+        Err(End::Failed(error))
     }
 
     /// Leaves the queue. The delete is queued first, as in Curator, which does it the other way round in its locks.
     ///
     /// Source: `LeaderLatch.internalClose`.
-    async fn leave(&self, ours: OurNode<'_>, ahead: Option<Watcher>) -> Result<(), Error> {
+    async fn leave(&self, ours: OurNode<'_>, mut ahead: Option<Watcher>) -> Result<(), Error> {
         if planted::is("latch-node-left") {
             drop(ours.keep());
             return Ok(());
         }
-        let mut ahead = ahead;
         let mut delete = pin!(ours.delete(&*self.options.lock.retry_policy));
         poll_fn(|cx| {
             let deleted = delete.as_mut().poll(cx);
             // The first poll has queued the delete.
-            if let Some(mut watcher) = ahead.take()
-                && watcher.try_changed().is_none()
-                && !lacks_3_5_operations(&self.client)
-            {
-                drop(self.client.check_watches(watcher.path(), WatcherType::Any));
+            if let Some(watcher) = ahead.take() {
+                self.task.remove_watch(watcher);
             }
             deleted
         })
         .await
     }
-
-    /// Waits for a connection to a server of the quorum, and marks its state as seen. A leadership that ends meanwhile
-    /// is taken back.
-    async fn connected(
-        &self,
-        connection: &mut Connection,
-        leading: &mut Option<Leading<'_>>,
-    ) -> Result<(), ClientEnded> {
-        loop {
-            if self.client.ended().is_some() {
-                return Err(ClientEnded);
-            }
-            if is_read_write(*connection.borrow_and_update()) {
-                return Ok(());
-            }
-            if self.step(leading, connection.changed()).await.is_err() {
-                return Err(ClientEnded);
-            }
-        }
-    }
-
-    /// Waits for a step. A leadership that ends meanwhile is taken back at once.
-    async fn step<F: Future>(&self, leading: &mut Option<Leading<'_>>, step: F) -> F::Output {
-        let mut step = pin!(step);
-        if let Some(leader) = leading {
-            if let Either::Left(output) = select(step.as_mut(), leader.leadership.ended()).await {
-                return output;
-            }
-            self.take_back(leading).await;
-        }
-        step.await
-    }
-
-    /// Takes back a leadership that has ended.
-    async fn take_back(&self, leading: &mut Option<Leading<'_>>) {
-        self.unless_resigned().await;
-        drop(leading.take());
-    }
-
-    /// After the begin of a close, waits for the rest of that call, on whose end this future is dropped: nothing may be
-    /// sent but the delete, and the close says whether listeners are notified.
-    async fn unless_resigned(&self) {
-        if self.status.borrow().resigns {
-            pending::<()>().await;
-        }
-    }
-}
-
-fn policy_allows(policy: &PersistentRetry, error: &Error) -> bool {
-    docent_session::retry::RetryPolicy::is_retryable(policy, error)
-}
-
-fn is_first(children: &Children, name: &str) -> bool {
-    sorted_contenders(children.iter(), LOCK_NAME).first().is_some_and(|first| first.name == name)
 }

@@ -16,10 +16,10 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    keeper::Keeper,
+    keeper::{Keeper, Memory},
     status::{NodeEvent, Status, Wanted},
 };
-use crate::{error, locks::LockOptions, timer};
+use crate::{error, locks::LockOptions, node_task::NodeTask, timer};
 
 /// The number of events that a listener can be behind before it misses the oldest.
 const EVENTS: usize = 64;
@@ -241,19 +241,21 @@ impl PersistentNode {
         let wanted = Arc::new(watch::Sender::new(Wanted { data: data.into(), version: 1 }));
         let status = Arc::new(watch::Sender::new(Status::default()));
         let events = broadcast::Sender::new(EVENTS);
-        let closing = CancellationToken::new();
+        let task = NodeTask::new(client, &options.lock);
+        let closing = task.closing.clone();
         let deletes = Arc::new(AtomicBool::new(options.deletes));
         let keeper = Keeper {
-            client: client.clone(),
+            task,
+            connection: client.state(),
             path: path.to_owned(),
             mode,
             options,
             wanted: wanted.subscribe(),
             adopted: Arc::downgrade(&wanted),
             seen: 0,
+            memory: Memory::default(),
             status: Arc::clone(&status),
             events: events.clone(),
-            closing: closing.clone(),
             deletes: Arc::clone(&deletes),
         };
         // Made here: a task that is dropped with its runtime may never have been polled.

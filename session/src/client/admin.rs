@@ -2,14 +2,12 @@
 //! requests.
 
 use docent_protocol::{
-    Acl, Decode, OpCode, Stat, Text,
+    Acl, OpCode, Stat, Text,
     acl::AclList,
-    jute::Reader,
     operation::{
         ApplicationOperation, GetAcl, GetAllChildrenNumber, GetEphemerals,
         Reconfig as ReconfigCall, SetAcl, WhoAmI,
     },
-    reply::GetAclReply,
     request::{PathRequest, ReconfigRequest, SetAclRequest},
 };
 
@@ -17,7 +15,8 @@ use super::{
     chroot::Chroot,
     client::{ANY_VERSION, Client},
     exchange::{nothing, whole},
-    response::{Node, Response, WatchResponse},
+    response::{AclEntries, ClientInfo, Node, Response},
+    watcher::WatchResponse,
 };
 use crate::{Credential, driver::Machine, machine::Body};
 
@@ -36,6 +35,10 @@ impl Client {
     /// `AuthFailed` when the server refuses them. The client has then ended and cannot be used again, as in Java.
     /// `ConnectionLoss` when there is no usable connection for the [connection
     /// timeout](crate::Config::with_connection_timeout): they are sent on the next one all the same.
+    ///
+    /// The [request timeout](crate::Config::with_request_timeout) does not count here: behind a server that answers pings
+    /// and not this, the call lasts as long as the session. Drop the future after a time of your own; the credentials
+    /// stay.
     ///
     /// Source: `ZooKeeper.addAuthInfo`; op 100, xid -4.
     pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Response<()> {
@@ -211,42 +214,4 @@ pub enum Reconfig<'a> {
     },
     /// The complete list of members, comma-separated, in the syntax of a configuration file.
     Members(&'a str),
-}
-
-/// One id of an authenticated connection.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct ClientInfo {
-    /// The authentication scheme: `ip`, `digest`, `sasl`, `x509`, `super`.
-    pub auth_scheme: String,
-    /// The id in that scheme; for a digest, the user alone.
-    pub user: String,
-}
-
-/// The ACL of a node, as the server sent it.
-#[derive(Clone, Default)]
-pub struct AclEntries {
-    /// A [`GetAclReply`] that was decoded once without an error.
-    pub(super) body: bytes::Bytes,
-}
-
-impl AclEntries {
-    /// The entries.
-    pub fn iter(&self) -> impl Iterator<Item = Acl<'_>> {
-        GetAclReply::decode(&mut Reader::new(&self.body))
-            .into_iter()
-            .flat_map(|reply| reply.acl.iter())
-    }
-
-    /// The entries, as [`Client::set_acl`] takes them.
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<Acl<'_>> {
-        self.iter().collect()
-    }
-}
-
-impl std::fmt::Debug for AclEntries {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
 }

@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    response::{AddWatchResponse, Call, Response, WatchResponse},
+    response::{Call, Response},
     transaction::{MultiReadResponse, TransactionResponse},
+    watcher::{AddWatchResponse, WatchResponse},
 };
 use crate::{Error, ErrorKind};
 

@@ -18,8 +18,8 @@ use super::{
     children::Children,
     chroot::Chroot,
     exchange::Exchange,
-    response::{AddWatchResponse, Node, Response, WatchResponse},
-    watcher::Watcher,
+    response::{Node, Response},
+    watcher::{AddWatchResponse, WatchResponse, Watcher},
 };
 use crate::{
     Config, Error, ErrorKind, WatchKind,
@@ -522,8 +522,10 @@ impl Client {
         send: impl FnOnce() -> PendingReply,
     ) -> Response<E::Value> {
         match checked {
-            Ok(()) => Response::waiting(send(), E::POLL, call.op_code(), self.chroot.clone()),
-            Err(error) => Response::refused(error, E::POLL, call.op_code(), path),
+            Ok(()) => {
+                Response::waiting(send(), call.poll_fn(), call.op_code(), self.chroot.clone())
+            }
+            Err(error) => Response::refused(error, call.poll_fn(), call.op_code(), path),
         }
     }
 

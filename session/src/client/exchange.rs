@@ -17,12 +17,12 @@ use docent_protocol::{
 };
 
 use super::{
-    admin::{AclEntries, ClientInfo},
     children::Children,
-    response::{CallContext, Node, PollFn},
+    chroot::Chroot,
+    response::{AclEntries, CallContext, ClientInfo, Node, PollFn},
 };
 use crate::{
-    Error, ErrorKind,
+    Error, ErrorKind, Outcome,
     driver::{PendingReply, StoredReply},
     machine::Body,
 };
@@ -32,8 +32,8 @@ pub(super) trait Exchange: Operation {
     /// The value of the reply.
     type Value;
 
-    /// Polls for the reply and reads it.
-    const POLL: PollFn<Self::Value>;
+    /// The function that polls for the reply and reads it.
+    fn poll_fn(&self) -> PollFn<Self::Value>;
 }
 
 /// Declares the decoders of replies, each as a [`PollFn`], and the calls with such a reply. The second parameter is the
@@ -67,7 +67,10 @@ macro_rules! exchange {
     ($call:ty => $name:ident -> $value:ty) => {
         impl Exchange for $call {
             type Value = $value;
-            const POLL: PollFn<$value> = $name;
+
+            fn poll_fn(&self) -> PollFn<$value> {
+                $name
+            }
         }
     };
 }
@@ -93,15 +96,15 @@ readers! {
         Ok(())
     };
 
-    fn created(Create<'_>) -> String = |stored, chroot| {
-        let path = stored.reply().read::<PathReply<'_>>()?.path.to_str();
-        Ok(chroot.strip(&path).to_owned())
+    /// The server's path.
+    fn path() -> String = |stored, _| {
+        Ok(stored.reply().read::<PathReply<'_>>()?.path.to_str().into_owned())
     };
 
-    fn created_with_stat(Create2<'_>) -> (String, Stat) = |stored, chroot| {
+    /// The server's path.
+    fn path_and_stat() -> (String, Stat) = |stored, _| {
         let created = stored.reply().read::<Create2Reply<'_>>()?;
-        let path = created.path.to_str();
-        Ok((chroot.strip(&path).to_owned(), created.stat))
+        Ok((created.path.to_str().into_owned(), created.stat))
     };
 
     fn stat(SetData<'_>, SetAcl<'_>) -> Stat = |stored, _| Ok(stored.reply().read::<StatReply>()?.stat);
@@ -157,6 +160,68 @@ readers! {
             })
             .collect())
     };
+}
+
+impl Exchange for Create<'_> {
+    type Value = String;
+
+    fn poll_fn(&self) -> PollFn<String> {
+        if self.is_sequential() { created::<true> } else { created::<false> }
+    }
+}
+
+impl Exchange for Create2<'_> {
+    type Value = (String, Stat);
+
+    fn poll_fn(&self) -> PollFn<(String, Stat)> {
+        if self.is_sequential() { created_with_stat::<true> } else { created_with_stat::<false> }
+    }
+}
+
+fn created<const SEQUENTIAL: bool>(
+    pending: &mut PendingReply,
+    cx: &Context<'_>,
+    context: &CallContext,
+) -> Poll<Result<String, Error>> {
+    path(pending, cx, context).map(|created| {
+        client_path(context.chroot(), created?, pending.path(), SEQUENTIAL)
+            .map_err(|error| context.named(error, pending.path()))
+    })
+}
+
+fn created_with_stat<const SEQUENTIAL: bool>(
+    pending: &mut PendingReply,
+    cx: &Context<'_>,
+    context: &CallContext,
+) -> Poll<Result<(String, Stat), Error>> {
+    path_and_stat(pending, cx, context).map(|created| {
+        let (created, stat) = created?;
+        client_path(context.chroot(), created, pending.path(), SEQUENTIAL)
+            .map(|path| (path, stat))
+            .map_err(|error| context.named(error, pending.path()))
+    })
+}
+
+/// The client's path of a node that a server has created for `asked`: below the chroot, and the same, or with the number
+/// of a sequential node behind it.
+pub(super) fn client_path(
+    chroot: &Chroot,
+    created: String,
+    asked: &str,
+    is_sequential: bool,
+) -> Result<String, Error> {
+    let path = chroot.strip(&created);
+    let number = path.strip_prefix(asked).filter(|_| chroot.contains(&created));
+    let is_right = number.is_some_and(|number| {
+        is_sequential != number.is_empty()
+            && number.bytes().all(|digit| digit.is_ascii_digit() || digit == b'-')
+    });
+    if !is_right {
+        return Err(Error::new(ErrorKind::BadReply, Outcome::Unknown)
+            .with_detail(format_args!("the reply names another node, {created}")));
+    }
+    let below_chroot = (path.len() < created.len()).then(|| path.to_owned());
+    Ok(below_chroot.unwrap_or(created))
 }
 
 exchange!(Exists<'_> => stat_if_exists -> Option<Stat>);

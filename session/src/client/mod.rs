@@ -3,6 +3,8 @@
 // rustdoc shows the methods of `Client` in the order of these modules: the everyday ones first.
 mod connect;
 
+mod config;
+
 #[expect(clippy::module_inception, reason = "it has the type `Client`, beside its extensions")]
 mod client;
 
@@ -16,13 +18,14 @@ mod transaction;
 
 mod retry_loop;
 
-mod chroot;
+mod subtree;
 
 mod session;
 
 mod admin;
 mod allow;
 pub mod children;
+mod chroot;
 mod cleanup;
 mod ensemble_config;
 mod ensemble_tracker;
@@ -36,18 +39,18 @@ mod stream;
 mod watcher;
 
 pub use self::{
-    admin::{AclEntries, ClientInfo, Reconfig},
+    admin::Reconfig,
     allow::Allow,
     children::Children,
     cleanup::Cleanup,
     client::Client,
     ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
     ensemble_tracker::EnsembleTracker,
-    response::{AddWatchResponse, Call, Node, Response, WatchResponse},
+    response::{AclEntries, Call, ClientInfo, Node, Response},
     session::WeakClient,
     states::States,
     transaction::{
         MultiReadResponse, ReadResult, Transaction, TransactionResponse, TransactionResult,
     },
-    watcher::{OnDrop, Watcher},
+    watcher::{AddWatchResponse, OnDrop, WatchResponse, Watcher},
 };

@@ -8,9 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use docent_protocol::{DecodeError, OpCode, Stat};
+use docent_protocol::{
+    Acl, Decode as _, DecodeError, OpCode, Stat, jute::Reader, reply::GetAclReply,
+};
 
-use super::{chroot::Chroot, watcher::Watcher};
+use super::chroot::Chroot;
 use crate::{
     Error, ErrorKind, Outcome,
     driver::{PendingReply, already_taken},
@@ -118,48 +120,6 @@ impl<R> fmt::Debug for Response<R> {
     }
 }
 
-/// The reply to a read that sets a watch.
-#[must_use = "the request is sent anyway; without awaiting this, its watch is dropped"]
-#[derive(Debug)]
-pub struct WatchResponse<R> {
-    response: Response<R>,
-    watcher: Option<Watcher>,
-}
-
-impl<R> WatchResponse<R> {
-    pub(crate) const fn new(response: Response<R>, watcher: Watcher) -> Self {
-        Self { response, watcher: Some(watcher) }
-    }
-}
-
-impl<R> Future for WatchResponse<R> {
-    type Output = Result<(R, Watcher), Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match Pin::new(&mut self.response).poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(value)) => {
-                let watcher = self.watcher.take().map(Watcher::confirm);
-                Poll::Ready(watcher.map(|watcher| (value, watcher)).ok_or_else(already_taken))
-            }
-        }
-    }
-}
-
-/// The reply to [`Client::add_watch`](crate::Client::add_watch): the watcher.
-#[must_use = "without awaiting this, the watch is removed again"]
-#[derive(Debug)]
-pub struct AddWatchResponse(pub(crate) WatchResponse<()>);
-
-impl Future for AddWatchResponse {
-    type Output = Result<Watcher, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map_ok(|((), watcher)| watcher)
-    }
-}
-
 /// The result of a call that sends several requests, one after the other, as this future is polled. Each such method of
 /// [`Client`](crate::Client) lists them.
 ///
@@ -199,4 +159,42 @@ pub struct Node {
     pub data: Bytes,
     /// The Stat of the node.
     pub stat: Stat,
+}
+
+/// One id of an authenticated connection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ClientInfo {
+    /// The authentication scheme: `ip`, `digest`, `sasl`, `x509`, `super`.
+    pub auth_scheme: String,
+    /// The id in that scheme; for a digest, the user alone.
+    pub user: String,
+}
+
+/// The ACL of a node, as the server sent it.
+#[derive(Clone, Default)]
+pub struct AclEntries {
+    /// A [`GetAclReply`] that was decoded once without an error.
+    pub(super) body: Bytes,
+}
+
+impl AclEntries {
+    /// The entries.
+    pub fn iter(&self) -> impl Iterator<Item = Acl<'_>> {
+        GetAclReply::decode(&mut Reader::new(&self.body))
+            .into_iter()
+            .flat_map(|reply| reply.acl.iter())
+    }
+
+    /// The entries, as [`Client::set_acl`](crate::Client::set_acl) takes them.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<Acl<'_>> {
+        self.iter().collect()
+    }
+}
+
+impl fmt::Debug for AclEntries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }

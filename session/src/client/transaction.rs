@@ -22,6 +22,7 @@ use super::{
     children::Children,
     chroot::Chroot,
     client::{ANY_VERSION, Client, check, check_new},
+    exchange::client_path,
     response::{Node, Response},
 };
 use crate::{
@@ -71,8 +72,17 @@ pub struct Transaction<'a> {
     refused: Option<Error>,
 }
 
-/// One write or read, for its error: the operation, the caller's path, and the chroot that the path is below.
-type Step = (OpCode, Box<str>, Chroot);
+/// One write or read, for its error and its result.
+#[derive(Debug, Clone)]
+struct Step {
+    op: OpCode,
+    /// The caller's path.
+    path: Box<str>,
+    /// The chroot that the path is below.
+    chroot: Chroot,
+    /// Whether it creates a node whose name the server completes.
+    is_sequential: bool,
+}
 
 /// The result of one write of a [`Transaction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +242,12 @@ impl<'a> Transaction<'a> {
             self.refused = Some(error.with_operation(write.op_code(), path));
         }
         self.writes.push(write);
-        Arc::make_mut(&mut self.steps).push((write.op_code(), path.into(), client.chroot.clone()));
+        Arc::make_mut(&mut self.steps).push(Step {
+            op: write.op_code(),
+            path: path.into(),
+            chroot: client.chroot.clone(),
+            is_sequential: write.is_sequential(),
+        });
         self
     }
 }
@@ -240,7 +255,7 @@ impl<'a> Transaction<'a> {
 /// Shows operations and paths, without the data.
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.steps.iter().map(|(op, path, _)| (op, path))).finish()
+        f.debug_list().entries(self.steps.iter().map(|step| (step.op, &step.path))).finish()
     }
 }
 
@@ -267,7 +282,7 @@ impl TransactionResponse {
     /// Names the operation of an error that was found before anything was sent.
     fn named(&self, error: Error) -> Error {
         match error.index().and_then(|index| self.steps.get(index)) {
-            Some((op, path, _)) => error.with_operation(*op, path),
+            Some(step) => error.with_operation(step.op, &step.path),
             None => error,
         }
     }
@@ -290,9 +305,9 @@ impl TransactionResponse {
         }
         let results = self.steps.iter().zip(reply.iter());
         results
-            .map(|((op, path, _), result)| {
-                self.result(*op, result)
-                    .ok_or_else(|| bad_reply(OpCode::Multi, wrong_result(*op, path)))
+            .map(|(step, result)| {
+                self.result(step, result)?
+                    .ok_or_else(|| bad_reply(OpCode::Multi, wrong_result(step)))
             })
             .collect()
     }
@@ -300,32 +315,39 @@ impl TransactionResponse {
     fn failed(&self, index: usize, kind: ErrorKind) -> Error {
         let error = Error::new(kind, Outcome::NotApplied).with_index(index);
         match self.steps.get(index) {
-            Some((op, path, chroot)) => chroot.named(error.with_operation(*op, path)),
+            Some(step) => step.chroot.named(error.with_operation(step.op, &step.path)),
             None => error.with_operation(OpCode::Multi, ""),
         }
     }
 
     /// The result of an operation, unless it is of another one. A create may have either result of a create
     /// (ZOOKEEPER-4026).
-    fn result(&self, op: OpCode, result: MultiResult<'_>) -> Option<TransactionResult> {
-        let created = |path: docent_protocol::Text<'_>, stat| TransactionResult::Created {
-            path: self.chroot.strip(&path.to_str()).to_owned(),
-            stat,
+    fn result(
+        &self,
+        step: &Step,
+        result: MultiResult<'_>,
+    ) -> Result<Option<TransactionResult>, Error> {
+        let op = step.op;
+        let created = |path: docent_protocol::Text<'_>, stat| {
+            let path = path.to_str().into_owned();
+            let path = client_path(&self.chroot, path, &step.path, step.is_sequential);
+            path.map(|path| TransactionResult::Created { path, stat })
+                .map_err(|error| error.with_operation(op, &step.path))
         };
         let is_create = matches!(
             op,
             OpCode::Create | OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl
         );
-        Some(match (op, result) {
-            (_, MultiResult::Create(reply)) if is_create => created(reply.path, None),
-            (_, MultiResult::Create2(reply)) if is_create => created(reply.path, Some(reply.stat)),
+        Ok(Some(match (op, result) {
+            (_, MultiResult::Create(reply)) if is_create => created(reply.path, None)?,
+            (_, MultiResult::Create2(reply)) if is_create => created(reply.path, Some(reply.stat))?,
             (OpCode::Delete, MultiResult::Delete) => TransactionResult::Deleted,
             (OpCode::SetData, MultiResult::SetData(reply)) => {
                 TransactionResult::DataSet(reply.stat)
             }
             (OpCode::Check, MultiResult::Check) => TransactionResult::Checked,
-            _ => return None,
-        })
+            _ => return Ok(None),
+        }))
     }
 }
 
@@ -360,7 +382,8 @@ impl Client {
             .iter()
             .map(|read| {
                 let (op, path) = step(read);
-                (op, Box::from(path), self.chroot.clone())
+                let (path, chroot) = (Box::from(path), self.chroot.clone());
+                Step { op, path, chroot, is_sequential: false }
             })
             .collect();
         let response = match self.server_reads(reads) {
@@ -439,7 +462,7 @@ impl MultiReadResponse {
         }
         let results = self.steps.iter().zip(reply.iter()).enumerate();
         results
-            .map(|(index, ((op, path, _), result))| match (*op, result) {
+            .map(|(index, (step, result))| match (step.op, result) {
                 (OpCode::GetData, MultiResult::GetData(reply)) => {
                     let data = reply.data.map(|data| stored.keep(data)).unwrap_or_default();
                     Ok(Ok(ReadResult::GetData(Node { data, stat: reply.stat })))
@@ -448,7 +471,7 @@ impl MultiReadResponse {
                     .map(|children| Ok(ReadResult::GetChildren(children)))
                     .map_err(|error| bad_reply(&error).caused_by(error)),
                 (_, MultiResult::Error(code)) => Ok(Err(self.failed(index, code))),
-                _ => Err(bad_reply(&wrong_result(*op, path))),
+                _ => Err(bad_reply(&wrong_result(step))),
             })
             .collect()
     }
@@ -457,7 +480,7 @@ impl MultiReadResponse {
         let kind = ErrorKind::from_code(code).unwrap_or(ErrorKind::BadReply);
         let error = Error::new(kind, Outcome::NotApplied).with_index(index);
         match self.steps.get(index) {
-            Some((op, path, chroot)) => chroot.named(error.with_operation(*op, path)),
+            Some(step) => step.chroot.named(error.with_operation(step.op, &step.path)),
             None => error.with_operation(OpCode::MultiRead, ""),
         }
     }
@@ -471,7 +494,7 @@ fn children(reply: GetChildrenReply<'_>) -> Result<Children, DecodeError> {
     Children::read(&mut Reader::new(&body), |list| body.slice_ref(list))
 }
 
-fn wrong_result(op: OpCode, path: &str) -> String {
+fn wrong_result(Step { op, path, .. }: &Step) -> String {
     format!("the result of {op} {path} is that of another operation")
 }
 

@@ -1,4 +1,4 @@
-//! The watcher: the application's handle on a watch.
+//! The watcher: the application's handle on a watch; and the futures of the calls that resolve to one.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use docent_protocol::{EventType, KeeperState, OpCode};
 use super::{chroot::Chroot, exchange::nothing, response::Response};
 use crate::{
     Error, ErrorKind, Outcome, WatchKind, WatchedEvent,
-    driver::{Notifier, PendingReply, Shared},
+    driver::{Notifier, PendingReply, Shared, already_taken},
 };
 
 /// A watch on a node.
@@ -127,6 +127,16 @@ impl Watcher {
     /// client. After an [end](WatchedEvent::is_end), every call does so.
     pub async fn changed(&mut self) -> WatchedEvent {
         poll_fn(|cx| self.poll_changed(cx)).await
+    }
+
+    /// As [`changed`](Self::changed); `None` after the last event, which is that of a one-shot watch, or an
+    /// [end](WatchedEvent::is_end).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<WatchedEvent> {
+        if self.over { None } else { Some(self.changed().await) }
     }
 
     /// As [`changed`](Self::changed), for streams and hand-written futures: ready with the next event, or wakes the
@@ -267,5 +277,47 @@ impl fmt::Debug for Watcher {
             .field("kind", &self.kind)
             .field("path", &self.path())
             .finish_non_exhaustive()
+    }
+}
+
+/// The reply to a read that sets a watch.
+#[must_use = "the request is sent anyway; without awaiting this, its watch is dropped"]
+#[derive(Debug)]
+pub struct WatchResponse<R> {
+    response: Response<R>,
+    watcher: Option<Watcher>,
+}
+
+impl<R> WatchResponse<R> {
+    pub(crate) const fn new(response: Response<R>, watcher: Watcher) -> Self {
+        Self { response, watcher: Some(watcher) }
+    }
+}
+
+impl<R> Future for WatchResponse<R> {
+    type Output = Result<(R, Watcher), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match Pin::new(&mut self.response).poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(value)) => {
+                let watcher = self.watcher.take().map(Watcher::confirm);
+                Poll::Ready(watcher.map(|watcher| (value, watcher)).ok_or_else(already_taken))
+            }
+        }
+    }
+}
+
+/// The reply to [`Client::add_watch`](crate::Client::add_watch): the watcher.
+#[must_use = "without awaiting this, the watch is removed again"]
+#[derive(Debug)]
+pub struct AddWatchResponse(pub(crate) WatchResponse<()>);
+
+impl Future for AddWatchResponse {
+    type Output = Result<Watcher, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_ok(|((), watcher)| watcher)
     }
 }

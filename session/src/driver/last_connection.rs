@@ -14,7 +14,7 @@ use std::{
 
 use tokio::io::AsyncWrite as _;
 
-use super::ByteStream;
+use super::transport::ByteStream;
 
 /// The connection of a session whose task was dropped with its runtime while the client is still in use: closeSession
 /// is left to the last drop of the client. A runtime with several threads drops its tasks in any order.

@@ -13,7 +13,7 @@ use std::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::debug;
 
-use super::{Runtime, Shared, Transport};
+use super::{runtime::Runtime, shared::Shared, transport::Transport};
 use crate::Host;
 
 /// The time limit of a question.

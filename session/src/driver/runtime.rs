@@ -19,7 +19,10 @@ use tokio::{
     runtime::Handle,
 };
 
-use super::{Clock, Tcp, Transport};
+use super::{
+    clock::Clock,
+    transport::{Tcp, Transport},
+};
 use crate::Host;
 
 /// A task of a client, which its runtime polls to its end.

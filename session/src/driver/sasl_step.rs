@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Runtime, shared::Shared};
+use super::{runtime::Runtime, shared::Shared};
 use crate::{
     SaslError,
     machine::{SaslStep, SaslStepResult},

@@ -14,8 +14,9 @@ use docent_protocol::operation::ApplicationOperation;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::{
-    Clock, Notifier,
+    clock::Clock,
     last_connection::LastConnection,
+    notifier::Notifier,
     reply_slot::{PendingReply, ReplySlots, Token, Wakeups},
 };
 use crate::{

@@ -27,10 +27,12 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
 use super::{
-    Notifier, Runtime, Timer,
     last_connection::{LastConnection, at_once},
-    missing_operations, probe,
+    missing_operations,
+    notifier::Notifier,
+    probe,
     reply_slot::Wakeups,
+    runtime::{Runtime, Timer},
     shared::{Machine, Shared},
     transport::{ByteStream, Transport, tls_mismatch},
 };

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{Clock, Runtime};
+use super::{clock::Clock, runtime::Runtime};
 use crate::{Instant, machine::LeaseTimer};
 
 /// Completes with true when the time has elapsed, or with false at once when the runtime has ended. The timer is polled

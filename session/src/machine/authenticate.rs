@@ -19,8 +19,6 @@
 //!
 //! Source: `ZooKeeperSaslClient`, `ClientCnxnSocketNIO.findSendablePacket`.
 
-use std::{fmt, mem};
-
 use docent_protocol::{
     Decode, ErrorCode, frame,
     jute::Reader,
@@ -32,53 +30,11 @@ use docent_protocol::{
 
 use super::{
     answers::Answers,
-    sasl::{Nonces, SaslAction, SaslContext, SaslError, SaslExchange, SaslStep, SaslStepResult},
+    connection::{Exchange, Sent},
+    sasl::{Nonces, SaslAction, SaslContext, SaslError, SaslStep, SaslStepResult},
     session::Session,
 };
 use crate::{Error, ErrorKind, Outcome, time::Instant};
-
-/// The state of an exchange.
-pub(super) struct Exchange {
-    number: u64,
-    state: State,
-}
-
-enum State {
-    /// The mechanism computes the next token.
-    Computing,
-    /// The reply to a token is pending.
-    Waiting { xid: i32, sent: Sent, exchange: Box<dyn SaslExchange> },
-}
-
-/// The token that was sent last: it decides the meaning of a reply without a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
-    /// The first one, and it was empty.
-    Request,
-    /// The first one, with an initial response.
-    InitialResponse,
-    Response,
-    /// The last one.
-    Last,
-}
-
-/// By hand, to keep the contents out of logs.
-impl fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut exchange = f.debug_struct("Exchange");
-        if let State::Waiting { xid, sent, .. } = &self.state {
-            exchange.field("xid", xid).field("sent", sent);
-        }
-        exchange.finish_non_exhaustive()
-    }
-}
-
-impl Exchange {
-    /// Whether the mechanism computes, and no reply is pending.
-    pub(super) const fn is_computing(&self) -> bool {
-        matches!(self.state, State::Computing)
-    }
-}
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Makes the client's nonces unpredictable to an observer that knows the seed. Without a secret they follow from the
@@ -99,7 +55,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let step = self.sasl_steps.next.take()?;
         // The connection for which it was made may be gone.
         let (_, exchange) = self.connection.exchange_mut()?;
-        self.sasl_steps.running = exchange.number == step.number;
+        self.sasl_steps.running = exchange.number() == step.number;
         self.sasl_steps.running.then_some(step)
     }
 
@@ -108,7 +64,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub fn handle_sasl_step(&mut self, result: SaslStepResult) {
         self.sasl_steps.running = false;
         let Some((deadline, exchange)) = self.connection.exchange_mut() else { return };
-        if exchange.number == result.number && exchange.is_computing() {
+        if exchange.number() == result.number && exchange.is_computing() {
             self.apply_step(deadline, result);
         }
     }
@@ -122,7 +78,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let exchange = mechanism.exchange(&SaslContext::new(host, &nonce));
         self.sasl_steps.exchanges += 1;
         let number = self.sasl_steps.exchanges;
-        self.connection.authenticate(deadline, Exchange { number, state: State::Computing });
+        self.connection.authenticate(deadline, Exchange::computing(number));
         match exchange {
             Ok(exchange) => self.compute(deadline, SaslStep { number, exchange, token: None }),
             Err(error) => self.fail_sasl(&error),
@@ -160,26 +116,22 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             )));
         }
         self.last_xid = xid;
-        let state = State::Waiting { xid, sent, exchange };
-        self.connection.authenticate(deadline, Exchange { number: step.number, state });
+        let exchange = Exchange::waiting(step.number, xid, sent, exchange);
+        self.connection.authenticate(deadline, exchange);
     }
 
     /// Handles the server's next reply.
     pub(super) fn receive_sasl(&mut self, now: Instant, header: ReplyHeader, body: &[u8]) {
         let Some((deadline, exchange)) = self.connection.exchange_mut() else { return };
-        let (number, state) =
-            (exchange.number, mem::replace(&mut exchange.state, State::Computing));
+        let (number, answered) = (exchange.number(), exchange.take_answered(header.xid));
         self.connection.note_heard(now);
         if matches!(header.err, ErrorCode::AuthFailed | ErrorCode::SessionClosedRequireSaslAuth) {
             let credential = self.credential_name();
             return self.refuse_authentication(format_args!("the server refused the {credential}"));
         }
-        let (sent, exchange) = match state {
-            State::Waiting { xid, sent, exchange } if xid == header.xid => (sent, exchange),
-            _ => {
-                let xid = header.xid;
-                return self.connection.give_up(format_args!("a reply with xid {xid} during SASL"));
-            }
+        let Some((sent, exchange)) = answered else {
+            let xid = header.xid;
+            return self.connection.give_up(format_args!("a reply with xid {xid} during SASL"));
         };
         if !header.err.is_ok() {
             return self
@@ -238,17 +190,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 format!("SASL timed out: {} has not computed its next token", mechanism.name())
             }
             _ => "SASL timed out".to_owned(),
-        }
-    }
-}
-
-#[cfg(test)]
-impl Exchange {
-    /// The xid, and the expected `rspauth` of the reply.
-    pub(super) fn expectation(&self) -> (i32, Option<String>) {
-        match &self.state {
-            State::Waiting { xid, exchange, .. } => (*xid, exchange.expected_proof()),
-            State::Computing => (0, None),
         }
     }
 }

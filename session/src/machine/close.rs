@@ -1,4 +1,4 @@
-//! Closing a session: closeSession, behind all other requests.
+//! Closing a session: closeSession, behind all other requests; and what ends with the session.
 //!
 //! A close uses the time it has. With a connection, closeSession is sent behind all submitted requests. Without one,
 //! every server is tried without a pause, and closeSession is sent on the next connection of the session. When the
@@ -18,15 +18,18 @@
 
 use std::sync::Arc;
 
-use docent_protocol::{ErrorCode, frame, operation::CloseSession, xid};
+use docent_protocol::{ErrorCode, KeeperState, frame, operation::CloseSession, xid};
 
 use super::{
     answers::{Answers, Reply},
+    connection_state::ConnectionStates,
     effect::Effect,
-    requests::NEVER,
-    session::{Closing, Session},
+    session::{Closing, Event, Session},
 };
-use crate::{Error, ErrorKind, Outcome, time::Instant};
+use crate::{
+    Error, ErrorKind, Outcome,
+    time::{Instant, NEVER},
+};
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Closes the session: sends closeSession behind all submitted requests, on this connection or the next. The reply
@@ -140,5 +143,59 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 .with_source_of(self.last_failure.as_ref())
         };
         self.end(ErrorKind::Closed, &error);
+    }
+
+    // The end.
+
+    /// Ends the session; a pending close fails with `error`.
+    pub(super) fn end(&mut self, kind: ErrorKind, error: &Error) {
+        self.end_with(kind, error, |_| Err(error.clone()));
+    }
+
+    /// As [`end`](Self::end), with another result for a pending close.
+    pub(super) fn end_with(
+        &mut self,
+        kind: ErrorKind,
+        error: &Error,
+        closed: impl Fn(i64) -> Result<Reply<'static>, Error>,
+    ) {
+        if self.is_ended() {
+            return;
+        }
+        // Callers need the reason of the end, unless it was requested.
+        let detail = error.detail().filter(|_| error.kind() == kind);
+        let failure = |outcome| match detail {
+            Some(detail) => Error::new(kind, outcome).with_detail(detail),
+            None => Error::new(kind, outcome),
+        };
+        if detail.is_some() {
+            self.last_failure = Some(failure(Outcome::Unknown).with_source_of(Some(error)));
+        }
+        self.fail_sent(&failure(Outcome::Unknown));
+        self.fail_unsent(&failure(Outcome::NotApplied));
+        for token in self.requests.take_waiters() {
+            self.complete(Some(token), Err(failure(Outcome::NotApplied)));
+        }
+        for pending in std::mem::take(&mut self.auth_pending) {
+            self.complete(pending.token, Err(failure(Outcome::Unknown)));
+        }
+        if let Some(identity) = self.identity.take() {
+            self.lose(identity.lease);
+        }
+        self.end_watches(KeeperState::Closed);
+        self.connection.end(kind);
+        self.requests.check_all();
+        if kind == ErrorKind::Closed {
+            self.states.close();
+        } else {
+            self.push_state(ConnectionStates::expired);
+        }
+        self.events.push_back(Event::Ended(kind));
+        // Behind the events, so that a closed client has no state any more.
+        if let Closing::Requested { tokens, .. } = &mut self.closing {
+            for token in std::mem::take(tokens) {
+                self.answers.put(token, closed(self.last_zxid), true);
+            }
+        }
     }
 }

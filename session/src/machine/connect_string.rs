@@ -91,7 +91,7 @@ impl FromStr for ConnectString {
     fn from_str(text: &str) -> Result<Self, InvalidConnectString> {
         if let Some((scheme, rest)) = text.split_once("://") {
             return Err(InvalidConnectString(format!(
-                "the connect string {text:?} is a URL: write {rest:?}, without {scheme}://"
+                "the connect string \"{text}\" is a URL: write \"{rest}\", without {scheme}://"
             )));
         }
         let (servers, chroot) = match text.find('/') {
@@ -104,14 +104,14 @@ impl FromStr for ConnectString {
         }
         if hosts.is_empty() {
             return Err(InvalidConnectString(format!(
-                "the connect string {text:?} names no server: expected host:port,host:port/chroot"
+                "the connect string \"{text}\" names no server: expected host:port,host:port/chroot"
             )));
         }
         let chroot = match chroot.trim_end() {
             "" | "/" => None,
             chroot => {
                 path::validate(chroot).map_err(|error| {
-                    InvalidConnectString(format!("the chroot {chroot:?} is not a path: {error}"))
+                    InvalidConnectString(format!("the chroot \"{chroot}\" is not a path: {error}"))
                 })?;
                 Some(chroot.to_owned())
             }
@@ -121,7 +121,7 @@ impl FromStr for ConnectString {
 }
 
 fn parse_host(item: &str) -> Result<Host, InvalidConnectString> {
-    let wrong = |rule: &str| Err(InvalidConnectString(format!("the server {item:?} {rule}")));
+    let wrong = |rule: &str| Err(InvalidConnectString(format!("the server \"{item}\" {rule}")));
     let (name, port) = if let Some(bracketed) = item.strip_prefix('[') {
         let Some((name, rest)) = bracketed.split_once(']') else {
             return wrong("has no closing bracket");
@@ -149,7 +149,9 @@ fn parse_host(item: &str) -> Result<Host, InvalidConnectString> {
     if let Some(bad) =
         name.chars().find(|c| c.is_whitespace() || c.is_control() || "@?#[]\"\\".contains(*c))
     {
-        return wrong(&format!("has {bad:?} in its name"));
+        let is_shown = bad == ' ' || bad.is_ascii_graphic();
+        let bad = if is_shown { format!("'{bad}'") } else { format!("U+{:04X}", u32::from(bad)) };
+        return wrong(&format!("has {bad} in its name"));
     }
     let port = match port {
         None => DEFAULT_PORT,
@@ -215,12 +217,13 @@ mod tests {
 
     #[test]
     fn each_character_that_a_name_may_not_have_is_named() {
-        for bad in [
-            '@', '?', '#', '[', ']', '"', '\\', ' ', '\t', '\n', '\u{a0}', '\0', '\u{7f}', '\u{85}',
-        ] {
+        let shown = "@?#[]\"\\ ".chars().map(|bad| (bad, format!("'{bad}'")));
+        let hidden = "\t\n\u{a0}\0\u{7f}\u{85}".chars();
+        let hidden = hidden.map(|bad| (bad, format!("U+{:04X}", u32::from(bad))));
+        for (bad, name) in shown.chain(hidden) {
             let text = format!("a{bad}b:1");
             let error = text.parse::<ConnectString>().unwrap_err().to_string();
-            assert!(error.contains(&format!("has {bad:?} in its name")), "{text:?}: {error}");
+            assert!(error.contains(&format!("has {name} in its name")), "{text:?}: {error}");
         }
         for good in "abz019.-_~é:".chars().filter(|good| *good != ':') {
             assert!(format!("a{good}b:1").parse::<ConnectString>().is_ok(), "{good:?}");

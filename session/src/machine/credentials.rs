@@ -4,19 +4,13 @@ use docent_protocol::{frame, operation::Auth, request::AuthRequest, xid};
 
 use super::{
     answers::Answers,
-    requests::NEVER,
-    session::{Session, earlier},
+    session::{PendingAuth, Session},
+    settings::Credential,
 };
-use crate::{Credential, Error, ErrorKind, Outcome, time::Instant};
-
-/// Credentials without a reply on this connection.
-#[derive(Debug)]
-pub(super) struct PendingAuth<T> {
-    /// The caller's; `None` for credentials whose caller has its reply, or never waited.
-    pub(super) token: Option<T>,
-    /// When the caller's wait fails; [`NEVER`] while there is a usable connection.
-    expires: Instant,
-}
+use crate::{
+    Error, ErrorKind, Outcome,
+    time::{Instant, NEVER, earlier},
+};
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is

@@ -1,7 +1,6 @@
 //! Flow control: the limits of pending requests, or with [`WhenFull::Wait`] of requests in flight.
 
-use super::settings::Settings;
-use crate::config::WhenFull;
+use super::settings::{Settings, WhenFull};
 
 /// The limits of a configuration.
 #[derive(Debug, Clone, Copy)]

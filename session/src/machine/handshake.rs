@@ -23,7 +23,7 @@ use super::{
     identity::Identity,
     lease::SessionLease,
     session::{Connect, Event, Session},
-    timeouts::{MIN_PAUSE, Timeouts},
+    timeouts::{MIN_PAUSE, Timeouts, proven},
     watch_table::WatchedEvent,
 };
 use crate::{Error, ErrorKind, Outcome, planted, time::Instant};
@@ -274,7 +274,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.metrics.connections += 1;
         self.connection.set_read_only(now, read_only);
         self.identify(now, sent_at, granted, response);
-        self.attached(now, sent_at, asked_for.is_some());
+        self.attached(sent_at, asked_for.is_some());
         #[cfg(feature = "sasl")]
         if self.config.sasl.is_some() {
             // No ping renews the session during the exchange: the next handshake must come in time to do so.
@@ -452,7 +452,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         // The request was for the old session: an ephemeral node of the new session is not what the caller requested.
         self.fail_unsent(&error(Outcome::NotApplied));
         self.last_zxid = 0;
-        self.forget_unset();
+        self.unset.forget();
         self.hosts.forget_silent();
         self.suspended_at = None;
         self.renewal.forget();
@@ -500,9 +500,4 @@ fn count(servers: usize) -> u32 {
 /// The timeout in milliseconds, as the handshake encodes it.
 fn millis(timeout: Duration) -> i32 {
     i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
-}
-
-/// How long a proof is valid on the local clock, if both clocks run at rates that differ by less than 1 %.
-pub(super) fn proven(timeout: Duration) -> Duration {
-    timeout - timeout / 100
 }

@@ -7,49 +7,12 @@
 //! A planned reconnect changes no state, unless its attempt fails: a state would end leaderships. It has a limit, after
 //! which the connection is kept.
 
-use std::time::Duration;
-
 use super::{
     answers::Answers,
     connect_string::Host,
     session::{Event, Session},
 };
 use crate::time::Instant;
-
-/// The search for a read-write server.
-///
-/// Source: `ClientCnxn.SendThread.pingRwServer`.
-#[derive(Debug)]
-pub(super) struct Search {
-    next_at: Instant,
-    interval: Duration,
-    round: usize,
-}
-
-/// The first pause of the search, and the longest.
-const SEARCH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
-
-impl Search {
-    pub(super) fn begin(now: Instant) -> Self {
-        Self { next_at: now + SEARCH.0, interval: SEARCH.0, round: 0 }
-    }
-
-    pub(super) const fn next_at(&self) -> Instant {
-        self.next_at
-    }
-
-    /// Begins the next round if it is due, and returns the number of those before it.
-    pub(super) fn next_round(&mut self, now: Instant) -> Option<usize> {
-        if self.next_at > now {
-            return None;
-        }
-        let round = self.round;
-        self.round += 1;
-        self.interval = (self.interval * 2).min(SEARCH.1);
-        self.next_at = now + self.interval;
-        Some(round)
-    }
-}
 
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Replaces the server list. A client whose server is not in the new list migrates; of the others, as many migrate,

@@ -25,6 +25,10 @@
 //! * A reply that arrived behind an event is not visible before the event is delivered.
 //! * When a client has ended, all waits on it have ended: replies, watchers, and streams of states.
 //!
+//! The fields of [`Session`] are the state; each has its type in a file that knows no rule. The rules are methods of
+//! `Session`, in files that import it and the types of its fields, and not each other: `handshake`, `submit`, `receive`,
+//! `timers`, `close`, and so on.
+//!
 //! Methods follow quinn-proto's naming: `handle_*` takes an input, `poll_*` gives an output, and time is
 //! always an argument.
 //!
@@ -34,7 +38,6 @@ pub(crate) mod answers;
 #[cfg(feature = "sasl")]
 mod authenticate;
 mod buffer_pool;
-pub(crate) mod claim;
 mod close;
 pub(crate) mod connect_string;
 mod connection;
@@ -48,19 +51,23 @@ mod identity;
 pub(crate) mod lease;
 pub(crate) mod metrics;
 mod migration;
+mod missing_operations;
 mod operations;
 mod proof;
 mod receive;
+mod renewal;
 mod requests;
 pub(crate) mod rng;
 #[cfg(feature = "sasl")]
 pub(crate) mod sasl;
 mod session;
-mod settings;
+pub(crate) mod settings;
 mod submit;
 #[cfg(test)]
 mod tests;
 pub(crate) mod timeouts;
+mod timers;
+mod unset;
 mod visited;
 mod watch_modes;
 mod watch_requests;
@@ -68,11 +75,11 @@ pub(crate) mod watch_table;
 
 #[cfg(feature = "sasl")]
 pub use self::sasl::{SaslStep, SaslStepResult};
-pub(crate) use self::settings::Settings;
 pub use self::{
     answers::{Answers, Body, Completion, Reply},
-    claim::LeaseTimer,
+    lease::LeaseTimer,
     receive::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT},
     session::{Connect, Event, Session},
+    settings::Settings,
     watch_table::Registration,
 };

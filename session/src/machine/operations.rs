@@ -12,25 +12,16 @@
 //! server list that has no server of the one before, everything is forgotten.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     time::Duration,
 };
 
 use docent_protocol::{ErrorCode, OpCode};
 
-use super::{
-    answers::Answers,
-    effect::Effect,
-    lease::SessionLease,
-    session::{Event, Session},
-};
-use crate::{Error, ErrorKind, time::Instant};
+use crate::time::Instant;
 
 /// The operations that older servers lack, with the first version of ZooKeeper that has each, in this order.
-pub(crate) const SINCE: [(OpCode, &str); 10] = [
+const SINCE: [(OpCode, &str); 10] = [
     (OpCode::Create2, "3.5.0"),
     (OpCode::CheckWatches, "3.5.0"),
     (OpCode::RemoveWatches, "3.5.0"),
@@ -44,7 +35,7 @@ pub(crate) const SINCE: [(OpCode, &str); 10] = [
 ];
 
 /// The place of an operation in [`SINCE`].
-const fn place(op: OpCode) -> Option<usize> {
+pub(super) const fn place(op: OpCode) -> Option<usize> {
     Some(match op {
         OpCode::Create2 => 0,
         OpCode::CheckWatches => 1,
@@ -130,7 +121,7 @@ impl Operations {
 
     /// Why a caller's request of an operation is not sent: a server has replied that it does not support it, or one that
     /// is as old or older; or its connections were closed, and the servers resume no session.
-    fn refuses(&self, op: OpCode) -> Option<&'static str> {
+    pub(super) fn refuses(&self, op: OpCode) -> Option<&'static str> {
         let (at, finding) = self.find(op)?;
         let state = finding.state();
         if state == REFUSED || state != KNOWN && self.is_refused_with(at) {
@@ -142,7 +133,7 @@ impl Operations {
 
     /// Whether only closed connections have shown that an operation is missing, and the servers resume sessions: it may be
     /// the fault of a network.
-    fn is_suspected(&self, op: OpCode) -> bool {
+    pub(super) fn is_suspected(&self, op: OpCode) -> bool {
         let is_closed = self.find(op).is_some_and(|(_, finding)| finding.state() == CLOSED);
         is_closed && !self.replaces_sessions()
     }
@@ -184,8 +175,13 @@ impl Operations {
         is_new
     }
 
+    /// See [`SessionLease::note_unusable`](super::lease::SessionLease::note_unusable).
+    pub(super) fn note_unusable(&self, op: OpCode) {
+        self.set_missing(op, UNUSABLE);
+    }
+
     /// Records the reply to a request; returns whether it has shown that the operation is missing, and nothing before.
-    fn note_reply(&self, op: OpCode, err: ErrorCode) -> bool {
+    pub(super) fn note_reply(&self, op: OpCode, err: ErrorCode) -> bool {
         match err {
             ErrorCode::Unimplemented => self.set_missing(op, REFUSED),
             // The optimised watch manager of ZooKeeper.
@@ -202,7 +198,7 @@ impl Operations {
 
     /// Records that a server has closed a connection on which the operation was sent, once for each connection; returns as
     /// [`note_reply`](Self::note_reply).
-    fn note_closed(&self, op: OpCode) -> bool {
+    pub(super) fn note_closed(&self, op: OpCode) -> bool {
         match self.find(op).map(|(_, finding)| (finding, finding.state())) {
             Some((finding, UNKNOWN)) => {
                 finding.state.store(CLOSED_ONCE, Ordering::Relaxed);
@@ -259,69 +255,9 @@ impl Operations {
     }
 }
 
-impl SessionLease {
-    /// Whether the servers of this session do not support an operation, according to their replies, to two connections that
-    /// they closed behind it while they had never replied to it, or to [`note_unusable`](Self::note_unusable). `false` for an
-    /// operation that all servers support.
-    ///
-    /// The findings of a session are those of its client: they stay when the session is lost. The answer may change from
-    /// `true` to `false` after a reconnect: the next server may be a newer one.
-    #[must_use]
-    pub fn lacks(&self, op: OpCode) -> bool {
-        self.operations().lacks(op)
-    }
-
-    /// Records that an operation is of no use on these servers, although they reply to it: [`lacks`](Self::lacks) is true
-    /// from now on. Requests of it are still sent.
-    pub fn note_unusable(&self, op: OpCode) {
-        self.operations().set_missing(op, UNUSABLE);
-    }
-}
-
 /// Whether older servers lack an operation.
 pub(super) const fn is_optional(op: OpCode) -> bool {
     place(op).is_some()
-}
-
-impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
-    /// Whether the machine's own requests of an operation are not sent: it is missing, and not only suspected to be.
-    pub(super) fn is_missing(&self, op: OpCode) -> bool {
-        self.operations.lacks(op) && !self.operations.is_suspected(op)
-    }
-
-    /// Refuses a request whose operation the servers are known to lack: it would cost the connection.
-    pub(super) fn refusal_of_missing(&self, op: OpCode, effect: &Effect<W>) -> Option<Error> {
-        if !is_optional(op) || effect.is_internal() {
-            return None;
-        }
-        Some(Error::refused(ErrorKind::Unimplemented, self.operations.refuses(op)?))
-    }
-
-    /// Records the reply to a request that servers may lack.
-    #[cold]
-    pub(super) fn note_operation(&mut self, op: OpCode, err: ErrorCode) {
-        let is_new = self.operations.note_reply(op, err);
-        self.report_missing(op, is_new);
-    }
-
-    /// Records the requests without a reply on a connection that a server has closed.
-    pub(super) fn note_closed(&mut self) {
-        let sent = self.requests.iter().take(self.requests.in_flight());
-        let mut found: Vec<_> = sent.filter_map(|request| request.effect.operation()).collect();
-        found.sort_unstable_by_key(|op| place(*op));
-        found.dedup();
-        for op in found {
-            let is_new = self.operations.note_closed(op);
-            self.report_missing(op, is_new);
-        }
-    }
-
-    fn report_missing(&mut self, op: OpCode, is_new: bool) {
-        if let Some(lease) = self.lease().filter(|_| is_new) {
-            let lease = Arc::clone(lease);
-            self.events.push_back(Event::MissingOperation(lease, op));
-        }
-    }
 }
 
 #[cfg(test)]

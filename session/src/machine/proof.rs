@@ -39,9 +39,9 @@ use docent_protocol::{
 use super::{
     answers::Answers,
     connection::Role,
-    handshake::proven,
     identity::Identity,
     session::{Event, Session},
+    timeouts::proven,
 };
 use crate::{planted, time::Instant};
 
@@ -49,66 +49,12 @@ use crate::{planted, time::Instant};
 /// renewed together need one reconnect.
 const YOUNG: u32 = 10;
 
-/// The state of the renewal.
-#[derive(Debug, Default)]
-pub(super) struct Renewal {
-    /// Whether the bound was renewed before, or is to be.
-    in_use: bool,
-    /// Whether a planned reconnect is in progress, from the end of the old connection on.
-    moving: bool,
-    /// The send time of the earliest connect request for this session that has no reply.
-    unanswered_since: Option<Instant>,
-    /// Whether the server of a planned reconnect is known not to lead.
-    is_follower: bool,
-    /// The number of the connection whose server was last asked for its role.
-    probed: u64,
-}
-
-impl Renewal {
-    /// Records a connect request for the current session.
-    pub(super) fn note_attempt(&mut self, now: Instant) {
-        self.unanswered_since.get_or_insert(now);
-    }
-
-    /// Records that the connect request that was sent at `sent_at` is answered; returns the base of what a write proves.
-    fn note_reply(&mut self, sent_at: Instant) -> Instant {
-        let base = self.unanswered_since.unwrap_or(sent_at).min(sent_at);
-        if base == sent_at {
-            self.unanswered_since = None;
-        }
-        base
-    }
-
-    /// Records the end of a connection to a server of this role.
-    pub(super) fn note_disconnect(&mut self, is_planned: bool, role: Role) {
-        self.moving = is_planned;
-        self.is_follower = is_planned && role == Role::Other;
-    }
-
-    /// Whether a planned reconnect is in progress.
-    pub(super) const fn is_moving(&self) -> bool {
-        self.moving
-    }
-
-    /// Ends the planned reconnect, and returns whether there was one.
-    pub(super) const fn end_move(&mut self) -> bool {
-        std::mem::replace(&mut self.moving, false)
-    }
-
-    /// The session has ended.
-    pub(super) const fn forget(&mut self) {
-        self.moving = false;
-        self.is_follower = false;
-        self.unanswered_since = None;
-    }
-}
-
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Prepares a [`submit_proof`](Self::submit_proof): replaces the connection by a new one to the same server, once the
     /// requests in flight are answered, unless it is young or is known to end at the leader. The requests queued from
     /// now on are sent on the new connection. If the replies take too long, the connection is kept.
     pub fn reattach(&mut self, now: Instant) {
-        self.renewal.in_use = true;
+        self.renewal.begin_use();
         self.probe_role();
         let is_young =
             now.duration_since(self.connection.attached_at()) < self.timeouts.session / YOUNG;
@@ -147,18 +93,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub(super) fn probe_role(&mut self) {
         let number = self.metrics.connections;
         let is_wanted = self.config.direct_servers
-            && self.renewal.in_use
-            && self.renewal.probed != number
+            && self.renewal.needs_role(number)
             && self.connection.role() == Role::Unknown
             && !self.is_read_only();
         if is_wanted && let Some(host) = self.server().cloned() {
-            self.renewal.probed = number;
+            self.renewal.note_probe(number);
             self.events.push_back(Event::ProbeRole(host, number));
         }
     }
 
     /// Records that a server accepted the session in reply to a connect request.
-    pub(super) fn attached(&mut self, now: Instant, sent_at: Instant, is_resumed: bool) {
+    pub(super) fn attached(&mut self, sent_at: Instant, is_resumed: bool) {
         if self.is_read_only() {
             return;
         }
@@ -167,11 +112,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let base = self.renewal.note_reply(sent_at);
         self.connection.set_attached_at(base);
-        if self.renewal.is_follower {
+        if self.renewal.is_follower() {
             self.connection.set_role(Role::Other);
-        }
-        if planted::is("proof-without-write") {
-            self.prove(now, base);
         }
     }
 
@@ -182,7 +124,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if self.is_read_only() || results.iter().any(is_error) {
             return;
         }
-        self.renewal.unanswered_since = None;
+        self.renewal.note_write();
         let attached_at = self.connection.attached_at();
         let sent_at = self.requests.last_answered_sent_at().unwrap_or(attached_at);
         // The reply to an earlier write may have been delayed while its server lost the connection and was elected.

@@ -13,11 +13,13 @@ use super::{
     buffer_pool::BUFFER_SIZE,
     connection::Phase,
     effect::Effect,
-    requests::NEVER,
     session::{Event, Session},
     watch_table::WatchedEvent,
 };
-use crate::{Error, ErrorKind, Outcome, planted, time::Instant};
+use crate::{
+    Error, ErrorKind, Outcome, planted,
+    time::{Instant, NEVER},
+};
 
 /// The size of a [`ReplyHeader`], in bytes.
 const HEADER_SIZE: usize = 16;

@@ -1,4 +1,4 @@
-//! [`Session`]: its fields, getters, outputs and timeouts.
+//! [`Session`]: its fields, getters and outputs.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -8,23 +8,21 @@ use super::{
     answers::{Answers, Completion, Reply},
     buffer_pool::BufferPool,
     connect_string::Host,
-    connection::{Connection, Due},
+    connection::Connection,
     connection_state::{ConnectionState, ConnectionStates},
-    credentials::PendingAuth,
     hosts::Hosts,
     identity::Identity,
     lease::SessionLease,
     metrics::Metrics,
-    migration::Search,
     operations::Operations,
-    proof::Renewal,
+    renewal::Renewal,
     requests::Requests,
     settings::Settings,
     timeouts::Timeouts,
-    watch_modes::Unset,
+    unset::Unset,
     watch_table::{WatchBatch, WatchedEvent, Watches},
 };
-use crate::{Error, ErrorKind, Outcome, SessionToken, config::Config, planted, time::Instant};
+use crate::{Error, ErrorKind, Outcome, SessionToken, planted, time::Instant};
 
 /// A ZooKeeper session without IO.
 ///
@@ -87,6 +85,15 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) sasl_steps: super::sasl::SaslSteps,
 }
 
+/// Credentials without a reply on this connection.
+#[derive(Debug)]
+pub(super) struct PendingAuth<T> {
+    /// The caller's; `None` for credentials whose caller has its reply, or never waited.
+    pub(super) token: Option<T>,
+    /// When the caller's wait fails; [`NEVER`](crate::time::NEVER) while there is a usable connection.
+    pub(super) expires: Instant,
+}
+
 /// Whether and how the session is being closed.
 #[derive(Debug)]
 pub(super) enum Closing<T> {
@@ -143,11 +150,11 @@ pub enum Connect {
 }
 
 impl<T, W: Clone + Ord> Session<T, W> {
-    /// A session without any requests. `seed` determines the shuffling, the jitter, and SASL's nonces unless they have
-    /// a secret of their own.
+    /// A session without any requests, with the settings of a [`Config`](crate::Config). `seed` determines the
+    /// shuffling, the jitter, and SASL's nonces unless they have a secret of their own.
     #[must_use]
-    pub fn new(config: Config, seed: u64) -> Self {
-        Self::with_answers(config, seed, VecDeque::new())
+    pub fn new(settings: impl Into<Settings>, seed: u64) -> Self {
+        Self::with_answers(settings, seed, VecDeque::new())
     }
 
     /// The next reply.
@@ -159,8 +166,8 @@ impl<T, W: Clone + Ord> Session<T, W> {
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// As [`new`](Session::new), with a custom [`Answers`].
     #[must_use]
-    pub fn with_answers(config: Config, seed: u64, answers: A) -> Self {
-        let config = config.session;
+    pub fn with_answers(settings: impl Into<Settings>, seed: u64, answers: A) -> Self {
+        let config = settings.into();
         let hosts = Hosts::new(config.connect_string.hosts(), config.backoff, seed);
         let session = config.session.as_ref();
         let asked =
@@ -377,80 +384,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.events.pop_front()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due. Any other call can change it.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_ended() {
-            return None;
-        }
-        let connection = self.connection.next_timeout(self.timeouts.ping, self.silent_at());
-        let closing = match self.closing {
-            Closing::Requested { until, .. } => Some(until),
-            Closing::No => None,
-        };
-        let search = self.connection.search().map(Search::next_at);
-        // By hand: an iterator over an array of options costs over a thousand instructions in every call.
-        let connection = earlier(connection, closing);
-        let requests = earlier(self.next_expiry(), self.requests.next_deadline());
-        let others = earlier(self.unset.retry_at(), earlier(search, self.expires_at()));
-        earlier(earlier(connection, requests), others)
-    }
-
-    /// Handles the timeouts that are due at `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if let Closing::Requested { until, .. } = self.closing
-            && until <= now
-        {
-            return self.end_unconfirmed();
-        }
-        match self.connection.due(now, self.timeouts.ping, self.silent_at()) {
-            Some(Due::Silence) => {
-                let silence = now.duration_since(self.connection.last_heard());
-                self.connection.give_up(format_args!("nothing received for {silence:?}"));
-            }
-            Some(Due::Ping) => self.ping(now),
-            Some(Due::Reattach) => self.connection.cancel_migration(),
-            Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
-            #[cfg(feature = "sasl")]
-            Some(Due::Authentication) => {
-                let why = self.overdue_sasl();
-                self.connection.give_up(why);
-            }
-            None => {}
-        }
-        self.expire_if_due(now);
-        if self.is_ended() {
-            return;
-        }
-        self.fail_overdue(now);
-        self.fail_timed_out(now);
-        self.search_read_write(now);
-        self.retry_watches(now);
-        self.operations.review(now);
-    }
-
-    /// When the connection is closed because no reply came.
-    fn silent_at(&self) -> Instant {
-        self.connection.silent_at(&self.timeouts).min(self.close_silent_at())
-    }
-
-    fn ping(&mut self, now: Instant) {
-        self.connection.ping(now);
-        self.metrics.pings += 1;
-        if self.requests.is_empty() {
-            self.give_back_memory();
-        }
-    }
-
-    /// Frees the memory of a burst that an idle session does not need.
-    pub(super) fn give_back_memory(&mut self) {
-        self.requests.shrink_to(KEPT_BYTES, KEPT_ENTRIES);
-        self.connection.shrink_to(KEPT_BYTES);
-        self.answers.shrink_to(KEPT_ENTRIES);
-        self.buffers.clear();
-        self.events.shrink_to(KEPT_ENTRIES);
-    }
-
     // Helpers for the other files of this module.
 
     pub(super) fn complete(&mut self, token: Option<T>, result: Result<Reply<'_>, Error>) {
@@ -471,58 +404,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    /// Ends the session; a pending close fails with `error`.
-    pub(super) fn end(&mut self, kind: ErrorKind, error: &Error) {
-        self.end_with(kind, error, |_| Err(error.clone()));
-    }
-
-    /// As [`end`](Self::end), with another result for a pending close.
-    pub(super) fn end_with(
-        &mut self,
-        kind: ErrorKind,
-        error: &Error,
-        closed: impl Fn(i64) -> Result<Reply<'static>, Error>,
-    ) {
-        if self.is_ended() {
-            return;
-        }
-        // Callers need the reason of the end, unless it was requested.
-        let detail = error.detail().filter(|_| error.kind() == kind);
-        let failure = |outcome| match detail {
-            Some(detail) => Error::new(kind, outcome).with_detail(detail),
-            None => Error::new(kind, outcome),
-        };
-        if detail.is_some() {
-            self.last_failure = Some(failure(Outcome::Unknown).with_source_of(Some(error)));
-        }
-        self.fail_sent(&failure(Outcome::Unknown));
-        self.fail_unsent(&failure(Outcome::NotApplied));
-        for token in self.requests.take_waiters() {
-            self.complete(Some(token), Err(failure(Outcome::NotApplied)));
-        }
-        for pending in std::mem::take(&mut self.auth_pending) {
-            self.complete(pending.token, Err(failure(Outcome::Unknown)));
-        }
-        if let Some(identity) = self.identity.take() {
-            self.lose(identity.lease);
-        }
-        self.end_watches(docent_protocol::KeeperState::Closed);
-        self.connection.end(kind);
-        self.requests.check_all();
-        if kind == ErrorKind::Closed {
-            self.states.close();
-        } else {
-            self.push_state(ConnectionStates::expired);
-        }
-        self.events.push_back(Event::Ended(kind));
-        // Behind the events, so that a closed client has no state any more.
-        if let Closing::Requested { tokens, .. } = &mut self.closing {
-            for token in std::mem::take(tokens) {
-                self.answers.put(token, closed(self.last_zxid), true);
-            }
-        }
-    }
-
     pub(super) fn push_state(
         &mut self,
         change: impl FnOnce(&mut ConnectionStates) -> Option<ConnectionState>,
@@ -532,12 +413,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 }
-
-/// The capacity of a buffer that an idle session keeps, in bytes.
-const KEPT_BYTES: usize = 512;
-
-/// The capacity of a queue that an idle session keeps, in entries.
-const KEPT_ENTRIES: usize = 16;
 
 /// By hand, to keep the password and the contents of buffers out of logs.
 impl<T, W, A> fmt::Debug for Session<T, W, A> {
@@ -550,14 +425,5 @@ impl<T, W, A> fmt::Debug for Session<T, W, A> {
             .field("sent", &self.requests.in_flight())
             .field("state", &self.states.current())
             .finish_non_exhaustive()
-    }
-}
-
-/// The earlier of two optional instants.
-pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, None) => one,
-        (None, other) => other,
     }
 }

@@ -11,7 +11,7 @@
 //! setWatches2 sets it again, together with the one-shot watches of the path, so that changes in the meantime are
 //! reported. Persistent watchers then receive a resync event.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use docent_protocol::{
     ErrorCode, EventType, KeeperState, OpCode, WatcherType, frame,
@@ -23,53 +23,10 @@ use docent_protocol::{
 use super::{
     answers::Answers,
     effect::{Effect, WatchEffect},
-    rng::Rng,
     session::{Closing, Event, Session},
     watch_table::{Mode, ONE_SHOT, PERSISTENT, WatchBatch, WatchKind, WatchedEvent, parent},
 };
 use crate::{planted, time::Instant};
-
-/// The watches to be set again.
-#[derive(Debug)]
-pub(super) struct Unset {
-    /// Paths about which a request was refused.
-    paths: BTreeSet<Arc<str>>,
-    /// When requests about these paths are sent again.
-    retry_at: Option<Instant>,
-    /// The pause before `retry_at`.
-    pause: Duration,
-    rng: Rng,
-    /// The time of the last input; the time of the refusals in it.
-    now: Instant,
-    /// The last zxid when the last connection, and its watches with it, was lost.
-    since: Option<i64>,
-}
-
-impl Unset {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self {
-            paths: BTreeSet::new(),
-            retry_at: None,
-            pause: PAUSES.0,
-            rng: Rng::new(seed),
-            now: Instant::ZERO,
-            since: None,
-        }
-    }
-
-    #[inline]
-    pub(super) const fn note_time(&mut self, now: Instant) {
-        self.now = now;
-    }
-
-    pub(super) const fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
-    }
-}
-
-/// The first and the longest pause before a refused request about watches is sent again. Up to half is subtracted at
-/// random: the server that refused it has many clients.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The next step from the server's mode of a path to the wanted one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,7 +256,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Handles the reply to the machine's own request about a path. A failed request is sent again after a pause.
     pub(super) fn answered_or_put_off(&mut self, path: &Arc<str>, is_done: bool) {
         if is_done {
-            self.unset.pause = PAUSES.0;
+            self.unset.reset_pause();
         } else {
             self.put_off(path);
         }
@@ -309,23 +266,14 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Suspends requests about a path until the pause is over.
     fn put_off(&mut self, path: &Arc<str>) {
         self.watches.mode_entry(path).put_off = true;
-        let unset = &mut self.unset;
-        unset.paths.insert(Arc::clone(path));
-        if unset.retry_at.is_none() {
-            let pause = unset.pause;
-            unset.retry_at = Some(unset.now + pause - unset.rng.jitter(pause / 2));
-            unset.pause = (pause * 2).min(PAUSES.1);
-        }
+        self.unset.put_off(path);
     }
 
     /// Reconciles the paths about which a request was refused.
     pub(super) fn retry_watches(&mut self, now: Instant) {
-        if self.unset.retry_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.unset.retry_at = None;
+        let Some(paths) = self.unset.take_due(now) else { return };
         let mut again = Vec::new();
-        for path in std::mem::take(&mut self.unset.paths) {
+        for path in paths {
             if let Some(mode) = self.watches.mode_mut(&path) {
                 mode.put_off = false;
             }
@@ -369,10 +317,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// setWatches without a reply.
     pub(super) fn forget_server_watches(&mut self) {
         let unanswered = self.watches_pending.drain(..).map(|batch| batch.relative_zxid).min();
-        let known = [self.unset.since, self.watches.unset_since(), unanswered];
+        let known = [self.unset.since(), self.watches.unset_since(), unanswered];
         let since = known.into_iter().flatten().fold(self.last_zxid, i64::min);
-        self.forget_unset();
-        self.unset.since = Some(since);
+        self.unset.forget();
+        self.unset.set_since(since);
         self.watches.reset_modes();
         // The modes of requests queued for the next connection.
         let mut queued = Vec::new();
@@ -391,18 +339,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    /// Forgets all watches that were to be set again.
-    pub(super) fn forget_unset(&mut self) {
-        self.unset.paths.clear();
-        self.unset.retry_at = None;
-        self.unset.pause = PAUSES.0;
-        self.unset.since = None;
-    }
-
     /// Sets all watches on a new connection.
     pub(super) fn replay_watches(&mut self) {
         let paths = self.watches.set_paths();
-        let since = self.unset.since.take();
+        let since = self.unset.take_since();
         if planted::one_in("watches-not-replayed", 8) {
             return;
         }
@@ -490,7 +430,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             }
             return;
         }
-        self.unset.pause = PAUSES.0;
+        self.unset.reset_pause();
         for (path, mode) in &batch.paths {
             if is_done && mode.covers() && !planted::is("resync-lost") {
                 for watcher in self.watches.persistent_at(path) {

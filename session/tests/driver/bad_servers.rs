@@ -2,13 +2,13 @@
 //! pause, never a hang without limit, never a busy loop.
 
 use docent_protocol::{
-    CreateMode, Encode as _, ErrorCode, List, OpCode, Stat, Ttl,
+    CreateMode, Encode, ErrorCode, List, OpCode, Stat, Ttl,
     connect::ConnectResponse,
     multi::{MultiReply, MultiResult},
     operation::Read,
     reply::{Create2Reply, GetChildrenReply, GetDataReply, PathReply, ReplyHeader, StatReply},
 };
-use docent_session::{ConnectionState, ErrorKind, Outcome};
+use docent_session::{ConnectionState, ErrorKind, Outcome, TransactionResult};
 
 use crate::support::*;
 
@@ -354,8 +354,69 @@ async fn the_result_of_another_operation_is_no_result() {
     }
 }
 
-fn several(results: &[MultiResult<'_>]) -> Vec<u8> {
+/// Of a sequential node with digits behind the path, of another one without; below the chroot.
+#[tokio::test(start_paused = true)]
+async fn the_path_in_the_reply_to_a_create_is_the_one_asked_for() {
+    use CreateMode::{Persistent, PersistentSequential as Sequential};
+    let (client, mut conn, _net) = connected().await;
+    let below = client.with_chroot("/c").unwrap();
+    for (client, path, mode, reply, created) in [
+        (&client, "/a", Persistent, "/a", Some("/a")),
+        (&client, "/a", Persistent, "/b", None),
+        (&client, "/a", Persistent, "/a0000000001", None),
+        (&client, "/a", Persistent, "", None),
+        (&client, "/a", Sequential, "/a0000000001", Some("/a0000000001")),
+        (&client, "/a", Sequential, "/a-2147483648", Some("/a-2147483648")),
+        (&client, "/", Sequential, "/0000000001", Some("/0000000001")),
+        (&client, "/a", Sequential, "/a", None),
+        (&client, "/a", Sequential, "/b0000000001", None),
+        (&client, "/a", Sequential, "/a/0000000001", None),
+        (&below, "/a", Persistent, "/c/a", Some("/a")),
+        (&below, "/a", Persistent, "/a", None),
+        (&below, "/a", Persistent, "/ca", None),
+        (&below, "/", Sequential, "/c/0000000001", Some("/0000000001")),
+        (&below, "/", Sequential, "/0000000001", None),
+    ] {
+        let check = |outcome: Result<String, docent_session::Error>| match (outcome, created) {
+            (Ok(path), Some(created)) => assert_eq!(path, created),
+            (Err(error), None) => {
+                assert_eq!(
+                    (error.kind(), error.outcome()),
+                    (ErrorKind::BadReply, Outcome::Unknown)
+                );
+                assert!(error.to_string().contains(path), "{error}");
+            }
+            (outcome, _) => panic!("{path}, {mode:?}, {reply}: {outcome:?}"),
+        };
+        let stat = Stat::default();
+        let with_path = PathReply { path: reply.into() };
+        let with_stat = Create2Reply { path: reply.into(), stat };
+        let call = client.create(path, b"", mode);
+        let (xid, _) = conn.request().await;
+        conn.reply(xid, 9, ErrorCode::Ok, &encoded(&with_path)).await;
+        check(soon("create", call).await);
+        let call = client.create_with_stat(path, b"", mode);
+        let (xid, _) = conn.request().await;
+        conn.reply(xid, 9, ErrorCode::Ok, &encoded(&with_stat)).await;
+        check(soon("create2", call).await.map(|(path, _)| path));
+        for result in [MultiResult::Create(with_path), MultiResult::Create2(with_stat)] {
+            let call = client.transaction().create(path, b"", mode).commit();
+            let (xid, _) = conn.request().await;
+            conn.reply(xid, 9, ErrorCode::Ok, &several(&[result])).await;
+            check(soon("multi", call).await.map(|mut results| match results.remove(0) {
+                TransactionResult::Created { path, .. } => path,
+                other => panic!("{other:?}"),
+            }));
+        }
+    }
+}
+
+fn encoded(record: &impl Encode) -> Vec<u8> {
     let mut body = Vec::new();
-    MultiReply::new(results).encode(&mut body);
+    record.encode(&mut body);
     body
+}
+
+fn several(results: &[MultiResult<'_>]) -> Vec<u8> {
+    encoded(&MultiReply::new(results))
 }

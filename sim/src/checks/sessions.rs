@@ -1,6 +1,6 @@
 //! Sessions of all clients: the order of their states, the end of a lease, and closes.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use docent::{Client, ConnectionState, ErrorKind, Instant, States, WeakClient};
 
@@ -11,7 +11,7 @@ pub(crate) const LATE: Duration = Duration::from_millis(1_500);
 
 /// Closes a client, which takes no longer than promised, and ends the session.
 pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
-    let stops = world.core().process(pid).stops;
+    let interruptions = world.core().process(pid).interruptions;
     let (began_at, started, token) = (world.now(), client.now(), client.session_token());
     let was_ended = client.ended().is_some();
     let closed = client.close().await;
@@ -21,7 +21,7 @@ pub(crate) async fn close(world: &World, pid: Pid, client: &Client) {
     world.record(What::State(pid, text));
     let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
     if took > client.config().connection_timeout() + LATE
-        && world.core().process(pid).stops == stops
+        && world.core().process(pid).interruptions == interruptions
     {
         bad(format!("a close took {took:?}"));
     }
@@ -98,26 +98,25 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
             client.now() > from + slack && state != ConnectionState::Lost && !lease.is_lost();
         (is_over && of_quorum.contains(&lease.session_id())).then_some((lease.session_id(), state))
     };
-    // What has arrived while the process was stopped is a late answer.
-    let (mut seen_stops, mut continued_at) = (0, Instant::ZERO);
+    // What has arrived while the process was stopped is a late answer, and timers do not know of a jump of the clock.
+    let (mut seen, mut continued_at) = (0, Instant::ZERO);
     loop {
-        let stops = world.core().process(pid).stops;
+        let interruptions = world.core().process(pid).interruptions;
         let Some(before) = client.upgrade() else { return };
         if before.ended().is_some() {
             return;
         }
-        if std::mem::replace(&mut seen_stops, stops) != stops {
-            continued_at = before.now();
+        if std::mem::replace(&mut seen, interruptions) != interruptions {
+            let late_by = world.core().process(pid).timers_late_at(world.now());
+            continued_at = before.now() + Duration::from_nanos(late_by);
         }
         let first = overdue(&before, continued_at);
         drop(before);
         world.sleep(pid, Duration::from_millis(700)).await;
         let Some(after) = client.upgrade() else { return };
         let second = overdue(&after, continued_at);
-        // Timers do not know of a jump of the clock: the state follows later then.
-        let has_jumped = world.core().process(pid).jumped.load(Ordering::Relaxed) > 0;
-        let is_same = first == second && world.core().process(pid).stops == stops;
-        if first.is_some() && is_same && !has_jumped {
+        let is_same = first == second && world.core().process(pid).interruptions == interruptions;
+        if first.is_some() && is_same {
             let text = format!("p{pid}: the lease is over, but the state is {first:?}");
             world.record(What::Violation(text));
         }

@@ -17,12 +17,12 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     if holders.is_empty() || one_in(rng, 2) {
         return;
     }
-    let sequence = match rng.u8(..6) {
+    let sequence = match rng.u8(..8) {
         0 => Some(Sequence::Apart),
-        1 => Some(Sequence::Deposed),
-        2 => Some(Sequence::Late),
-        3 => Some(Sequence::LateApart),
-        4 => Some(Sequence::LongTick),
+        1..=2 => Some(Sequence::Deposed),
+        3..=4 => Some(Sequence::Late),
+        5 => Some(Sequence::LateApart),
+        6 => Some(Sequence::LongTick),
         _ => None,
     };
     let sequence = sequence.filter(|_| plan.servers.min_session_timeout_ms.is_none());
@@ -31,11 +31,17 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     }
     let all = sequence.is_some() || one_in(rng, 2);
     let is_long = all || one_in(rng, 2);
+    // Most sequences take longer than a session lasts: what is to end too late must have begun before them.
+    let longest_ms = if sequence.is_some() { plan.longest_timeout_ms() * 4 } else { 15_000 };
     for process in &mut plan.processes {
         let timeout = process.client.session_timeout_ms;
         process.client.direct_servers = one_in(rng, 2);
         // The same for all steps of a process: they share lock objects by their options.
-        let every = timeout / pick(rng, &[2, 3, 3, 3, 6, 20]);
+        let every = match sequence {
+            // A member that is cut off answers a ping first: it accepts no reconnect.
+            Some(Sequence::LateApart) => timeout / 2,
+            _ => timeout / pick(rng, &[2, 3, 3, 3, 6, 20]),
+        };
         for step in process.workers.iter_mut().flatten() {
             let renew_ms = if all || one_in(rng, 2) { Some(every) } else { None };
             if let Some(renews) = step.renew_ms() {
@@ -45,7 +51,7 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
                 && is_long
                 && one_in(rng, 2)
             {
-                *hold_ms = rng.u64(2_000..15_000);
+                *hold_ms = rng.u64(2_000..longest_ms);
             }
         }
     }
@@ -90,7 +96,7 @@ enum Sequence {
     Apart,
     /// A leader stands still until there is another one, goes on, and replies to waiting clients before it knows.
     Deposed,
-    /// Replies come late, and then nothing comes any more.
+    /// Replies come late, and then nothing comes any more, or the process is stopped.
     Late,
     /// Replies come late, and then the member is cut off the others.
     LateApart,
@@ -106,11 +112,12 @@ fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
         Sequence::Apart => (1_000, 5),
         Sequence::Deposed | Sequence::Late => (200, 3),
-        Sequence::LateApart => (500, 10),
+        // Sessions end on time: a bound that counts from a receipt is late by a twentieth of the timeout at most.
+        Sequence::LateApart => (50, 100),
         Sequence::LongTick => (12_000, 5),
     };
     let timeout = match sequence {
-        Sequence::Deposed => 10_000,
+        Sequence::Deposed | Sequence::LateApart => 10_000,
         Sequence::LongTick => LONG_TICK_TIMEOUT_MS,
         _ => 4_000,
     };
@@ -136,9 +143,9 @@ fn add_sequence<S: PlanStep>(
     let timeout = plan.longest_timeout_ms();
     let count = plan.processes.len();
     if sequence != Sequence::Late {
-        // Each process reaches one member only.
+        // Each process reaches one member only: the first leader, if that is deposed.
         for process in 0..count {
-            let home = rng.usize(..3);
+            let home = if sequence == Sequence::Deposed { 0 } else { rng.usize(..3) };
             for member in (0..3).filter(|member| *member != home) {
                 let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
                 let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
@@ -164,7 +171,7 @@ fn add_sequence<S: PlanStep>(
                 for_ms
             }
             Sequence::Deposed => {
-                let for_ms = rng.u64(700..timeout / 2);
+                let for_ms = rng.u64(1_000..timeout / 2);
                 let kind = FaultKind::PauseMember { member: None, for_ms, clients_first: true };
                 plan.faults.push(Fault { at_ms, kind });
                 let silent_ms = rng.u64(timeout..timeout + 4_000);
@@ -175,22 +182,25 @@ fn add_sequence<S: PlanStep>(
             }
             Sequence::Late => {
                 for process in 0..count {
-                    let (by_ms, for_ms) =
-                        (rng.u64(timeout / 50..timeout / 8), rng.u64(..timeout * 2));
-                    let kind = FaultKind::Slow { process, by_ms, for_ms };
+                    let (late_ms, for_ms) = (rng.u64(timeout / 4..timeout), timeout + 2_000);
+                    let kind = slow(rng, process, timeout, late_ms);
                     plan.faults.push(Fault { at_ms, kind });
-                    silence(plan, process, at_ms + for_ms, timeout + 2_000);
+                    if one_in(rng, 4) {
+                        let kind = FaultKind::Stop { process, for_ms };
+                        plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
+                    } else {
+                        silence(plan, process, at_ms + late_ms, for_ms);
+                    }
                 }
                 timeout * 3
             }
             Sequence::LateApart => {
                 let late_ms = rng.u64(timeout / 4..timeout);
                 for process in 0..count {
-                    let by_ms = rng.u64(timeout / 40..timeout / 12);
-                    let kind = FaultKind::Slow { process, by_ms, for_ms: late_ms };
+                    let kind = slow(rng, process, timeout, late_ms);
                     plan.faults.push(Fault { at_ms, kind });
                 }
-                let (member, for_ms) = (Some(rng.usize(..3)), rng.u64(6_000..12_000));
+                let (member, for_ms) = (Some(rng.usize(..3)), timeout + rng.u64(1_000..6_000));
                 let kind = FaultKind::Isolate { member, for_ms };
                 plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
                 late_ms + for_ms
@@ -198,14 +208,19 @@ fn add_sequence<S: PlanStep>(
             Sequence::LongTick => {
                 let process = holders[rng.usize(..holders.len())];
                 let for_ms = rng.u64(timeout * 2..timeout * 6);
-                let by_ms = rng.u64(timeout / 20..timeout / 13);
-                let kind = FaultKind::Slow { process, by_ms, for_ms };
+                let kind = slow(rng, process, timeout, for_ms);
                 plan.faults.push(Fault { at_ms, kind });
                 for_ms
             }
         };
         at_ms += lasts_ms + rng.u64(2_000..8_000);
     }
+}
+
+/// Messages that take longer than a session ends late and its bound ends early. A planned reconnect, which takes four of
+/// them, may last a sixth of the timeout.
+fn slow(rng: &mut Rng, process: usize, timeout: u64, for_ms: u64) -> FaultKind {
+    FaultKind::Slow { process, by_ms: rng.u64(timeout / 33..timeout / 25), for_ms }
 }
 
 /// A process reaches no member.

@@ -107,13 +107,13 @@ pub(super) struct Timing {
     /// The true time of its beginning.
     pub(super) from: Nanos,
     started: Instant,
-    stops: u64,
+    interruptions: u64,
 }
 
 impl Timing {
     pub(super) fn begin(worker: &Worker) -> Self {
-        let stops = worker.world.core().process(worker.pid).stops;
-        Self { from: worker.world.now(), started: worker.client.now(), stops }
+        let interruptions = worker.world.core().process(worker.pid).interruptions;
+        Self { from: worker.world.now(), started: worker.client.now(), interruptions }
     }
 
     /// How long it took by the clock of its process.
@@ -125,7 +125,7 @@ impl Timing {
     pub(super) fn is_late(&self, worker: &Worker, limit: Duration) -> bool {
         let core = worker.world.core();
         let process = core.process(worker.pid);
-        self.took(worker) > limit && process.stops == self.stops && !process.has_jumped()
+        self.took(worker) > limit && process.interruptions == self.interruptions
     }
 }
 

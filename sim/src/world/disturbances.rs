@@ -27,8 +27,6 @@ pub(crate) struct Disturbances {
     pub(crate) lags: Vec<Span>,
     /// Until when a member may renew a session that its leader has ended.
     pub(crate) renewed_apart_until: Nanos,
-    /// Until when servers may have sessions that a client has given up because its clock has jumped.
-    pub(crate) given_up_until: Nanos,
     /// When servers were made to refuse requests.
     pub(crate) throttled: Vec<Nanos>,
     /// The sessions that the servers were made to end, with the time.

@@ -368,7 +368,7 @@ impl World {
         let now = self.now();
         let mut core = self.core();
         let process = core.process_mut(pid);
-        process.stops += 1;
+        process.interruptions += 1;
         if process.state == ProcessState::Running {
             process.stopped_at = now;
             process.state = ProcessState::Stopped;
@@ -414,14 +414,8 @@ impl World {
     pub(crate) fn jump(&self, pid: Pid, by: Nanos) {
         let now = self.now();
         let mut core = self.core();
-        // No timer of a client with a session is set for longer than its timeout.
         let longest = core.disturbances.longest_timeout;
-        core.disturbances.given_up_until = now + longest;
-        let process = core.process_mut(pid);
-        let before = if now < process.timers_late_until { process.timers_late_by } else { 0 };
-        process.timers_late_by = (before + by).min(longest);
-        process.timers_late_until = now + longest;
-        process.jumped.fetch_add(by, Ordering::Relaxed);
+        core.process_mut(pid).jump(by, now, longest);
     }
 
     pub(crate) fn is_dead(&self, pid: Pid) -> bool {

@@ -47,11 +47,11 @@ pub(crate) struct Process {
     pub(super) stood_still: Arc<AtomicU64>,
     pub(super) stopped_at: Nanos,
     /// By how much timers that were set before the last jumps are late: they do not know of them.
-    pub(crate) timers_late_by: Nanos,
-    /// Until when there may be such timers.
-    pub(crate) timers_late_until: Nanos,
-    /// How often it was stopped.
-    pub(crate) stops: u64,
+    timers_late_by: Nanos,
+    /// Until when there may be such timers, and at the servers a session that the client gave up because of a jump.
+    pub(crate) jump_felt_until: Nanos,
+    /// How often it was stopped, or its clock has jumped.
+    pub(crate) interruptions: u64,
     /// The number of steps that its workers have reported.
     pub(crate) steps: u64,
     /// When the state of its client has changed last.
@@ -81,8 +81,8 @@ impl Process {
             stood_still: Arc::default(),
             stopped_at: 0,
             timers_late_by: 0,
-            timers_late_until: 0,
-            stops: 0,
+            jump_felt_until: 0,
+            interruptions: 0,
             steps: 0,
             state_changed_at: 0,
             token: None,
@@ -99,9 +99,17 @@ impl Process {
         self.state == ProcessState::Running
     }
 
-    /// Whether its clock has jumped ahead.
-    pub(crate) fn has_jumped(&self) -> bool {
-        self.jumped.load(Ordering::Relaxed) > 0
+    /// Lets its clock jump ahead. No timer of a client with a session is set for longer than its timeout, `longest`.
+    pub(super) fn jump(&mut self, by: Nanos, now: Nanos, longest: Nanos) {
+        self.timers_late_by = (self.timers_late_at(now) + by).min(longest);
+        self.jump_felt_until = now + longest;
+        self.interruptions += 1;
+        self.jumped.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// By how much a timer is late that was due at this time.
+    pub(crate) const fn timers_late_at(&self, at: Nanos) -> Nanos {
+        if at <= self.jump_felt_until { self.timers_late_by } else { 0 }
     }
 }
 

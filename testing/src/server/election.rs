@@ -80,6 +80,8 @@ impl Ensemble {
     }
 
     /// Elects a leader, if a majority of the members that vote searches for one and can agree. Returns whether it does.
+    ///
+    /// Source: `FastLeaderElection.validVoter`, `getVoteTracker`.
     fn elect(&mut self) -> bool {
         if self.config.read_only {
             return false;
@@ -88,15 +90,20 @@ impl Ensemble {
         let mut candidates = searching.clone();
         candidates.sort_by_key(|at| (std::cmp::Reverse(self.last_accepted(*at)), *at));
         for leader in candidates {
-            let voters: Vec<_> = searching
-                .iter()
-                .copied()
-                .filter(|at| *at == leader || self.links.connects(*at, leader))
-                .collect();
-            let newest = voters.iter().map(|at| self.last_accepted(*at)).max();
             let members = self.membership_of(leader);
+            let changed = self.changed_membership_of(leader).unwrap_or_else(|| members.clone());
+            // Only those vote that each knows to be a member.
+            let votes = |at: &usize| {
+                (*at == leader || self.links.connects(*at, leader))
+                    && (members.votes(*at) || changed.votes(*at))
+                    && self.membership_of(*at).votes(leader)
+            };
+            let voters: Vec<_> = searching.iter().copied().filter(votes).collect();
+            let newest = voters.iter().map(|at| self.last_accepted(*at)).max();
+            let is_quorum = |of: &Membership| of.is_quorum(voters.iter().copied());
             if members.votes(leader)
-                && members.is_quorum(voters.iter().copied())
+                && is_quorum(&members)
+                && is_quorum(&changed)
                 && newest == Some(self.last_accepted(leader))
             {
                 self.lead(leader);
@@ -207,7 +214,9 @@ impl Ensemble {
 
     /// Whether a leader has heard from a majority within the limit, counted in ticks.
     pub(super) fn has_quorum(&self, at: usize) -> bool {
+        let changed = self.changed_membership_of(at);
         self.membership_of(at).is_quorum(self.synced(at))
+            && changed.is_none_or(|changed| changed.is_quorum(self.synced(at)))
     }
 
     /// The members that a leader has heard from within the limit, counted in ticks, and itself.
@@ -221,9 +230,24 @@ impl Ensemble {
         learners.map(|(member, _)| *member).chain(leading.map(|_| at))
     }
 
-    /// The members of the ensemble, as a member knows them.
+    /// The members of the ensemble as a member knows them: those of the last committed change, applied or not.
+    ///
+    /// Source: `Follower.processPacket`, `Leader.tryToCommit`, `QuorumPeer.processReconfig`.
     pub(super) fn membership_of(&self, at: usize) -> Arc<Membership> {
-        self.members.get(at).map(|member| Arc::clone(&member.tree.membership)).unwrap_or_default()
+        let Some(member) = self.members.get(at) else { return Arc::default() };
+        let changes = member.accepted.iter().rev().filter_map(|entry| entry.membership());
+        let applied = || &member.tree.membership;
+        let mut committed = changes.filter(|change| change.version <= member.committed);
+        Arc::clone(committed.next().unwrap_or_else(applied))
+    }
+
+    /// The members after a change that is accepted and not yet committed.
+    ///
+    /// Source: `QuorumPeer.getLastSeenQuorumVerifier`.
+    pub(super) fn changed_membership_of(&self, at: usize) -> Option<Arc<Membership>> {
+        let member = self.members.get(at)?;
+        let changes = member.accepted.iter().rev().filter_map(|entry| entry.membership());
+        changes.into_iter().find(|change| change.version > member.committed).map(Arc::clone)
     }
 
     /// Makes leaders that have left the ensemble step down.

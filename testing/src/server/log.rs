@@ -14,6 +14,7 @@ use super::{
     connection::{OUTPUT_LIMIT, State},
     ensemble::{Ensemble, Role},
     links::Body,
+    membership::Membership,
     prep,
     requests::{Answer, Context},
     tree::{Change, Tree, Txn},
@@ -33,6 +34,14 @@ impl Entry {
     /// The request of a client that made it.
     pub(super) fn origin(&self) -> Option<&Context> {
         self.origin.as_ref().map(|(context, _)| context)
+    }
+
+    /// The members that it sets.
+    pub(super) const fn membership(&self) -> Option<&Arc<Membership>> {
+        match &self.txn {
+            Txn::Reconfig(membership) => Some(membership),
+            _ => None,
+        }
     }
 
     fn is_of(&self, member: usize) -> bool {
@@ -79,9 +88,10 @@ impl Ensemble {
         }
     }
 
-    /// Commits what a majority has accepted.
+    /// Commits what a majority has accepted: of the members before a change of them, and from that change on of those
+    /// after it, too.
     pub(super) fn count_acks(&mut self, at: usize) {
-        let membership = self.membership_of(at);
+        let (membership, changed) = (self.membership_of(at), self.changed_membership_of(at));
         let Some(member) = self.members.get_mut(at) else { return };
         let Some(leading) = &member.leading else { return };
         let own = member.accepted.back().map_or(member.committed, |entry| entry.zxid);
@@ -89,14 +99,22 @@ impl Ensemble {
             member.committed = own;
             return self.apply_committed(at, false);
         }
-        let learners = leading.learners.iter().map(|(learner, state)| (*learner, state.acked));
-        let voters = learners.chain([(at, own)]).filter(|(member, _)| membership.votes(*member));
-        let mut acked: Vec<_> = voters.map(|(_, zxid)| zxid).collect();
-        acked.sort_unstable_by(|a, b| b.cmp(a));
-        let others = membership.voters() / 2;
-        #[cfg(docent_sim)]
-        let others = if self.controls.commits_alone { 0 } else { others };
-        let Some(&zxid) = acked.get(others) else { return };
+        let accepted_by_majority = |members: &Membership| {
+            let learners = leading.learners.iter().map(|(learner, state)| (*learner, state.acked));
+            let voters = learners.chain([(at, own)]).filter(|(member, _)| members.votes(*member));
+            let mut acked: Vec<_> = voters.map(|(_, zxid)| zxid).collect();
+            acked.sort_unstable_by(|a, b| b.cmp(a));
+            let others = members.voters() / 2;
+            #[cfg(docent_sim)]
+            let others = if self.controls.commits_alone { 0 } else { others };
+            acked.get(others).copied().unwrap_or(0)
+        };
+        let mut zxid = accepted_by_majority(&membership);
+        if let Some(changed) = &changed {
+            zxid = zxid.min(accepted_by_majority(changed).max(changed.version - 1));
+            // The leader may have to step down, even if it applies the change later.
+            self.unsettled |= zxid >= changed.version;
+        }
         if zxid <= member.committed {
             return;
         }
@@ -157,10 +175,6 @@ impl Ensemble {
             {
                 // With the timeout of its creation, even if it was resumed with another one since.
                 following.touched.insert(session_id, timeout);
-            }
-            if let Txn::Reconfig(_) = entry.txn {
-                // A leader may have to step down.
-                self.unsettled = true;
             }
             self.record_changes(at, entry.zxid, &changes);
             self.notify(at, entry.zxid, &mut changes);

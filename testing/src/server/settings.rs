@@ -38,7 +38,7 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "jute.maxbuffer",
         value: "bytes",
-        set: |config, text| set(&mut config.max_buffer, number(text, 1..=MAX)),
+        set: |config, text| set(&mut config.max_buffer, number(text, HANDSHAKE_SIZE..=MAX)),
     },
     Setting {
         name: "extendedTypesEnabled",
@@ -141,7 +141,8 @@ impl Config {
     ///
     /// A text that says what is wrong: there is no such name, or the value is none for it.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let short = name.strip_prefix("zookeeper.").unwrap_or(name);
+        let lower = name.to_ascii_lowercase();
+        let short = lower.strip_prefix("zookeeper.").unwrap_or(&lower);
         let setting = SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(short));
         let Some(setting) = setting else {
             let names: Vec<_> = Self::settings().map(|(name, _)| name).collect();
@@ -184,6 +185,10 @@ fn number<T: TryFrom<i128>>(text: &str, range: RangeInclusive<i128>) -> Result<T
 
 /// The largest `int` of Java.
 const MAX: i128 = i32::MAX as i128;
+
+/// The size of a ConnectRequest with a password and the byte for read-only servers, as clients since 3.4 send it. Below
+/// that limit, none of them connects.
+const HANDSHAKE_SIZE: i128 = 45;
 
 fn millis(text: &str, min: i128) -> Result<Duration, String> {
     number(text, min..=MAX).map(Duration::from_millis)
@@ -254,7 +259,7 @@ mod tests {
         let (default, mut config) = (Config::default(), Config::default());
         for (name, value) in OTHERS {
             let before = fields(&config);
-            config.set(&format!("zookeeper.{}", name.to_uppercase()), value).unwrap();
+            config.set(&format!("zookeeper.{name}").to_uppercase(), value).unwrap();
             let changed = before.iter().zip(fields(&config)).filter(|(old, new)| *old != new);
             assert_eq!(changed.count(), 1, "{name}");
         }
@@ -281,6 +286,7 @@ mod tests {
             ("minSessionTimeout", "-2", "is not a number"),
             ("enforceQuota", "yes", "is not true or false"),
             ("servers", "100", "from 1 to 99"),
+            ("jute.maxbuffer", "44", "jute.maxbuffer=44: is not a number from 45 to 2147483647"),
             ("version", "3.7", "is not one of 3.4"),
             ("DigestAuthenticationProvider.superDigest", "super:test", "not a password"),
         ] {

@@ -153,8 +153,8 @@ impl Ensemble {
         if !self.config.is_ensemble() {
             return Err(ErrorCode::Unimplemented);
         }
+        let committed = self.membership_of(at).version;
         let member = self.members.get(at).ok_or(ErrorCode::SystemError)?;
-        let committed = member.tree.membership.version;
         let zxid = member.leading.as_ref().map_or(0, |leading| leading.zxid);
         let synced: Vec<_> = self.synced(at).collect();
         let tree = self.ordered_tree(at).ok_or(ErrorCode::SystemError)?;

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use docent_protocol::{
-    Acl, ErrorCode, EventType, OpCode, Stat, Text,
-    acl::AclList,
+    Acl, ErrorCode, EventType, OpCode, Stat,
     dissect::Direction,
+    fields,
     multi::{MultiOp, MultiResult},
-    reply::Reply,
+    reply::{ClientInfo, Reply},
     request::Request,
 };
 
@@ -204,162 +204,86 @@ pub(crate) fn path_of(fields: &[Field]) -> Option<&str> {
     })
 }
 
-fn path(text: Text<'_>) -> Field {
-    Field { name: "path", value: Value::Path(text.to_string()) }
-}
-
-fn text(name: &'static str, text: Text<'_>) -> Field {
-    let value = (!text.is_null()).then(|| text.to_str().into_owned());
-    Field { name, value: Value::Text(value) }
-}
-
-const fn int(name: &'static str, number: i64) -> Field {
-    Field { name, value: Value::Int(number) }
-}
-
-fn small(name: &'static str, number: i32) -> Field {
-    int(name, i64::from(number))
-}
-
-fn data(bytes: Option<&[u8]>) -> Field {
-    Field { name: "data", value: Value::Data(bytes.map(<[u8]>::to_vec)) }
-}
-
-const fn stat(stat: Stat) -> Field {
-    Field { name: "stat", value: Value::Stat(stat) }
-}
-
-fn list<'a>(name: &'static str, items: impl Iterator<Item = Text<'a>>) -> Field {
-    Field { name, value: Value::List(items.map(|item| item.to_string()).collect()) }
-}
-
-fn acl(acl: AclList<'_>) -> Field {
-    let one = |acl: Acl<'_>| (acl.perms.number(), acl.id.scheme.to_string(), acl.id.id.to_string());
-    Field { name: "acl", value: Value::Acl(acl.iter().map(one).collect()) }
-}
-
 /// The fields of a request. Credentials are left out.
 #[must_use]
 pub fn request_fields(request: &Request<'_>) -> Vec<Field> {
-    match request {
-        Request::Create(r) | Request::Create2(r) | Request::CreateContainer(r) => {
-            vec![path(r.path), data(r.data), acl(r.acl), small("flags", r.flags)]
-        }
-        Request::CreateTtl(r) => {
-            vec![path(r.path), data(r.data), acl(r.acl), small("flags", r.flags), int("ttl", r.ttl)]
-        }
-        Request::Delete(r) => vec![path(r.path), small("v", r.version)],
-        Request::Check(r) => vec![path(r.path), small("v", r.version)],
-        Request::Exists(r)
-        | Request::GetData(r)
-        | Request::GetChildren(r)
-        | Request::GetChildren2(r) => {
-            vec![path(r.path), Field { name: "watch", value: Value::Bool(r.watch) }]
-        }
-        Request::SetData(r) => vec![path(r.path), data(r.data), small("v", r.version)],
-        Request::SetAcl(r) => vec![path(r.path), acl(r.acl), small("v", r.version)],
-        Request::GetAcl(r)
-        | Request::Sync(r)
-        | Request::DeleteContainer(r)
-        | Request::GetEphemerals(r)
-        | Request::GetAllChildrenNumber(r) => vec![path(r.path)],
-        Request::CheckWatches(r) | Request::RemoveWatches(r) => {
-            vec![path(r.path), small("type", r.watcher_type.number())]
-        }
-        Request::AddWatch(r) => vec![path(r.path), small("mode", r.mode.number())],
-        Request::Reconfig(r) => vec![
-            text("joining", r.joining_servers),
-            text("leaving", r.leaving_servers),
-            text("members", r.new_members),
-            int("config", r.cur_config_id),
-        ],
-        Request::Auth(r) => vec![text("scheme", r.scheme)],
-        Request::Sasl(r) => {
-            vec![small("token", r.token.map_or(-1, |t| i32::try_from(t.len()).unwrap_or(i32::MAX)))]
-        }
-        Request::SetWatches(r) => vec![
-            int("zxid", r.relative_zxid),
-            list("data", r.data_watches.iter()),
-            list("exist", r.exist_watches.iter()),
-            list("child", r.child_watches.iter()),
-        ],
-        Request::SetWatches2(r) => vec![
-            int("zxid", r.relative_zxid),
-            list("data", r.data_watches.iter()),
-            list("exist", r.exist_watches.iter()),
-            list("child", r.child_watches.iter()),
-            list("persistent", r.persistent_watches.iter()),
-            list("recursive", r.persistent_recursive_watches.iter()),
-        ],
-        Request::Multi(ops) | Request::MultiRead(ops) => {
-            let one = |op: MultiOp<'_>| {
-                let code = op.op_code();
-                (code.to_string(), Some(code.number()), request_fields(&as_request(op)))
-            };
-            vec![Field { name: "ops", value: Value::Multi(ops.iter().map(one).collect()) }]
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Converts an operation of a multi to the equivalent single request.
-pub(crate) fn as_request(op: MultiOp<'_>) -> Request<'_> {
-    match op {
-        MultiOp::Create(r) => Request::Create(r),
-        MultiOp::Delete(r) => Request::Delete(r),
-        MultiOp::SetData(r) => Request::SetData(r),
-        MultiOp::Check(r) => Request::Check(r),
-        MultiOp::Create2(r) => Request::Create2(r),
-        MultiOp::CreateContainer(r) => Request::CreateContainer(r),
-        MultiOp::CreateTtl(r) => Request::CreateTtl(r),
-        MultiOp::GetData(r) => Request::GetData(r),
-        MultiOp::GetChildren(r) => Request::GetChildren(r),
-        _ => Request::Other(OpCode::Unknown(0), &[]),
-    }
+    let (Request::Multi(ops) | Request::MultiRead(ops)) = request else {
+        return fields(request.fields());
+    };
+    let one = |op: MultiOp<'_>| {
+        let code = op.op_code();
+        (code.to_string(), Some(code.number()), fields(op.request().fields()))
+    };
+    vec![Field { name: "ops", value: Value::Multi(ops.iter().map(one).collect()) }]
 }
 
 /// The fields of a reply.
 #[must_use]
 pub fn reply_fields(reply: &Reply<'_>) -> Vec<Field> {
     match reply {
-        Reply::Path(r) => vec![path(r.path)],
-        Reply::Create2(r) => vec![path(r.path), stat(r.stat)],
-        Reply::Stat(r) => vec![stat(r.stat)],
-        Reply::GetData(r) => vec![data(r.data), stat(r.stat)],
-        Reply::GetAcl(r) => vec![acl(r.acl), stat(r.stat)],
-        Reply::GetChildren(r) => vec![list("children", r.children.iter())],
-        Reply::GetChildren2(r) => vec![list("children", r.children.iter()), stat(r.stat)],
-        Reply::GetAllChildrenNumber(r) => vec![small("total", r.total_number)],
-        Reply::Sasl(r) => {
-            vec![small("token", r.token.map_or(-1, |t| i32::try_from(t.len()).unwrap_or(i32::MAX)))]
-        }
-        Reply::WhoAmI(r) => {
-            let ids =
-                r.client_info.iter().map(|info| format!("{}:{}", info.auth_scheme, info.user));
-            vec![Field { name: "ids", value: Value::List(ids.collect()) }]
-        }
         Reply::Multi(results) => {
-            let results = results.iter().map(multi_result).collect();
+            let one = |result: MultiResult<'_>| match result.reply() {
+                Ok((op, reply)) => (format!("{op} OK"), None, fields(reply.fields())),
+                Err(err) => (format!("error {err}"), None, Vec::new()),
+            };
+            let results = results.iter().map(one).collect();
             vec![Field { name: "results", value: Value::Multi(results) }]
         }
         Reply::Other(body) => vec![Field { name: "body", value: Value::Undecoded(body.len()) }],
-        _ => Vec::new(),
+        _ => fields(reply.fields()),
     }
 }
 
-fn multi_result(result: MultiResult<'_>) -> (String, Option<i32>, Vec<Field>) {
-    let (name, fields) = match result {
-        MultiResult::Create(r) => ("create OK", vec![path(r.path)]),
-        MultiResult::Delete => ("delete OK", Vec::new()),
-        MultiResult::SetData(r) => ("setData OK", vec![stat(r.stat)]),
-        MultiResult::Check => ("check OK", Vec::new()),
-        MultiResult::Create2(r) => ("create2 OK", vec![path(r.path), stat(r.stat)]),
-        MultiResult::GetData(r) => ("getData OK", vec![data(r.data), stat(r.stat)]),
-        MultiResult::GetChildren(r) => {
-            ("getChildren OK", vec![list("children", r.children.iter())])
-        }
-        MultiResult::Error(err) => return (format!("error {err}"), None, Vec::new()),
-        _ => ("?", Vec::new()),
+fn fields(fields: Vec<fields::Field<'_>>) -> Vec<Field> {
+    fields.into_iter().filter_map(|(name, value)| field(name, value)).collect()
+}
+
+/// A field as the reference traces have it: with their name of it, and without what they leave out.
+fn field(jute_name: &'static str, value: fields::Value<'_>) -> Option<Field> {
+    let name = match jute_name {
+        "version" => "v",
+        "relativeZxid" => "zxid",
+        "persistentRecursiveWatches" => "recursive",
+        "joiningServers" => "joining",
+        "leavingServers" => "leaving",
+        "newMembers" => "members",
+        "curConfigId" => "config",
+        "totalNumber" => "total",
+        "clientInfo" => "ids",
+        name => name.strip_suffix("Watches").unwrap_or(name),
     };
-    (name.to_owned(), None, fields)
+    let value = match (value, name) {
+        // Of an auth: without a meaning, and the credentials. Of an addWatch: the error of the header, repeated.
+        (fields::Value::Int(_), "type")
+        | (fields::Value::Secret(_), "auth")
+        | (fields::Value::Named(..), "err") => return None,
+        (fields::Value::Text(path), "path") => Value::Path(path.to_string()),
+        (fields::Value::Text(text), _) => {
+            Value::Text((!text.is_null()).then(|| text.to_str().into_owned()))
+        }
+        (fields::Value::Bool(value), _) => Value::Bool(value),
+        (fields::Value::Int(number), _) => Value::Int(number),
+        (fields::Value::Named(number, _), _) => Value::Int(number.into()),
+        (fields::Value::Data(data), _) => Value::Data(data.map(<[u8]>::to_vec)),
+        // Its length; -1 is null.
+        (fields::Value::Secret(secret), _) => {
+            Value::Int(secret.0.map_or(-1, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX)))
+        }
+        (fields::Value::Texts(texts), _) => {
+            Value::List(texts.iter().map(|text| text.to_string()).collect())
+        }
+        (fields::Value::Acl(acl), _) => {
+            let one = |acl: Acl<'_>| {
+                (acl.perms.number(), acl.id.scheme.to_string(), acl.id.id.to_string())
+            };
+            Value::Acl(acl.iter().map(one).collect())
+        }
+        (fields::Value::Stat(stat), _) => Value::Stat(stat),
+        (fields::Value::ClientInfos(infos), _) => {
+            let one = |info: ClientInfo<'_>| format!("{}:{}", info.auth_scheme, info.user);
+            Value::List(infos.iter().map(one).collect())
+        }
+        _ => return None,
+    };
+    Some(Field { name, value })
 }

@@ -16,7 +16,7 @@ use super::{build, peers, report};
 const HEADING: &str = "## holds";
 
 const INTRODUCTION: &str = "\
-Written by `cargo xtask bench holds`: `tools/lock_peer/main.rs`, one process for each column, on one ZooKeeper on the same
+Written by `cargo xtask bench holds`: `tools/lock_peer.rs`, one process for each column, on one ZooKeeper on the same
 machine, behind a proxy that counts frames and connections. The session timeout is 6 s, and `with_proven_renewal` renews
 every 2 s. *By a reconnect* is what it does by default; *at the leader* is with `Config::with_direct_servers` and a
 connection to the leader, which it asks for its role by `srvr` on a connection of its own. A *cycle* is an acquire and a

@@ -30,7 +30,6 @@ use crate::{
         LockOptions,
         hold::{Acquired, delete_request},
     },
-    planted,
     protection::{join, split},
     select::select,
     timer,
@@ -252,9 +251,6 @@ impl<'a> Takeover<'a> {
             }
             deadline.check()?;
             self.session()?;
-        }
-        if planted::is("strict-takes-at-once") {
-            return Ok(());
         }
         let until = self.client.now() + waited(holder.claim);
         // Read in the session of our node, which was created after the record was written.

@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{super::Clock, ByteStream, Connecting, Transport};
+use super::{super::clock::Clock, ByteStream, Connecting, Transport};
 use crate::{Error, ErrorKind, Host};
 
 /// How long the drop of a connection that was shut down waits for the server. The server need not reply in this time:

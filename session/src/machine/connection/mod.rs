@@ -25,8 +25,18 @@ use std::{collections::VecDeque, fmt, time::Duration};
 use bytes::{Buf, BytesMut};
 use docent_protocol::{frame, operation::Ping, xid};
 
-use super::{connect_string::Host, migration::Search, requests::NEVER, timeouts::Timeouts};
-use crate::{Error, ErrorKind, Outcome, time::Instant};
+#[cfg(feature = "sasl")]
+mod exchange;
+mod search;
+
+#[cfg(feature = "sasl")]
+pub(super) use self::exchange::{Exchange, Sent};
+pub(super) use self::search::Search;
+use super::{connect_string::Host, timeouts::Timeouts};
+use crate::{
+    Error, ErrorKind, Outcome,
+    time::{Instant, NEVER},
+};
 
 /// The maximum number of unanswered pings recorded.
 const MAX_PINGS: usize = 64;
@@ -42,7 +52,7 @@ pub(super) enum Phase {
     Handshaking { deadline: Instant, sent_at: Instant },
     /// The session is accepted, and SASL is in progress.
     #[cfg(feature = "sasl")]
-    Authenticating { deadline: Instant, exchange: super::authenticate::Exchange },
+    Authenticating { deadline: Instant, exchange: Exchange },
     /// The session is accepted, and requests are sent.
     Connected,
     /// The session has ended for this reason; no connection will be made.
@@ -208,19 +218,13 @@ impl Connection {
 
     /// Waits for the reply to a SASL token.
     #[cfg(feature = "sasl")]
-    pub(super) fn authenticate(
-        &mut self,
-        deadline: Instant,
-        exchange: super::authenticate::Exchange,
-    ) {
+    pub(super) fn authenticate(&mut self, deadline: Instant, exchange: Exchange) {
         self.phase = Phase::Authenticating { deadline, exchange };
     }
 
     /// The deadline of the attempt and the SASL exchange in progress.
     #[cfg(feature = "sasl")]
-    pub(super) const fn exchange_mut(
-        &mut self,
-    ) -> Option<(Instant, &mut super::authenticate::Exchange)> {
+    pub(super) const fn exchange_mut(&mut self) -> Option<(Instant, &mut Exchange)> {
         match &mut self.phase {
             Phase::Authenticating { deadline, exchange } => Some((*deadline, exchange)),
             _ => None,

@@ -18,14 +18,11 @@ use std::{collections::VecDeque, mem};
 use docent_protocol::{FrameTooLarge, frame, operation::Operation};
 
 use super::{effect::Effect, flow_control::FlowControl, settings::Settings, visited::Queue};
-use crate::time::Instant;
+use crate::time::{Instant, NEVER};
 
 /// The most bytes of requests that one [`transmit`](Requests::transmit) takes, if they are several. All of them count as
 /// sent at one time, and the replies renew the lease from it: a socket takes a long time for a long burst.
 pub(super) const MAX_TRANSMIT: usize = 256 * 1024;
-
-/// An instant that does not come.
-pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// A request without a reply.
 #[derive(Debug)]

@@ -21,13 +21,10 @@ use super::{
     effect::Effect,
     lease::SessionLease,
     session::{Connect, Event, Session},
+    settings::Credential,
     watch_table::{Registration, WatchKind},
 };
-use crate::{
-    Error, ErrorKind, Outcome,
-    config::{Config, Credential},
-    time::Instant,
-};
+use crate::{Error, ErrorKind, Outcome, config::Config, time::Instant};
 
 mod close;
 mod connection;

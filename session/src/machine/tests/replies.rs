@@ -3,7 +3,7 @@
 use docent_protocol::{connect::ConnectResponse, raw::RawBody};
 
 use super::*;
-use crate::machine::receive::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT};
+use crate::machine::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT};
 
 /// Answers, and whether each came behind events that were not polled yet.
 #[derive(Default)]

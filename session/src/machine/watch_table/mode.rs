@@ -2,7 +2,7 @@
 
 use docent_protocol::{AddWatchMode, WatcherType};
 
-use super::WatchKind;
+use super::kind::WatchKind;
 
 /// The mode of the persistent watch that the server has on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Mode, PERSISTENT, WatchKind};
+use super::{
+    kind::{PERSISTENT, WatchKind},
+    mode::Mode,
+};
 
 /// The stage of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -37,8 +37,8 @@ impl Mix {
         Self {
             number: pick(rng, &[0, 2, 8]),
             value: pick(rng, &[0, 2, 8]),
-            numbers: rng.u8(1..=3),
-            attempts: pick(rng, &[0, 1, 10]),
+            numbers: pick(rng, &[1, 1, 2, 3]),
+            attempts: pick(rng, &[0, 0, 1, 10]),
             promotes: one_in(rng, 2),
             retry: Retry::draw(rng),
         }
@@ -54,7 +54,7 @@ impl Mix {
             number: rng.u8(..self.numbers),
             op: pick(rng, &ops),
             attempts: self.attempts,
-            promotion_ms: (self.promotes && one_in(rng, 2)).then(|| rng.u64(..5_000)),
+            promotion_ms: self.promotes.then(|| rng.u64(..5_000)),
             retry: self.retry,
             cancel_ms: one_in(rng, 8).then(|| rng.u64(1..2_000)),
         };

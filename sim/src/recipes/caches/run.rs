@@ -126,8 +126,9 @@ pub(crate) async fn judge_kept(worker: &Worker) {
         return;
     }
     let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
-    let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 1_000;
-    let period_ms = PERIOD_MS.min(left_ms);
+    let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 4_000;
+    // What the last steps have changed is read before.
+    let period_ms = PERIOD_MS.min(left_ms - 1_000);
     worker.sleep(left_ms - period_ms).await;
     let before = requests::Count::now(&worker.world, worker.pid, &worker.client);
     worker.sleep(period_ms).await;

@@ -99,7 +99,6 @@ pub(super) struct Leaders {
 pub(super) struct Participating {
     world: World,
     number: u64,
-    pid: Pid,
     id: String,
     _using: Using,
 }
@@ -124,7 +123,7 @@ impl Participating {
         let gone = leaders.open.remove(&self.number);
         // A process that has ended is judged by its session alone.
         if gone.is_some() {
-            leaders.queues.close(&self.id, self.pid, at);
+            leaders.queues.close(&self.id, at);
         }
         drop(leaders);
         drop(gone);
@@ -158,7 +157,7 @@ pub(super) fn take_part(world: &World, new: NewParticipant<'_>) -> Participating
     let number = world.next_number();
     let mut leaders = world.check::<Leaders>();
     leaders.elections.entry(election.to_owned()).or_default();
-    leaders.queues.watch(election);
+    leaders.queues.join(election, id, pid);
     let participant = Participant {
         pid,
         worker,
@@ -176,7 +175,7 @@ pub(super) fn take_part(world: &World, new: NewParticipant<'_>) -> Participating
     };
     leaders.open.insert(number, participant);
     drop(leaders);
-    Participating { world: world.clone(), number, pid, id: id.to_owned(), _using: using }
+    Participating { world: world.clone(), number, id: id.to_owned(), _using: using }
 }
 
 impl Check for Leaders {
@@ -339,7 +338,6 @@ fn check_leadership(
     }
     if let Some((epoch, since)) = open.watching
         && epoch <= open.over.0
-        && !core.process(open.pid).has_jumped()
         && now > since.max(open.over.1) + END_NOTICED_WITHIN
     {
         wrong(open, "does not notice the end");

@@ -180,10 +180,8 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
     }
     let disturbed_until = core.disturbed_until(belief.pid);
     // A holder that asks wakes the tasks that wait for the end.
-    let process = core.process(belief.pid);
-    let is_late =
-        belief.is_unasked && belief.over_since.is_none_or(|at| at <= process.timers_late_until);
-    let timers_late_by = if is_late { process.timers_late_by } else { 0 };
+    let over_unasked = belief.over_since.filter(|_| belief.is_unasked);
+    let timers_late_by = over_unasked.map_or(0, |at| core.process(belief.pid).timers_late_at(at));
     let revocation = belief.revocable_since.and_then(|since| {
         let (data, stat) = core.ensemble().node(belief.paths.first()?)?;
         (stat.mzxid > since && data == REVOKE_MESSAGE).then_some(now)

@@ -104,10 +104,10 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
             worker.sleep(pause).await;
             keeper.set_data(keeping.next_data());
         }
+        worker.sleep(pause).await;
         if let Keeper::Member(member) = &keeper {
             judge_group(worker, member).await;
         }
-        worker.sleep(pause).await;
     };
     tokio::select! {
         biased;

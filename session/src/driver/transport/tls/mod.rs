@@ -5,220 +5,25 @@
 //!
 //! Source: `X509Util`, `ClientX509Util`.
 
-use std::{
-    fmt, fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, io, sync::Arc, time::Duration};
 
-use self::renewal::Current;
-use super::{ByteStream, Connecting, Tcp, Transport};
-use crate::{Error, ErrorKind, Host};
-use tokio_rustls::{
-    TlsConnector,
-    rustls::{
-        self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-        client::{
-            WebPkiServerVerifier,
-            danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        },
-        pki_types::{
-            CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
-            pem::PemObject,
-        },
-    },
-};
+use tokio_rustls::rustls::pki_types::ServerName;
 
+mod options;
+mod reasons;
 mod renewal;
 
-/// The options of TLS connections: the trusted roots and the client certificate.
-///
-/// Nothing is trusted by default, because ensembles usually have private certificates.
-///
-/// ```no_run
-/// # extern crate docent_session as docent;
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent::{Config, TlsOptions};
-///
-/// let tls = TlsOptions::new()
-///     .with_roots(&std::fs::read("ca.pem")?)
-///     .with_client_certificate(&std::fs::read("client.pem")?, &std::fs::read("client.key")?)
-///     .build()?;
-/// let client = Config::new("zk1:2281,zk2:2281")?.with_transport(tls).connect().await?;
-/// # drop(client);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Certificates that are renewed
-///
-/// The methods with `file` in their names take paths. Each attempt to connect reads the files again: after a change, new
-/// connections use the new contents, and existing connections are kept. While a file is missing or invalid, the last
-/// valid contents are used, with a warning in the log. Replace a certificate and its key before the old one expires.
-///
-/// A thread of its own reads the files, one at a time. If a file system does not respond, the attempt to connect fails at
-/// its deadline, and later attempts use the last valid contents until the read has ended.
-///
-/// ```no_run
-/// # extern crate docent_session as docent;
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent::{Config, TlsOptions};
-///
-/// let tls = TlsOptions::new()
-///     .with_roots_file("/etc/zookeeper/ca.pem")
-///     .with_client_certificate_files("/etc/app/client.pem", "/etc/app/client.key")
-///     .with_crl_file("/etc/zookeeper/revoked.pem")
-///     .build()?;
-/// let config = Config::new("zk1:2281,zk2:2281")?.with_transport(tls);
-/// # drop(config);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Default)]
-pub struct TlsOptions {
-    roots: Vec<Pem>,
-    client: Option<(Pem, Pem)>,
-    crls: Vec<Pem>,
-    name: NameRule,
-    verifier: Option<Arc<dyn ServerCertVerifier>>,
-    transport: Option<Arc<dyn Transport>>,
-}
+pub(in crate::driver) use self::reasons::mismatch;
+use self::{
+    options::{NameRule, refused},
+    renewal::Current,
+};
+use super::{ByteStream, Connecting, Tcp, Transport};
+use crate::{Error, Host};
 
-/// A PEM text, or the file that contains it.
-#[derive(Clone)]
-enum Pem {
-    Text(Vec<u8>),
-    File(PathBuf),
-}
-
-impl Pem {
-    fn read(&self) -> Result<Vec<u8>, Error> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::File(path) => fs::read(path).map_err(|error| {
-                refused(format_args!("cannot read {}: {error}", path.display())).caused_by(error)
-            }),
-        }
-    }
-
-    fn read_all(all: &[Self]) -> Result<Vec<Vec<u8>>, Error> {
-        all.iter().map(Self::read).collect()
-    }
-}
-
-/// The PEM texts at one moment.
-#[derive(PartialEq, Eq)]
-struct Texts {
-    roots: Vec<Vec<u8>>,
-    client: Option<(Vec<u8>, Vec<u8>)>,
-    crls: Vec<Vec<u8>>,
-}
-
-/// The name that the certificate of a server must be valid for.
-#[derive(Debug, Clone, Default)]
-enum NameRule {
-    /// The name or address in the connect string.
-    #[default]
-    Host,
-    /// This name, whichever host the connect string names.
-    Name(String),
-    /// Any name, if the chain is valid for the trusted roots.
-    Any,
-}
+pub use self::options::TlsOptions;
 
 impl TlsOptions {
-    /// Options without trusted roots and without a client certificate.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Trusts the certificates in this PEM text, and those signed by them.
-    #[must_use]
-    pub fn with_roots(mut self, pem: &[u8]) -> Self {
-        self.roots.push(Pem::Text(pem.to_vec()));
-        self
-    }
-
-    /// As [`with_roots`](Self::with_roots), for a file, which is read for each connection.
-    #[must_use]
-    pub fn with_roots_file(mut self, path: impl AsRef<Path>) -> Self {
-        self.roots.push(Pem::File(path.as_ref().to_owned()));
-        self
-    }
-
-    /// Sends this certificate (with its chain) to servers that request one, both in PEM. With the authentication
-    /// provider `x509`, a server authenticates the connection by the subject of the certificate, `x509:CN=name,O=…`.
-    #[must_use]
-    pub fn with_client_certificate(mut self, chain_pem: &[u8], key_pem: &[u8]) -> Self {
-        self.client = Some((Pem::Text(chain_pem.to_vec()), Pem::Text(key_pem.to_vec())));
-        self
-    }
-
-    /// As [`with_client_certificate`](Self::with_client_certificate), for files, which are read for each connection.
-    /// Both may be the same file.
-    #[must_use]
-    pub fn with_client_certificate_files(
-        mut self,
-        chain: impl AsRef<Path>,
-        key: impl AsRef<Path>,
-    ) -> Self {
-        let file = |path: &Path| Pem::File(path.to_owned());
-        self.client = Some((file(chain.as_ref()), file(key.as_ref())));
-        self
-    }
-
-    /// Refuses the certificates that this list revokes, in PEM. With any list, each certificate of a server's chain must
-    /// be covered by a list of its issuer. A list counts after its next update is due, too.
-    #[must_use]
-    pub fn with_crl(mut self, pem: &[u8]) -> Self {
-        self.crls.push(Pem::Text(pem.to_vec()));
-        self
-    }
-
-    /// As [`with_crl`](Self::with_crl), for a file, which is read for each connection.
-    #[must_use]
-    pub fn with_crl_file(mut self, path: impl AsRef<Path>) -> Self {
-        self.crls.push(Pem::File(path.as_ref().to_owned()));
-        self
-    }
-
-    /// Expects certificates for this name, instead of the host in the connect string.
-    #[must_use]
-    pub fn with_server_name(mut self, name: &str) -> Self {
-        self.name = NameRule::Name(name.to_owned());
-        self
-    }
-
-    /// Accepts certificates for any name, if their chain is valid for the trusted roots, as
-    /// `zookeeper.ssl.hostnameVerification=false` does in Java. Every holder of a certificate of these roots can then
-    /// impersonate a server.
-    #[must_use]
-    pub fn without_name_verification(mut self) -> Self {
-        self.name = NameRule::Any;
-        self
-    }
-
-    /// Lets this verifier of rustls decide about the certificates of servers. It replaces all other rules: roots, lists
-    /// of revoked certificates and [`without_name_verification`](Self::without_name_verification) have no effect. The
-    /// name of [`with_server_name`](Self::with_server_name) is passed to it.
-    ///
-    /// The types are those of [`rustls`](crate::rustls).
-    #[must_use]
-    pub fn with_verifier(mut self, verifier: Arc<dyn ServerCertVerifier>) -> Self {
-        self.verifier = Some(verifier);
-        self
-    }
-
-    /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::TcpOptions), or through a proxy. Default:
-    /// [`Tcp`].
-    #[must_use]
-    pub fn with_transport(mut self, transport: impl Transport) -> Self {
-        self.transport = Some(Arc::new(transport));
-        self
-    }
-
     /// Reads the files, parses the PEM texts, and creates the transport.
     ///
     /// # Errors
@@ -230,111 +35,15 @@ impl TlsOptions {
         let connector = self.connector(&texts)?;
         let name = match &self.name {
             NameRule::Name(name) => {
-                let parsed = ServerName::try_from(name.clone())
-                    .map_err(|error| refused(format_args!("the server name {name:?}: {error}")))?;
+                let parsed = ServerName::try_from(name.clone()).map_err(|error| {
+                    refused(format_args!("the server name \"{name}\": {error}"))
+                })?;
                 Some(parsed)
             }
             NameRule::Host | NameRule::Any => None,
         };
         let current = Current::new(texts, connector);
         Ok(Tls { options: Arc::new(self), current, name })
-    }
-
-    /// Whether any text is in a file.
-    fn has_files(&self) -> bool {
-        let client = self.client.iter().flat_map(|(chain, key)| [chain, key]);
-        let mut texts = self.roots.iter().chain(&self.crls).chain(client);
-        texts.any(|text| matches!(text, Pem::File(_)))
-    }
-
-    fn texts(&self) -> Result<Texts, Error> {
-        let client = match &self.client {
-            None => None,
-            Some((chain, key)) => Some((chain.read()?, key.read()?)),
-        };
-        Ok(Texts { roots: Pem::read_all(&self.roots)?, client, crls: Pem::read_all(&self.crls)? })
-    }
-
-    fn connector(&self, texts: &Texts) -> Result<TlsConnector, Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(refused)?;
-        let verifier: Arc<dyn ServerCertVerifier> = match &self.verifier {
-            Some(verifier) => Arc::clone(verifier),
-            None => {
-                let roots = Arc::new(trusted(&texts.roots)?);
-                let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
-                    .with_crls(revoked(&texts.crls)?)
-                    .build()
-                    .map_err(refused)?;
-                match self.name {
-                    NameRule::Any => Arc::new(AnyName { inner }),
-                    NameRule::Host | NameRule::Name(_) => inner,
-                }
-            }
-        };
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-        let config = match &texts.client {
-            None => builder.with_no_client_auth(),
-            Some((chain, key)) => {
-                let chain = certificates(chain, "the client certificate")?;
-                let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|error| refused(format_args!("the client's private key: {error}")))?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| {
-                    refused(format_args!("the client certificate: {}", text(&error)))
-                })?
-            }
-        };
-        Ok(TlsConnector::from(Arc::new(config)))
-    }
-}
-
-fn trusted(texts: &[Vec<u8>]) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&texts.join(&b'\n'), "the trusted roots")? {
-        roots.add(certificate).map_err(|error| refused(format_args!("a trusted root: {error}")))?;
-    }
-    Ok(roots)
-}
-
-fn revoked(texts: &[Vec<u8>]) -> Result<Vec<CertificateRevocationListDer<'static>>, Error> {
-    let mut lists = Vec::new();
-    for text in texts {
-        let known = lists.len();
-        for list in CertificateRevocationListDer::pem_slice_iter(text) {
-            lists.push(
-                list.map_err(|error| refused(format_args!("the revoked certificates: {error}")))?,
-            );
-        }
-        if lists.len() == known {
-            return Err(refused("the revoked certificates: there is no list in the PEM text"));
-        }
-    }
-    Ok(lists)
-}
-
-fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| refused(format_args!("{what}: {error}")))?;
-    if certificates.is_empty() {
-        return Err(refused(format_args!("{what}: there is no certificate in the PEM text")));
-    }
-    Ok(certificates)
-}
-
-fn refused(why: impl fmt::Display) -> Error {
-    Error::refused(ErrorKind::InvalidConfig, format_args!("TLS: {why}"))
-}
-
-/// Omits the secrets.
-impl fmt::Debug for TlsOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsOptions")
-            .field("client_certificate", &self.client.is_some())
-            .field("name", &self.name)
-            .finish_non_exhaustive()
     }
 }
 
@@ -376,137 +85,24 @@ fn explain(error: io::Error) -> io::Error {
     }
 }
 
-/// The error and its remedy, if a connection failed because client and server do not agree on TLS.
-pub(in crate::driver) fn mismatch(error: &io::Error) -> Option<String> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    remedy(error).map(|remedy| format!("{}: {remedy}", text(error)))
-}
-
-/// The text of an error. Some reasons of webpki have no variant in rustls, which then shows its debug format.
-fn text(error: &rustls::Error) -> String {
-    let text = error.to_string();
-    let reason = text.split_once("Other(OtherError(").and_then(|(_, rest)| rest.strip_suffix("))"));
-    match reason {
-        Some("UnsupportedCertVersion") => VERSION_1.to_owned(),
-        Some(reason) => format!("invalid certificate: {reason}"),
-        None => text,
-    }
-}
-
-/// `openssl x509 -req` without a file of extensions makes such certificates.
-const VERSION_1: &str = "the certificate is X.509 version 1, which TLS does not accept; issue it again as version 3, by `openssl x509 -req ... -extfile FILE` with the line subjectAltName=DNS:HOST in FILE";
-
-fn remedy(error: &rustls::Error) -> Option<&'static str> {
-    use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
-
-    Some(match error {
-        Error::InvalidCertificate(Certificate::UnknownIssuer) => {
-            "the server's certificate is signed by none of the trusted roots"
-        }
-        Error::InvalidCertificate(
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
-        ) => "set the name that the server's certificate is for",
-        Error::InvalidCertificate(
-            Certificate::Expired
-            | Certificate::ExpiredContext { .. }
-            | Certificate::NotValidYet
-            | Certificate::NotValidYetContext { .. },
-        ) => "renew the server's certificate, or set the clock",
-        // The error of webpki has no variant of its own here.
-        Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server uses a CA's certificate; give it one with basicConstraints CA:FALSE"
-        }
-        Error::InvalidCertificate(Certificate::Revoked) => "the server's certificate is revoked",
-        Error::InvalidCertificate(Certificate::UnknownRevocationStatus) => {
-            "no list of revoked certificates is by the issuer of the server's certificate"
-        }
-        Error::InvalidCertificate(_) => "the server's certificate is not accepted",
-        Error::AlertReceived(
-            Alert::CertificateRequired
-            | Alert::NoCertificate
-            | Alert::HandshakeFailure
-            | Alert::BadCertificate
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateExpired
-            | Alert::CertificateUnknown
-            | Alert::UnknownCA
-            | Alert::AccessDenied
-            | Alert::DecryptError,
-        ) => "the server requires a client certificate that it trusts",
-        Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity)
-        | Error::PeerIncompatible(_) => {
-            "client and server have no version or cipher suite of TLS in common"
-        }
-        Error::InvalidMessage(_) => "the port does not speak TLS",
-        _ => return None,
-    })
-}
-
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Verifies everything about a certificate except its name.
-#[derive(Debug)]
-struct AnyName {
-    inner: Arc<WebPkiServerVerifier>,
-}
-
-impl ServerCertVerifier for AnyName {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
-        let verified = self.inner.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
-        match verified {
-            // The name is verified last, after the chain.
-            Err(rustls::Error::InvalidCertificate(
-                NotValidForName | NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            other => other,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio_rustls::rustls::{
+        self,
+        client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
+        pki_types::UnixTime,
+    };
+
+    use super::{
+        options::{certificates, trusted},
+        *,
+    };
 
     /// Made by `openssl x509 -req -in csr.pem -signkey key.pem`, without extensions.
     const VERSION_1_PEM: &[u8] = b"\

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tracing::{info, warn};
 
-use super::{Texts, TlsOptions};
+use super::options::{Texts, TlsOptions};
 use crate::Error;
 
 /// The certificates in use, which all clones of a transport share.

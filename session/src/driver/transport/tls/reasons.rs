@@ -1,0 +1,72 @@
+//! Why a connection by TLS failed, with the remedy.
+
+use std::io;
+
+use tokio_rustls::rustls;
+
+/// The error and its remedy, if a connection failed because client and server do not agree on TLS.
+pub(in crate::driver) fn mismatch(error: &io::Error) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    remedy(error).map(|remedy| format!("{}: {remedy}", reason(error)))
+}
+
+/// The text of an error. Some reasons of webpki have no variant in rustls, which then shows its debug format.
+pub(super) fn reason(error: &rustls::Error) -> String {
+    let text = error.to_string();
+    let other = text.split_once("Other(OtherError(").and_then(|(_, rest)| rest.strip_suffix("))"));
+    match other {
+        Some("UnsupportedCertVersion") => VERSION_1.to_owned(),
+        Some(other) => format!("invalid certificate: {other}"),
+        None => text,
+    }
+}
+
+/// `openssl x509 -req` without a file of extensions makes such certificates.
+const VERSION_1: &str = "the certificate is X.509 version 1, which TLS does not accept; issue it again as version 3, by `openssl x509 -req ... -extfile FILE` with the line subjectAltName=DNS:HOST in FILE";
+
+fn remedy(error: &rustls::Error) -> Option<&'static str> {
+    use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
+
+    Some(match error {
+        Error::InvalidCertificate(Certificate::UnknownIssuer) => {
+            "the server's certificate is signed by none of the trusted roots"
+        }
+        Error::InvalidCertificate(
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
+        ) => "set the name that the server's certificate is for",
+        Error::InvalidCertificate(
+            Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. },
+        ) => "renew the server's certificate, or set the clock",
+        // The error of webpki has no variant of its own here.
+        Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server uses a CA's certificate; give it one with basicConstraints CA:FALSE"
+        }
+        Error::InvalidCertificate(Certificate::Revoked) => "the server's certificate is revoked",
+        Error::InvalidCertificate(Certificate::UnknownRevocationStatus) => {
+            "no list of revoked certificates is by the issuer of the server's certificate"
+        }
+        Error::InvalidCertificate(_) => "the server's certificate is not accepted",
+        Error::AlertReceived(
+            Alert::CertificateRequired
+            | Alert::NoCertificate
+            | Alert::HandshakeFailure
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+            | Alert::DecryptError,
+        ) => "the server requires a client certificate that it trusts",
+        Error::AlertReceived(Alert::ProtocolVersion | Alert::InsufficientSecurity)
+        | Error::PeerIncompatible(_) => {
+            "client and server have no version or cipher suite of TLS in common"
+        }
+        Error::InvalidMessage(_) => "the port does not speak TLS",
+        _ => return None,
+    })
+}

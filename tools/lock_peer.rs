@@ -1,0 +1,9 @@
+//! A client that locks on command: `lock_peer CONNECT [SESSION_MS [RETRIES]]`. `peer/mod.rs` has the rest, `peer/locks.rs` the
+//! verbs, and `peer/nodes.rs` those of single nodes.
+
+mod peer;
+
+#[tokio::main]
+async fn main() {
+    peer::run("lock_peer").await;
+}

@@ -1,0 +1,236 @@
+//! Caches: the handle `cache:PATH[#x]`.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache};
+
+use super::{
+    Answer, Failure, Object, Peer, Reply, done, gzip, has, list,
+    node_operations::{bytes_token, exception},
+    parts, say,
+};
+
+/// The kept nodes of closed caches, by the name of their storage.
+pub(super) type Storages = Mutex<HashMap<String, Vec<CachedNode>>>;
+
+/// The listener through which the events are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrapper {
+    None,
+    PathChildrenCache,
+    TreeCache,
+    NodeCache,
+}
+
+/// How nodes are written.
+#[derive(Debug, Clone, Copy)]
+struct Format {
+    /// Whether the data are gzip. Data that are not are written as they are, after a `cacheerror` (C41).
+    is_compressed: bool,
+}
+
+pub(super) struct CacheObject {
+    peer: Arc<Peer>,
+    /// `cache:PATH[#x]`.
+    handle: String,
+    cache: Option<CuratorCache>,
+    format: Format,
+    /// The name of the storage that keeps the nodes after the close.
+    storage: Option<String>,
+}
+
+impl CacheObject {
+    pub(super) const fn new(peer: Arc<Peer>, handle: String) -> Self {
+        let format = Format { is_compressed: false };
+        Self { peer, handle, cache: None, format, storage: None }
+    }
+
+    fn start(&mut self, options: &[String]) -> Answer {
+        let path = parts(&self.handle).1.to_owned();
+        self.format = Format { is_compressed: has(options, "compressed") };
+        let mut cache_options = CacheOptions::default();
+        if has(options, "single") {
+            cache_options = CacheOptions::single_node();
+        }
+        if has(options, "pcc") {
+            cache_options = CacheOptions::direct_children();
+        }
+        if has(options, "nodata") {
+            cache_options = cache_options.without_data();
+        }
+        if has(options, "keep") {
+            cache_options = cache_options.without_clear_on_close();
+        }
+        let storage = options.iter().find_map(|option| option.strip_prefix("storage="));
+        self.storage = storage.map(str::to_owned);
+        if let Some(name) = &self.storage {
+            let storages = self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);
+            let nodes = storages.get(name).cloned().unwrap_or_default();
+            cache_options = cache_options.with_initial_nodes(nodes);
+        }
+        let wrapper = [
+            ("pcc", Wrapper::PathChildrenCache),
+            ("tree", Wrapper::TreeCache),
+            ("node", Wrapper::NodeCache),
+        ];
+        let wrapper = wrapper.into_iter().find(|(name, _)| has(options, name));
+        let wrapper = wrapper.map_or(Wrapper::None, |(_, wrapper)| wrapper);
+        let client = &self.peer.client;
+        let (cache, events) = CuratorCache::start_with_events(client, &path, cache_options)?;
+        let reporter = Reporter {
+            handle: self.handle.clone(),
+            root: path,
+            wrapper,
+            format: self.format,
+            is_quiet: self.peer.is_quiet,
+        };
+        tokio::spawn(reporter.report(events));
+        self.cache = Some(cache);
+        done()
+    }
+
+    async fn answer(&mut self, verb: &str, args: &[String]) -> Answer {
+        if verb == "cstart" {
+            return self.start(args);
+        }
+        let not_started = || {
+            let text = format!("{} is not started", self.handle);
+            Failure("IllegalStateException".to_owned(), text)
+        };
+        let cache = self.cache.as_ref().ok_or_else(not_started)?;
+        let result = match (verb, args) {
+            ("cget", [path]) => {
+                cache.get(path).map_or_else(|| "-".to_owned(), |node| self.format.value(&node))
+            }
+            ("csize", []) => cache.len().to_string(),
+            ("clist", []) => {
+                let nodes = cache.snapshot();
+                let node = |node: &CachedNode| format!("{}={}", node.path(), node.stat().version);
+                let mut words: Vec<String> = nodes.iter().map(node).collect();
+                words.sort_unstable();
+                list(words)
+            }
+            ("cclose", []) => {
+                cache.close().await;
+                if let Some(name) = &self.storage {
+                    let mut storages =
+                        self.peer.storages.lock().unwrap_or_else(PoisonError::into_inner);
+                    storages.insert(name.clone(), cache.snapshot());
+                }
+                String::new()
+            }
+            _ => return Err(Failure::unknown(verb, args)),
+        };
+        Ok(Some(result))
+    }
+}
+
+impl Format {
+    /// Whether the data of a node are compressed as they have to be.
+    fn is_valid(self, node: &CachedNode) -> bool {
+        let data = node.data().filter(|data| self.is_compressed && !data.is_empty());
+        data.is_none_or(|data| gzip::decompress(data).is_some())
+    }
+
+    /// `VERSION BYTES`.
+    fn value(self, node: &CachedNode) -> String {
+        let data = node.data().map(|data| match self.is_compressed {
+            true => gzip::decompress(data).unwrap_or_else(|| data.to_vec()),
+            false => data.to_vec(),
+        });
+        format!("{} {}", node.stat().version, bytes_token(data.as_deref()))
+    }
+}
+
+/// Writes the events of a cache.
+struct Reporter {
+    handle: String,
+    root: String,
+    wrapper: Wrapper,
+    format: Format,
+    is_quiet: bool,
+}
+
+impl Reporter {
+    async fn report(self, mut events: CacheEvents) {
+        let handle = &self.handle;
+        while let Some(event) = events.next().await {
+            let node = match &event {
+                CacheEvent::Created { node } | CacheEvent::Deleted { node } => Some(node),
+                CacheEvent::Changed { new, .. } => Some(new),
+                _ => None,
+            };
+            let is_node = node.is_some();
+            let line = match self.wrapper {
+                _ if self.is_quiet && is_node => None,
+                Wrapper::None => self.plain(&event),
+                Wrapper::PathChildrenCache => self.child(&event, node),
+                Wrapper::TreeCache => {
+                    self.wrapped(&event, ["NODE_ADDED", "NODE_UPDATED", "NODE_REMOVED"])
+                }
+                Wrapper::NodeCache => is_node.then(|| "nodeChanged".to_owned()),
+            };
+            if let CacheEvent::Failed { error, .. } = &event {
+                say(&format!("! cacheerror {handle} {}", exception(error.kind())));
+            }
+            let is_new = !matches!(event, CacheEvent::Deleted { .. });
+            if is_new && node.is_some_and(|node| !self.format.is_valid(node)) {
+                say(&format!("! cacheerror {handle} DataInconsistencyException"));
+            }
+            if let Some(line) = line {
+                say(&format!("! cache {handle} {line}"));
+            }
+        }
+    }
+
+    fn plain(&self, event: &CacheEvent) -> Option<String> {
+        let value = |node: &CachedNode| self.format.value(node);
+        Some(match event {
+            CacheEvent::Created { node } => format!("created {} {}", node.path(), value(node)),
+            CacheEvent::Changed { old, new } => {
+                format!("changed {} {} was {}", new.path(), value(new), value(old))
+            }
+            CacheEvent::Deleted { node } => format!("deleted {} {}", node.path(), value(node)),
+            CacheEvent::Initialized { len } => format!("initialized {len}"),
+            CacheEvent::Resynced { len } => format!("resynced {len}"),
+            CacheEvent::Lagged { nodes, .. } => format!("lagged {}", nodes.len()),
+            _ => return None,
+        })
+    }
+
+    /// The events of a listener for all nodes, with its words for created, changed and deleted.
+    fn wrapped(&self, event: &CacheEvent, words: [&str; 3]) -> Option<String> {
+        let [added, updated, removed] = words;
+        let line = |word: &str, node: &CachedNode| {
+            format!("{word} {} {}", node.path(), self.format.value(node))
+        };
+        Some(match event {
+            CacheEvent::Created { node } => line(added, node),
+            CacheEvent::Changed { new, .. } => line(updated, new),
+            CacheEvent::Deleted { node } => line(removed, node),
+            CacheEvent::Initialized { .. } => "INITIALIZED".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// The events of direct children. Curator's wrapper reports all descendants (C10).
+    fn child(&self, event: &CacheEvent, node: Option<&CachedNode>) -> Option<String> {
+        let is_child = |node: &CachedNode| {
+            let below = node.path().strip_prefix(self.root.trim_end_matches('/'));
+            below.is_some_and(|below| below.len() > 1 && below.matches('/').count() == 1)
+        };
+        if node.is_some_and(|node| !is_child(node)) {
+            return None;
+        }
+        self.wrapped(event, ["CHILD_ADDED", "CHILD_UPDATED", "CHILD_REMOVED"])
+    }
+}
+
+impl Object for CacheObject {
+    async fn run(&mut self, verb: &str, args: &[String]) -> Result<Reply, Failure> {
+        Ok(Reply::Now(self.answer(verb, args).await))
+    }
+}

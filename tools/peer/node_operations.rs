@@ -1,0 +1,168 @@
+//! Plain operations on nodes, for the set-up and the checks of the data recipes.
+//!
+//! `settled [WATCHES]` is answered when the client has no pending request, and this number of watches.
+//!
+//! Bytes are one token: `-` none, `""` zero bytes, `0x...` hex, any other token its own bytes.
+
+use std::time::Duration;
+
+use docent::{Acl, Client, CreateMode, ErrorKind, Perms, WatcherType, acl};
+
+use super::{Answer, Failure, done, gzip, kept::mode};
+
+pub(super) const VERBS: [&str; 15] = [
+    "create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk", "exists",
+    "watch", "check", "sync", "settled",
+];
+
+/// The number of creates in a transaction of `bulk`.
+const BULK: usize = 500;
+
+/// The bytes of a token.
+pub(super) fn bytes(token: &str) -> Result<Vec<u8>, Failure> {
+    match token {
+        "-" | "\"\"" => Ok(Vec::new()),
+        _ => match token.strip_prefix("0x") {
+            None => Ok(token.as_bytes().to_vec()),
+            Some(hex) => hex
+                .as_bytes()
+                .chunks(2)
+                .map(|digits| u8::from_str_radix(&String::from_utf8_lossy(digits), 16))
+                .collect::<Result<_, _>>()
+                .map_err(|_| Failure::command(format!("{token} is no hex"))),
+        },
+    }
+}
+
+/// The token of bytes; `None` if there are none.
+pub(super) fn bytes_token(bytes: Option<&[u8]>) -> String {
+    match bytes {
+        None => "-".to_owned(),
+        Some([]) => "\"\"".to_owned(),
+        Some(bytes) => {
+            let is_text = bytes.iter().all(|byte| (0x21..=0x7e).contains(byte))
+                && ![&b"-"[..], b"\"\""].contains(&bytes)
+                && !bytes.starts_with(b"0x");
+            if is_text {
+                String::from_utf8_lossy(bytes).into_owned()
+            } else {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("0x{hex}")
+            }
+        }
+    }
+}
+
+/// The name of Curator's exception for an error.
+pub(super) fn exception(kind: ErrorKind) -> String {
+    format!("{kind:?}Exception")
+}
+
+fn failure(error: docent::Error) -> Failure {
+    Failure(exception(error.kind()), error.to_string())
+}
+
+pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
+    match (verb, args) {
+        ("create", [path, data, mode_word @ ..]) if mode_word.len() < 2 => {
+            let mode = mode_word.first().map_or(Ok(CreateMode::Persistent), |word| mode(word))?;
+            client.create(path, &bytes(data)?, mode).await.map(Some).map_err(failure)
+        }
+        ("set", [path, data, version @ ..]) if version.len() < 2 => {
+            let version = version.first().map(|version| version.parse()).transpose();
+            let version = version.map_err(|_| Failure::command("no version"))?;
+            let stat = client.set_data(path, &bytes(data)?, version).await.map_err(failure)?;
+            Ok(Some(stat.version.to_string()))
+        }
+        ("createz", [path, data]) => {
+            let data = gzip::compress(&bytes(data)?);
+            client.create(path, &data, CreateMode::Persistent).await.map_err(failure)?;
+            done()
+        }
+        ("setz", [path, data]) => {
+            let data = gzip::compress(&bytes(data)?);
+            let stat = client.set_data(path, &data, None).await.map_err(failure)?;
+            Ok(Some(stat.version.to_string()))
+        }
+        ("acl", [path, word]) => {
+            let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
+            let acl = match word.as_str() {
+                "none" => &closed,
+                "open" => acl::OPEN_ACL_UNSAFE,
+                _ => return Err(Failure::command(format!("{word} is neither none nor open"))),
+            };
+            client.set_acl(path, acl, None).await.map_err(failure)?;
+            done()
+        }
+        ("bulk", [path, prefix, from, to]) => {
+            let number = |word: &String| {
+                word.parse::<usize>().map_err(|_| Failure::command(format!("{word} is no number")))
+            };
+            let numbers = number(from)?..number(to)?;
+            for start in numbers.clone().step_by(BULK) {
+                let mut transaction = client.transaction();
+                for number in start..numbers.end.min(start + BULK) {
+                    let child = format!("{}/{prefix}{number}", path.trim_end_matches('/'));
+                    transaction.create(&child, b"", CreateMode::Persistent);
+                }
+                transaction.commit().await.map_err(failure)?;
+            }
+            done()
+        }
+        ("get", [path]) => {
+            let node = client.get_data(path).await.map_err(failure)?;
+            Ok(Some(format!("{} {}", node.stat.version, bytes_token(Some(&node.data)))))
+        }
+        ("delete", [path]) => {
+            client.delete(path, None).await.map_err(failure)?;
+            done()
+        }
+        ("rmr", [path]) => {
+            if client.exists(path).await.map_err(failure)?.is_none() {
+                return Ok(Some("none".to_owned()));
+            }
+            client.delete_recursive(path).await.map_err(failure)?;
+            done()
+        }
+        ("mk", [path, data @ ..]) if data.len() < 2 => {
+            let data = data.first().map_or(Ok(Vec::new()), |data| bytes(data))?;
+            client.create_parents(path, CreateMode::Persistent).await.map_err(failure)?;
+            client.create_or_set(path, &data).await.map_err(failure)?;
+            done()
+        }
+        ("exists", [path]) => {
+            let stat = client.exists(path).await.map_err(failure)?;
+            Ok(Some(stat.is_some().to_string()))
+        }
+        // Watches a node, and does not listen.
+        ("watch", [path]) => {
+            let (_, watcher) = client.get_data_and_watch(path).await.map_err(failure)?;
+            watcher.forget();
+            done()
+        }
+        ("check", [path]) => {
+            client.check_watches(path, WatcherType::Any).await.map_err(failure)?;
+            done()
+        }
+        // At once without a connection.
+        ("sync", []) if !client.state().borrow().is_some_and(|state| state.is_connected()) => {
+            Ok(None)
+        }
+        ("sync", []) => {
+            client.sync("/").await.map_err(failure)?;
+            done()
+        }
+        ("settled", watches) if watches.len() < 2 => {
+            let watches = watches.first().and_then(|watches| watches.parse::<usize>().ok());
+            loop {
+                let metrics = client.metrics();
+                if metrics.pending == 0 && watches.is_none_or(|watches| watches == metrics.watches)
+                {
+                    return done();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        _ => Err(Failure::unknown(verb, args)),
+    }
+}

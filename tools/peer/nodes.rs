@@ -1,0 +1,60 @@
+//! Verbs of single nodes, without retries: plain, synced and fenced reads, and writes.
+//!
+//! `create PATH DATA`; `set PATH DATA VERSION` (`-1`: any), answered with the new version; `get PATH`, `syncget PATH`
+//! and `fencedget PATH FENCE`, answered with `VERSION MZXID SESSION DATA`. A fenced read is one behind a write of the
+//! same session to another node, so it is linearizable. SESSION is `-` if the session has changed meanwhile. An error of
+//! a write is `ID err KIND OUTCOME TEXT`, OUTCOME one of `NotApplied` and `Unknown`.
+
+use docent::{Client, CreateMode};
+
+use super::{Answer, Failure, done, list};
+
+pub(super) const VERBS: [&str; 6] = ["children", "create", "set", "get", "syncget", "fencedget"];
+
+pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Answer {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let before = session(client);
+    let node = match (verb, args.as_slice()) {
+        ("children", [path]) => {
+            let (children, _) = client.get_children_with_stat(path).await?;
+            return Ok(Some(list(children.to_vec())));
+        }
+        ("create", [path, data]) => {
+            let created = client.create(path, data.as_bytes(), CreateMode::Persistent).await;
+            created.map_err(Failure::of_write)?;
+            return done();
+        }
+        ("set", [path, data, version]) => {
+            let version = version.parse().map_err(|_| Failure::command("no version"))?;
+            let version = Some(version).filter(|version: &i32| *version >= 0);
+            let stat = client.set_data(path, data.as_bytes(), version).await;
+            return Ok(Some(stat.map_err(Failure::of_write)?.version.to_string()));
+        }
+        ("get", [path]) => client.get_data(path).await?,
+        ("syncget", [path]) => {
+            client.sync(path).await?;
+            client.get_data(path).await?
+        }
+        ("fencedget", [path, fence]) => {
+            let read = match client.set_data(fence, b"fence", None).await {
+                Ok(_) => client.get_data(path).await,
+                Err(error) => Err(error),
+            };
+            // In different sessions, the write and the read may be of different servers.
+            if before.is_none() || session(client) != before {
+                let text = "the write and the read were of two sessions";
+                return Err(Failure("SessionChanged".to_owned(), text.to_owned()));
+            }
+            read?
+        }
+        _ => return Err(Failure::unknown(verb, &args)),
+    };
+    let same = before.filter(|before| session(client) == Some(*before));
+    let session = same.map_or_else(|| "-".to_owned(), |id| format!("{id:x}"));
+    let data = String::from_utf8_lossy(&node.data);
+    Ok(Some(format!("{} {} {session} {data}", node.stat.version, node.stat.mzxid)))
+}
+
+fn session(client: &Client) -> Option<i64> {
+    client.session_token().map(|token| token.session_id())
+}

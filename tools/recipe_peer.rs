@@ -1,0 +1,9 @@
+//! A client that runs every other recipe on command: `recipe_peer CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [POLICY]]]]`.
+//! `peer/mod.rs` has the rest.
+
+mod peer;
+
+#[tokio::main]
+async fn main() {
+    peer::run("recipe_peer").await;
+}
