@@ -113,27 +113,27 @@ impl<'a> Deadline<'a> {
     /// Runs a step for at most the remaining time, but at least [`STEP_GRACE`]: so a zero timeout still acquires a
     /// free lock. In no case longer than [`bound_by_end`](Self::bound_by_end). A step that takes longer is dropped, which
     /// starts its clean-up.
-    pub(crate) async fn bound<T, E>(
+    pub(crate) fn bound<T, E>(
         &self,
         step: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, Ended>
+    ) -> impl Future<Output = Result<T, Ended>>
     where
         Ended: From<E>,
     {
         let least = self.until_end().map(|end| end.min(STEP_GRACE));
-        self.limit(self.remaining().max(least), step).await
+        self.limit(self.remaining().max(least), step)
     }
 
     /// Runs clean-up after the last step, or a pause. All of them, and all steps, share one [`STEP_GRACE`] after the
     /// deadline: each step of a slow server, and each node and lock that is given up, would delay the call once more.
-    pub(crate) async fn bound_by_end<T, E>(
+    pub(crate) fn bound_by_end<T, E>(
         &self,
         step: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, Ended>
+    ) -> impl Future<Output = Result<T, Ended>>
     where
         Ended: From<E>,
     {
-        self.limit(self.until_end(), step).await
+        self.limit(self.until_end(), step)
     }
 
     /// The time until the end of the grace.
