@@ -14,9 +14,14 @@ pub(crate) fn sequence_exhausted(path: &str) -> Error {
     Error::new(ErrorKind::SequenceExhausted, Outcome::NotApplied).with_path(path)
 }
 
-/// The time of an acquire is up, and no reply has shown whether the lock at `path` is free.
-pub(crate) async fn unanswered(client: &Client, path: &str) -> Error {
-    let error = Error::new(ErrorKind::Unanswered, Outcome::NotApplied).with_path(path);
+/// The time of an acquire is up, and no reply has shown whether the lock at `path` is free; without a path, whether one of
+/// several locks is.
+pub(crate) async fn unanswered(client: &Client, path: Option<&str>) -> Error {
+    let error = Error::new(ErrorKind::Unanswered, Outcome::NotApplied);
+    let error = match path {
+        Some(path) => error.with_path(path),
+        None => error,
+    };
     // With no time, it reports the state of the connection.
     match client.wait_until_connected(Duration::ZERO).await {
         Ok(()) => error.with_detail("there is a connection, but no reply yet"),

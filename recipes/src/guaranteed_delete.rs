@@ -29,6 +29,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause after a refusal that an operator has to lift, such as that of an ACL.
 const LONGEST_PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
+/// The pending reply to a request that deletes a node.
+pub(crate) type Deleting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
 /// Deletes a node, with retries. If that fails, it returns the error and continues in the background. A missing node
 /// counts as deleted.
 pub(crate) async fn delete(
@@ -36,30 +39,37 @@ pub(crate) async fn delete(
     policy: &dyn RetryPolicy,
     path: &str,
 ) -> Result<(), Error> {
-    let mut unfinished = UnfinishedDelete { client, path: Some(path) };
+    delete_by(client, policy, path, request).await
+}
+
+/// As [`delete`], by this request, which is queued in its call.
+pub(crate) async fn delete_by<F: Future<Output = Result<(), Error>> + Send + 'static>(
+    client: &Client,
+    policy: &dyn RetryPolicy,
+    path: &str,
+    request: impl Fn(&Client, &str) -> F + Clone + Send + Sync + 'static,
+) -> Result<(), Error> {
+    // A delete that failed or was cancelled.
+    let mut unfinished =
+        Unfinished(Some(|| delete_in_background_by(client, path, request.clone())));
     let result = client.retry_idempotent(policy, || request(client, path)).await;
     if result.is_ok() {
-        unfinished.path = None;
+        unfinished.0 = None;
     }
     result
 }
 
-/// On drop, deletes a node in the background whose delete failed or was cancelled.
-struct UnfinishedDelete<'a> {
-    client: &'a Client,
-    path: Option<&'a str>,
-}
-
-impl Drop for UnfinishedDelete<'_> {
-    fn drop(&mut self) {
-        if let Some(path) = self.path {
-            delete_in_background(self.client, path);
-        }
-    }
-}
-
 /// Deletes a node without waiting: the call itself queues the first request, in the order of calls.
 pub(crate) fn delete_in_background(client: &Client, path: &str) {
+    delete_in_background_by(client, path, request);
+}
+
+/// As [`delete_in_background`], by this request, which is queued in its call.
+pub(crate) fn delete_in_background_by<F: Future<Output = Result<(), Error>> + Send + 'static>(
+    client: &Client,
+    path: &str,
+    request: impl Fn(&Client, &str) -> F + Send + Sync + 'static,
+) {
     let first = request(client, path);
     let (task_client, path) = (client.clone(), path.to_owned());
     client.runtime().spawn(Box::pin(async move {
@@ -68,6 +78,17 @@ pub(crate) fn delete_in_background(client: &Client, path: &str) {
             None => trace!(path, "delete abandoned: the client is closed"),
         }
     }));
+}
+
+/// Continues on drop, unless there is nothing left to do.
+struct Unfinished<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Unfinished<F> {
+    fn drop(&mut self) {
+        if let Some(go_on) = self.0.take() {
+            go_on();
+        }
+    }
 }
 
 /// Queues a delete in the call itself.

@@ -6,11 +6,11 @@
 //! A node is created again at once the first time, and then after growing pauses.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use docent_session::{Client, Instant};
+use docent_session::{Client, Clock, Instant};
 
 use crate::{deadline::Deadline, persistent_retry::pause, select::select, timer};
 
@@ -58,21 +58,29 @@ impl RecreatePause {
 }
 
 /// The pause of all contenders of one lock object.
-#[derive(Debug, Default)]
-pub(crate) struct SharedRecreatePause(Mutex<RecreatePause>);
+#[derive(Debug)]
+pub(crate) struct SharedRecreatePause {
+    clock: Clock,
+    pause: Mutex<RecreatePause>,
+}
 
 impl SharedRecreatePause {
-    fn lock(&self) -> MutexGuard<'_, RecreatePause> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(clock: &Clock) -> Arc<Self> {
+        Arc::new(Self { clock: clock.clone(), pause: Mutex::default() })
     }
 
-    pub(crate) fn note_loss(&self, client: &Client) {
-        self.lock().note_loss(client.now());
+    fn lock(&self) -> MutexGuard<'_, RecreatePause> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a loss. Call this once its deletion is known.
+    pub(crate) fn note_loss(&self) {
+        self.lock().note_loss(self.clock.now());
     }
 
     /// Waits for the rest of the last pause, but not beyond the deadline: also then a free lock is acquired.
     pub(crate) async fn wait(&self, client: &Client, deadline: &Deadline<'_>) {
-        let left = self.lock().left(client.now());
+        let left = self.lock().left(self.clock.now());
         if !left.is_zero() {
             deadline.wait_for(select(timer::sleep(client, left), timer::ended(client))).await;
         }

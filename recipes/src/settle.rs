@@ -9,7 +9,9 @@
 
 use std::future::Future;
 
-use docent_session::{Client, Error, ErrorKind, Outcome, retry::RetryPolicy};
+use docent_session::{Client, Error, ErrorKind, Node, Outcome, retry::RetryPolicy};
+
+use crate::protection::split;
 
 /// Reads what is not older than this call. Sends a transaction (14) of a check of `path` that fails, and `read` behind its
 /// reply: in the same session, since a new one may begin on a server that lags behind.
@@ -39,19 +41,50 @@ fn is_refused_by_majority(error: &Error) -> bool {
 }
 
 /// Reads a node behind a write without a reply, which has been applied by then or never will be; repeated by the policy.
-/// The outcome of an error is that of the write: `Unknown`.
-pub(crate) async fn read_after_loss<R, F: Future<Output = Result<R, Error>>>(
+/// Returns it with the zxid of its last change, which is `change_of` what was read; of a missing node, the last zxid at
+/// which it may have been created or deleted. The outcome of an error is that of the write: `Unknown`.
+pub(crate) async fn read_after_loss<R, F: Future<Output = Result<Option<R>, Error>>>(
     client: &Client,
     policy: &dyn RetryPolicy,
     path: &str,
     read: impl Fn() -> F,
-) -> Result<R, Error> {
-    client.retry_idempotent(policy, || read_settled(client, path, &read)).await.map_err(|error| {
+    change_of: impl Fn(&R) -> i64,
+) -> Result<(Option<R>, i64), Error> {
+    let look = || async {
+        let found = read().await?;
+        let last_change = match &found {
+            Some(found) => change_of(found),
+            // Read behind it, so the ancestors show each change before it.
+            None => last_change_above(client, path).await?,
+        };
+        Ok((found, last_change))
+    };
+    client.retry_idempotent(policy, || read_settled(client, path, look)).await.map_err(|error| {
         if error.outcome() == Outcome::Unknown {
             return error;
         }
         Error::new(error.kind(), Outcome::Unknown).with_path(path).caused_by(error)
     })
+}
+
+/// The node, unless it is missing.
+pub(crate) async fn get_if_exists(client: &Client, path: &str) -> Result<Option<Node>, Error> {
+    match client.get_data(path).await {
+        Err(error) if error.kind() == ErrorKind::NoNode => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// The `pzxid` of the nearest ancestor that exists: since then, nothing on the way from it to `path` was created or
+/// deleted. The greatest zxid if there is none, as under a chroot that is missing.
+async fn last_change_above(client: &Client, mut path: &str) -> Result<i64, Error> {
+    while path != "/" {
+        path = split(path).0;
+        if let Some(ancestor) = client.exists(path).await? {
+            return Ok(ancestor.pzxid);
+        }
+    }
+    Ok(i64::MAX)
 }
 
 /// The session before a blind write.
@@ -71,8 +104,8 @@ impl BeforeWrite {
     /// Whether the write was not applied: the last change of what it writes, as [`read_after_loss`] has seen it, is older.
     /// It then may be repeated, and undoes no later write of another client. Only in the same session: a server may still
     /// apply a request of an earlier one.
-    pub(crate) fn is_unchanged(self, client: &Client, last_change: i64) -> bool {
+    pub(crate) fn is_unchanged(before: Option<Self>, client: &Client, last_change: i64) -> bool {
         let session_id = client.session().map(|session| session.session_id());
-        session_id == Some(self.session_id) && last_change <= self.zxid
+        before.is_some_and(|it| session_id == Some(it.session_id) && last_change <= it.zxid)
     }
 }

@@ -154,12 +154,12 @@ on_both_servers! {
     unreadable_data_is_reported_and_the_last_instance_stays
 }
 
-/// Readers that begin while the first load is under way: an instance that it adds is followed by its end.
+/// Readers that begin before and during the first load: an instance that it adds is followed by its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_begin_during_the_first_load_see_its_end() {
     const COUNT: usize = 300;
     let fixture = Fixture::embedded().await;
-    let (a, _tap) = fixture.client("A").await;
+    let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
     a.create(&format!("{}/web", fixture.path), b"", CreateMode::Persistent).await.unwrap();
     let mut created = Vec::new();
@@ -172,10 +172,12 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
         create.await.unwrap();
     }
     let discovery = discovery(&fixture, &a);
-    let mut complete = 0;
     for round in 0..5 {
+        // Without it, a load may be complete before a reader begins.
+        tap.stall();
         let cache = discovery.service_cache("web").unwrap();
-        let mut readers = Vec::new();
+        let mut readers = vec![cache.events()];
+        tap.resume();
         let mut loaded = std::pin::pin!(cache.initialized());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         while loaded.as_mut().poll(&mut cx).is_pending() {
@@ -197,12 +199,11 @@ async fn readers_that_begin_during_the_first_load_see_its_end() {
                     other => panic!("{other:?}"),
                 }
             }
-            assert!(is_initialized || added == 0, "round {round}, reader {number}: {added} added");
-            complete += usize::from(is_initialized);
+            // A later reader may begin at the end of the load, before the test knows of it.
+            let may_miss_it = number > 0 && added == 0;
+            assert!(is_initialized || may_miss_it, "round {round}, reader {number}: {added} added");
         }
     }
-    // The close of a round may overtake its readers, which then end without an event.
-    assert!(complete > 0);
     a.close().await.unwrap();
 }
 

@@ -54,6 +54,27 @@ async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
     }
 }
 
+/// With slow replies, each lock would be acquired in a second of its own behind the deadline.
+#[tokio::test]
+async fn all_locks_share_one_second_behind_the_deadline() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let paths = paths(&fixture);
+    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let before = fixture.tap.len();
+    let slow = Fault::delay_reply(OpCode::GetChildren2, ms(600)).times(u32::MAX);
+    fixture.tap.inject(slow.of("A"));
+    let unheard = lock.acquire_timeout(Duration::ZERO).await.unwrap_err();
+    assert_eq!(unheard.kind(), ErrorKind::Unanswered, "{unheard}");
+    // The second has passed during the listing of the second lock.
+    let of_last = fixture.tap.trace().since(before).filter(|record| {
+        record.is_request(OpCode::Create2) && record.path().unwrap().starts_with(names[2])
+    });
+    assert_eq!(of_last.iter().count(), 0, "{}", of_last.text());
+}
+
 /// The calls of a lock.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);

@@ -297,6 +297,18 @@ async fn a_quantity_is_all_or_nothing(fixture: Fixture) {
 }
 
 /// N1, scenario 47: with Curator, a lease is lost until the session ends.
+/// `Unanswered` would say that no reply has shown within the wait whether there is a free lease.
+#[tokio::test]
+async fn an_acquired_lease_is_an_answer() {
+    let fixture = Fixture::embedded().await;
+    let (client, _tap) = fixture.client("A").await;
+    let semaphore = semaphore(&fixture, &client, 2);
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    // The lock node and the node of the first lease, then the lock node of the second one.
+    fixture.tap.inject(Fault::lose_reply(OpCode::Create2).nth(3));
+    assert!(semaphore.acquire_many_timeout(2, ms(1000)).await.unwrap().is_none());
+}
+
 async fn a_lease_create_that_is_lost_twice_leaves_one_lease(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let semaphore = semaphore(&fixture, &client, 1);

@@ -179,6 +179,28 @@ async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
     check("selector", began.elapsed());
 }
 
+/// The loss is the deletion. The drop of a guard behind it, however late, is none.
+#[tokio::test(start_paused = true)]
+async fn leases_that_are_deleted_at_once_are_lost_at_once() {
+    let (_server, client) = server_and_client().await;
+    let semaphore = InterProcessSemaphoreV2::with_options(&client, "/eight", 8, options()).unwrap();
+    let leases = semaphore.acquire_many(8).await.unwrap();
+    let lost: Vec<_> = leases.iter().map(|lease| lease.cancellation_token()).collect();
+    for lease in &leases {
+        client.delete(lease.lock_path(), None).await.unwrap();
+    }
+    for token in lost {
+        token.cancelled().await;
+    }
+    for lease in leases {
+        sleep(ms(500)).await;
+        drop(lease);
+    }
+    let began = Instant::now();
+    let _lease = semaphore.acquire().await.unwrap();
+    assert!(began.elapsed() < TOLERANCE, "{:?}", began.elapsed());
+}
+
 /// N5: Curator gives each lock the whole timeout.
 #[tokio::test(start_paused = true)]
 async fn the_timeout_of_a_multi_lock_covers_all_locks() {

@@ -14,7 +14,7 @@ use crate::{
     options::LockOptions,
     parents::{LastNode, create_parents},
     planted,
-    settle::{BeforeWrite, read_after_loss},
+    settle::{BeforeWrite, get_if_exists, read_after_loss},
 };
 
 /// The node of an atomic value.
@@ -112,7 +112,7 @@ impl Cell {
     }
 
     /// Sends setData (5) for any version; a missing node is created. A write without a reply is repeated only if the node
-    /// was not written since: it could overwrite a later write of another client.
+    /// was not written since, or is missing since then: it could overwrite a later write of another client.
     pub(super) async fn force(&self, data: &[u8]) -> Result<(), Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
@@ -129,13 +129,15 @@ impl Cell {
                 continue;
             }
             if error.outcome() == Outcome::Unknown {
-                let read = || self.client.get_data(&self.path);
+                let read = || get_if_exists(&self.client, &self.path);
                 let policy = &*self.options.retry_policy;
-                let node = read_after_loss(&self.client, policy, &self.path, read).await?;
-                if *node.data == *data {
+                let written = |node: &Node| node.stat.mzxid;
+                let (node, last_change) =
+                    read_after_loss(&self.client, policy, &self.path, read, written).await?;
+                if node.is_some_and(|node| *node.data == *data) {
                     return Ok(());
                 }
-                if !before.is_some_and(|it| it.is_unchanged(&self.client, node.stat.mzxid)) {
+                if !BeforeWrite::is_unchanged(before, &self.client, last_change) {
                     let detail = "the value is another one: not written, or overwritten since";
                     return Err(error.with_detail(detail));
                 }

@@ -14,12 +14,11 @@ use crate::{
     acl_provider::acl_of,
     base_path::check_base_path,
     create,
-    deadline::Deadline,
+    deadline::{Deadline, Ended, in_time},
     default_data::default_data,
     options::LockOptions,
     parents::{LastNode, create_parents},
     planted,
-    protection::split,
     settle::{BeforeWrite, read_after_loss, read_settled},
 };
 
@@ -82,9 +81,9 @@ impl DistributedBarrier {
 
     /// Sets the barrier; nothing changes if it is set. Sends create2 (15), with parents like a lock node.
     ///
-    /// After a lost reply, it sends a transaction (14) that changes nothing, and exists (3) for the node and its parent. The
-    /// create is repeated only if no node was created or deleted below that parent since: it sets no barrier again that
-    /// another process has removed.
+    /// After a lost reply, it sends a transaction (14) that changes nothing, and exists (3) for the node and upward to the
+    /// first ancestor that is there. The create is repeated only if no node was created or deleted below that one since:
+    /// it sets no barrier again that another process has removed.
     ///
     /// # Errors
     ///
@@ -118,11 +117,11 @@ impl DistributedBarrier {
                     }
                 }
                 _ if error.outcome() == Outcome::Unknown => {
-                    let (stat, parent) = self.look_after_loss().await?;
+                    let (stat, last_change) = self.look_after_loss().await?;
                     if stat.is_some() {
                         return Ok(());
                     }
-                    if !self.is_unchanged(before, parent.map(|parent| parent.pzxid)) {
+                    if !BeforeWrite::is_unchanged(before, &self.client, last_change) {
                         let detail = "the barrier is not set: not written, or removed since";
                         return Err(error.with_detail(detail));
                     }
@@ -158,8 +157,8 @@ impl DistributedBarrier {
                 Err(error) => error,
             };
             if error.outcome() == Outcome::Unknown {
-                let (Some(stat), _) = self.look_after_loss().await? else { return Ok(()) };
-                if !self.is_unchanged(before, Some(stat.czxid)) {
+                let (Some(_), created) = self.look_after_loss().await? else { return Ok(()) };
+                if !BeforeWrite::is_unchanged(before, &self.client, created) {
                     let detail = "the barrier is set: not removed, or set again since";
                     return Err(error.with_detail(detail));
                 }
@@ -168,18 +167,10 @@ impl DistributedBarrier {
         }
     }
 
-    /// The node and its parent, behind a write without a reply.
-    async fn look_after_loss(&self) -> Result<(Option<Stat>, Option<Stat>), Error> {
-        let parent = split(&self.path).0;
-        let look = || {
-            let (node, parent) = (self.client.exists(&self.path), self.client.exists(parent));
-            async { Ok((node.await?, parent.await?)) }
-        };
-        read_after_loss(&self.client, &*self.options.retry_policy, &self.path, look).await
-    }
-
-    fn is_unchanged(&self, before: Option<BeforeWrite>, last_change: Option<i64>) -> bool {
-        before.zip(last_change).is_some_and(|(it, zxid)| it.is_unchanged(&self.client, zxid))
+    /// The node behind a write without a reply, and when it was created or deleted last.
+    async fn look_after_loss(&self) -> Result<(Option<Stat>, i64), Error> {
+        let (policy, look) = (&*self.options.retry_policy, || self.client.exists(&self.path));
+        read_after_loss(&self.client, policy, &self.path, look, |stat| stat.czxid).await
     }
 
     /// Waits until the barrier is not set. An opening is not missed, also if the barrier is set again at once. Sends a
@@ -224,6 +215,10 @@ impl DistributedBarrier {
 
     async fn wait(&self, wait: Option<Duration>) -> Result<bool, Error> {
         let deadline = Deadline::after(&self.client, wait);
+        in_time(self.wait_until_open(&deadline).await).map(|open| open.is_some())
+    }
+
+    async fn wait_until_open(&self, deadline: &Deadline<'_>) -> Result<(), Ended> {
         let mut waited_for = None;
         loop {
             let read = || async {
@@ -232,22 +227,16 @@ impl DistributedBarrier {
             };
             // Not as it was on a server that lags behind: the barrier may have been set since.
             let read = || read_settled(&self.client, &self.path, read);
-            let Some(read) = deadline.bound(persistently(&self.client, read)).await else {
-                return Ok(false);
-            };
-            let (node, mut watcher) = match read {
-                Ok(read) => read,
+            let (node, mut watcher) = match deadline.bound(persistently(&self.client, read)).await {
                 // A getData that fails leaves no watch.
-                Err(error) if error.kind() == ErrorKind::NoNode => return Ok(true),
-                Err(error) => return Err(error),
+                Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => return Ok(()),
+                read => read?,
             };
             if waited_for.is_some_and(|czxid| czxid != node.stat.czxid) {
-                return Ok(true);
+                return Ok(());
             }
             waited_for = Some(node.stat.czxid);
-            if deadline.has_passed() {
-                return Ok(false);
-            }
+            deadline.check()?;
             let mut is_open = false;
             let event = async {
                 let event = watcher.changed().await;
@@ -256,7 +245,7 @@ impl DistributedBarrier {
             };
             deadline.wait_for(event).await;
             if is_open {
-                return Ok(true);
+                return Ok(());
             }
         }
     }

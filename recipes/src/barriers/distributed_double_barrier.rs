@@ -18,9 +18,18 @@ use super::{
     persistently::{persistently, persistently_while, removed_on_drop},
 };
 use crate::{
-    acl_provider::acl_of, base_path::check_base_path, create::create, deadline::Deadline,
-    default_data::default_data, error, options::LockOptions, planted, protection::join,
-    recreate_pause::RecreatePause, select::select, state_changes::StateChanges,
+    acl_provider::acl_of,
+    base_path::check_base_path,
+    create::create,
+    deadline::{Deadline, in_time},
+    default_data::default_data,
+    error,
+    options::LockOptions,
+    planted,
+    protection::join,
+    recreate_pause::RecreatePause,
+    select::select,
+    state_changes::StateChanges,
 };
 
 /// A barrier that a number of members enter together, and leave together.
@@ -205,10 +214,8 @@ impl DistributedDoubleBarrier {
         loop {
             let mut changes = StateChanges::subscribe(&client);
             let look = self.look(&mut member, &mut recreate, &data);
-            let Some(look) = deadline.bound(look).await else {
-                return Ok(false);
-            };
-            let Look::Closed { mut ready, mut own } = look? else { break };
+            let Some(look) = in_time(deadline.bound(look).await)? else { return Ok(false) };
+            let Look::Closed { mut ready, mut own } = look else { break };
             if deadline.has_passed() {
                 drop((ready, own));
                 return self.give_up(member, &deadline).await;
@@ -388,9 +395,8 @@ impl DistributedDoubleBarrier {
             member.delete().await?;
             persistently(&self.client, || self.client.exists(&self.ready_path)).await
         };
-        let ready = match deadline.bound_by_end(given_up).await {
-            Some(ready) => ready?,
-            None => return Ok(false),
+        let Some(ready) = in_time(deadline.bound_by_end(given_up).await)? else {
+            return Ok(false);
         };
         let has_opened = ready.is_some_and(|ready| ready.mzxid > czxid);
         if has_opened {

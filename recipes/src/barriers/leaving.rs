@@ -10,7 +10,11 @@ use super::{
     persistently::{persistently, removed_on_drop},
 };
 use crate::{
-    deadline::Deadline, error, protection::join, select::select, state_changes::StateChanges,
+    deadline::{Deadline, in_time},
+    error,
+    protection::join,
+    select::select,
+    state_changes::StateChanges,
 };
 
 /// What a member that leaves sees.
@@ -73,15 +77,13 @@ impl DistributedDoubleBarrier {
         let mut session = own.as_ref().map(|own| own.owner);
         loop {
             let mut changes = StateChanges::subscribe(&client);
-            let Some(step) = deadline.bound(self.step(&mut own, &mut round, &mut session)).await
-            else {
-                return Ok(false);
-            };
-            let Step::Wait(mut watcher) = step? else { return Ok(true) };
+            let step = self.step(&mut own, &mut round, &mut session);
+            let Some(step) = in_time(deadline.bound(step).await)? else { return Ok(false) };
+            let Step::Wait(mut watcher) = step else { return Ok(true) };
             if deadline.has_passed() {
                 if let Some(own) = own {
                     // In the background, if it takes longer.
-                    deadline.bound_by_end(own.delete()).await.transpose()?;
+                    in_time(deadline.bound_by_end(own.delete()).await)?;
                 }
                 return Ok(false);
             }

@@ -245,18 +245,7 @@ impl Updater {
                 return Poll::Ready(end);
             }
             if on.is_connected {
-                let retries = self.engine.is_waiting();
-                if on.retry.poll(cx, &self.client, retries, pause) {
-                    self.engine.resume();
-                }
-                let refused = self.engine.has_refused();
-                if !refused || (on.is_quiet && self.engine.has_shrunk()) {
-                    (on.refused, on.is_quiet) = (Delay::default(), false);
-                }
-                if on.refused.poll(cx, &self.client, refused, refused_pause) {
-                    on.is_quiet = !self.engine.has_shrunk();
-                    self.engine.retry_refused();
-                }
+                self.end_pauses(on, cx);
                 self.send(on);
             }
             let Some((read, reply)) = on.in_flight.front_mut() else { return Poll::Pending };
@@ -301,6 +290,22 @@ impl Updater {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Repeats the reads whose pause is over.
+    fn end_pauses(&mut self, on: &mut Following, cx: &mut Context<'_>) {
+        let retries = self.engine.is_waiting();
+        if on.retry.poll(cx, &self.client, retries, pause) {
+            self.engine.resume();
+        }
+        let refused = self.engine.has_refused();
+        if !refused || (on.is_quiet && self.engine.has_shrunk()) {
+            (on.refused, on.is_quiet) = (Delay::default(), false);
+        }
+        if on.refused.poll(cx, &self.client, refused, refused_pause) {
+            on.is_quiet = !self.engine.has_shrunk();
+            self.engine.retry_refused();
+        }
     }
 
     /// Handles all events and changes of the connection.

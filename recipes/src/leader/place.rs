@@ -210,7 +210,6 @@ impl<'a> Place<'a> {
             policy: Arc::clone(&options.lock.retry_policy),
             watches: None,
             revocation: None,
-            recreate: None,
         };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         // The claim has set the watch.

@@ -20,11 +20,13 @@ use tracing::trace;
 
 use super::{
     node_watch::{self, NodeIdentity, NodeState},
-    strict::{self, StrictClaim},
     watcher_removal::{RemovedWatches, WatcherRemovalManager},
 };
 use crate::{
-    Error, error, guaranteed_delete, planted, recreate_pause::SharedRecreatePause, select::select,
+    Error, error,
+    guaranteed_delete::{self, Deleting},
+    planted,
+    select::select,
 };
 
 /// The result of a successful acquire.
@@ -45,8 +47,18 @@ pub(crate) struct Releaser {
     /// The watches to remove before the delete; none for a lease.
     pub(crate) watches: Option<Arc<WatcherRemovalManager>>,
     pub(crate) revocation: Option<Arc<super::revocation::Revocation>>,
-    /// Counts the losses of nodes; none for a latch, which counts its places.
-    pub(crate) recreate: Option<Arc<SharedRecreatePause>>,
+}
+
+/// What bounds a hold beside its session, and is released with its node.
+pub(crate) trait Bound: fmt::Debug + Send + Sync {
+    /// Whether the bound has not passed. Once false, it stays false.
+    fn is_valid(&self, now: Instant) -> bool;
+
+    /// When it passes, if nothing renews it. Once this is not after `now`, nothing renews it.
+    fn until(&self, now: Instant) -> Instant;
+
+    /// Queues the request that deletes the node, in the call itself.
+    fn delete(&self, client: &Client, node: &str) -> Deleting;
 }
 
 /// Called when a hold ends, to remove it from its owner.
@@ -70,8 +82,8 @@ pub(crate) struct Hold {
     is_watched: AtomicBool,
     /// Set if a change of the connection ends the hold.
     connection: OnceLock<Connection>,
-    /// The claim of a strict hold, which bounds it; the session's claim bounds it too.
-    strict: Option<Arc<StrictClaim>>,
+    /// The claim of a strict hold; the session's claim bounds it too.
+    bound: Option<Arc<dyn Bound>>,
     on_end: OnEnd,
 }
 
@@ -93,7 +105,7 @@ impl Hold {
             state,
             is_watched: AtomicBool::new(false),
             connection: OnceLock::new(),
-            strict: None,
+            bound: None,
             on_end,
         }
     }
@@ -104,9 +116,8 @@ impl Hold {
         Self { continues: write, ..self }
     }
 
-    /// Bounds it by a strict claim.
-    pub(super) fn strict(self, claim: Arc<StrictClaim>) -> Self {
-        Self { strict: Some(claim), ..self }
+    pub(super) fn bounded_by(self, bound: Arc<dyn Bound>) -> Self {
+        Self { bound: Some(bound), ..self }
     }
 
     /// Counts another guard; returns false if the last guard has been removed.
@@ -124,12 +135,12 @@ impl Hold {
         !self.state.is_over()
             && !self.connection.get().is_some_and(has_changed)
             && self.claim.is_valid(self.releaser.client.now())
-            && self.is_within_strict_claim()
+            && self.is_within_bound()
     }
 
-    fn is_within_strict_claim(&self) -> bool {
-        let Some(claim) = &self.strict else { return true };
-        let is_valid = claim.is_valid(self.releaser.client.now());
+    fn is_within_bound(&self) -> bool {
+        let Some(bound) = &self.bound else { return true };
+        let is_valid = bound.is_valid(self.releaser.client.now());
         if !is_valid {
             self.state.note_lapse(self.path());
         }
@@ -160,15 +171,15 @@ impl Hold {
         &self.claim
     }
 
-    /// When the proven bound expires for this hold: of a strict hold that of its claim, otherwise that of the session.
+    /// When the proven bound expires for this hold: its own bound if it has one, otherwise that of the session.
     /// [`Instant::ZERO`] once the node is known to be deleted, or is about to be: the hold was released, or a change of
     /// the connection has ended it.
     pub(crate) fn proven_until(&self) -> Instant {
         if self.state.is_released_or_deleted() || self.connection.get().is_some_and(has_changed) {
             return Instant::ZERO;
         }
-        match &self.strict {
-            Some(claim) => claim.until(self.releaser.client.now()),
+        match &self.bound {
+            Some(bound) => bound.until(self.releaser.client.now()),
             None => {
                 let now = self.releaser.client.now();
                 let until = self.proven_by_session(now);
@@ -210,12 +221,7 @@ impl Hold {
 
     /// Ends the hold: it is no longer held. Call this before the first request of the release is sent.
     pub(crate) fn end(&self) {
-        let is_first = self.state.release();
-        if let Some(recreate) = self.releaser.recreate.as_ref().filter(|_| is_first)
-            && self.state.is_deleted()
-        {
-            recreate.note_loss(&self.releaser.client);
-        }
+        self.state.release();
         (self.on_end)(self);
     }
 
@@ -249,8 +255,11 @@ impl Hold {
         }
         let Releaser { client, policy, .. } = &self.releaser;
         let mut delete = pin!(async {
-            match &self.strict {
-                Some(claim) => strict::release(client, &**policy, self.path(), claim).await,
+            match &self.bound {
+                Some(bound) => {
+                    let request = delete_request(Arc::clone(bound));
+                    guaranteed_delete::delete_by(client, &**policy, self.path(), request).await
+                }
                 None => guaranteed_delete::delete(client, &**policy, self.path()).await,
             }
         });
@@ -267,9 +276,15 @@ impl Hold {
     pub(crate) fn release_in_background(&self) {
         let removed = self.prepare_release();
         let client = &self.releaser.client;
-        match &self.strict {
+        match &self.bound {
             _ if self.state.is_deleted() => {}
-            Some(claim) => strict::release_in_background(client, self.path(), claim),
+            Some(bound) => {
+                guaranteed_delete::delete_in_background_by(
+                    client,
+                    self.path(),
+                    delete_request(Arc::clone(bound)),
+                );
+            }
             None => guaranteed_delete::delete_in_background(client, self.path()),
         }
         drop(removed);
@@ -311,6 +326,13 @@ impl Hold {
         };
         self.czxid.get_or_try_init(read).await.copied()
     }
+}
+
+/// The request that deletes the node of a bounded hold.
+pub(super) fn delete_request(
+    bound: Arc<dyn Bound>,
+) -> impl Fn(&Client, &str) -> Deleting + Clone + Send + Sync {
+    move |client, node| bound.delete(client, node)
 }
 
 /// Also true if the client has ended.

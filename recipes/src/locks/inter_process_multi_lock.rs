@@ -7,7 +7,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use docent_session::{Client, Clock};
 
 use super::{InterProcessLock, InterProcessMutex, LockFuture, LockGuard, LockOptions, Owner};
-use crate::{Error, error};
+use crate::{Error, deadline::STEP_GRACE, error, timer};
 
 /// Several locks, of any kinds, that are held together or not at all.
 ///
@@ -160,10 +160,23 @@ impl InterProcessMultiLock {
         let clock = self.clock();
         // A deadline beyond the clock's range is none.
         let deadline = clock.now().checked_add(wait);
+        let remaining = |grace| match deadline {
+            Some(deadline) => (deadline + grace).duration_since(clock.now()),
+            None => wait,
+        };
         let mut all = LockGuard::empty();
         for lock in &self.locks {
-            let remaining = deadline.map_or(wait, |deadline| deadline.duration_since(clock.now()));
-            match lock.acquire_as_timeout(owner, remaining).await? {
+            let acquire = lock.acquire_as_timeout(owner, remaining(Duration::ZERO));
+            let acquired = match all.holds().first().map(|hold| hold.client().clone()) {
+                None => acquire.await?,
+                // Each lock has a grace of its own. Together they have one.
+                Some(client) => match timer::timeout(&client, remaining(STEP_GRACE), acquire).await
+                {
+                    Some(acquired) => acquired?,
+                    None => return Err(error::unanswered(&client, None).await),
+                },
+            };
+            match acquired {
                 Some(guard) => all.append(guard),
                 None => return Ok(None),
             }

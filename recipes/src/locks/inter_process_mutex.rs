@@ -16,7 +16,12 @@ use super::{
     owners::Owners,
     renewal,
 };
-use crate::{Error, deadline::Deadline, error, state_changes::is_read_write, timer};
+use crate::{
+    Error,
+    deadline::{Deadline, Ended},
+    error,
+    state_changes::is_read_write,
+};
 
 /// A mutex that any number of processes, docent or Curator, share by its path. First come, first served.
 ///
@@ -144,12 +149,7 @@ impl InterProcessMutex {
     ///
     /// Source: `InterProcessMutex.acquire()`.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
-        let deadline = self.deadline(None);
-        loop {
-            if let Some(guard) = self.attempt(None, &deadline).await? {
-                return Ok(guard);
-            }
-        }
+        self.attempt(None, &self.deadline(None)).await.map_err(Ended::into_error)
     }
 
     /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
@@ -188,12 +188,7 @@ impl InterProcessMutex {
     ///
     /// Source: `InterProcessMutex.internalLock`.
     pub async fn acquire_as(&self, owner: &Owner) -> Result<LockGuard, Error> {
-        let deadline = self.deadline(None);
-        loop {
-            if let Some(guard) = self.attempt(Some(owner), &deadline).await? {
-                return Ok(guard);
-            }
-        }
+        self.attempt(Some(owner), &self.deadline(None)).await.map_err(Ended::into_error)
     }
 
     /// As [`acquire_as`](Self::acquire_as), within `wait` as [`acquire_timeout`](Self::acquire_timeout). `None` also means
@@ -281,34 +276,29 @@ impl InterProcessMutex {
         Deadline::after(self.internals.client(), wait)
     }
 
-    /// Acquires the lock, or enters it again; `None` after the deadline.
+    /// Acquires the lock, or enters it again.
     pub(super) async fn attempt(
         &self,
         owner: Option<&Owner>,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<LockGuard>, Error> {
+    ) -> Result<LockGuard, Ended> {
         let Some(owner) = owner else { return self.attempt_lock(None, deadline).await };
         let client = self.internals.client();
-        let acquiring = self.owners.acquiring(owner);
-        let Some(mutex) = &acquiring.mutex else { return Ok(None) };
-        let _serialized = match deadline.remaining() {
-            None => mutex.lock().await,
-            Some(left) => match timer::timeout(client, left, mutex.lock()).await {
-                Some(serialized) => serialized,
-                None => {
-                    // The other acquire waits for the lock, or for a connection.
-                    if is_read_write(*client.state().borrow()) {
-                        deadline.note_answer();
-                    }
-                    return Ok(None);
-                }
-            },
-        };
+        let (_entry, mutex) = self.owners.acquiring(owner);
+        let mut serialized = None;
+        deadline.wait_for(async { serialized = Some(mutex.lock().await) }).await;
+        if serialized.is_none() {
+            // The other acquire waits for the lock, or for a connection.
+            if is_read_write(*client.state().borrow()) {
+                deadline.note_answer();
+            }
+            return Err(Ended::TimedOut);
+        }
         if let Some(hold) = self.owners.hold(owner) {
             let held = hold.is_held();
             match LockGuard::reenter(&hold) {
-                Some(guard) if held => return Ok(Some(guard)),
-                Some(_) => return Err(error::lock_lost(self.path())),
+                Some(guard) if held => return Ok(guard),
+                Some(_) => return Err(error::lock_lost(self.path()).into()),
                 // Its last guard is being released: acquire the lock anew, in the queue behind it.
                 None => {}
             }
@@ -320,7 +310,7 @@ impl InterProcessMutex {
         &self,
         owner: Option<&Owner>,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<LockGuard>, Error> {
+    ) -> Result<LockGuard, Ended> {
         let options = self.internals.options();
         let mut retry = RetryLoop::new(self.internals.client(), options.retry_policy());
         loop {
@@ -328,23 +318,19 @@ impl InterProcessMutex {
             let driver = (self.driver_factory)(owner, &write);
             let acquired = self.internals.attempt_lock(&*driver, deadline).await?;
             let write = write.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(acquired) = acquired else { return Ok(None) };
             let guard = self.hold(owner, acquired, write);
-            let Some(every) = options.proven_renewal else { return Ok(Some(guard)) };
+            let Some(every) = options.proven_renewal else { return Ok(guard) };
             for hold in guard.holds() {
                 renewal::begin(hold, every, deadline.remaining()).await;
             }
             if guard.is_held() {
-                return Ok(Some(guard));
+                return Ok(guard);
             }
             // The first renewal has not found the node, for one.
             let lost = error::lock_lost(guard.lock_path());
             drop(guard);
             deadline.note_answer();
-            match deadline.bound_by_end(retry.pause_after_any_error(lost)).await {
-                Some(allowed) => allowed?,
-                None => return Ok(None),
-            }
+            deadline.bound_by_end(retry.pause_after_any_error(lost)).await?;
         }
     }
 

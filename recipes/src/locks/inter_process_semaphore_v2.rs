@@ -17,7 +17,12 @@ use super::{
     standard_lock_internals_driver::sorted_contenders,
 };
 use crate::{
-    Error, base_path::check_base_path, deadline::Deadline, error, protection::join,
+    Error,
+    base_path::check_base_path,
+    deadline::{Deadline, Ended},
+    error,
+    protection::join,
+    recreate_pause::SharedRecreatePause,
     shared::SharedCount,
 };
 
@@ -139,7 +144,7 @@ impl InterProcessSemaphoreV2 {
             options,
             default_data: OnceCell::new(),
             holds: Mutex::default(),
-            recreate: Arc::default(),
+            recreate: SharedRecreatePause::new(client.clock()),
         })))
     }
 
@@ -164,11 +169,7 @@ impl InterProcessSemaphoreV2 {
     /// `NullPointerException` (N6 in `docs/CURATOR.md`).
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         let deadline = Deadline::after(&self.0.client, None);
-        loop {
-            if let Some(lease) = self.0.acquire_1_lease(&deadline).await? {
-                return Ok(lease);
-            }
-        }
+        self.0.acquire_1_lease(&deadline).await.map_err(Ended::into_error)
     }
 
     /// Waits for a lease, and returns `None` when it was not acquired within `wait`. The timeout and the meaning of `None`
@@ -204,11 +205,7 @@ impl InterProcessSemaphoreV2 {
     /// Source: `InterProcessSemaphoreV2.acquire(int)`.
     pub async fn acquire_many(&self, quantity: usize) -> Result<Vec<LockGuard>, Error> {
         let deadline = Deadline::after(&self.0.client, None);
-        loop {
-            if let Some(leases) = self.acquire_quantity(quantity, &deadline).await? {
-                return Ok(leases);
-            }
-        }
+        self.acquire_quantity(quantity, &deadline).await.map_err(Ended::into_error)
     }
 
     /// Waits for `quantity` leases, and returns `None` when they were not all acquired within `wait`; acquired leases
@@ -216,7 +213,8 @@ impl InterProcessSemaphoreV2 {
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many) and [`acquire_timeout`](Self::acquire_timeout).
+    /// As [`acquire_many`](Self::acquire_many) and [`acquire_timeout`](Self::acquire_timeout); a lease that was acquired
+    /// is a reply.
     ///
     /// # Cancel safety
     ///
@@ -267,9 +265,9 @@ impl InterProcessSemaphoreV2 {
         &self,
         quantity: usize,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<Vec<LockGuard>>, Error> {
+    ) -> Result<Vec<LockGuard>, Ended> {
         if quantity == 0 {
-            return Err(error::bad_arguments("the quantity of leases must be at least 1"));
+            return Err(error::bad_arguments("the quantity of leases must be at least 1").into());
         }
         let mut retry = RetryLoop::new(&self.0.client, self.0.policy());
         // On every other return, dropping the leases releases them in the background:
@@ -277,20 +275,14 @@ impl InterProcessSemaphoreV2 {
         let mut leases: Vec<LockGuard> = Vec::new();
         loop {
             while leases.len() < quantity {
-                match self.0.acquire_1_lease(deadline).await? {
-                    Some(lease) => leases.push(lease),
-                    None => return Ok(None),
-                }
+                leases.push(self.0.acquire_1_lease(deadline).await?);
+                deadline.note_answer();
             }
             // All must be held at one moment: an early lease may be lost during the wait for a later one.
             let lost: Vec<_> = leases.extract_if(.., |lease| !lease.is_held()).collect();
-            let Some(first) = lost.first() else { return Ok(Some(leases)) };
+            let Some(first) = lost.first() else { return Ok(leases) };
             let lost = error::lock_lost(first.lock_path());
-            deadline.note_answer();
-            match deadline.bound_by_end(retry.pause_after_any_error(lost)).await {
-                Some(allowed) => allowed?,
-                None => return Ok(None),
-            }
+            deadline.bound_by_end(retry.pause_after_any_error(lost)).await?;
         }
     }
 }

@@ -37,15 +37,16 @@ use tracing::{debug, trace};
 use super::{
     InterProcessMutex, LockGuard, LockOptions,
     hold::{Acquired, Hold, Releaser},
+    node_watch::NodeState,
     renewal,
     standard_lock_internals_driver::sequence_of,
 };
 use crate::{
     create::lacks_3_5_operations,
-    deadline::Deadline,
+    deadline::{Deadline, Ended},
     default_data::default_data,
-    error, guaranteed_delete, planted,
-    protection::{self, NewNode, OurNode, join},
+    error, planted,
+    protection::{self, NewNode, OurNode},
     recreate_pause::SharedRecreatePause,
     select::select,
     shared::{SharedCount, VersionedValue, count_of},
@@ -77,7 +78,6 @@ pub(super) enum MaxLeases {
 /// The result of one attempt to acquire a lease.
 enum Attempt {
     Acquired(LockGuard),
-    TimedOut,
     /// The lease node was deleted, or the mutex was lost.
     Retry(Error),
 }
@@ -100,7 +100,7 @@ impl Semaphore {
     pub(super) async fn acquire_1_lease(
         &self,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<LockGuard>, Error> {
+    ) -> Result<LockGuard, Ended> {
         let mut retry = RetryLoop::new(&self.client, self.policy());
         loop {
             let error = match self.attempt(deadline).await? {
@@ -109,37 +109,32 @@ impl Semaphore {
                         renewal::begin(hold, every, deadline.remaining()).await;
                     }
                     if lease.is_held() {
-                        return Ok(Some(lease));
+                        return Ok(lease);
                     }
                     // The first renewal has not found the node.
                     error::lock_lost(lease.lock_path())
                 }
-                Attempt::TimedOut => return Ok(None),
                 Attempt::Retry(error) => {
-                    self.recreate.note_loss(&self.client);
+                    self.recreate.note_loss();
                     error
                 }
             };
             deadline.note_answer();
-            match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
-                Some(allowed) => allowed?,
-                None => return Ok(None),
-            }
+            deadline.bound_by_end(retry.pause_after_any_error(error)).await?;
         }
     }
 
-    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<Attempt, Error> {
+    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<Attempt, Ended> {
         if let Some(kind) = self.client.ended() {
-            return Err(Error::new(kind, Outcome::NotApplied));
+            return Err(Error::new(kind, Outcome::NotApplied).into());
         }
         self.recreate.wait(&self.client, deadline).await;
-        let acquired = deadline.bound_by_end(self.lock.attempt(None, deadline)).await;
-        let Some(lock) = acquired.transpose()?.flatten() else { return Ok(Attempt::TimedOut) };
+        let lock = deadline.bound_by_end(self.lock.attempt(None, deadline)).await?;
         let result = self.attempt_under_lock(&lock, deadline).await;
         // The mutex is released whatever the result.
         match (result, deadline.bound_by_end(lock.release()).await) {
             // The lease is dropped, and released in the background.
-            (Ok(Attempt::Acquired(_)), Some(Err(error))) => Err(error),
+            (Ok(Attempt::Acquired(_)), Err(Ended::Failed(error))) => Err(error.into()),
             // The session may have ended during the release.
             (Ok(Attempt::Acquired(lease)), _) if !lease.is_held() => {
                 Ok(Attempt::Retry(error::lock_lost(lease.lock_path())))
@@ -152,8 +147,26 @@ impl Semaphore {
         &self,
         lock: &LockGuard,
         deadline: &Deadline<'_>,
-    ) -> Result<Attempt, Error> {
-        let Some(data) = deadline.bound(self.data()).await else { return Ok(Attempt::TimedOut) };
+    ) -> Result<Attempt, Ended> {
+        // Declared before the node: on cancellation, the node is deleted first.
+        let mut watch = LeaseWatch { semaphore: self, watcher: None };
+        let ours = deadline.bound(self.create_lease_node()).await?;
+        let result = match self.wait_for_lease(lock, &ours, &mut watch, deadline).await {
+            Ok(claim) => return Ok(Attempt::Acquired(self.lease(ours, claim))),
+            Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => {
+                Ok(Attempt::Retry(error))
+            }
+            Err(ended) => Err(ended),
+        };
+        trace!(path = ours.path(), "delete the lease node");
+        if let Err(Ended::Failed(error)) = deadline.bound_by_end(ours.delete(self.policy())).await {
+            debug!(%error, "lease node not deleted; retrying in the background");
+        }
+        result
+    }
+
+    async fn create_lease_node(&self) -> Result<OurNode<'_>, Error> {
+        let data = self.data().await;
         let node = NewNode {
             parent: &self.leases_path,
             name: LEASE_BASE_NAME,
@@ -165,36 +178,18 @@ impl Semaphore {
             closing: None,
         };
         trace!(path = self.leases_path, "create the lease node");
-        let create = protection::create(&self.client, self.policy(), &node);
-        // Declared before the node: on cancellation, the node is deleted first.
-        let mut watch = LeaseWatch { semaphore: self, watcher: None };
-        let Some(created) = deadline.bound(create).await else { return Ok(Attempt::TimedOut) };
-        let ours = OurNode::new(&self.client, created?);
-        let waited = self.wait_for_lease(lock, &ours, &mut watch, deadline).await;
-        let result = match waited {
-            Ok(Some(claim)) => {
-                let lease = ours.keep().map(|created| self.lease(created, claim));
-                return Ok(lease.map_or(Attempt::TimedOut, Attempt::Acquired));
-            }
-            Ok(None) => Ok(Attempt::TimedOut),
-            Err(error) if error.kind() == ErrorKind::NoNode => Ok(Attempt::Retry(error)),
-            Err(error) => Err(error),
-        };
-        trace!(path = ours.path(), "delete the lease node");
-        if let Some(Err(error)) = deadline.bound_by_end(ours.delete(self.policy())).await {
-            debug!(%error, "lease node not deleted; retrying in the background");
-        }
-        result
+        let created = protection::create(&self.client, self.policy(), &node).await?;
+        Ok(OurNode::new(&self.client, created))
     }
 
-    /// Waits until there are at most the maximum number of leases; `None` after the deadline.
+    /// Waits until there are at most the maximum number of leases.
     async fn wait_for_lease(
         &self,
         lock: &LockGuard,
         ours: &OurNode<'_>,
         watch: &mut LeaseWatch<'_>,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<SessionClaim>, Error> {
+    ) -> Result<SessionClaim, Ended> {
         let mut count = match &self.max_leases {
             MaxLeases::Fixed(_) => None,
             MaxLeases::Counted(count, _) => Some(count.clone()),
@@ -208,35 +203,25 @@ impl Semaphore {
             trace!(path = ours.path(), "count the leases");
             let list = || self.client.get_children_with_stat_and_watch(&self.leases_path);
             let listing = self.client.retry_idempotent(self.policy(), list);
-            let Some(listing) = deadline.bound(listing).await else { return Ok(None) };
-            let ((children, _), watcher) = listing?;
+            let ((children, _), watcher) = deadline.bound(listing).await?;
             watch.watcher = Some(watcher);
-            let (mut leases, mut present) = (0, false);
-            for name in &children {
-                if ours.is_duplicate(name) {
-                    debug!(name, "deleting a duplicate of the lease node");
-                    let path = join(&self.leases_path, name);
-                    guaranteed_delete::delete_in_background(&self.client, &path);
-                }
-                present |= name == ours.name();
-                // Other children are no leases (N7 in `docs/CURATOR.md`).
-                leases += usize::from(sequence_of(name, LEASE_BASE_NAME).is_some());
+            let names = ours.without_duplicates(&children);
+            if !names.contains(&ours.name()) || !lock.is_held() {
+                return Err(error::own_node_missing(ours.name()).into());
             }
-            if !present || !lock.is_held() {
-                return Err(error::own_node_missing(ours.name()));
-            }
+            // Other children are no leases (N7 in `docs/CURATOR.md`).
+            let is_lease = |name: &&&str| sequence_of(name, LEASE_BASE_NAME).is_some();
+            let leases = names.iter().filter(is_lease).count();
             if leases <= self.max_leases() + usize::from(planted::is("one-lease-too-many")) {
                 if claim.is_valid(self.client.now()) {
                     trace!(path = ours.path(), "lease acquired");
-                    return Ok(Some(claim));
+                    return Ok(claim);
                 }
                 // The reply took longer than the claim is valid: count again.
                 continue;
             }
             deadline.note_answer();
-            if deadline.has_passed() {
-                return Ok(None);
-            }
+            deadline.check()?;
             let counted = async {
                 let changed = match &mut count {
                     Some(count) => count.changed().await.is_ok(),
@@ -261,15 +246,15 @@ impl Semaphore {
         holds.iter().any(|hold| hold.is_held())
     }
 
-    fn lease(&self, created: protection::Created, claim: SessionClaim) -> LockGuard {
+    fn lease(&self, ours: OurNode<'_>, claim: SessionClaim) -> LockGuard {
         let releaser = Releaser {
             client: self.client.clone(),
             policy: Arc::clone(&self.options.retry_policy),
             watches: None,
             revocation: None,
-            recreate: Some(Arc::clone(&self.recreate)),
         };
-        let acquired = Acquired { node: created.into(), claim, state: Arc::default() };
+        let state = NodeState::counted_by(&self.recreate);
+        let acquired = Acquired { node: ours.keep(), claim, state };
         let hold = Arc::new(Hold::new(releaser, acquired, Box::new(|_| {})));
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);

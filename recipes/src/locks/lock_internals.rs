@@ -10,7 +10,7 @@
 //! | 6. held: the own node is the first | – | `StandardLockInternalsDriver.getsTheLock` | [`gets_the_lock`](super::LockInternalsDriver::gets_the_lock) |
 //! | 7. watch the node ahead, if the own node is not the first | getData (4) with watch | `LockInternals.internalLockLoop` | `LockInternals::internal_lock_loop` |
 //! | 8. woken, by an event of that node or a change of the connection: continue with 5 | – | the watcher of `LockInternals`, which wakes all waiters | `Deadline::wait_for` |
-//! | 9. leave the queue, after the deadline or an error | delete (2) | `LockInternals.deleteOurPath` | `LockInternals::leave_queue` |
+//! | 9. leave the queue, after the deadline or an error | delete (2) | `LockInternals.deleteOurPath` | `LockInternals::delete_our_path` |
 //! | 10. release | checkWatches (17) for each node that this instance watches, delete (2) | `LockInternals.releaseLock` | [`LockGuard::release`](super::LockGuard::release) |
 //!
 //! Each step emits an event at level TRACE: its number as `step`, its words above as the message, and the path.
@@ -66,7 +66,7 @@ use super::{
 };
 use crate::{
     base_path::check_base_path,
-    deadline::Deadline,
+    deadline::{Deadline, Ended},
     default_data::default_data,
     error,
     namespace::Namespace,
@@ -124,7 +124,7 @@ impl LockInternals {
             default_data: OnceCell::new(),
             watches: Arc::default(),
             revocation: Arc::default(),
-            recreate: Arc::default(),
+            recreate: SharedRecreatePause::new(client.clock()),
             parent_seen: AtomicBool::new(false),
         })
     }
@@ -157,28 +157,24 @@ impl LockInternals {
             policy: Arc::clone(&self.options.retry_policy),
             watches: Some(Arc::clone(&self.watches)),
             revocation: Some(Arc::clone(&self.revocation)),
-            recreate: Some(Arc::clone(&self.recreate)),
         }
     }
 
-    /// Acquires the lock; `None` after the deadline.
+    /// Acquires the lock.
     ///
     /// Source: `LockInternals.attemptLock`.
     pub(crate) async fn attempt_lock(
         &self,
         driver: &dyn LockInternalsDriver,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<Acquired>, Error> {
+    ) -> Result<Acquired, Ended> {
         let mut retry = RetryLoop::new(&self.client, &*self.options.retry_policy);
         loop {
             match self.one_attempt(driver, deadline).await {
-                Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
+                Err(Ended::Failed(error)) if is_node_missing(&error) => {
                     debug!(path = self.base_path, %error, "lock node missing; retrying");
                     self.note_loss(deadline);
-                    match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
-                        Some(allowed) => allowed?,
-                        None => return Ok(None),
-                    }
+                    deadline.bound_by_end(retry.pause_after_any_error(error)).await?;
                 }
                 other => return other,
             }
@@ -188,7 +184,7 @@ impl LockInternals {
     /// Notes that the own node was deleted before it got the lock.
     pub(crate) fn note_loss(&self, deadline: &Deadline<'_>) {
         deadline.note_answer();
-        self.recreate.note_loss(&self.client);
+        self.recreate.note_loss();
     }
 
     /// As [`attempt_lock`](Self::attempt_lock), once: a missing node is an error.
@@ -196,14 +192,14 @@ impl LockInternals {
         &self,
         driver: &dyn LockInternalsDriver,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<Acquired>, Error> {
+    ) -> Result<Acquired, Ended> {
         self.recreate.wait(&self.client, deadline).await;
         let revocable = self.revocation.listener();
         let prepare = async {
             self.namespace.ensure(&self.client, &self.options).await?;
             Ok::<_, Error>(if revocable.is_some() { Bytes::new() } else { self.data().await })
         };
-        let Some(data) = deadline.bound(prepare).await.transpose()? else { return Ok(None) };
+        let data = deadline.bound(prepare).await?;
         let lock_node = driver.creates_the_lock(self.lock_name);
         let node = NewNode {
             parent: &self.base_path,
@@ -216,34 +212,14 @@ impl LockInternals {
             closing: None,
         };
         trace!(step = 1, path = self.base_path, "create the lock node");
-        let Some(created) = deadline.bound(self.create(&node)).await else { return Ok(None) };
-        let (ours, listing) = created?;
-        let state = Arc::<NodeState>::default();
-        if let Some(listener) = revocable
-            && deadline
-                .bound(self.watch_own_node(&ours, &state, listener))
-                .await
-                .transpose()?
-                .is_none()
-        {
-            return Ok(None);
+        let (ours, listing) = deadline.bound(self.create(&node)).await?;
+        let state = NodeState::counted_by(&self.recreate);
+        if let Some(listener) = revocable {
+            deadline.bound(self.watch_own_node(&ours, &state, listener)).await?;
         }
-        let result = self.internal_lock_loop(driver, &ours, listing, deadline).await;
-        match result {
-            Ok(Some(claim)) => {
-                Ok(ours.keep().map(|created| Acquired { node: created.into(), claim, state }))
-            }
-            Ok(None) => {
-                self.leave_queue(ours, deadline).await?;
-                Ok(None)
-            }
-            Err(error) => {
-                // The first error is the one that is returned (CURATOR-41).
-                if let Err(error) = self.leave_queue(ours, deadline).await {
-                    debug!(%error, "lock node not deleted; retrying in the background");
-                }
-                Err(error)
-            }
+        match self.internal_lock_loop(driver, &ours, listing, deadline).await {
+            Ok(claim) => Ok(Acquired { node: ours.keep(), claim, state }),
+            Err(ended) => Err(ended.after_delete(self.delete_our_path(ours, deadline).await)),
         }
     }
 
@@ -280,7 +256,7 @@ impl LockInternals {
         Ok((ours, listing))
     }
 
-    /// Waits until our node is the first; `None` after the deadline.
+    /// Waits until our node is the first.
     ///
     /// Source: `LockInternals.internalLockLoop`.
     async fn internal_lock_loop(
@@ -289,7 +265,7 @@ impl LockInternals {
         ours: &OurNode<'_>,
         mut listing: Option<PipelinedListing>,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<SessionClaim>, Error> {
+    ) -> Result<SessionClaim, Ended> {
         loop {
             let mut claim = ours.claim()?;
             trace!(step = 5, path = ours.path(), "list the queue");
@@ -299,43 +275,34 @@ impl LockInternals {
                     claim = listing.claim;
                     listing.children
                 }
-                None => match deadline.bound(self.children()).await {
-                    Some(children) => children?,
-                    None => return Ok(None),
-                },
+                None => deadline.bound(self.children()).await?,
             };
             let names = ours.without_duplicates(&children);
             let contenders = driver.sorted(&names, self.lock_name);
             match driver.gets_the_lock(&contenders, ours.name(), self.max_leases) {
                 Ok(PredicateResults::GetsTheLock) if claim.is_valid(self.client.now()) => {
                     trace!(step = 6, path = ours.path(), "held");
-                    return Ok(Some(claim));
+                    return Ok(claim);
                 }
-                // The server granted it, but the reply took longer than the claim is valid: list again, before the
-                // deadline.
-                Ok(PredicateResults::GetsTheLock) if deadline.has_passed() => return Ok(None),
-                Ok(PredicateResults::GetsTheLock) => {}
+                // The server granted it, but the reply took longer than the claim is valid: list again.
+                Ok(PredicateResults::GetsTheLock) => deadline.check()?,
                 Ok(PredicateResults::PathToWatch(ahead)) => {
                     deadline.note_answer();
                     let ahead = join(&self.base_path, ahead);
                     let mut state = StateChanges::subscribe(&self.client);
                     trace!(step = 7, path = ours.path(), ahead, "watch the node ahead");
                     let watcher = match deadline.bound(self.watch(&ahead)).await {
-                        None => return Ok(None),
-                        Some(Ok(watcher)) => watcher,
                         // It was deleted after the listing.
-                        Some(Err(error)) if error.kind() == ErrorKind::NoNode => {
+                        Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => {
                             if planted::is("stale-listing") {
-                                return Ok(Some(claim));
+                                return Ok(claim);
                             }
                             continue;
                         }
-                        Some(Err(error)) => return Err(error),
+                        watcher => watcher?,
                     };
                     let mut watch = self.watches.add(watcher, Purpose::NodeAhead);
-                    if deadline.has_passed() {
-                        return Ok(None);
-                    }
+                    deadline.check()?;
                     // The session may have changed between the listing and the subscription.
                     ours.claim()?;
                     // After the deadline the queue is listed once more.
@@ -343,10 +310,10 @@ impl LockInternals {
                     trace!(step = 8, path = ours.path(), "woken");
                 }
                 Err(PredicateError::OurNodeMissing) => {
-                    return Err(error::own_node_missing(ours.name()));
+                    return Err(error::own_node_missing(ours.name()).into());
                 }
                 Err(PredicateError::SequenceExhausted) => {
-                    return Err(error::sequence_exhausted(&self.base_path));
+                    return Err(error::sequence_exhausted(&self.base_path).into());
                 }
             }
         }
@@ -391,12 +358,13 @@ impl LockInternals {
     /// Leaves the queue.
     ///
     /// Source: `LockInternals.deleteOurPath`.
-    async fn leave_queue(&self, ours: OurNode<'_>, deadline: &Deadline<'_>) -> Result<(), Error> {
+    async fn delete_our_path(
+        &self,
+        ours: OurNode<'_>,
+        deadline: &Deadline<'_>,
+    ) -> Result<(), Ended> {
         trace!(step = 9, path = ours.path(), "leave the queue");
-        match deadline.bound_by_end(ours.delete(&*self.options.retry_policy)).await {
-            Some(Err(error)) => Err(error),
-            _ => Ok(()),
-        }
+        deadline.bound_by_end(ours.delete(&*self.options.retry_policy)).await
     }
 
     /// The paths of all contenders, in the order of the queue.
@@ -422,6 +390,11 @@ impl LockInternals {
             None => default_data(&self.default_data, &self.client, &self.options).await,
         }
     }
+}
+
+/// Whether the own node is missing, or the parent: the acquire begins again.
+pub(super) fn is_node_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::NoNode && !error.is_missing_chroot()
 }
 
 /// A listing that was sent with the create, and the claim made before both.

@@ -22,7 +22,7 @@ use docent_session::{Client, ErrorKind, Node, SessionClaim, WatchResponse, WeakC
 use tokio::sync::Notify;
 use tracing::debug;
 
-use crate::{planted, select::select};
+use crate::{planted, recreate_pause::SharedRecreatePause, select::select};
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
 const MIN_PAUSE: Duration = Duration::from_millis(100);
@@ -40,9 +40,16 @@ pub(crate) struct NodeState {
     is_lapsed: AtomicBool,
     /// Notified when one of them changes.
     over: Notify,
+    /// Counts the deletion, unless the hold was released; none for a latch, which counts its places.
+    recreate: Option<Arc<SharedRecreatePause>>,
 }
 
 impl NodeState {
+    /// The state of a node whose deletion counts as a loss.
+    pub(crate) fn counted_by(recreate: &Arc<SharedRecreatePause>) -> Arc<Self> {
+        Arc::new(Self { recreate: Some(Arc::clone(recreate)), ..Self::default() })
+    }
+
     /// Whether the hold was released, the node is known to be deleted, or the claim of a strict hold has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_released_or_deleted() || self.is_lapsed.load(Ordering::Acquire)
@@ -57,12 +64,10 @@ impl NodeState {
         self.is_deleted.load(Ordering::Acquire)
     }
 
-    /// Records the release; returns whether it is the first one. Call this before its first request is sent: the deletion
-    /// of the node is then ours.
-    pub(crate) fn release(&self) -> bool {
-        let was_released = self.is_released.swap(true, Ordering::AcqRel);
+    /// Records the release. Call this before its first request is sent: the deletion of the node is then ours.
+    pub(crate) fn release(&self) {
+        self.is_released.store(true, Ordering::Release);
         self.over.notify_waiters();
-        !was_released
     }
 
     /// Records that the node is deleted, or that another client's node has taken its place.
@@ -70,7 +75,13 @@ impl NodeState {
         if !self.is_over() {
             debug!(path, "the lock node was deleted");
         }
-        self.is_deleted.store(true, Ordering::Release);
+        let is_first = !self.is_deleted.swap(true, Ordering::AcqRel);
+        if let Some(recreate) = &self.recreate
+            && is_first
+            && !self.is_released.load(Ordering::Acquire)
+        {
+            recreate.note_loss();
+        }
         self.over.notify_waiters();
     }
 

@@ -23,17 +23,14 @@ struct Entry {
     acquiring: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Keeps the entry of an owner that acquires the lock. Dropping it removes an idle entry, also when the acquire was
-/// dropped.
+/// The entry of an owner that acquires the lock. Dropping it removes an idle entry, also when the acquire was dropped.
 pub(super) struct Acquiring<'a> {
     owners: &'a Owners,
     id: u64,
-    pub(super) mutex: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Drop for Acquiring<'_> {
     fn drop(&mut self) {
-        self.mutex = None;
         self.owners.remove_idle(self.id);
     }
 }
@@ -48,9 +45,10 @@ impl Owners {
         self.lock().get(&owner.id())?.hold.as_ref()?.upgrade()
     }
 
-    pub(super) fn acquiring(&self, owner: &Owner) -> Acquiring<'_> {
+    /// Begins an acquire, which has to lock the mutex. The mutex is to be dropped first.
+    pub(super) fn acquiring(&self, owner: &Owner) -> (Acquiring<'_>, Arc<tokio::sync::Mutex<()>>) {
         let mutex = Arc::clone(&self.lock().entry(owner.id()).or_default().acquiring);
-        Acquiring { owners: self, id: owner.id(), mutex: Some(mutex) }
+        (Acquiring { owners: self, id: owner.id() }, mutex)
     }
 
     pub(super) fn add(&self, owner: Option<&Owner>, hold: &Arc<Hold>) {

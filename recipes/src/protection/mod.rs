@@ -33,7 +33,6 @@ use crate::{
     create::{self, CreateReply},
     error,
     guaranteed_delete::{self, delete_in_background},
-    locks::node_watch::NodeIdentity,
     parents::{LastNode, Parents, create_parents},
     planted,
     select::{Either, select},
@@ -119,12 +118,6 @@ pub(crate) struct Created {
     may_have_duplicates: bool,
     /// Whether a search found it, so that creates after it may not be committed yet.
     by_search: bool,
-}
-
-impl From<Created> for NodeIdentity {
-    fn from(Created { path, owner, czxid, .. }: Created) -> Self {
-        Self { path, owner, czxid }
-    }
 }
 
 /// Creates a node with protection, and with its parents if the node says so.

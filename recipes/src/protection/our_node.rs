@@ -62,7 +62,7 @@ impl<'a> OurNode<'a> {
         let (duplicates, names): (Vec<_>, Vec<_>) =
             children.iter().partition(|name| self.is_duplicate(name));
         for name in duplicates {
-            debug!(name, "deleting a duplicate of the lock node");
+            debug!(name, "deleting a duplicate of our node");
             delete_in_background(self.client, &join(split(&self.path).0, name));
         }
         names
@@ -83,12 +83,14 @@ impl<'a> OurNode<'a> {
 
     /// Keeps the node on drop. If the last create has created it, duplicates need no search: they are older, so the
     /// listing that grants a lock has shown them.
-    pub(crate) fn keep(mut self) -> Option<Created> {
-        let created = self.created.take()?;
-        if created.by_search && created.may_have_duplicates {
+    pub(crate) fn keep(mut self) -> NodeIdentity {
+        let created = self.created.take();
+        if created.as_ref().is_some_and(|created| created.by_search && created.may_have_duplicates)
+        {
             delete_duplicates_in_background(self.client, &self.path);
         }
-        Some(created)
+        let czxid = created.and_then(|created| created.czxid);
+        NodeIdentity { path: std::mem::take(&mut self.path), owner: self.owner, czxid }
     }
 
     /// Deletes it, with retries.

@@ -24,7 +24,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, read_after_loss},
+    settle::{BeforeWrite, get_if_exists, read_after_loss},
 };
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
@@ -283,14 +283,17 @@ impl Inner {
                 Err(error) => error,
             };
             if error.outcome() == Outcome::Unknown {
-                let read = || self.client.get_data(&self.path);
-                let read = read_after_loss(&self.client, &*self.policy, &self.path, read).await?;
-                let current = VersionedValue::of(read);
-                self.update(current.clone());
-                if current.value == value {
-                    return Ok(());
+                let read = || get_if_exists(&self.client, &self.path);
+                let written = |node: &docent_session::Node| node.stat.mzxid;
+                let (node, last_change) =
+                    read_after_loss(&self.client, &*self.policy, &self.path, read, written).await?;
+                if let Some(current) = node.map(VersionedValue::of) {
+                    self.update(current.clone());
+                    if current.value == value {
+                        return Ok(());
+                    }
                 }
-                if !before.is_some_and(|it| it.is_unchanged(&self.client, current.mzxid)) {
+                if !BeforeWrite::is_unchanged(before, &self.client, last_change) {
                     let detail = "the value is another one: not written, or overwritten since";
                     return Err(error.with_detail(detail));
                 }

@@ -71,6 +71,11 @@ impl Client {
     /// Sends exists (3). With the node, sends exists with a watch, and waits for the event of the deletion. Changes of
     /// the data lead to another read. A node may exist again when this returns.
     ///
+    /// **A server that lags behind may not have applied the creation of the node yet; then this returns at once.** To wait
+    /// for a node that another client has created, call [`delete`](Self::delete) first, with a path that never exists:
+    /// in its session, reads behind the refusal see everything that was committed before. [`sync`](Self::sync) is not
+    /// enough, as a leader that has lost its majority replies to it. `DistributedBarrier` does this in each session.
+    ///
     /// The wait survives reconnects and the end of the session, and retries errors, as
     /// [`wait_until_exists`](Self::wait_until_exists). If a node is deleted and created again while there is no
     /// connection, the wait continues.

@@ -24,7 +24,9 @@ on_both_servers! {
     without_retries_the_outcome_of_a_lost_write_is_unknown
     an_operation_that_sent_no_write_is_known_not_to_be_applied
     a_forced_write_whose_reply_is_lost_covers_no_later_write
+    a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated
     a_blind_write_without_a_reply_undoes_no_later_one
+    a_lost_create_below_a_missing_parent_is_repeated
     many_increments_between_cuts_are_counted_once
 }
 
@@ -234,6 +236,17 @@ async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixtu
     a.close().await.unwrap();
 }
 
+/// A missing node was not written, if it was missing before.
+async fn a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    let value = DistributedAtomicValue::with_options(&a, &fixture.path, options(1)).unwrap();
+    let fault = Fault::drop_before(OpCode::SetData);
+    let unchanged = async |_: &Client| {};
+    lose_and_change(&fixture, &tap, &a, fault, value.force_set("it"), unchanged).await.unwrap();
+    assert_eq!(&*a.get_data(&fixture.path).await.unwrap().data, b"it");
+    a.close().await.unwrap();
+}
+
 /// Shared values and barriers: in Curator, the write is repeated. Here, too, if nothing has changed since.
 async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
@@ -277,6 +290,30 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
         let remove = barrier.remove_barrier();
         lose_and_change(&fixture, &tap, &a, fault(), remove, unchanged).await.unwrap();
     }
+    a.close().await.unwrap();
+}
+
+/// A barrier below a missing parent was not written, unless the parent was there before and is deleted since.
+async fn a_lost_create_below_a_missing_parent_is_repeated(fixture: Fixture) {
+    let (a, tap) = fixture.client("A").await;
+    fixture.create_path(&a).await;
+    let (parent, path) = (format!("{}/x", fixture.path), format!("{}/x/barrier", fixture.path));
+    let barrier = DistributedBarrier::with_options(&a, &path, lock_options()).unwrap();
+    let fault = || Fault::drop_before(OpCode::Create2);
+    let unchanged = async |_: &Client| {};
+    lose_and_change(&fixture, &tap, &a, fault(), barrier.set_barrier(), unchanged).await.unwrap();
+    let remove = async |observer: &Client| {
+        observer.delete(&path, None).await.unwrap();
+        observer.delete(&parent, None).await.unwrap();
+    };
+    let removed = async |observer: &Client| {
+        observer.create(&path, b"", docent::CreateMode::Persistent).await.unwrap();
+        remove(observer).await;
+    };
+    remove(&a).await;
+    a.create(&parent, b"", docent::CreateMode::Persistent).await.unwrap();
+    is_unknown(lose_and_change(&fixture, &tap, &a, fault(), barrier.set_barrier(), removed).await);
+    assert!(a.exists(&parent).await.unwrap().is_none());
     a.close().await.unwrap();
 }
 

@@ -36,22 +36,21 @@ use std::{fmt, sync::Arc, time::Duration};
 use docent_protocol::CreateMode;
 use docent_session::{Client, Clock, Error, ErrorKind, retry::RetryLoop};
 
-pub(crate) use self::{
-    claim::StrictClaim,
-    release::{release, release_in_background},
-};
 use self::{
+    claim::StrictClaim,
     contenders::{Contenders, STRICT_LOCK_NAME},
     record::Record,
     take::{LostHolder, Takeover},
 };
 use super::{
-    InterProcessLock, LockFuture, LockGuard, LockOptions, hold::Hold,
-    lock_internals::LockInternals, owners::Owners,
+    InterProcessLock, LockFuture, LockGuard, LockOptions,
+    hold::Hold,
+    lock_internals::{LockInternals, is_node_missing},
+    owners::Owners,
 };
 use crate::{
     acl_provider::acl_of,
-    deadline::Deadline,
+    deadline::{Deadline, Ended},
     error,
     parents::{LastNode, create_parents},
 };
@@ -187,11 +186,7 @@ impl StrictMutex {
     /// left behind while the client lives.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         let deadline = Deadline::after(self.0.internals.client(), None);
-        loop {
-            if let Some(guard) = self.attempt(&deadline).await? {
-                return Ok(guard);
-            }
-        }
+        self.attempt(&deadline).await.map_err(Ended::into_error)
     }
 
     /// Waits for the lock, and returns `None` when it was not acquired within `wait`.
@@ -234,25 +229,19 @@ impl StrictMutex {
         self.0.internals.base_path()
     }
 
-    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<Option<LockGuard>, Error> {
+    async fn attempt(&self, deadline: &Deadline<'_>) -> Result<LockGuard, Ended> {
         let internals = &self.0.internals;
         let mut retry = RetryLoop::new(internals.client(), internals.options().retry_policy());
         let mut has_record = false;
         loop {
             match self.one_attempt(deadline).await {
-                Err(error) if error.kind() == ErrorKind::NoNode && !error.is_missing_chroot() => {
+                Err(Ended::Failed(error)) if is_node_missing(&error) => {
                     // The first time the lock may never have been used.
                     if has_record {
                         internals.note_loss(deadline);
-                        match deadline.bound_by_end(retry.pause_after_any_error(error)).await {
-                            Some(allowed) => allowed?,
-                            None => return Ok(None),
-                        }
+                        deadline.bound_by_end(retry.pause_after_any_error(error)).await?;
                     }
-                    match deadline.bound(self.create_record()).await {
-                        Some(created) => created?,
-                        None => return Ok(None),
-                    }
+                    deadline.bound(self.create_record()).await?;
                     has_record = true;
                 }
                 other => return other,
@@ -260,29 +249,27 @@ impl StrictMutex {
         }
     }
 
-    async fn one_attempt(&self, deadline: &Deadline<'_>) -> Result<Option<LockGuard>, Error> {
+    async fn one_attempt(&self, deadline: &Deadline<'_>) -> Result<LockGuard, Ended> {
         let internals = &self.0.internals;
         let (client, options) = (internals.client(), internals.options());
         let contenders = Contenders::default();
-        let Some(acquired) = internals.one_attempt(&contenders, deadline).await? else {
-            return Ok(None);
-        };
+        let acquired = internals.one_attempt(&contenders, deadline).await?;
         let takeover = Takeover::new(client, options, self.path(), acquired, &self.0.lost);
         if let Some(name) = contenders.foreign() {
             // The error of the queue is the one that is returned.
             drop(takeover.leave(deadline).await);
-            return Err(error::foreign_node(self.path(), format_args!("found {name}")));
+            return Err(error::foreign_node(self.path(), format_args!("found {name}")).into());
         }
-        let Some((acquired, claim)) = takeover.take(deadline).await? else { return Ok(None) };
+        let (acquired, claim) = takeover.take(deadline).await?;
         let (node, session) = (acquired.node.path.clone(), acquired.claim.clone());
         let state = Arc::clone(&acquired.state);
         let hold = Hold::new(internals.releaser(), acquired, Box::new(|_| {}));
-        let hold = Arc::new(hold.strict(Arc::clone(&claim)));
+        let hold = Arc::new(hold.bounded_by(Arc::clone(&claim) as _));
         // From here on, dropping the guard releases the lock.
         let guard = LockGuard::new(Arc::clone(&hold));
         renewal::renew_until_over(client, node, claim, session, state);
         self.0.owners.add(None, &hold);
-        Ok(Some(guard))
+        Ok(guard)
     }
 
     /// Creates the node of the record, and its parents.

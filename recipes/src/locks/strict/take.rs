@@ -12,19 +12,24 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use docent_session::{Client, Error, ErrorKind, Instant, Outcome, SessionClaim, retry::RetryLoop};
+use docent_protocol::Stat;
+use docent_session::{
+    Client, Error, ErrorKind, Instant, Outcome, SessionClaim, Transaction, retry::RetryLoop,
+};
 use tracing::debug;
 
 use super::{
     StrictClaim,
     claim::waited,
     record::{Holder, Record},
-    release,
 };
 use crate::{
-    deadline::Deadline,
+    deadline::{Deadline, Ended},
     error, guaranteed_delete,
-    locks::{LockOptions, hold::Acquired},
+    locks::{
+        LockOptions,
+        hold::{Acquired, delete_request},
+    },
     protection::{join, split},
     select::select,
     timer,
@@ -81,38 +86,38 @@ impl<'a> Takeover<'a> {
         }
     }
 
-    /// Takes the lock over; `None` after the deadline.
+    /// Takes the lock over.
     pub(super) async fn take(
         mut self,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<(Acquired, Arc<StrictClaim>)>, Error> {
-        let result = self.granted(deadline).await;
-        if let Ok(Some((session, claim))) = result {
-            let acquired = self.acquired.take();
-            return Ok(acquired.map(|acquired| (Acquired { claim: session, ..acquired }, claim)));
-        }
-        // The first error is the one that is returned.
-        if let Err(error) = self.leave(deadline).await {
-            debug!(%error, "lock node not deleted; retrying in the background");
-            if result.is_ok() {
-                return Err(error);
-            }
-        }
-        result.map(|_| None)
+    ) -> Result<(Acquired, Arc<StrictClaim>), Ended> {
+        let ended = match self.granted(deadline).await {
+            Ok((session, claim)) => match self.acquired.take() {
+                Some(acquired) => return Ok((Acquired { claim: session, ..acquired }, claim)),
+                None => self.own_node_missing().into(),
+            },
+            Err(ended) => ended,
+        };
+        Err(ended.after_delete(self.leave(deadline).await))
     }
 
     /// Leaves the queue, and releases the lock if the grant was applied.
-    pub(super) async fn leave(mut self, deadline: &Deadline<'_>) -> Result<(), Error> {
+    pub(super) async fn leave(mut self, deadline: &Deadline<'_>) -> Result<(), Ended> {
         let Some(acquired) = self.acquired.take() else { return Ok(()) };
         let (client, policy, node) =
             (self.client, &*self.options.retry_policy, acquired.node.path.as_str());
-        let left = match &self.grant {
+        match &self.grant {
             Some(grant) => {
-                deadline.bound_by_end(release::release(client, policy, node, grant)).await
+                let delete = guaranteed_delete::delete_by(
+                    client,
+                    policy,
+                    node,
+                    delete_request(Arc::<StrictClaim>::clone(grant)),
+                );
+                deadline.bound_by_end(delete).await
             }
             None => deadline.bound_by_end(guaranteed_delete::delete(client, policy, node)).await,
-        };
-        left.unwrap_or(Ok(()))
+        }
     }
 
     fn node(&self) -> &str {
@@ -136,68 +141,76 @@ impl<'a> Takeover<'a> {
     async fn granted(
         &mut self,
         deadline: &Deadline<'_>,
-    ) -> Result<Option<(SessionClaim, Arc<StrictClaim>)>, Error> {
-        let policy = &*self.options.retry_policy;
-        let mut retry = RetryLoop::new(self.client, policy);
-        let Some(token) = deadline.bound(self.token()).await.transpose()? else { return Ok(None) };
+    ) -> Result<(SessionClaim, Arc<StrictClaim>), Ended> {
+        let mut retry = RetryLoop::new(self.client, &*self.options.retry_policy);
+        let token = deadline.bound(self.token()).await?;
         loop {
-            let read = || self.client.get_data(self.path);
-            let read = self.client.retry_idempotent(policy, read);
-            let Some(node) = deadline.bound(read).await.transpose()? else { return Ok(None) };
-            let record = Record::read(&node, self.path)?;
-            let ours = split(self.node()).1;
-            let is_ours = record.holder.as_ref().is_some_and(|holder| holder.node == ours);
-            let version = node.stat.version;
-            let is_waited_out = is_ours || self.waited_out == Some(version);
+            let (record, stat) = deadline.bound(self.read_record()).await?;
+            let is_waited_out = self.is_named_in(&record) || self.waited_out == Some(stat.version);
             if let Some(holder) = record.holder.as_ref().filter(|_| !is_waited_out) {
                 deadline.note_answer();
-                if !self.wait_out(holder, node.stat.mzxid, deadline).await? {
-                    return Ok(None);
-                }
-                self.waited_out = Some(version);
+                self.wait_out(holder, stat.mzxid, deadline).await?;
+                self.waited_out = Some(stat.version);
             }
             let session = self.session()?;
-            let claim = match record.holder {
-                Some(holder) if is_ours => holder.claim,
-                // Queues out of order: our node is older than that of the last holder.
-                _ if record.token >= token => return Err(self.own_node_missing()),
-                _ => self.client.session_timeout(),
-            };
-            let version = if is_ours { version } else { version.wrapping_add(1) };
-            let sent_at = self.client.now();
-            let begun = Arc::new(StrictClaim::new(self.path, version, token, claim, sent_at));
-            self.grant = Some(Arc::clone(&begun));
-            let commit = if is_ours {
-                begun.renewal(self.client, self.node()).commit()
-            } else {
-                begun.grant(self.client, self.node(), session.lease().session_id()).commit()
-            };
-            let Some(committed) = deadline.bound(commit).await else { return Ok(None) };
-            match committed {
-                Ok(_) => {
-                    let now = self.client.now();
-                    if begun.is_valid(now) && session.is_valid(now) {
-                        return Ok(Some((session, begun)));
-                    }
-                    // The reply took longer than the claim lasts.
-                    if deadline.has_passed() {
-                        return Ok(None);
-                    }
+            let (begun, write) = self.begin(&record, stat.version, token, &session)?;
+            let now = || self.client.now();
+            match deadline.bound(write.commit()).await {
+                Ok(_) if begun.is_valid(now()) && session.is_valid(now()) => {
+                    return Ok((session, begun));
                 }
-                Err(error) if error.kind() == ErrorKind::NoNode && error.index().is_some() => {
-                    return Err(self.own_node_missing());
+                // The reply took longer than the claim lasts.
+                Ok(_) => deadline.check()?,
+                Err(Ended::Failed(error))
+                    if error.kind() == ErrorKind::NoNode && error.index().is_some() =>
+                {
+                    return Err(self.own_node_missing().into());
                 }
                 // A change since the read, by a contender whose node is gone, or by our own lost grant.
-                Err(error) if error.kind() == ErrorKind::BadVersion => {}
-                Err(error) => {
+                Err(Ended::Failed(error)) if error.kind() == ErrorKind::BadVersion => {}
+                Err(Ended::Failed(error)) => {
                     debug!(path = self.path, %error, "strict lock not taken over; retrying");
-                    match deadline.bound_by_end(retry.pause(error)).await {
-                        Some(allowed) => allowed?,
-                        None => return Ok(None),
-                    }
+                    deadline.bound_by_end(retry.pause(error)).await?;
                 }
+                Err(timed_out) => return Err(timed_out),
             }
         }
+    }
+
+    async fn read_record(&self) -> Result<(Record, Stat), Error> {
+        let read = || self.client.get_data(self.path);
+        let node = self.client.retry_idempotent(&*self.options.retry_policy, read).await?;
+        Ok((Record::read(&node, self.path)?, node.stat))
+    }
+
+    fn is_named_in(&self, record: &Record) -> bool {
+        record.holder.as_ref().is_some_and(|holder| holder.node == split(self.node()).1)
+    }
+
+    /// Begins the claim of our hold by the write of step 4 or 5 to a record of this version.
+    fn begin(
+        &mut self,
+        record: &Record,
+        version: i32,
+        token: i64,
+        session: &SessionClaim,
+    ) -> Result<(Arc<StrictClaim>, Transaction<'a>), Error> {
+        let (client, sent_at, is_ours) = (self.client, self.client.now(), self.is_named_in(record));
+        let claim = match &record.holder {
+            Some(holder) if is_ours => holder.claim,
+            // Queues out of order: our node is older than that of the last holder.
+            _ if record.token >= token => return Err(self.own_node_missing()),
+            _ => client.session_timeout(),
+        };
+        let version = if is_ours { version } else { version.wrapping_add(1) };
+        let begun = Arc::new(StrictClaim::new(self.path, version, token, claim, sent_at));
+        self.grant = Some(Arc::clone(&begun));
+        let write = if is_ours {
+            begun.renewal(client, self.node())
+        } else {
+            begun.grant(client, self.node(), session.lease().session_id())
+        };
+        Ok((begun, write))
     }
 
     /// The fencing token: the `czxid` of our node.
@@ -218,14 +231,13 @@ impl<'a> Takeover<'a> {
         }
     }
 
-    /// Waits until the node of the last holder, who has not released the lock, is gone, and then for its claim. Returns
-    /// false after the deadline.
+    /// Waits until the node of the last holder, who has not released the lock, is gone, and then for its claim.
     async fn wait_out(
         &self,
         holder: &Holder,
         mzxid: i64,
         deadline: &Deadline<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Ended> {
         if let Some(until) = self.lost.until(mzxid) {
             return self.sleep_until(until, deadline).await;
         }
@@ -233,19 +245,12 @@ impl<'a> Takeover<'a> {
         let policy = &*self.options.retry_policy;
         loop {
             let read = || self.client.get_data_and_watch(&path);
-            let read = self.client.retry_idempotent(policy, read);
-            match deadline.bound(read).await {
-                None => return Ok(false),
-                Some(Err(error)) if error.kind() == ErrorKind::NoNode => break,
-                Some(Err(error)) => return Err(error),
-                Some(Ok((_, mut watcher))) => {
-                    deadline.wait_for(watcher.changed()).await;
-                    if deadline.has_passed() {
-                        return Ok(false);
-                    }
-                    self.session()?;
-                }
+            match deadline.bound(self.client.retry_idempotent(policy, read)).await {
+                Err(Ended::Failed(error)) if error.kind() == ErrorKind::NoNode => break,
+                read => deadline.wait_for(read?.1.changed()).await,
             }
+            deadline.check()?;
+            self.session()?;
         }
         let until = self.client.now() + waited(holder.claim);
         // Read in the session of our node, which was created after the record was written.
@@ -262,17 +267,15 @@ impl<'a> Takeover<'a> {
         self.sleep_until(until, deadline).await
     }
 
-    async fn sleep_until(&self, until: Instant, deadline: &Deadline<'_>) -> Result<bool, Error> {
+    async fn sleep_until(&self, until: Instant, deadline: &Deadline<'_>) -> Result<(), Ended> {
         let session = self.session()?;
         let mut has_lapsed = false;
         loop {
             let left = until.duration_since(self.client.now());
             if left.is_zero() {
-                return Ok(true);
+                return Ok(());
             }
-            if deadline.has_passed() {
-                return Ok(false);
-            }
+            deadline.check()?;
             // Our own session may end meanwhile: then our node is gone, and the wait was in vain.
             let lapse = async {
                 if has_lapsed {
@@ -295,7 +298,13 @@ impl Drop for Takeover<'_> {
         let Some(acquired) = self.acquired.take() else { return };
         let node = &acquired.node.path;
         match &self.grant {
-            Some(grant) => release::release_in_background(self.client, node, grant),
+            Some(grant) => {
+                guaranteed_delete::delete_in_background_by(
+                    self.client,
+                    node,
+                    delete_request(Arc::<StrictClaim>::clone(grant)),
+                );
+            }
             None => guaranteed_delete::delete_in_background(self.client, node),
         }
     }
