@@ -121,7 +121,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub(super) fn note_proof(&mut self, reply: &[u8]) {
         let is_error = |result| matches!(result, MultiResult::Error(_));
         let Ok(results) = MultiReply::decode(&mut Reader::new(reply)) else { return };
-        if self.is_read_only() || results.iter().any(is_error) {
+        let has_none = results.iter().next().is_none();
+        if self.is_read_only() || has_none || results.iter().any(is_error) {
             return;
         }
         self.renewal.note_write();
