@@ -150,7 +150,10 @@ impl Run {
         // Its file is removed once it runs, as by a build that replaces it.
         let program = format!("{PROGRAM}{}", files.path().display().to_string().replace('/', "-"));
         fs::hard_link(PROGRAM, &program).unwrap();
-        let process = Command::new(&program)
+        // A shell's job in the background ignores the signal, and so would all that it starts.
+        let process = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(&program)
             .args(["chaos", "--minutes", MINUTES, "--report"])
             .arg(files.path())
             .env("PATH", path)
@@ -158,9 +161,16 @@ impl Run {
             .stdout(output.try_clone().unwrap())
             .stderr(output)
             .process_group(0)
-            .spawn();
+            .spawn()
+            .unwrap();
+        let run = Self { process, files };
+        let runs = Path::new("/proc").join(run.process.id().to_string()).join("exe");
+        eventually("the program of the run", || match fs::read_link(&runs) {
+            Ok(path) if path == Path::new(&program) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
         fs::remove_file(program).unwrap();
-        Self { process: process.unwrap(), files }
+        run
     }
 
     fn name(&self) -> String {

@@ -34,11 +34,8 @@ impl Client {
     ///
     /// `AuthFailed` when the server refuses them. The client has then ended and cannot be used again, as in Java.
     /// `ConnectionLoss` when there is no usable connection for the [connection
-    /// timeout](crate::Config::with_connection_timeout): they are sent on the next one all the same.
-    ///
-    /// The [request timeout](crate::Config::with_request_timeout) does not count here: behind a server that answers pings
-    /// and not this, the call lasts as long as the session. Drop the future after a time of your own; the credentials
-    /// stay.
+    /// timeout](crate::Config::with_connection_timeout), `OperationTimeout` when there is no reply within the [request
+    /// timeout](crate::Config::with_request_timeout), if there is one: they are sent on the next connection all the same.
     ///
     /// Source: `ZooKeeper.addAuthInfo`; op 100, xid -4.
     pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Response<()> {

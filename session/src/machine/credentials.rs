@@ -15,8 +15,9 @@ use crate::{
 impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Adds credentials: sends them to this server now, and to every later server before all else. The reply is
     /// delivered with `token`, or an error if there is no usable connection for the connection timeout; they are sent on
-    /// the next one all the same. `now` is only asked for while there is no usable connection.
-    pub fn add_auth(&mut self, credential: Credential, token: T, now: impl FnOnce() -> Instant) {
+    /// the next one all the same, as after the request timeout. `now` is not asked for on a usable connection without a
+    /// request timeout.
+    pub fn add_auth(&mut self, credential: Credential, token: T, now: impl Fn() -> Instant) {
         if self.is_ended() || self.is_closing() {
             return self.complete(Some(token), Err(self.refusal()));
         }
@@ -26,7 +27,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         // Without a connection, it is sent with the other credentials on the next one.
         let is_usable = self.connection.is_usable();
         let expires = if is_usable { NEVER } else { now() + self.config.connection_timeout };
-        self.auth_pending.push_back(PendingAuth { token: Some(token), expires });
+        let deadline = self.config.request_timeout.map_or(NEVER, |timeout| now() + timeout);
+        self.auth_pending.push_back(PendingAuth { token: Some(token), expires, deadline });
         self.config.credentials.push(credential);
     }
 
@@ -37,7 +39,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         // Replies come in this order; the last ones are those whose callers still wait.
         while self.auth_pending.len() < self.config.credentials.len() {
-            self.auth_pending.push_front(PendingAuth { token: None, expires: NEVER });
+            let answered = PendingAuth { token: None, expires: NEVER, deadline: NEVER };
+            self.auth_pending.push_front(answered);
         }
     }
 
@@ -59,6 +62,18 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let waiting = self.auth_pending.iter().filter(|pending| pending.token.is_some());
         let first = waiting.map(|pending| pending.expires).min().filter(|at| *at != NEVER);
         earlier(first, self.requests.next_expiry())
+    }
+
+    /// When the first credentials fail by the request timeout.
+    pub(super) fn next_auth_deadline(&self) -> Option<Instant> {
+        let waiting = self.auth_pending.iter().filter(|pending| pending.token.is_some());
+        waiting.map(|pending| pending.deadline).min().filter(|at| *at != NEVER)
+    }
+
+    /// Takes the callers of credentials whose deadline has come. The credentials keep their place: their reply may come.
+    pub(super) fn time_out_auth(&mut self, now: Instant) -> Vec<T> {
+        let overdue = self.auth_pending.iter_mut().filter(|pending| pending.deadline <= now);
+        overdue.filter_map(|pending| pending.token.take()).collect()
     }
 
     /// Fails what has waited for a usable connection for too long.

@@ -92,6 +92,8 @@ pub(super) struct PendingAuth<T> {
     pub(super) token: Option<T>,
     /// When the caller's wait fails; [`NEVER`](crate::time::NEVER) while there is a usable connection.
     pub(super) expires: Instant,
+    /// When it fails by the request timeout; `NEVER` without one.
+    pub(super) deadline: Instant,
 }
 
 /// Whether and how the session is being closed.

@@ -207,12 +207,18 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Fails the requests whose reply did not come in time. A sent request keeps its place, for its reply may come.
     pub(super) fn fail_timed_out(&mut self, now: Instant) {
-        let is_due = self.requests.is_deadline_due(now);
-        let Some(timeout) = self.config.request_timeout.filter(|_| is_due) else { return };
+        let Some(timeout) = self.config.request_timeout else { return };
         let error = |outcome| {
             Error::new(ErrorKind::OperationTimeout, outcome)
                 .with_detail(format_args!("no reply within {timeout:?}"))
         };
+        for token in self.time_out_auth(now) {
+            self.metrics.timed_out += 1;
+            self.complete(Some(token), Err(error(Outcome::Unknown)));
+        }
+        if !self.requests.is_deadline_due(now) {
+            return;
+        }
         while let Some(token) = self.requests.time_out_sent(now) {
             self.metrics.timed_out += 1;
             self.complete(token, Err(error(Outcome::Unknown)));

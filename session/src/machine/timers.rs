@@ -28,7 +28,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         let search = self.connection.search().map(Search::next_at);
         // By hand: an iterator over an array of options costs over a thousand instructions in every call.
         let connection = earlier(connection, closing);
-        let requests = earlier(self.next_expiry(), self.requests.next_deadline());
+        let auth = earlier(self.next_expiry(), self.next_auth_deadline());
+        let requests = earlier(auth, self.requests.next_deadline());
         let others = earlier(self.unset.retry_at(), earlier(search, self.expires_at()));
         earlier(earlier(connection, requests), others)
     }

@@ -78,6 +78,28 @@ fn refused_credentials_end_the_client() {
     assert_eq!(scenario.machine.poll_connect(scenario.now), Connect::Ended);
 }
 
+/// The server answers pings only; the late reply is dropped, and those of later credentials reach their callers.
+#[test]
+fn credentials_without_a_reply_end_by_the_request_timeout() {
+    let mut scenario = Scenario::new(config().with_request_timeout(ms(1000)).unwrap());
+    scenario.connect();
+    scenario.accept(7, 6000);
+    scenario.add_auth("digest", b"u:p", 1);
+    scenario.flush();
+    assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1000)));
+    scenario.wait(ms(999));
+    assert_eq!(scenario.completions(), []);
+    scenario.wait(ms(1));
+    let timed_out = (1, Err((ErrorKind::OperationTimeout, Outcome::Unknown)));
+    assert_eq!(scenario.completions(), [timed_out]);
+    scenario.add_auth("digest", b"v:p", 2);
+    scenario.flush();
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions(), []);
+    scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
+    assert_eq!(scenario.completions().len(), 1);
+}
+
 /// ZooKeeper 3.7 and later, with `enforce.auth.enabled`.
 #[test]
 fn a_ping_may_be_refused_for_want_of_authentication() {
