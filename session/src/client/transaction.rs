@@ -208,8 +208,7 @@ impl<'a> Transaction<'a> {
     ) -> TransactionResponse {
         let checked = self.refused.clone().map_or(Ok(()), Err);
         let response = request(checked, &self.writes);
-        let (steps, chroot) = (Arc::clone(&self.steps), self.client.chroot.clone());
-        TransactionResponse { response, steps, chroot }
+        TransactionResponse { response, steps: Arc::clone(&self.steps) }
     }
 
     /// As [`commit`](Self::commit), for [`Client::renew_proof`].
@@ -223,8 +222,7 @@ impl<'a> Transaction<'a> {
                 machine.submit_proof(&self.writes, token, now);
             })
         });
-        let (steps, chroot) = (Arc::clone(&self.steps), self.client.chroot.clone());
-        TransactionResponse { response, steps, chroot }
+        TransactionResponse { response, steps: Arc::clone(&self.steps) }
     }
 
     /// Adds a write; the first refusal is kept.
@@ -265,7 +263,6 @@ impl fmt::Debug for Transaction<'_> {
 pub struct TransactionResponse {
     response: Response<Body>,
     steps: Arc<Vec<Step>>,
-    chroot: Chroot,
 }
 
 impl Future for TransactionResponse {
@@ -330,7 +327,7 @@ impl TransactionResponse {
         let op = step.op;
         let created = |path: docent_protocol::Text<'_>, stat| {
             let path = path.to_str().into_owned();
-            let path = client_path(&self.chroot, path, &step.path, step.is_sequential);
+            let path = client_path(&step.chroot, path, &step.path, step.is_sequential);
             path.map(|path| TransactionResult::Created { path, stat })
                 .map_err(|error| error.with_operation(op, &step.path))
         };
