@@ -170,6 +170,10 @@ impl<'a> Item<'a> for MultiResult<'a> {
     fn decode_body(header: MultiHeader, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let offset = reader.offset();
         let result = match header.op {
+            // Sent by ClickHouse Keeper, without a record.
+            OpCode::GetData | OpCode::GetChildren if header.err != ErrorCode::Ok => {
+                return Ok(Self::Error(header.err));
+            }
             OpCode::Create => Self::Create(Decode::decode(reader)?),
             OpCode::Delete => Self::Delete,
             OpCode::SetData => Self::SetData(Decode::decode(reader)?),
@@ -353,7 +357,25 @@ mod tests {
         assert_eq!(reply.iter().collect::<Vec<_>>(), results);
     }
 
-    /// Servers set it in the header of an error result only.
+    /// `ZooKeeperMultiResponse::writeImpl` of ClickHouse: the type of the read, the error in the header, and no record.
+    #[test]
+    fn a_read_that_failed_on_a_keeper_has_its_error_in_the_header() {
+        let mut out = Vec::new();
+        for op in [OpCode::GetData, OpCode::GetChildren] {
+            MultiHeader { op, done: false, err: ErrorCode::NoNode }.encode(&mut out);
+        }
+        let read = GetChildrenReply { children: [][..].into() };
+        MultiResult::GetChildren(read).encode(&mut out);
+        DONE.encode(&mut out);
+        let reply = MultiReply::decode(&mut Reader::new(&out)).unwrap();
+        let error = MultiResult::Error(ErrorCode::NoNode);
+        assert_eq!(
+            reply.iter().collect::<Vec<_>>(),
+            [error, error, MultiResult::GetChildren(read)]
+        );
+    }
+
+    /// Of a write, servers set it in the header of an error result only.
     #[test]
     fn a_result_without_an_error_has_none_in_its_header() {
         let mut out = Vec::new();
