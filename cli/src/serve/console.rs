@@ -7,7 +7,8 @@ use tokio::net::TcpStream;
 
 /// The commands.
 pub(super) const HELP: &str = "\
-Commands on standard input; the reply to each is one line. A and B are numbers of servers, from 1:
+Commands on standard input; the reply to each is one line, and an
+error is one on standard error. A and B are numbers of servers, from 1:
   status                  the role of each server; the reply to all commands without one of their own
   stop A, start A         end the process of a server; start it again with its data
   pause A, resume A       as SIGSTOP and SIGCONT do
