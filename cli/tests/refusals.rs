@@ -121,6 +121,19 @@ async fn a_server_that_answers_only_pings_does_not_keep_a_command() {
     }
 }
 
+/// The first reply comes.
+#[tokio::test]
+async fn a_server_that_hangs_while_a_tree_is_read_does_not_keep_the_command() {
+    let (server, path) = (server(), unique_path("hangs"));
+    run(&server, &["create", "-p", &path]).await.ok();
+    for command in [&["tree"][..], &["tree", "--watch"]] {
+        let tap = Tap::start(&server).await.unwrap();
+        tap.inject(Fault::new(Action::LoseReply, None).nth(2).times(u32::MAX));
+        let limited = [command, &[&path, "--request-timeout", "100ms"]].concat();
+        run(&tap.connect_string(), &limited).await.failed(69, "--request-timeout");
+    }
+}
+
 #[tokio::test]
 async fn words_that_are_no_options_are_explained() {
     let server = server();

@@ -49,8 +49,8 @@ impl<T> Blocking<T> {
     /// A value that was made of the same client, for threads: its methods that wait, and its events as an
     /// [iterator](super::EventSource).
     ///
-    /// What is dropped before the client needs no wrapper. An async value that is dropped after it keeps the session open,
-    /// and no drop waits for the end of the session then.
+    /// What is dropped before the client needs no wrapper. An async value that is dropped after it keeps the session open:
+    /// the last drop of the client then waits for its second in vain, and that of the value does not wait.
     ///
     /// ```
     /// # fn example(client: &docent::blocking::Client) -> Result<(), docent::Error> {

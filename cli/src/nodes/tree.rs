@@ -117,10 +117,9 @@ impl Tree {
         if let Some(depth) = self.depth {
             options = options.with_max_depth(depth);
         }
-        // A cache reads again and again what a server does not reply to.
         client.exists(&self.path).await?;
         let cache = CuratorCache::start_with(client, &self.path, options)?;
-        cache.initialized().await?;
+        self.load(client, &cache).await?;
         let (nodes, events) = cache.snapshot_and_events();
         let failures = cache.failures();
         if let Some((_, error)) = failures.iter().find(|(path, _)| **path == *self.path) {
@@ -144,6 +143,29 @@ impl Tree {
         }
         self.print_state("watching", Some(nodes.len()))?;
         self.print_changes(client, events, by_path(nodes)).await
+    }
+
+    /// Waits until the cache has read the tree, for as long as it reads nodes: it repeats for ever what a server does not
+    /// reply to.
+    async fn load(&self, client: &Client, cache: &CuratorCache) -> Result<(), Error> {
+        let limit = client.config().request_timeout().unwrap_or(Duration::MAX);
+        let mut events = cache.events();
+        let read_nodes = async {
+            loop {
+                let node = async {
+                    while !matches!(events.next().await, None | Some(CacheEvent::Created { .. })) {}
+                };
+                if tokio::time::timeout(limit, node).await.is_err() {
+                    let error = Error::new(ErrorKind::OperationTimeout, Outcome::NotApplied);
+                    return error.with_detail(format_args!("no node was read within {limit:?}"));
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            loaded = cache.initialized() => loaded,
+            error = read_nodes => Err(error.with_path(&self.path)),
+        }
     }
 
     async fn print_changes(

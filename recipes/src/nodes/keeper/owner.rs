@@ -68,9 +68,12 @@ impl Keeper {
         let session = self.session();
         match replace.commit().await {
             Ok(_) => {
-                // Not in another session: the owner of the node would not be known.
-                let owner = self.session().filter(|owner| Some(*owner) == session);
-                let present = Present { path, owner: owner.ok_or(Stop::Lost)?, czxid: None };
+                let Some(owner) = self.session().filter(|owner| Some(*owner) == session) else {
+                    // Created, in a session that is not known: a close must not forget it.
+                    self.memory.note_unknown(&wanted.data);
+                    return Err(Stop::Lost);
+                };
+                let present = Present { path, owner, czxid: None };
                 self.created(&present, wanted.version);
                 Ok(present)
             }
