@@ -49,8 +49,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// Checks that a record which decodes also round-trips.
-fn round_trip<'a, T>(data: &'a [u8], out: &'a mut Vec<u8>)
+/// Checks that a record which decodes also round-trips, in at most `most(n)` bytes for the `n` that were decoded.
+fn round_trip<'a, T>(data: &'a [u8], out: &'a mut Vec<u8>, most: fn(usize) -> usize)
 where
     T: Decode<'a> + Encode + PartialEq + std::fmt::Debug,
 {
@@ -58,8 +58,8 @@ where
     let Ok(value) = T::decode(&mut reader) else { return };
     assert_eq!(reader.offset() + reader.rest().len(), data.len());
     value.encode(out);
-    // Encoding writes booleans as 0 or 1, and never more bytes than were decoded.
-    assert!(out.len() <= reader.offset());
+    // Encoding writes booleans as 0 or 1.
+    assert!(out.len() <= most(reader.offset()));
     let mut reader = Reader::new(out);
     let again = T::decode(&mut reader).expect("an encoded value decodes");
     assert!(reader.is_empty());
@@ -129,13 +129,14 @@ pub fn replies(data: &[u8]) {
 
 /// The body of a watch event.
 pub fn events(data: &[u8]) {
-    round_trip::<WatcherEvent<'_>>(data, &mut Vec::new());
+    round_trip::<WatcherEvent<'_>>(data, &mut Vec::new(), |bytes| bytes);
 }
 
 /// The bodies of multi and multiRead, of requests and replies.
 pub fn multi(data: &[u8]) {
-    round_trip::<MultiRequest<'_>>(data, &mut Vec::new());
-    round_trip::<MultiReply<'_>>(data, &mut Vec::new());
+    round_trip::<MultiRequest<'_>>(data, &mut Vec::new(), |bytes| bytes);
+    // The failed read of a ClickHouse Keeper has 9 bytes, and as ZooKeeper writes it 13.
+    round_trip::<MultiReply<'_>>(data, &mut Vec::new(), |bytes| bytes * 13 / 9);
 }
 
 /// `path::validate` against a second, simple implementation of its rules.
