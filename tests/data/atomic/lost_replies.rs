@@ -239,11 +239,14 @@ async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixtu
 /// A missing node was not written, if it was missing before.
 async fn a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
-    let value = DistributedAtomicValue::with_options(&a, &fixture.path, options(1)).unwrap();
+    // No other test writes below this ancestor.
+    fixture.create_path(&a).await;
+    let path = format!("{}/value", fixture.path);
+    let value = DistributedAtomicValue::with_options(&a, &path, options(1)).unwrap();
     let fault = Fault::drop_before(OpCode::SetData);
     let unchanged = async |_: &Client| {};
     lose_and_change(&fixture, &tap, &a, fault, value.force_set("it"), unchanged).await.unwrap();
-    assert_eq!(&*a.get_data(&fixture.path).await.unwrap().data, b"it");
+    assert_eq!(&*a.get_data(&path).await.unwrap().data, b"it");
     a.close().await.unwrap();
 }
 
