@@ -217,7 +217,7 @@ fn cargo_test(
     if env::var_os("RUST_TEST_THREADS").is_none() {
         // Most tests wait for servers and timeouts, rather than compute.
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        command.env("RUST_TEST_THREADS", (3 * processors).to_string());
+        command.env("RUST_TEST_THREADS", (2 * processors).to_string());
     }
     run_tests(command, summary)
 }
