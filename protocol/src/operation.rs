@@ -214,83 +214,58 @@ impl NewNode<'_> {
     }
 }
 
-/// Creates a node; the reply is its path: create (1), which every server supports. Containers and TTL nodes are
-/// created by createContainer (19) and createTTL (21), as by [`Create2`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Create<'a>(NewNode<'a>);
+/// Declares the creates: name, operation of the common modes, and reply.
+macro_rules! creates {
+    ($($(#[$meta:meta])* $name:ident = $op:ident -> $reply:ty;)+) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            pub struct $name<'a>(NewNode<'a>);
 
-/// Creates a node; the reply is its path and Stat: create2 (15), createContainer (19), createTTL (21).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Create2<'a>(NewNode<'a>);
+            impl<'a> $name<'a> {
+                /// Null `data` is distinct from empty.
+                #[must_use]
+                pub fn new(
+                    path: &'a str,
+                    data: Option<&'a [u8]>,
+                    acl: impl Into<AclList<'a>>,
+                    mode: CreateMode,
+                ) -> Self {
+                    Self(NewNode { path, data, acl: acl.into(), mode })
+                }
 
-impl<'a> Create<'a> {
-    /// Null `data` is distinct from empty.
-    #[must_use]
-    pub fn new(
-        path: &'a str,
-        data: Option<&'a [u8]>,
-        acl: impl Into<AclList<'a>>,
-        mode: CreateMode,
-    ) -> Self {
-        Self(NewNode { path, data, acl: acl.into(), mode })
-    }
+                /// Whether the server appends a number to the path.
+                #[must_use]
+                pub const fn is_sequential(&self) -> bool {
+                    self.0.mode.is_sequential()
+                }
+            }
 
-    /// Whether the server appends a number to the path.
-    #[must_use]
-    pub const fn is_sequential(&self) -> bool {
-        self.0.mode.is_sequential()
-    }
+            impl Encode for $name<'_> {
+                #[inline]
+                fn encode(&self, out: &mut impl BufMut) {
+                    self.0.encode(out);
+                }
+            }
+
+            impl Operation for $name<'_> {
+                type Reply<'r> = $reply;
+
+                #[inline]
+                fn op_code(&self) -> OpCode {
+                    self.0.op_code(OpCode::$op)
+                }
+            }
+        )+
+    };
 }
 
-impl<'a> Create2<'a> {
-    /// Null `data` is distinct from empty.
-    #[must_use]
-    pub fn new(
-        path: &'a str,
-        data: Option<&'a [u8]>,
-        acl: impl Into<AclList<'a>>,
-        mode: CreateMode,
-    ) -> Self {
-        Self(NewNode { path, data, acl: acl.into(), mode })
-    }
-
-    /// Whether the server appends a number to the path.
-    #[must_use]
-    pub const fn is_sequential(&self) -> bool {
-        self.0.mode.is_sequential()
-    }
-}
-
-impl Encode for Create<'_> {
-    #[inline]
-    fn encode(&self, out: &mut impl BufMut) {
-        self.0.encode(out);
-    }
-}
-
-impl Encode for Create2<'_> {
-    #[inline]
-    fn encode(&self, out: &mut impl BufMut) {
-        self.0.encode(out);
-    }
-}
-
-impl Operation for Create<'_> {
-    type Reply<'r> = PathReply<'r>;
-
-    #[inline]
-    fn op_code(&self) -> OpCode {
-        self.0.op_code(OpCode::Create)
-    }
-}
-
-impl Operation for Create2<'_> {
-    type Reply<'r> = Create2Reply<'r>;
-
-    #[inline]
-    fn op_code(&self) -> OpCode {
-        self.0.op_code(OpCode::Create2)
-    }
+creates! {
+    /// Creates a node; the reply is its path: create (1), which every server supports. Containers and TTL nodes are
+    /// created by createContainer (19) and createTTL (21), as by [`Create2`].
+    Create = Create -> PathReply<'r>;
+    /// Creates a node; the reply is its path and Stat: create2 (15), createContainer (19), createTTL (21).
+    Create2 = Create2 -> Create2Reply<'r>;
 }
 
 /// Declares operations: name, record and reply.
