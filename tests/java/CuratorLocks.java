@@ -393,37 +393,40 @@ final class CuratorLocks {
         void makeRevocable(Runnable notify) {
             throw new UnsupportedOperationException("this kind of lock cannot be revoked");
         }
+    }
 
-        final boolean take(InterProcessLock lock, Long ms) throws Exception {
+    /** A lock that is held or not, without leases. */
+    private abstract class WholeLock<L extends InterProcessLock> extends Lock {
+        final L lock;
+
+        WholeLock(L lock) {
+            this.lock = lock;
+        }
+
+        @Override
+        final Lease acquire(Long ms) throws Exception {
             if (ms == null) {
                 lock.acquire();
-                return true;
+                return NO_LEASE;
             }
-            return lock.acquire(ms, TimeUnit.MILLISECONDS);
+            return lock.acquire(ms, TimeUnit.MILLISECONDS) ? NO_LEASE : null;
+        }
+
+        @Override
+        final void release(Hold hold) throws Exception {
+            lock.release();
         }
     }
 
     /** A lock that belongs to a thread: mutex, read, write. */
-    private final class ThreadLock extends Lock {
-        private final InterProcessMutex mutex;
-
+    private final class ThreadLock extends WholeLock<InterProcessMutex> {
         ThreadLock(InterProcessMutex mutex) {
-            this.mutex = mutex;
-        }
-
-        @Override
-        Lease acquire(Long ms) throws Exception {
-            return take(mutex, ms) ? NO_LEASE : null;
-        }
-
-        @Override
-        void release(Hold hold) throws Exception {
-            mutex.release();
+            super(mutex);
         }
 
         @Override
         boolean isHeld() {
-            return mutex.isOwnedByCurrentThread();
+            return lock.isOwnedByCurrentThread();
         }
 
         @Override
@@ -431,12 +434,12 @@ final class CuratorLocks {
             // Protected, and the read and write locks' classes are not ours to extend.
             Method method = InterProcessMutex.class.getDeclaredMethod("getLockPath");
             method.setAccessible(true);
-            return (String) method.invoke(mutex);
+            return (String) method.invoke(lock);
         }
 
         @Override
         Collection<String> participants() throws Exception {
-            return mutex.getParticipantNodes();
+            return lock.getParticipantNodes();
         }
 
         @Override
@@ -446,7 +449,7 @@ final class CuratorLocks {
 
         @Override
         void makeRevocable(Runnable notify) {
-            mutex.makeRevocable(ignored -> notify.run());
+            lock.makeRevocable(ignored -> notify.run());
         }
     }
 
@@ -490,28 +493,17 @@ final class CuratorLocks {
     }
 
     /** InterProcessSemaphoreMutex: a semaphore of one lease that anybody may release. */
-    private final class SemaphoreMutexLock extends Lock {
+    private final class SemaphoreMutexLock extends WholeLock<InterProcessSemaphoreMutex> {
         private final String path;
-        private final InterProcessSemaphoreMutex mutex;
 
         SemaphoreMutexLock(String path) {
+            super(new InterProcessSemaphoreMutex(client, path));
             this.path = path;
-            this.mutex = new InterProcessSemaphoreMutex(client, path);
-        }
-
-        @Override
-        Lease acquire(Long ms) throws Exception {
-            return take(mutex, ms) ? NO_LEASE : null;
-        }
-
-        @Override
-        void release(Hold hold) throws Exception {
-            mutex.release();
         }
 
         @Override
         boolean isHeld() {
-            return mutex.isAcquiredInThisProcess();
+            return lock.isAcquiredInThisProcess();
         }
 
         @Override
@@ -519,7 +511,7 @@ final class CuratorLocks {
             java.lang.reflect.Field field =
                     InterProcessSemaphoreMutex.class.getDeclaredField("lease");
             field.setAccessible(true);
-            Lease lease = (Lease) field.get(mutex);
+            Lease lease = (Lease) field.get(lock);
             if (lease == null) {
                 throw new IllegalMonitorStateException("nothing is held");
             }
