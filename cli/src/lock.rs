@@ -19,7 +19,6 @@ use crate::{
     duration,
     exit::{self, CommandResult, Failure},
     nodes::validate_path,
-    queue::lost_claim,
     supervisor::{
         CommandArgs, Run, Session, Signals, Subject, UNCONTENDED, show_progress, stop_with_terminal,
     },
@@ -167,7 +166,7 @@ impl Lock {
             }
         };
         let Some(guard) = guard else {
-            let why = self.not_acquired(session).await;
+            let why = self.not_acquired(session, &recipe).await;
             return Err(Failure::with_chosen_code(self.conflict_exit_code, why));
         };
         let kept_until = self.at_least.map(|time| Instant::now() + time);
@@ -263,18 +262,17 @@ impl Lock {
     }
 
     /// Why the lock was not acquired in time.
-    async fn not_acquired(&self, session: &Session) -> String {
+    async fn not_acquired(&self, session: &Session, recipe: &Recipe) -> String {
         let path = &self.path;
-        if self.strict {
-            let claim = lost_claim(&session.client, path);
-            if let Ok(Ok(Some(claim))) = timeout(session.cleanup_timeout(), claim).await {
-                // A waiter waits 1 % longer.
-                let wait = (claim + claim / 100).as_millis().div_ceil(1_000) + 1;
-                return format!(
-                    "{path} is not held, but the claim of a lost holder is not over; wait for it with --timeout {wait}s or \
-                     more: a process that only polls never acquires it"
-                );
-            }
+        if let Recipe::Strict(mutex) = recipe
+            && let Ok(Ok(Some(claim))) =
+                timeout(session.cleanup_timeout(), mutex.lost_claim()).await
+        {
+            let wait = claim.as_millis().div_ceil(1_000) + 1;
+            return format!(
+                "{path} is not held, but the claim of a lost holder is not over; wait for it with --timeout {wait}s or \
+                 more: a process that only polls never acquires it"
+            );
         }
         match self.timeout {
             None => format!("{path} is held by another client; `docent locks {path}` shows which"),

@@ -199,26 +199,6 @@ async fn read_entries(
     Ok(entries)
 }
 
-/// The time that a strict mutex is claimed for a holder whose node is gone without a release: waiters wait as long from
-/// when they see that.
-///
-/// Source: the record of `StrictMutex`, the data of its path: `... held ... claim_ms=N ... node=NAME`.
-#[cfg(unix)]
-pub(crate) async fn lost_claim(
-    client: &Client,
-    path: &str,
-) -> Result<Option<Duration>, docent::Error> {
-    let (children, record) = (client.get_children(path), client.get_data(path));
-    let (children, record) = (children.await?, record.await?);
-    let value = |name: &str| {
-        let mut words = str::from_utf8(&record.data).unwrap_or_default().split(' ');
-        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-    };
-    let lost = value("node").filter(|node| !children.contains(node));
-    let claim = lost.and_then(|_| value("claim_ms")?.parse().ok());
-    Ok(claim.map(Duration::from_millis))
-}
-
 /// Returns the path of a child.
 pub(crate) fn join(parent: &str, name: &str) -> String {
     format!("{}/{name}", parent.trim_end_matches('/'))

@@ -37,7 +37,7 @@ use docent_protocol::CreateMode;
 use docent_session::{Client, Clock, Error, ErrorKind, retry::RetryLoop};
 
 use self::{
-    claim::StrictClaim,
+    claim::{StrictClaim, waited},
     contenders::{Contenders, STRICT_LOCK_NAME},
     record::Record,
     take::{LostHolder, Takeover},
@@ -221,6 +221,23 @@ impl StrictMutex {
     /// Those of the session; a missing path has no participants.
     pub async fn participants(&self) -> Result<Vec<String>, Error> {
         self.0.internals.participants(&Contenders::default()).await
+    }
+
+    /// How long an acquire has to wait for the claim of a holder whose node is gone without a release; `None` if there is
+    /// no such holder. It counts from when the acquire sees that, so a process that only polls never gets the lock. Sends
+    /// getChildren2 (12) and getData (4).
+    ///
+    /// # Errors
+    ///
+    /// Those of the session, and those of a node that is no record of a strict mutex, as [`acquire`](Self::acquire);
+    /// `NoNode` before the first hold.
+    pub async fn lost_claim(&self) -> Result<Option<Duration>, Error> {
+        let (client, path) = (self.0.internals.client(), self.path());
+        let (children, node) = (client.get_children_with_stat(path), client.get_data(path));
+        let (children, _) = children.await?;
+        let holder = Record::read(&node.await?, path)?.holder;
+        let lost = holder.filter(|holder| !children.contains(&holder.node));
+        Ok(lost.map(|holder| waited(holder.claim)))
     }
 
     /// The path of the lock, including its namespace.
