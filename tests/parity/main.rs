@@ -2,7 +2,7 @@
 //!
 //! Each file below `scenarios` is a scenario: what is played, the frames of Curator that were recorded behind a proxy, and
 //! which of them docent does not send (`-`) or sends in addition (`+`), with the reasons. `scenarios/README.md` has the
-//! notation; `docs/CURATOR.md` lists all scenarios.
+//! notation; `docs/SCENARIOS.md` lists all scenarios.
 //!
 //! `DOCENT_SCENARIO=07` plays those whose title begins so. `DOCENT_BLESS=1` writes docent's side of the frames again.
 
@@ -20,7 +20,10 @@ mod play;
 mod scenario;
 
 use std::{
-    env, fs,
+    collections::BTreeSet,
+    env,
+    fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -40,6 +43,8 @@ use self::{play::Player, scenario::Scenario};
 /// The scenarios of a directory.
 struct Area {
     directory: &'static str,
+    /// In docs/SCENARIOS.md.
+    heading: &'static str,
     /// The peer, and the arguments behind its connect string.
     program: &'static str,
     arguments: &'static [&'static str],
@@ -130,80 +135,110 @@ macro_rules! areas {
 areas! {
     locks_send_curators_frames: Area {
         directory: "locks",
+        heading: "Locks",
         program: "lock_peer",
         arguments: &["20000", "3"],
     };
     barriers_and_atomic_values_send_curators_frames: Area {
         directory: "data",
+        heading: "Barriers and atomic values",
         program: "recipe_peer",
         arguments: &["20000", "3", "none"],
     };
     caches_send_curators_frames: Area {
         directory: "cache",
+        heading: "Caches",
         program: "recipe_peer",
         arguments: &["20000", "3", "none"],
     };
     service_discovery_sends_curators_frames: Area {
         directory: "discovery",
+        heading: "Service discovery",
         program: "recipe_peer",
         arguments: &["20000", "3", "none"],
     };
     ensemble_trackers_send_curators_frames: Area {
         directory: "tracker",
+        heading: "Ensemble tracker",
         program: "recipe_peer",
         arguments: &["20000", "3", "tracker"],
     };
     leaders_and_kept_nodes_send_curators_frames: Area {
         directory: "leader",
+        heading: "Leader election, kept nodes, groups",
         program: "recipe_peer",
         arguments: &["20000", "5", "100", "standard"],
     };
 }
 
 #[test]
-fn every_scenario_is_listed_with_its_reasons() {
+fn the_list_of_scenarios_is_that_of_the_files() {
+    let (path, list) = (xtask::workspace::root().join("docs/SCENARIOS.md"), list_of_scenarios());
+    if env::var("DOCENT_BLESS").is_ok_and(|value| value == "1") {
+        fs::write(&path, &list).unwrap();
+    }
+    let is_current = fs::read_to_string(path).unwrap() == list;
+    assert!(
+        is_current,
+        "docs/SCENARIOS.md is not what the files say: run this with DOCENT_BLESS=1"
+    );
+}
+
+#[test]
+fn every_difference_has_its_reason_in_a_document() {
     let document = include_str!("../../docs/CURATOR.md");
-    let rows: Vec<Vec<&str>> = document
+    let rows: BTreeSet<_> = document
         .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
-        .map(|line| line.split(" | ").map(str::trim).collect())
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .map(str::trim)
         .collect();
-    let mut listed = 0;
-    for path in AREAS.iter().flat_map(|area| files(area.directory)) {
-        let scenario = Scenario::read(path);
-        let title = scenario.title.as_str();
-        let found: Vec<_> = rows.iter().filter(|row| is_row_of(row, title)).collect();
-        let [row] = found[..] else { panic!("{} rows of {title} in CURATOR.md", found.len()) };
-        let reasons: Vec<_> = scenario.reasons().collect();
+    for scenario in AREAS.iter().flat_map(|area| files(area.directory)).map(Scenario::read) {
+        let (title, reasons) = (&scenario.title, scenario.reasons().collect::<Vec<_>>());
         assert_eq!(!reasons.is_empty(), scenario.has_differences(), "{title}: {reasons:?}");
-        // `recording`: from how the recording was made. `everywhere`: the document states it for all scenarios.
         for reason in &reasons {
             let name = reason.trim_start_matches("everywhere, ");
-            let is_row = name == "recording" || rows.iter().any(|row| row[0] == name);
-            assert!(is_row, "no row {name}: {title}");
+            assert!(name == "recording" || rows.contains(name), "no row {name}: {title}");
         }
-        let is_common =
-            |reason: &&str| *reason == "recording" || reason.starts_with("everywhere, ");
-        let own: Vec<_> = reasons.into_iter().filter(|reason| !is_common(reason)).collect();
-        assert_eq!(row[1].starts_with("equal"), own.is_empty(), "{row:?}: {own:?}");
-        let mut ids = own.iter().filter(|reason| reason.len() < 4);
-        assert!(ids.all(|id| row[1].contains(id)), "{row:?}: {own:?}");
-        listed += 1;
     }
-    // Rows without a file.
-    let is_played = |row: &&Vec<&str>| is_scenario(row[0]) && !row[1].starts_with("not played");
-    assert_eq!(rows.iter().filter(is_played).count(), listed);
 }
 
-/// Whether a row is of this scenario: it begins with the title, or with its number.
-fn is_row_of(row: &[&str], title: &str) -> bool {
-    let number = title.split('-').next();
-    row[0] == title || row[0].split(' ').next() == number
-}
+/// What docs/SCENARIOS.md says of all scenarios.
+const HEAD: &str = "# Recorded scenarios
 
-/// Whether the first cell of a row is a title, or begins with a number: `01-...`, `R01-...`, `D01 ...`.
-fn is_scenario(cell: &str) -> bool {
-    let number = cell.split(['-', ' ']).next().unwrap_or_default();
-    let digits = number.trim_start_matches(['R', 'D']);
-    digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
+Each was recorded from Curator behind a proxy, and docent plays it (`tests/parity`): the test compares the frames client by
+client, and the file marks each line that only one side has. *Equal*: the same requests in the same order, but for what is
+so everywhere. The names of the differences are those of [CURATOR.md](CURATOR.md);
+[the notation](../tests/parity/scenarios/README.md) says what is compared.
+
+This file is made from those of the scenarios: `DOCENT_BLESS=1 cargo test -p docent-tests --test parity list_of_scenarios`
+writes it.
+";
+
+fn list_of_scenarios() -> String {
+    let mut list = HEAD.to_owned();
+    for Area { directory, heading, .. } in AREAS {
+        let scenarios: Vec<_> = files(directory).into_iter().map(Scenario::read).collect();
+        let everywhere: BTreeSet<_> =
+            scenarios.iter().flat_map(Scenario::differences_everywhere).collect();
+        let equal = scenarios.iter().filter(|scenario| scenario.own_differences().next().is_none());
+        let (equal, all) = (equal.count(), scenarios.len());
+        let _ = write!(list, "\n## {heading}\n\nEqual: {equal} of {all}.");
+        if !everywhere.is_empty() {
+            let everywhere = everywhere.into_iter().collect::<Vec<_>>().join("; ");
+            let _ = write!(list, " Everywhere: {everywhere}.");
+        }
+        list.push_str("\n\n| scenario | docent |\n|---|---|\n");
+        for scenario in &scenarios {
+            let title = &scenario.title;
+            let mut verdict: Vec<_> = scenario.own_differences().collect();
+            if verdict.is_empty() {
+                verdict.push("equal");
+            }
+            verdict.extend(scenario.head("note"));
+            let (link, verdict) =
+                (format!("../tests/parity/scenarios/{directory}/{title}.txt"), verdict.join("; "));
+            let _ = writeln!(list, "| [{title}]({link}) | {verdict} |");
+        }
+    }
+    list
 }

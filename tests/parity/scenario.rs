@@ -22,6 +22,9 @@ use std::{
 
 use super::frames::{self, Alignment, Kind, Line, Rules};
 
+/// The begin of a reason that holds for all scenarios of the area.
+const EVERYWHERE: &str = "everywhere, ";
+
 /// A scenario, as its file has it.
 pub(crate) struct Scenario {
     pub(crate) path: PathBuf,
@@ -101,6 +104,17 @@ impl Scenario {
     /// The reasons of the differences: what a row of `docs/CURATOR.md` is called, or `recording`, and a text.
     pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
         self.head("why").map(|why| why.split(": ").next().unwrap_or(why))
+    }
+
+    /// The reasons that are of this scenario alone, with their texts.
+    pub(crate) fn own_differences(&self) -> impl Iterator<Item = &str> {
+        self.head("why")
+            .filter(|why| !why.starts_with("recording: ") && !why.starts_with(EVERYWHERE))
+    }
+
+    /// The reasons that it has in common with others, with their texts.
+    pub(crate) fn differences_everywhere(&self) -> impl Iterator<Item = &str> {
+        self.head("why").filter_map(|why| why.strip_prefix(EVERYWHERE))
     }
 
     pub(crate) fn has_differences(&self) -> bool {
