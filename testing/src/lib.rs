@@ -37,8 +37,8 @@
 //!
 //! Replies, errors, Stats, zxids and events match a real 3.8.0 server: `tests/differential.rs` sends the same random
 //! requests to both and compares the replies. 3.4, 3.6 and 3.9 ([`server::Version`]) follow measurements on 3.4.14,
-//! 3.6.3 and 3.9.5. 3.5 is 3.6 without what came with 3.6, and ClickHouse Keeper is as its issues describe it
-//! (`docs/KEEPER.md`): neither was measured. The remaining differences:
+//! 3.6.3 and 3.9.5. 3.5 is 3.6 without what came with 3.6, 3.10 is 3.9 with the addresses of ZOOKEEPER-4276, and ClickHouse
+//! Keeper is as its issues describe it (`docs/KEEPER.md`): none of these was measured. The remaining differences:
 //!
 //! | aspect | docent | ZooKeeper |
 //! |---|---|---|

@@ -223,7 +223,7 @@ fn events_carry_a_zxid_since_3_9() {
         let (a, ..) = b.connect();
         b.exists(a, "/x", true);
         b.send(a, 8, OpCode::Create, &create("/x", b"", 0));
-        let zxid = if version == Version::V3_9 { b.machine.last_zxid() } else { -1 };
+        let zxid = if version >= Version::V3_9 { b.machine.last_zxid() } else { -1 };
         assert_eq!(b.events(a), [(EventType::NodeCreated, "/x".to_owned(), zxid)], "{version}");
     }
 }
@@ -260,8 +260,10 @@ fn multi_results_are_of_the_type_measured() {
         ),
         ("create 99", MultiOp::Create(with(99)), ["-8", "-8", "-8", "-8", "header -5"]),
     ] {
-        let found = Version::ALL.map(|version| kinds(version, op));
-        assert_eq!(found, expected, "{name}");
+        // Up to 3.9: no 3.10 was measured.
+        for (version, expected) in Version::ALL.into_iter().zip(expected) {
+            assert_eq!(kinds(version, op), expected, "{name} on {version}");
+        }
     }
 }
 

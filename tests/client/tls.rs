@@ -1,10 +1,10 @@
 //! TLS and mutual TLS, with a real server and with the embedded one.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::support::{real::RealServer, within_deadline};
 use docent::{
-    Client, Config, CreateMode, ErrorKind,
+    Client, Config, CreateMode, EnsembleConfig, EnsembleTracker, ErrorKind, Reconfig,
     session::{Error, Tls, TlsOptions},
 };
 use docent_testing::{TestingCluster, TestingServer, server};
@@ -446,6 +446,53 @@ async fn a_cluster_speaks_tls_on_every_member() {
         let tls = trust(&authority).build().unwrap();
         config.with_transport(tls).connect().await.unwrap();
     }
+}
+
+// Case (Ensembles that change): an ensemble for TLS alone, whose addresses are those of the secure ports (ZOOKEEPER-4276).
+#[tokio::test]
+async fn a_tracker_with_tls_follows_the_secure_addresses() {
+    let authority = Authority::named("tests of docent");
+    let tls = Some(certificate_of(&authority.identify("server", &["127.0.0.1"])));
+    let config = server::Config {
+        servers: 3,
+        tls,
+        version: server::Version::V3_10,
+        reconfig_enabled: true,
+        super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
+        ..server::Config::default()
+    };
+    let cluster = TestingCluster::start_with(config).await.unwrap();
+    let leader = cluster.leader().unwrap();
+    let config = patient(&cluster.addr(leader).unwrap().to_string());
+    let client = config.with_transport(trust(&authority).build().unwrap()).connect().await.unwrap();
+    client.add_auth("digest", b"super:test").await.unwrap();
+    let tracker = EnsembleTracker::new(&client);
+    let addresses = |members: &[usize]| -> BTreeSet<_> {
+        members.iter().map(|member| cluster.addr(*member).unwrap().to_string()).collect()
+    };
+    let servers = || client.servers().iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    let configured = async |zxid: i64| {
+        let mut config = tracker.config();
+        let is_new = |config: &Option<Arc<EnsembleConfig>>| {
+            config.as_ref().is_some_and(|config| config.version >= zxid)
+        };
+        within_deadline("a configuration", config.wait_for(is_new)).await.unwrap();
+    };
+    configured(0).await;
+    assert_eq!(servers(), addresses(&[0, 1, 2]));
+
+    let text = client.get_config().await.unwrap().data;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let other = (leader + 1) % 3;
+    let line = text.lines().nth(other).unwrap();
+    assert!(line.contains(":participant;;127.0.0.1:"), "no secure address alone: {text}");
+    let id = (other + 1).to_string();
+    let leaving = Reconfig::Incremental { joining: None, leaving: Some(&id) };
+    configured(client.reconfig(leaving, None).await.unwrap().stat.mzxid).await;
+    assert_eq!(servers(), addresses(&[leader, (leader + 2) % 3]));
+    let joining = Reconfig::Incremental { joining: Some(line), leaving: None };
+    configured(client.reconfig(joining, None).await.unwrap().stat.mzxid).await;
+    assert_eq!(servers(), addresses(&[0, 1, 2]));
 }
 
 #[test]

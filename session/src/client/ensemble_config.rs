@@ -44,6 +44,10 @@ pub struct EnsembleServer {
     /// The address for clients. For a server that listens on all its addresses, the name is [`host`](Self::host). `None`
     /// if the configuration has none, or none that a client can connect to.
     pub client: Option<Host>,
+    /// The address for clients by TLS, as [`client`](Self::client). Servers before 3.10 do not say it.
+    ///
+    /// Source: ZOOKEEPER-4276.
+    pub secure_client: Option<Host>,
 }
 
 impl EnsembleConfig {
@@ -52,12 +56,23 @@ impl EnsembleConfig {
     /// Source: `EnsembleTracker.configToConnectionString`.
     #[must_use]
     pub fn client_hosts(&self) -> Vec<Host> {
-        let mut hosts: Vec<_> =
-            self.servers.iter().filter_map(|server| server.client.clone()).collect();
-        hosts.sort_by_key(ToString::to_string);
-        hosts.dedup();
-        hosts
+        sorted(self.servers.iter().filter_map(|server| server.client.clone()))
     }
+
+    /// The addresses for clients by TLS, sorted by their text, each once. Servers without one are left out.
+    ///
+    /// Source: ZOOKEEPER-4276.
+    #[must_use]
+    pub fn secure_client_hosts(&self) -> Vec<Host> {
+        sorted(self.servers.iter().filter_map(|server| server.secure_client.clone()))
+    }
+}
+
+fn sorted(hosts: impl Iterator<Item = Host>) -> Vec<Host> {
+    let mut hosts: Vec<_> = hosts.collect();
+    hosts.sort_by_key(ToString::to_string);
+    hosts.dedup();
+    hosts
 }
 
 /// A text that is no configuration of an ensemble: names the line and the rule.
@@ -94,12 +109,17 @@ impl FromStr for EnsembleConfig {
     }
 }
 
-/// Reads `host:port:port[:role][;[host:]port]`; several addresses of a server stand between bars.
+/// Reads `host:port:port[:role][;[[host:]port][;[host:]port]]`, where the last address is that of TLS; several addresses of
+/// a server stand between bars.
 fn server(id: i64, text: &str) -> Result<EnsembleServer, &'static str> {
-    let (server, client) = match text.split_once(';') {
-        Some((server, client)) => (server, Some(client)),
-        None => (text, None),
-    };
+    let mut sections = text.split(';');
+    let server = sections.next().unwrap_or_default();
+    let (client, secure) = (sections.next(), sections.next());
+    if sections.next().is_some() {
+        return Err("has more than two addresses for clients");
+    }
+    // A server for TLS alone.
+    let client = client.filter(|text| !text.is_empty() || secure.is_none());
     let (mut host, mut is_observer) = (None, false);
     for address in server.split('|') {
         let parts = parts(address)?;
@@ -120,7 +140,8 @@ fn server(id: i64, text: &str) -> Result<EnsembleServer, &'static str> {
     }
     let host = host.unwrap_or_default().to_owned();
     let client = client.map(|text| client_host(text, &host)).transpose()?.flatten();
-    Ok(EnsembleServer { id, host, is_observer, client })
+    let secure_client = secure.map(|text| client_host(text, &host)).transpose()?.flatten();
+    Ok(EnsembleServer { id, host, is_observer, client, secure_client })
 }
 
 /// The address for clients; `None` if no client can connect to it.
@@ -154,11 +175,32 @@ fn parts(text: &str) -> Result<Vec<&str>, &'static str> {
 mod tests {
     use super::*;
 
-    fn hosts(text: &str) -> Result<String, String> {
-        let config: EnsembleConfig =
-            format!("{text}\nversion=1").parse().map_err(|error| format!("{error}"))?;
-        let hosts: Vec<_> = config.client_hosts().iter().map(ToString::to_string).collect();
-        Ok(hosts.join(","))
+    fn config(text: &str) -> Result<EnsembleConfig, String> {
+        format!("{text}\nversion=1").parse().map_err(|error| format!("{error}"))
+    }
+
+    fn text(hosts: &[Host]) -> String {
+        hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    fn hosts(config_text: &str) -> Result<String, String> {
+        Ok(text(&config(config_text)?.client_hosts()))
+    }
+
+    // Case (Ensembles that change): a configuration with the addresses of TLS (ZOOKEEPER-4276).
+    #[test]
+    fn addresses_of_tls_stand_behind_those_of_clients() {
+        for (line, plain, secure) in [
+            ("server.1=a:1:2:participant;a:2181;a:2281", "a:2181", "a:2281"),
+            ("server.1=a:1:2:participant;;0.0.0.0:2281", "", "a:2281"),
+            ("server.1=a:1:2;2181;2281", "a:2181", "a:2281"),
+            ("server.1=a:1:2:observer;;[2001:db8::1]:2281", "", "[2001:db8::1]:2281"),
+            ("server.1=b:1:2;;9\nserver.2=a:1:2;8\nserver.3=c:1:2;7;6", "a:8,c:7", "b:9,c:6"),
+        ] {
+            let config = config(line).unwrap();
+            assert_eq!(text(&config.client_hosts()), plain, "{line}");
+            assert_eq!(text(&config.secure_client_hosts()), secure, "{line}");
+        }
     }
 
     /// The cases of Curator's `TestReconfiguration` testConfigToConnectionString…, and texts of real servers.
@@ -196,6 +238,9 @@ mod tests {
             ("server.1=:1:2;3", "no host"),
             ("server.1=a:x:2;3", "no port of a server"),
             ("server.1=a:1:2;", "no port for clients"),
+            ("server.1=a:1:2;;", "no port for clients"),
+            ("server.1=a:1:2;3;", "no port for clients"),
+            ("server.1=a:1:2;3;4;5", "more than two addresses"),
             ("server.1=a:1:2;0", "no port for clients"),
             ("server.1=a:1:2;b:65536", "no port for clients"),
             ("server.1=a:1:2;b:1:2", "not host:port"),

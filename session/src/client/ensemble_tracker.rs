@@ -83,10 +83,15 @@ pub struct EnsembleTracker {
 type HostsOf = Box<dyn Fn(&EnsembleConfig) -> Vec<Host> + Send + Sync>;
 
 impl EnsembleTracker {
-    /// Starts to follow the configuration. Its addresses are used as they are.
+    /// Starts to follow the configuration. Its addresses are used as they are: those of TLS if the client's
+    /// [transport](crate::Transport::is_tls) is TLS and the configuration has any, else the others.
     #[must_use = "dropping it ends it"]
     pub fn new(client: &Client) -> Self {
-        Self::with_hosts(client, EnsembleConfig::client_hosts)
+        let is_tls = client.is_tls();
+        Self::with_hosts(client, move |config| match config.secure_client_hosts() {
+            secure if is_tls && !secure.is_empty() => secure,
+            _ => config.client_hosts(),
+        })
     }
 
     /// Starts to follow the configuration. `hosts` returns the servers to use with it, such as the addresses of proxies;

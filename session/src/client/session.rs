@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Config, ConnectString, ConnectionState, Error, ErrorKind, Host, Instant, InvalidConnectString,
     Metrics, SessionLease, SessionToken,
-    driver::{ClientTimer, Clock, Machine, Runtime},
+    driver::{ClientTimer, Clock, Machine, Runtime, Transport},
 };
 
 /// # The session
@@ -182,6 +182,12 @@ impl Client {
     #[must_use]
     pub fn runtime(&self) -> &Arc<dyn Runtime> {
         &self.handle.runtime
+    }
+
+    /// Whether it is known that connections are made by TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        let own = self.handle.config.transport().map(Transport::is_tls);
+        own.unwrap_or_else(|| self.handle.runtime.transport().is_tls()) == Some(true)
     }
 
     /// Replaces the server list. A client whose server is not in the new list moves to another server. When servers

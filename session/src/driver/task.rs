@@ -212,7 +212,7 @@ impl Driver {
     /// Asks about TLS if a server has closed a connection without TLS and no server has granted a session yet.
     fn explain(&mut self, failure: Error) -> Error {
         if failure.detail() == Some(CLOSED_BY_SERVER)
-            && self.transport.is_plain_text()
+            && self.transport.is_tls() == Some(false)
             && self.locked(|machine| machine.metrics().sessions == 0)
         {
             return lost(format_args!("{CLOSED_BY_SERVER}; does the port require TLS?"));

@@ -124,6 +124,21 @@ impl Config {
 
     #[cfg_attr(
         not(feature = "tls"),
+        expect(
+            clippy::unused_self,
+            clippy::missing_const_for_fn,
+            reason = "has it with the feature"
+        )
+    )]
+    pub(crate) fn has_tls(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    #[cfg_attr(
+        not(feature = "tls"),
         expect(clippy::unused_self, reason = "has it with the feature")
     )]
     fn has_x509(&self) -> bool {

@@ -50,15 +50,16 @@ impl Ensemble {
         }
     }
 
-    /// Sets the address of a member for clients, which `/zookeeper/config` and the word `conf` show. It is called before
-    /// a client uses it: no watch fires.
+    /// Sets the address of a member for clients, which `/zookeeper/config` and the word `conf` show: as that by TLS if the
+    /// server has TLS, and its version shows such addresses. It is called before a client uses it: no watch fires.
     pub fn set_client_address(&mut self, member: usize, host: &str, port: u16) {
         if let Some(member) = self.members.get_mut(member) {
             member.client_port = port;
         }
         let wall_ms = self.wall_ms();
+        let secure = self.config.has_tls() && self.config.version.shows_secure_addresses();
         for Member { tree, .. } in &mut self.members {
-            if Arc::make_mut(&mut tree.membership).set_client(member, host, port) {
+            if Arc::make_mut(&mut tree.membership).set_client(member, host, port, secure) {
                 tree.show_membership(tree.membership.version, wall_ms);
             }
         }

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use docent_protocol::{ErrorCode, request::ReconfigRequest};
 
+use super::Version;
+
 /// The members of an ensemble, and the version of the configuration: the zxid of the change that has set it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Membership {
@@ -23,6 +25,8 @@ pub(crate) struct ServerSpec {
     is_observer: bool,
     /// The address for clients. Real servers show none if it comes from `clientPort`.
     client: Option<(String, u16)>,
+    /// The address for clients by TLS, of versions that show it.
+    secure_client: Option<(String, u16)>,
 }
 
 /// The number of the member at an index.
@@ -37,11 +41,19 @@ impl Membership {
         Self { version: 0, servers: servers.collect() }
     }
 
-    /// Sets the address for clients of a member that has none. Returns whether it is set.
-    pub(crate) fn set_client(&mut self, member: usize, host: &str, port: u16) -> bool {
+    /// Sets the address for clients of a member that has none: `secure` is that by TLS. Returns whether it is set.
+    pub(crate) fn set_client(
+        &mut self,
+        member: usize,
+        host: &str,
+        port: u16,
+        secure: bool,
+    ) -> bool {
         let server = self.servers.get_mut(&server_id(member));
-        let client = server.map(|server| &mut server.client).filter(|client| client.is_none());
-        client.map(|client| *client = Some((host.to_owned(), port))).is_some()
+        let Some(server) = server.filter(|server| !server.serves_clients()) else { return false };
+        let client = if secure { &mut server.secure_client } else { &mut server.client };
+        *client = Some((host.to_owned(), port));
+        true
     }
 
     /// Whether a member votes. A server without an ensemble does.
@@ -66,6 +78,7 @@ impl Membership {
         request: &ReconfigRequest<'_>,
         version: i64,
         standalone_enabled: bool,
+        release: Version,
     ) -> Result<Self, ErrorCode> {
         let servers = if request.new_members.is_null() {
             let mut servers = self.servers.clone();
@@ -73,12 +86,12 @@ impl Membership {
                 servers.remove(&number(id)?);
             }
             for joining in items(&request.joining_servers.to_str()) {
-                let (id, server) = joining_server(joining)?;
+                let (id, server) = joining_server(joining, release)?;
                 servers.insert(id, server);
             }
             servers
         } else {
-            whole_list(&request.new_members.to_str(), standalone_enabled)?
+            whole_list(&request.new_members.to_str(), standalone_enabled, release)?
         };
         let voters = servers.values().filter(|server| !server.is_observer).count();
         if voters < if standalone_enabled { 2 } else { 1 } {
@@ -107,21 +120,26 @@ impl ServerSpec {
             election_port: port(3888),
             is_observer: false,
             client: None,
+            secure_client: None,
         }
     }
 
-    /// Reads `host:port:port[:role][;[host:]port]`.
-    fn parse(text: &str) -> Result<Self, ErrorCode> {
-        let mut halves = trim_empty(text.split(';'));
-        let (Some(server), client, None) = (halves.next(), halves.next(), halves.next()) else {
+    /// Whether it has an address for clients.
+    const fn serves_clients(&self) -> bool {
+        self.client.is_some() || self.secure_client.is_some()
+    }
+
+    /// Reads `host:port:port[:role][;[host:]port]`, and behind it the address by TLS if the version knows it.
+    fn parse(text: &str, release: Version) -> Result<Self, ErrorCode> {
+        let mut sections = trim_empty(text.split(';'));
+        let server = sections.next().ok_or(ErrorCode::BadArguments)?;
+        let (client, secure) = (sections.next(), sections.next());
+        if sections.next().is_some() || secure.is_some() && !release.shows_secure_addresses() {
             return Err(ErrorCode::BadArguments);
-        };
-        let client = match client.map(host_and_port).transpose()?.as_deref() {
-            None => None,
-            Some([client_port]) => Some(("0.0.0.0".to_owned(), port(client_port)?)),
-            Some([host, client_port]) => Some((host.clone(), port(client_port)?)),
-            Some(_) => return Err(ErrorCode::BadArguments),
-        };
+        }
+        let client = client.filter(|client| !client.is_empty() || secure.is_none());
+        let client = client.map(client_address).transpose()?;
+        let secure_client = secure.map(client_address).transpose()?;
         let parts = host_and_port(server)?;
         let (host, quorum, election, role) = match parts.as_slice() {
             [host, quorum, election] => (host, quorum, election, "participant"),
@@ -137,19 +155,33 @@ impl ServerSpec {
             "participant" => false,
             _ => return Err(ErrorCode::BadArguments),
         };
-        Ok(Self { host: host.clone(), quorum_port, election_port, is_observer, client })
+        let host = host.clone();
+        Ok(Self { host, quorum_port, election_port, is_observer, client, secure_client })
     }
 }
 
 impl fmt::Display for ServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, quorum_port, election_port, is_observer, client } = self;
+        let Self { host, quorum_port, election_port, is_observer, client, secure_client } = self;
         let role = if *is_observer { "observer" } else { "participant" };
         write!(f, "{}:{quorum_port}:{election_port}:{role}", delimited(host))?;
-        match client {
-            Some((host, port)) => write!(f, ";{}:{port}", delimited(host)),
-            None => Ok(()),
+        if let Some((host, port)) = client {
+            write!(f, ";{}:{port}", delimited(host))?;
         }
+        if let Some((host, port)) = secure_client {
+            let separator = if client.is_none() { ";;" } else { ";" };
+            write!(f, "{separator}{}:{port}", delimited(host))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads `[host:]port`.
+fn client_address(text: &str) -> Result<(String, u16), ErrorCode> {
+    match host_and_port(text)?.as_slice() {
+        [client_port] => Ok(("0.0.0.0".to_owned(), port(client_port)?)),
+        [host, client_port] => Ok((host.clone(), port(client_port)?)),
+        _ => Err(ErrorCode::BadArguments),
     }
 }
 
@@ -206,12 +238,12 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads `server.N=SPEC` of an incremental change. The client's address must be in it.
-fn joining_server(text: &str) -> Result<(i64, ServerSpec), ErrorCode> {
+fn joining_server(text: &str, release: Version) -> Result<(i64, ServerSpec), ErrorCode> {
     let parts: Vec<_> = text.split('=').map(str::trim).filter(|part| !part.is_empty()).collect();
     let [key, spec] = parts.as_slice() else { return Err(ErrorCode::BadArguments) };
     let id = number(key.rsplit('.').next().unwrap_or_default())?;
-    let server = ServerSpec::parse(spec)?;
-    if server.client.is_none() {
+    let server = ServerSpec::parse(spec, release)?;
+    if !server.serves_clients() {
         return Err(ErrorCode::BadArguments);
     }
     Ok((id, server))
@@ -221,6 +253,7 @@ fn joining_server(text: &str) -> Result<(i64, ServerSpec), ErrorCode> {
 fn whole_list(
     text: &str,
     standalone_enabled: bool,
+    release: Version,
 ) -> Result<BTreeMap<i64, ServerSpec>, ErrorCode> {
     let mut servers = BTreeMap::new();
     let mut properties = BTreeMap::new();
@@ -240,7 +273,7 @@ fn whole_list(
     for (key, value) in properties {
         match key.strip_prefix("server.") {
             Some(id) => {
-                servers.insert(number(id)?, ServerSpec::parse(value)?);
+                servers.insert(number(id)?, ServerSpec::parse(value, release)?);
             }
             None => {
                 i64::from_str_radix(value, 16).map_err(|_| ErrorCode::MarshallingError)?;
@@ -267,6 +300,15 @@ mod tests {
         leaving: Option<&str>,
         members: Option<&str>,
     ) -> Result<String, ErrorCode> {
+        change_of(Version::V3_9, joining, leaving, members)
+    }
+
+    fn change_of(
+        release: Version,
+        joining: Option<&str>,
+        leaving: Option<&str>,
+        members: Option<&str>,
+    ) -> Result<String, ErrorCode> {
         let text = |text: Option<&'static str>| text.map_or(Text::NULL, Text::new);
         let leak = |text: Option<&str>| text.map(|text| &*text.to_owned().leak());
         let request = ReconfigRequest {
@@ -275,7 +317,24 @@ mod tests {
             new_members: text(leak(members)),
             cur_config_id: -1,
         };
-        Ok(Membership::initial(1).changed(&request, 0x1_0000_0002, false)?.to_string())
+        let changed = Membership::initial(1).changed(&request, 0x1_0000_0002, false, release)?;
+        Ok(changed.to_string())
+    }
+
+    /// ZOOKEEPER-4276.
+    #[test]
+    fn addresses_of_tls_are_read_and_shown_from_3_10_on() {
+        for (joining, shown) in [
+            ("server.2=b:1:2:observer;3;4", "server.2=b:1:2:observer;0.0.0.0:3;0.0.0.0:4"),
+            ("server.2=b:1:2:observer;;b:4", "server.2=b:1:2:observer;;b:4"),
+        ] {
+            let expected = Ok(format!("{ONE}\n{shown}\nversion=100000002"));
+            assert_eq!(change_of(Version::V3_10, Some(joining), None, None), expected);
+            let refused = change_of(Version::V3_9, Some(joining), None, None);
+            assert_eq!(refused, Err(ErrorCode::BadArguments), "{joining}");
+        }
+        let refused = change_of(Version::V3_10, Some("server.2=b:1:2:observer;3;4;5"), None, None);
+        assert_eq!(refused, Err(ErrorCode::BadArguments));
     }
 
     const ONE: &str = "server.1=127.0.0.1:2888:3888:participant";

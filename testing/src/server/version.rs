@@ -29,11 +29,14 @@ pub enum Version {
     /// 3.9.5: events carry a zxid, watch modes coexist, exists requires READ.
     #[default]
     V3_9,
+    /// 3.10: 3.9.5, and the addresses of TLS in the configuration (ZOOKEEPER-4276).
+    V3_10,
 }
 
 impl Version {
     /// The versions of ZooKeeper, oldest first.
-    pub const ALL: [Self; 5] = [Self::V3_4, Self::V3_5, Self::V3_6, Self::V3_8, Self::V3_9];
+    pub const ALL: [Self; 6] =
+        [Self::V3_4, Self::V3_5, Self::V3_6, Self::V3_8, Self::V3_9, Self::V3_10];
 
     /// The release that is imitated.
     #[must_use]
@@ -47,6 +50,7 @@ impl Version {
             Self::V3_6 => "3.6.3",
             Self::V3_8 => "3.8.0",
             Self::V3_9 => "3.9.5",
+            Self::V3_10 => "3.10.0",
         }
     }
 
@@ -63,6 +67,7 @@ impl Version {
             ("3", "6") => Some(Self::V3_6),
             ("3", "8") => Some(Self::V3_8),
             ("3", "9") => Some(Self::V3_9),
+            ("3", "10") => Some(Self::V3_10),
             _ => None,
         }
     }
@@ -78,7 +83,7 @@ impl Version {
     /// Whether the version knows the operation; an unknown one ends the connection.
     pub(crate) const fn knows(self, op: OpCode) -> bool {
         match op {
-            OpCode::Check => !matches!(self, Self::V3_9),
+            OpCode::Check => !matches!(self, Self::V3_9 | Self::V3_10),
             OpCode::SetWatches => !matches!(self, Self::Keeper24),
             OpCode::Sasl => !self.is_keeper(),
             OpCode::Create2 | OpCode::CheckWatches | OpCode::RemoveWatches => {
@@ -93,9 +98,9 @@ impl Version {
                 !matches!(self, Self::Keeper24 | Self::V3_4 | Self::V3_5)
             }
             OpCode::GetEphemerals | OpCode::GetAllChildrenNumber => {
-                matches!(self, Self::V3_6 | Self::V3_8 | Self::V3_9)
+                matches!(self, Self::V3_6 | Self::V3_8 | Self::V3_9 | Self::V3_10)
             }
-            OpCode::WhoAmI => matches!(self, Self::V3_8 | Self::V3_9),
+            OpCode::WhoAmI => matches!(self, Self::V3_8 | Self::V3_9 | Self::V3_10),
             OpCode::Unknown(_) => false,
             _ => true,
         }
@@ -138,27 +143,27 @@ impl Version {
 
     /// Whether events carry the zxid of their change instead of -1.
     pub(crate) const fn events_have_zxid(self) -> bool {
-        matches!(self, Self::V3_9)
+        matches!(self, Self::V3_9 | Self::V3_10)
     }
 
     /// Whether an event is dropped if its watcher lacks READ on the node (CVE-2024-23944).
     pub(crate) const fn filters_events(self) -> bool {
-        matches!(self, Self::V3_8 | Self::V3_9)
+        matches!(self, Self::V3_8 | Self::V3_9 | Self::V3_10)
     }
 
     /// Whether one-shot and persistent watches on one path are kept apart (ZOOKEEPER-4466).
     pub(crate) const fn keeps_watch_modes(self) -> bool {
-        matches!(self, Self::V3_9 | Self::Keeper26_1 | Self::Keeper26)
+        matches!(self, Self::V3_9 | Self::V3_10 | Self::Keeper26_1 | Self::Keeper26)
     }
 
     /// Whether exists requires READ (ZOOKEEPER-2590).
     pub(crate) const fn exists_needs_read(self) -> bool {
-        matches!(self, Self::V3_9)
+        matches!(self, Self::V3_9 | Self::V3_10)
     }
 
     /// Whether the result of a create2 in a multi has a Stat (ZOOKEEPER-4026).
     pub(crate) const fn multi_keeps_create2(self) -> bool {
-        matches!(self, Self::V3_9)
+        matches!(self, Self::V3_9 | Self::V3_10)
     }
 
     /// Whether the sequence counter wraps from 2147483647 to negative numbers; in later versions it sticks
@@ -174,22 +179,27 @@ impl Version {
 
     /// Whether a write that cannot be decoded uses up a zxid.
     pub(crate) const fn bad_write_uses_zxid(self) -> bool {
-        !matches!(self, Self::V3_9)
+        !matches!(self, Self::V3_9 | Self::V3_10)
     }
 
     /// Whether read-only servers grant only local sessions (ZOOKEEPER-3864).
     pub(crate) const fn read_only_needs_local_sessions(self) -> bool {
-        matches!(self, Self::V3_8 | Self::V3_9)
+        matches!(self, Self::V3_8 | Self::V3_9 | Self::V3_10)
     }
 
     /// Whether changes over the hard limit of a quota can be refused (ZOOKEEPER-3301).
     pub(crate) const fn enforces_quotas(self) -> bool {
-        matches!(self, Self::V3_8 | Self::V3_9)
+        matches!(self, Self::V3_8 | Self::V3_9 | Self::V3_10)
     }
 
     /// Whether `/zookeeper/config` exists.
     pub(crate) const fn has_config_node(self) -> bool {
         !self.is_keeper() && !matches!(self, Self::V3_4)
+    }
+
+    /// Whether the configuration has the addresses of TLS (ZOOKEEPER-4276).
+    pub(crate) const fn shows_secure_addresses(self) -> bool {
+        matches!(self, Self::V3_10)
     }
 
     /// Whether the version allows a character in node names that others reject.

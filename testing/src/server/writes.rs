@@ -166,7 +166,9 @@ impl Ensemble {
             return Err(ErrorCode::BadVersion);
         }
         let acl = tree.node(CONFIG_NODE)?.acl.clone();
-        let changed = current.changed(request, zxid + 1, self.config.standalone_enabled)?;
+        let standalone_enabled = self.config.standalone_enabled;
+        let changed =
+            current.changed(request, zxid + 1, standalone_enabled, self.config.version)?;
         if !changed.is_quorum(synced) {
             return Err(ErrorCode::NewConfigNoQuorum);
         }

@@ -112,10 +112,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// implementation can divide the time among several addresses.
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a>;
 
-    /// Whether connections are made without TLS. If so, the error of a server that closes the connection without a
-    /// reply asks whether the port requires TLS. Default: false.
-    fn is_plain_text(&self) -> bool {
-        false
+    /// Whether connections are made by TLS; `None` if that is unknown, which is the default. Without TLS, the error of a
+    /// server that closes the connection without a reply asks whether the port requires it. With TLS, an
+    /// [`EnsembleTracker`](crate::EnsembleTracker) follows the addresses of the secure ports.
+    fn is_tls(&self) -> Option<bool> {
+        None
     }
 }
 

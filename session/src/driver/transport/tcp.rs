@@ -36,8 +36,8 @@ impl Transport for Tcp {
         Box::pin(connect(TcpOptions::new(), host, within))
     }
 
-    fn is_plain_text(&self) -> bool {
-        true
+    fn is_tls(&self) -> Option<bool> {
+        Some(false)
     }
 }
 
@@ -150,8 +150,8 @@ impl Transport for TcpOptions {
         Box::pin(connect(self.clone(), host, within))
     }
 
-    fn is_plain_text(&self) -> bool {
-        true
+    fn is_tls(&self) -> Option<bool> {
+        Some(false)
     }
 }
 

@@ -72,6 +72,10 @@ impl Transport for Tls {
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
+
+    fn is_tls(&self) -> Option<bool> {
+        Some(true)
+    }
 }
 
 /// A server without TLS closes the connection when it reads the first message of TLS.
