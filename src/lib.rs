@@ -68,7 +68,10 @@
 //! | feature | |
 //! |---|---|
 //! | `recipes` (default) | Curator's recipes |
-//! | `tls` | TLS connections by rustls |
+//! | `tls` | TLS connections by rustls with ring |
+//! | `tls-aws-lc-rs`, `tls-fips` | the same with aws-lc-rs, and with its build that is validated for FIPS 140-3 |
+//! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
+//! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `sasl` | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
 //! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
 //! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
@@ -179,7 +182,7 @@ pub use docent_session::{
 pub use docent_session::{
     SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
 };
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 #[doc(inline)]
 pub use docent_session::{Tls, TlsOptions};
 

@@ -55,6 +55,9 @@ pub(crate) struct ServerArgs {
     /// Connect with TLS and trust the certificates in this PEM file
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_CA", hide_env_values = true)]
     tls_ca: Option<PathBuf>,
+    /// Connect with TLS and trust the certificates that this platform trusts, beside those of --tls-ca
+    #[arg(long, env = "DOCENT_TLS_PLATFORM_ROOTS", hide_env_values = true)]
+    tls_platform_roots: bool,
     /// PEM file with the client certificate
     #[arg(long, value_name = "FILE", env = "DOCENT_TLS_CERT", hide_env_values = true)]
     tls_cert: Option<PathBuf>,
@@ -86,6 +89,7 @@ struct File {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 struct Tls {
     ca: Option<PathBuf>,
+    platform_roots: bool,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     server_name: Option<String>,
@@ -154,6 +158,7 @@ impl ServerArgs {
         }
         let tls = tls(&Tls {
             ca: self.tls_ca.clone().or(file.tls.ca),
+            platform_roots: self.tls_platform_roots || file.tls.platform_roots,
             cert: self.tls_cert.clone().or(file.tls.cert),
             key: self.tls_key.clone().or(file.tls.key),
             server_name: self.tls_server_name.clone().or(file.tls.server_name),
@@ -261,17 +266,23 @@ fn default_file() -> Option<PathBuf> {
 }
 
 fn tls(tls: &Tls) -> Result<Option<docent::session::Tls>, Failure> {
-    let Some(ca) = &tls.ca else {
+    if tls.ca.is_none() && !tls.platform_roots {
         return match tls {
             Tls { cert: None, key: None, server_name: None, .. } => Ok(None),
             _ => Err(Failure::usage(
-                "TLS requires trusted certificates: --tls-ca FILE (or DOCENT_TLS_CA)",
+                "TLS requires trusted certificates: --tls-ca FILE (or DOCENT_TLS_CA), or --tls-platform-roots",
             )),
         };
-    };
-    // A long command reads renewed files again. The first read reports a missing one as such.
-    file::read(ca)?;
-    let mut options = TlsOptions::new().with_roots_file(ca);
+    }
+    let mut options = TlsOptions::new();
+    if let Some(ca) = &tls.ca {
+        // A long command reads renewed files again. The first read reports a missing one as such.
+        file::read(ca)?;
+        options = options.with_roots_file(ca);
+    }
+    if tls.platform_roots {
+        options = options.with_platform_roots();
+    }
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => {
             file::read(cert)?;

@@ -133,3 +133,21 @@ async fn tls_errors_are_one_line() {
         .await
         .failed(74, "/no/such");
 }
+
+/// On Linux, the platform's roots are those of `SSL_CERT_FILE`, if that is set.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_roots_of_the_platform_are_trusted_if_asked() {
+    let Some(server) = TlsServer::start().await else { return };
+    let get = async |roots: &str| -> Ran {
+        let words = ["get", "--tls-platform-roots", "--tls-server-name", "zk.example", "-s", "/"];
+        let mut command = docent(&server.connect, &words);
+        command.env("DOCENT_TLS_CERT", server.file("client.pem"));
+        command.env("DOCENT_TLS_KEY", server.file("client.key"));
+        command.env("SSL_CERT_FILE", server.file(roots)).env_remove("SSL_CERT_DIR");
+        within_deadline("get", command.output()).await.unwrap().into()
+    };
+    assert!(get("ca.pem").await.ok().contains("cZxid"));
+    // The authority is not among them.
+    get("client.pem").await.failed(69, "(the trusted roots: those of the platform)");
+}

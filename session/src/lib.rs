@@ -27,7 +27,10 @@
 //! | feature | |
 //! |---|---|
 //! | `tokio` (default) | [`Client`] |
-//! | `tls` | connections by rustls |
+//! | `tls` | connections by rustls with ring |
+//! | `tls-aws-lc-rs`, `tls-fips` | the same with aws-lc-rs, and with its build that is validated for FIPS 140-3 |
+//! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
+//! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
 //! | `stream` | [`Watcher`] and [`States`] as streams of `futures-core` |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
@@ -92,9 +95,9 @@ pub use machine::{
 pub use session_token::SessionToken;
 pub use time::Instant;
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 pub use driver::{Tls, TlsOptions};
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 pub use tokio_rustls::rustls;
 #[cfg(feature = "tokio")]
 pub use {

@@ -351,10 +351,8 @@ async fn a_certificate_that_is_not_accepted_is_reported_at_once() {
     let config = patient(&server.connect_string());
     let stranger = trust(&Authority::named("a stranger")).build().unwrap();
     let text = mismatch(config.clone().with_transport(stranger)).await;
-    assert!(
-        text.contains("UnknownIssuer: the server's certificate is signed by none of"),
-        "{text}"
-    );
+    let reason = "UnknownIssuer: the server's certificate is signed by none of the trusted roots";
+    assert!(text.contains(&format!("{reason} (the trusted roots: those in PEM)")), "{text}");
     let other_name = trust(&authority).with_server_name("zk.example").build().unwrap();
     let text = mismatch(config.with_transport(other_name)).await;
     assert!(text.contains("not valid for name") && text.contains("set the name"), "{text}");

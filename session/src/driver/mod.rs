@@ -18,7 +18,7 @@ mod task;
 mod timer;
 mod transport;
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 pub use self::transport::{Tls, TlsOptions};
 pub use self::{
     clock::Clock,

@@ -15,7 +15,7 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, RootCertStore, ServerConfig,
-        crypto::ring,
+        crypto::{CryptoProvider, ring},
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
         server::WebPkiClientVerifier,
     },
@@ -72,7 +72,8 @@ impl Tls {
     }
 
     fn build(chain_pem: &[u8], key_pem: &[u8], roots_pem: Option<&[u8]>) -> io::Result<Self> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = CryptoProvider::get_default().cloned();
+        let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
         let chain = certificates(chain_pem, "the certificate")?;
         let key = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| invalid(format_args!("the private key: {error}")))?;

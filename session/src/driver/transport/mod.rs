@@ -7,10 +7,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::Host;
 
 mod tcp;
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 mod tls;
 pub use tcp::{Tcp, TcpOptions};
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 pub use tls::{Tls, TlsOptions};
 
 /// A connection: a duplex byte stream.
@@ -121,11 +121,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The error and its remedy, if the connection failed because client and server do not agree on TLS.
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-no-provider")]
 pub(super) use tls::mismatch as tls_mismatch;
 
 /// The error and its remedy, if the connection failed because client and server do not agree on TLS.
-#[cfg(not(feature = "tls"))]
+#[cfg(not(feature = "tls-no-provider"))]
 pub(super) const fn tls_mismatch(_: &io::Error) -> Option<String> {
     None
 }

@@ -10,12 +10,14 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 mod options;
+mod provider;
 mod reasons;
 mod renewal;
 
 pub(in crate::driver) use self::reasons::mismatch;
 use self::{
     options::{NameRule, refused},
+    reasons::Refused,
     renewal::Current,
 };
 use super::{ByteStream, Connecting, Tcp, Transport};
@@ -68,7 +70,8 @@ impl Transport for Tls {
                 Some(transport) => transport.connect(host, within).await?,
             };
             // The driver drops this future when the whole attempt takes too long.
-            let stream = connector.connect(name, stream).await.map_err(explain)?;
+            let stream = connector.connect(name, stream).await;
+            let stream = stream.map_err(|error| explain(error, self.options.trusted()))?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
@@ -79,13 +82,13 @@ impl Transport for Tls {
 }
 
 /// A server without TLS closes the connection when it reads the first message of TLS.
-fn explain(error: io::Error) -> io::Error {
+fn explain(error: io::Error, trusted: Option<&'static str>) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
             error.kind(),
             "the server closed the connection during the TLS handshake; is it a port without TLS?",
         ),
-        _ => error,
+        _ => Refused::from(error, trusted),
     }
 }
 
@@ -98,7 +101,6 @@ impl fmt::Debug for Tls {
 #[cfg(test)]
 mod tests {
     use tokio_rustls::rustls::{
-        self,
         client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
         pki_types::UnixTime,
     };
@@ -121,7 +123,7 @@ mLwxUrOBkwIgXGoAZr4W18sQWYlOJSeAKlOXUBNzgsrYEu+/9TgoUaQ=\n\
 
     #[test]
     fn a_certificate_of_version_1_is_named_with_a_remedy() {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider::provider().unwrap();
         let roots = Arc::new(trusted(&[VERSION_1_PEM.to_vec()]).unwrap());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();

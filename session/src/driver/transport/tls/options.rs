@@ -14,6 +14,7 @@ use tokio_rustls::{
             WebPkiServerVerifier,
             danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         },
+        crypto::CryptoProvider,
         pki_types::{
             CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
             pem::PemObject,
@@ -21,12 +22,16 @@ use tokio_rustls::{
     },
 };
 
-use super::reasons::reason;
+use super::{provider::provider, reasons::reason};
 use crate::{Error, ErrorKind, driver::transport::Transport};
 
 /// The options of TLS connections: the trusted roots and the client certificate.
 ///
 /// Nothing is trusted by default, because ensembles usually have private certificates.
+///
+/// The cryptography is that of the provider that the program has installed
+/// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs` and `tls-fips`,
+/// or ring by `tls`.
 ///
 /// ```no_run
 /// # extern crate docent_session as docent;
@@ -70,6 +75,8 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 #[derive(Clone, Default)]
 pub struct TlsOptions {
     roots: Vec<Pem>,
+    #[cfg(feature = "tls-platform-roots")]
+    platform_roots: bool,
     client: Option<(Pem, Pem)>,
     crls: Vec<Pem>,
     pub(super) name: NameRule,
@@ -137,6 +144,20 @@ impl TlsOptions {
     #[must_use]
     pub fn with_roots_file(mut self, path: impl AsRef<Path>) -> Self {
         self.roots.push(Pem::File(path.as_ref().to_owned()));
+        self
+    }
+
+    /// Trusts the certificates that the platform trusts, beside those of [`with_roots`](Self::with_roots): on Linux those of
+    /// the directories of OpenSSL, which `SSL_CERT_FILE` and `SSL_CERT_DIR` replace; elsewhere the platform's own
+    /// verifier decides.
+    ///
+    /// Not together with lists of revoked certificates, which the platform has of its own, nor
+    /// [without names](Self::without_name_verification), since anybody can have a certificate of a public authority:
+    /// [`build`](Self::build) refuses both.
+    #[cfg(feature = "tls-platform-roots")]
+    #[must_use]
+    pub const fn with_platform_roots(mut self) -> Self {
+        self.platform_roots = true;
         self
     }
 
@@ -227,23 +248,13 @@ impl TlsOptions {
     }
 
     pub(super) fn connector(&self, texts: &Texts) -> Result<TlsConnector, Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider()?;
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(refused)?;
-        let verifier: Arc<dyn ServerCertVerifier> = match &self.verifier {
+        let verifier = match &self.verifier {
             Some(verifier) => Arc::clone(verifier),
-            None => {
-                let roots = Arc::new(trusted(&texts.roots)?);
-                let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
-                    .with_crls(revoked(&texts.crls)?)
-                    .build()
-                    .map_err(refused)?;
-                match self.name {
-                    NameRule::Any => Arc::new(AnyName { inner }),
-                    NameRule::Host | NameRule::Name(_) => inner,
-                }
-            }
+            None => self.own_verifier(texts, provider)?,
         };
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let config = match &texts.client {
@@ -258,6 +269,66 @@ impl TlsOptions {
             }
         };
         Ok(TlsConnector::from(Arc::new(config)))
+    }
+
+    /// The verifier of the roots, lists and names.
+    fn own_verifier(
+        &self,
+        texts: &Texts,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+        #[cfg(feature = "tls-platform-roots")]
+        if self.platform_roots {
+            return self.platform_verifier(texts, provider);
+        }
+        let roots = Arc::new(trusted(&texts.roots)?);
+        let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
+            .with_crls(revoked(&texts.crls)?)
+            .build()
+            .map_err(refused)?;
+        Ok(match self.name {
+            NameRule::Any => Arc::new(AnyName { inner }),
+            NameRule::Host | NameRule::Name(_) => inner,
+        })
+    }
+
+    #[cfg(feature = "tls-platform-roots")]
+    fn platform_verifier(
+        &self,
+        texts: &Texts,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+        if !self.crls.is_empty() {
+            return Err(refused(
+                "lists of revoked certificates need roots other than the platform's",
+            ));
+        }
+        if matches!(self.name, NameRule::Any) {
+            return Err(refused("the name must be verified with the roots of the platform"));
+        }
+        let own = match texts.roots.as_slice() {
+            [] => Vec::new(),
+            roots => certificates(&roots.join(&b'\n'), "the trusted roots")?,
+        };
+        let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, provider);
+        Ok(Arc::new(verifier.map_err(|error| {
+            refused(format_args!("the roots of the platform: {}", reason(&error)))
+        })?))
+    }
+
+    /// The roots, for the error of a certificate that they do not accept; `None` if the program's verifier decides.
+    pub(super) fn trusted(&self) -> Option<&'static str> {
+        if self.verifier.is_some() {
+            return None;
+        }
+        #[cfg(feature = "tls-platform-roots")]
+        if self.platform_roots {
+            return Some(match self.roots.as_slice() {
+                [] => "those of the platform",
+                _ => "those in PEM and those of the platform",
+            });
+        }
+        Some("those in PEM")
     }
 }
 

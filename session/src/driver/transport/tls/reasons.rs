@@ -1,13 +1,52 @@
 //! Why a connection by TLS failed, with the remedy.
 
-use std::io;
+use std::{error, fmt, io};
 
 use tokio_rustls::rustls;
 
-/// The error and its remedy, if a connection failed because client and server do not agree on TLS.
+/// An error of rustls, with what was trusted.
+#[derive(Debug)]
+pub(super) struct Refused {
+    error: rustls::Error,
+    trusted: Option<&'static str>,
+}
+
+impl Refused {
+    /// Wraps an error of rustls. Others stay as they are.
+    pub(super) fn from(error: io::Error, trusted: Option<&'static str>) -> io::Error {
+        let kind = error.kind();
+        match error.downcast::<rustls::Error>() {
+            Ok(error) => io::Error::new(kind, Self { error, trusted }),
+            Err(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&reason(&self.error))
+    }
+}
+
+impl error::Error for Refused {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// The error and its remedy, if a connection failed because client and server do not agree on TLS. The error of a transport
+/// of the program's own is one of rustls.
 pub(in crate::driver) fn mismatch(error: &io::Error) -> Option<String> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    remedy(error).map(|remedy| format!("{}: {remedy}", reason(error)))
+    let error = error.get_ref()?;
+    let (error, trusted) = match error.downcast_ref::<Refused>() {
+        Some(Refused { error, trusted }) => (error, *trusted),
+        None => (error.downcast_ref::<rustls::Error>()?, None),
+    };
+    let (reason, remedy) = (reason(error), remedy(error)?);
+    Some(match trusted.filter(|_| matches!(error, rustls::Error::InvalidCertificate(_))) {
+        Some(trusted) => format!("{reason}: {remedy} (the trusted roots: {trusted})"),
+        None => format!("{reason}: {remedy}"),
+    })
 }
 
 /// The text of an error. Some reasons of webpki have no variant in rustls, which then shows its debug format.

@@ -1,0 +1,45 @@
+//! A server that speaks TLS alone, by the crypto provider of the features, or by that of the program.
+//!
+//! `cargo test -p docent-session --features tls-aws-lc-rs --test tls_providers`, and the same with `tls-no-provider`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy knows test functions, but not the functions that they call"
+)]
+
+use docent_session::{Config, ErrorKind, TlsOptions, rustls::crypto::CryptoProvider};
+use docent_testing::{TestingServer, server};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+/// The roots in PEM, and a server with a certificate that they have signed.
+fn certificates() -> (String, server::Tls) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let roots = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let chain = params.signed_by(&key, &issuer).unwrap().pem();
+    (roots, server::Tls::new(chain.as_bytes(), key.serialize_pem().as_bytes()).unwrap())
+}
+
+/// The feature decides. Without one, the program must install a provider; the embedded server has one of its own.
+#[tokio::test]
+async fn a_server_is_spoken_to_by_the_provider_of_the_features_or_of_the_program() {
+    let (roots, tls) = certificates();
+    let config = server::Config { tls: Some(tls), ..server::Config::default() };
+    let server = TestingServer::start_with(config).await.unwrap();
+    let options = TlsOptions::new().with_roots(roots.as_bytes());
+    if !cfg!(any(feature = "tls", feature = "tls-aws-lc-rs")) {
+        let error = options.clone().build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.to_string().contains("there is no crypto provider: enable"), "{error}");
+        let provider = docent_session::rustls::crypto::ring::default_provider();
+        CryptoProvider::install_default(provider).unwrap();
+    }
+    let config = Config::new(&server.connect_string()).unwrap();
+    let client = config.with_transport(options.build().unwrap()).connect().await.unwrap();
+    assert!(client.exists("/").await.unwrap().is_some());
+    client.close().await.unwrap();
+}
