@@ -367,7 +367,7 @@ impl Config {
     /// A server that refuses the user, has no SASL, or fails to prove itself ends the client with
     /// [`AuthFailed`](ErrorKind::AuthFailed), as in Java. If a server accepts the session and then sends no valid
     /// reply, the client tries the next server. (3.4 closes the connection instead of refusing, which looks
-    /// the same.)
+    /// the same.) A server in FIPS mode has no DIGEST-MD5 (ZOOKEEPER-5043): use Kerberos, or a client certificate.
     ///
     /// # Errors
     ///

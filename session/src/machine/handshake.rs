@@ -178,8 +178,17 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if self.connection.is_computing_sasl() {
             return " (before the client has sent its SASL token)".to_owned();
         }
+        #[cfg(feature = "sasl")]
         if self.connection.is_authenticating() {
-            return " (no reply to SASL: refused, or not serving?)".to_owned();
+            let mechanism = self.config.sasl.as_deref().map(|mechanism| mechanism.name());
+            return match mechanism {
+                // ZOOKEEPER-5043.
+                Some("DIGEST-MD5") => {
+                    " (no reply to SASL: refused, not serving, or a server in FIPS mode, which has no DIGEST-MD5?)"
+                }
+                _ => " (no reply to SASL: refused, or not serving?)",
+            }
+            .to_owned();
         }
         // None of these is an expiry; servers do not report which one it was.
         match (self.connection.phase(), self.ahead_of_servers()) {
