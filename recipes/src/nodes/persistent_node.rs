@@ -12,14 +12,26 @@ use std::{
 use bytes::Bytes;
 use docent_protocol::{CreateMode, path as paths};
 use docent_session::{Client, Error, ErrorKind, Outcome};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{
+    broadcast::{
+        self,
+        error::{RecvError, TryRecvError},
+    },
+    watch,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     keeper::{Keeper, Memory},
     status::{NodeEvent, Status, Wanted},
 };
-use crate::{error, locks::LockOptions, node_task::NodeTask, timer};
+use crate::{
+    error,
+    locks::LockOptions,
+    node_task::NodeTask,
+    select::{Either, select},
+    timer,
+};
 
 /// The number of events that a listener can be behind before it misses the oldest.
 const EVENTS: usize = 64;
@@ -525,31 +537,48 @@ pub struct NodeEvents {
 }
 
 impl NodeEvents {
-    /// The next event; `None` once the node is closed. A listener that is more than 64 events behind misses the oldest.
+    /// The next event; `None` once the node is closed. A reader that is more than 64 events behind misses the oldest, and
+    /// receives [`Lagged`](NodeEvent::Lagged) instead.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<NodeEvent> {
-        loop {
-            let closed = self.status.wait_for(|status| status.closed.is_some());
-            let received = crate::select::select(self.receiver.recv(), closed).await;
-            match received {
-                crate::select::Either::Left(Ok(event)) => return Some(event),
-                crate::select::Either::Left(Err(broadcast::error::RecvError::Lagged(_))) => {}
-                crate::select::Either::Left(Err(broadcast::error::RecvError::Closed)) => {
-                    return None;
-                }
-                crate::select::Either::Right(_) => {
-                    return loop {
-                        match self.receiver.try_recv() {
-                            Ok(event) => break Some(event),
-                            Err(broadcast::error::TryRecvError::Lagged(_)) => {}
-                            Err(_) => break None,
-                        }
-                    };
-                }
+        let closed = self.status.wait_for(|status| status.closed.is_some());
+        let first = select(self.receiver.recv(), closed).await;
+        let received = match first {
+            Either::Left(received) => received.map_err(|error| match error {
+                RecvError::Lagged(missed) => Some(missed),
+                RecvError::Closed => None,
+            }),
+            // The events before the close.
+            Either::Right(_) => self.receiver.try_recv().map_err(|error| match error {
+                TryRecvError::Lagged(missed) => Some(missed),
+                TryRecvError::Empty | TryRecvError::Closed => None,
+            }),
+        };
+        received.map_or_else(|missed| Some(NodeEvent::Lagged { missed: missed? }), Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_that_lags_is_told_before_and_after_the_close() {
+        let (events, receiver) = broadcast::channel(2);
+        let (status, shown) = watch::channel(Status::default());
+        let mut reader = NodeEvents { receiver, status: shown };
+        for is_closed in [false, true] {
+            for _ in 0..5 {
+                events.send(NodeEvent::Lost).unwrap();
             }
+            status.send_modify(|status| status.closed = is_closed.then_some(Ok(())));
+            assert!(matches!(reader.next().await, Some(NodeEvent::Lagged { missed: 3 })));
+            assert!(matches!(reader.next().await, Some(NodeEvent::Lost)));
+            assert!(matches!(reader.next().await, Some(NodeEvent::Lost)));
         }
+        assert!(reader.next().await.is_none());
     }
 }

@@ -33,6 +33,12 @@ pub enum NodeEvent {
     },
     /// It cannot be created or written. Tried again after a reconnect, and when the data is set.
     Failed(Error),
+    /// The reader was too slow: the oldest events are gone. [`czxid`](super::PersistentNode::czxid) shows whether the node
+    /// is there now.
+    Lagged {
+        /// How many events are gone.
+        missed: u64,
+    },
 }
 
 /// The data that the node shall have.
