@@ -4,7 +4,7 @@
 //! the runtime, which are in `driver::Settings`; their setters are in `client/config.rs`. A setter refuses an invalid
 //! value, so that every configuration is valid.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 use crate::{
     Backoff, ConnectString, Credential, Error, ErrorKind, InvalidConnectString, SessionToken,
@@ -55,6 +55,8 @@ use crate::{
 ///     .with_session_timeout(Duration::from_secs(10))
 ///     .with_max_requests(1000)?;
 /// assert_eq!(config.connect_string().chroot(), Some("/app"));
+/// let same: Config = "zk1:2181,zk2:2181/app".parse()?;
+/// # drop(same);
 /// # Ok::<(), docent::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -62,6 +64,15 @@ pub struct Config {
     pub(crate) session: Settings,
     #[cfg(feature = "tokio")]
     pub(crate) driver: crate::driver::Settings,
+}
+
+/// As [`Config::new`]: the defaults, for the servers of a connect string.
+impl FromStr for Config {
+    type Err = Error;
+
+    fn from_str(connect_string: &str) -> Result<Self, Error> {
+        Self::new(connect_string)
+    }
 }
 
 /// The size of the reply to a handshake, in bytes: three numbers, a password of 16 bytes with its length, and a flag.
