@@ -67,6 +67,22 @@ open_enum! {
         AddWatch = 106 => "addWatch",
         /// Lists the ids of the connection. Since 3.7.0.
         WhoAmI = 107 => "whoAmI",
+        /// ClickHouse Keeper's: lists children of a kind.
+        FilteredList = 500 => "filteredList",
+        /// ClickHouse Keeper's: checks that a node does not exist; inside a multi.
+        CheckNotExists = 501 => "checkNotExists",
+        /// ClickHouse Keeper's: creates a node, unless it exists.
+        CreateIfNotExists = 502 => "createIfNotExists",
+        /// ClickHouse Keeper's: deletes a node and everything below it. Since 24.10 (ClickHouse#69332).
+        RemoveRecursive = 503 => "removeRecursive",
+        /// ClickHouse Keeper's: checks the fields of a Stat; inside a multi. On by default since 26.1 (ClickHouse#93886).
+        CheckStat = 504 => "checkStat",
+        /// ClickHouse Keeper's: deletes a node if it exists. On by default since 26.1 (ClickHouse#93886).
+        TryRemove = 505 => "tryRemove",
+        /// ClickHouse Keeper's: lists children with their Stats and data (ClickHouse#94826).
+        FilteredListWithStatsAndData = 506 => "filteredListWithStatsAndData",
+        /// ClickHouse Keeper's: lists everything below a node. Since 26.4 (ClickHouse#100998).
+        ListRecursive = 507 => "listRecursive",
         /// Internal to servers.
         CreateSession = -10 => "createSession",
         /// Ends the session.
@@ -75,6 +91,22 @@ open_enum! {
 }
 
 impl OpCode {
+    /// Whether ClickHouse Keeper alone has the operation.
+    #[must_use]
+    pub const fn is_of_keeper(self) -> bool {
+        matches!(
+            self,
+            Self::FilteredList
+                | Self::CheckNotExists
+                | Self::CreateIfNotExists
+                | Self::RemoveRecursive
+                | Self::CheckStat
+                | Self::TryRemove
+                | Self::FilteredListWithStatsAndData
+                | Self::ListRecursive
+        )
+    }
+
     /// Whether the operation goes through the leader and may change something.
     #[must_use]
     pub const fn is_write(self) -> bool {
@@ -327,5 +359,6 @@ mod tests {
         }
         assert_eq!(OpCode::from(9999), OpCode::Unknown(9999));
         assert_eq!(format!("{} {}", OpCode::Unknown(9999), OpCode::GetAcl), "unknown(9999) getACL");
+        assert!((500..=507).all(|number| OpCode::from(number).is_of_keeper()));
     }
 }

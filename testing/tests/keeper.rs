@@ -25,6 +25,7 @@ fn a_keeper_closes_the_connection_behind_an_unknown_operation() {
         (Version::Keeper24, &[15, 16, 17, 18, 19, 21, 101, 102, 103, 104, 105, 106, 107][..]),
         (Version::Keeper26_1, &[16, 19, 21, 102, 103, 104, 107]),
         (Version::Keeper26, &[16, 19, 21, 102, 103, 104, 107]),
+        (Version::Keeper26_6, &[16, 21, 102, 103, 104, 107]),
     ] {
         for op in (1..=9).chain([11, 12, 14]).chain(15..=19).chain([21, 22]).chain(101..=107) {
             let mut b = bench(version);

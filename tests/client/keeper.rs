@@ -13,7 +13,8 @@ use docent_testing::{
 
 use crate::support::{eventually, fixture::Fixture, within_deadline};
 
-const KEEPERS: [Version; 3] = [Version::Keeper24, Version::Keeper26_1, Version::Keeper26];
+const KEEPERS: [Version; 4] =
+    [Version::Keeper24, Version::Keeper26_1, Version::Keeper26, Version::Keeper26_6];
 
 async fn fixture(version: Version) -> Fixture {
     let config = server::Config { version, ..Default::default() };
@@ -99,6 +100,22 @@ async fn a_lock_is_acquired_on_a_keeper_with_create2() {
     assert!(other.acquire_timeout(Duration::from_millis(50)).await.unwrap().is_none());
     guard.release().await.unwrap();
     other.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(client.metrics().sessions, 1);
+}
+
+/// ClickHouse#108908.
+#[tokio::test]
+async fn the_parents_of_a_lock_are_containers_on_a_keeper_that_has_them() {
+    let fixture = fixture(Version::Keeper26_6).await;
+    let (client, _tap) = fixture.client("A").await;
+    let mutex = InterProcessMutex::new(&client, "/locks/a").unwrap();
+    let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
+    let trace = fixture.tap.trace().text();
+    for parent in ["/locks", "/locks/a"] {
+        assert!(trace.contains(&format!("createContainer(19) {parent} ")), "{trace}");
+    }
+    assert_eq!(trace.matches("createContainer OK").count(), 2, "{trace}");
+    guard.release().await.unwrap();
     assert_eq!(client.metrics().sessions, 1);
 }
 

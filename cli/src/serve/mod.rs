@@ -40,8 +40,8 @@ pub(crate) struct Serve {
     /// Serve reads only, as a server without a quorum does
     #[arg(long, conflicts_with = "servers")]
     read_only: bool,
-    /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8, 3.9 or 3.10, or ClickHouse keeper-24.8, keeper-26.1 or
-    /// keeper-26.3
+    /// Version to emulate: ZooKeeper 3.4, 3.5, 3.6, 3.8, 3.9 or 3.10, or ClickHouse keeper-24.8, keeper-26.1,
+    /// keeper-26.3 or keeper-26.6
     #[arg(long, default_value = "3.9", value_parser = |text: &str| checked("version", text))]
     version: String,
     /// Shortest and longest session timeout: MIN..MAX, such as 500ms..2m; a number without a unit is seconds [default:

@@ -115,7 +115,7 @@ pub(crate) fn prepare(
             next_version(node.version, r.version)?;
             Ok(Txn::Check)
         }
-        Request::DeleteContainer(r) if asker.version == Version::V3_9 => {
+        Request::DeleteContainer(r) if asker.version >= Version::V3_9 => {
             Ok(delete_container(r.path, tree)?)
         }
         _ => Err(Refusal::Error(ErrorCode::BadArguments)),
@@ -188,7 +188,13 @@ struct Mode {
 
 impl Mode {
     fn of(flags: i32, version: Version) -> Result<Self, ErrorCode> {
-        let last = if version.has_containers() { 6 } else { 3 };
+        let last = if version.knows(OpCode::CreateTtl) {
+            6
+        } else if version.has_containers() {
+            4
+        } else {
+            3
+        };
         if !(0..=last).contains(&flags) {
             return Err(ErrorCode::BadArguments);
         }
@@ -355,9 +361,8 @@ pub(crate) const fn path_of<'a>(op: &MultiOp<'a>) -> Text<'a> {
 const fn is_write(op: &MultiOp<'_>, version: Version) -> bool {
     match op {
         MultiOp::Create(_) | MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => true,
-        MultiOp::Create2(_) | MultiOp::CreateContainer(_) | MultiOp::CreateTtl(_) => {
-            version.has_containers()
-        }
+        MultiOp::Create2(_) | MultiOp::CreateContainer(_) => version.has_containers(),
+        MultiOp::CreateTtl(_) => version.knows(OpCode::CreateTtl),
         _ => false,
     }
 }
@@ -372,7 +377,7 @@ fn multi_op(op: MultiOp<'_>, version: Version) -> Result<(Request<'_>, ResultTyp
         MultiOp::Create(r) | MultiOp::Create2(r) | MultiOp::CreateContainer(r) => {
             let flags = r.flags;
             let nonsense = !(0..=6).contains(&flags);
-            if !old && matches!(flags, 5 | 6) || nonsense && version == Version::V3_9 {
+            if !old && matches!(flags, 5 | 6) || nonsense && version >= Version::V3_9 {
                 return Err(ErrorCode::MarshallingError);
             }
             if !old && flags == 4 {

@@ -88,7 +88,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "version",
-        value: "3.4 to 3.9, keeper-24.8 to keeper-26.3",
+        value: "3.4 to 3.10, keeper-24.8 to keeper-26.6",
         set: |config, text| set(&mut config.version, version(text)),
     },
     Setting {
@@ -211,7 +211,7 @@ fn super_digest(text: &str) -> Result<Option<String>, String> {
 
 fn version(text: &str) -> Result<Version, String> {
     Version::from_number(text).ok_or_else(|| {
-        "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, keeper-24.8, keeper-26.1, keeper-26.3".to_owned()
+        "is not one of 3.4, 3.5, 3.6, 3.8, 3.9, 3.10, keeper-24.8, keeper-26.1, keeper-26.3, keeper-26.6".to_owned()
     })
 }
 

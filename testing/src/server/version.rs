@@ -18,6 +18,9 @@ pub enum Version {
     /// ClickHouse Keeper 26.3, as its issues describe it: create2 and the watches of ZooKeeper 3.6 too, with the path of the
     /// watch in the events of a recursive one (ClickHouse#115475).
     Keeper26,
+    /// ClickHouse Keeper 26.6, as its issues describe it: 26.3 with containers (ClickHouse#108908). Nodes with a time to live
+    /// are an option there, and not here.
+    Keeper26_6,
     /// 3.4.14: no create2, containers, TTLs or persistent watches.
     V3_4,
     /// 3.5.10: no persistent watches, multiRead, getEphemerals or getAllChildrenNumber.
@@ -45,6 +48,7 @@ impl Version {
             Self::Keeper24 => "keeper-24.8",
             Self::Keeper26_1 => "keeper-26.1",
             Self::Keeper26 => "keeper-26.3",
+            Self::Keeper26_6 => "keeper-26.6",
             Self::V3_4 => "3.4.14",
             Self::V3_5 => "3.5.10",
             Self::V3_6 => "3.6.3",
@@ -61,6 +65,7 @@ impl Version {
         match (parts.next()?, parts.next()?) {
             ("keeper-24", _) => Some(Self::Keeper24),
             ("keeper-26", "1") => Some(Self::Keeper26_1),
+            ("keeper-26", "6") => Some(Self::Keeper26_6),
             ("keeper-26", _) => Some(Self::Keeper26),
             ("3", "4") => Some(Self::V3_4),
             ("3", "5") => Some(Self::V3_5),
@@ -89,10 +94,10 @@ impl Version {
             OpCode::Create2 | OpCode::CheckWatches | OpCode::RemoveWatches => {
                 !matches!(self, Self::Keeper24 | Self::V3_4)
             }
-            OpCode::Reconfig
-            | OpCode::CreateContainer
-            | OpCode::DeleteContainer
-            | OpCode::CreateTtl => !self.is_keeper() && !matches!(self, Self::V3_4),
+            OpCode::CreateContainer => self.has_containers(),
+            OpCode::Reconfig | OpCode::DeleteContainer | OpCode::CreateTtl => {
+                !self.is_keeper() && !matches!(self, Self::V3_4)
+            }
             OpCode::MultiRead => !matches!(self, Self::V3_4 | Self::V3_5),
             OpCode::SetWatches2 | OpCode::AddWatch => {
                 !matches!(self, Self::Keeper24 | Self::V3_4 | Self::V3_5)
@@ -102,13 +107,14 @@ impl Version {
             }
             OpCode::WhoAmI => matches!(self, Self::V3_8 | Self::V3_9 | Self::V3_10),
             OpCode::Unknown(_) => false,
+            op if op.is_of_keeper() => false,
             _ => true,
         }
     }
 
     /// Whether this is ClickHouse Keeper.
     pub(crate) const fn is_keeper(self) -> bool {
-        matches!(self, Self::Keeper24 | Self::Keeper26_1 | Self::Keeper26)
+        matches!(self, Self::Keeper24 | Self::Keeper26_1 | Self::Keeper26 | Self::Keeper26_6)
     }
 
     /// Whether the deletion of a node is a change of its parent's `pzxid` (ClickHouse#115457).
@@ -118,7 +124,7 @@ impl Version {
 
     /// Whether the events of a recursive watch have the path of the watch (ClickHouse#115475).
     pub(crate) const fn events_name_the_watch(self) -> bool {
-        matches!(self, Self::Keeper26_1 | Self::Keeper26)
+        matches!(self, Self::Keeper26_1 | Self::Keeper26 | Self::Keeper26_6)
     }
 
     /// Whether the reply to addWatch repeats the error of its header (ClickHouse#98499).
@@ -153,7 +159,10 @@ impl Version {
 
     /// Whether one-shot and persistent watches on one path are kept apart (ZOOKEEPER-4466).
     pub(crate) const fn keeps_watch_modes(self) -> bool {
-        matches!(self, Self::V3_9 | Self::V3_10 | Self::Keeper26_1 | Self::Keeper26)
+        matches!(
+            self,
+            Self::V3_9 | Self::V3_10 | Self::Keeper26_1 | Self::Keeper26 | Self::Keeper26_6
+        )
     }
 
     /// Whether exists requires READ (ZOOKEEPER-2590).
@@ -172,9 +181,9 @@ impl Version {
         matches!(self, Self::V3_4 | Self::V3_5)
     }
 
-    /// Whether a node can be a container, or have a time to live.
+    /// Whether a node can be a container.
     pub(crate) const fn has_containers(self) -> bool {
-        !self.is_keeper() && !matches!(self, Self::V3_4)
+        matches!(self, Self::Keeper26_6) || !self.is_keeper() && !matches!(self, Self::V3_4)
     }
 
     /// Whether a write that cannot be decoded uses up a zxid.
