@@ -47,27 +47,6 @@ async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
     a.close().await.unwrap();
 }
 
-/// `TestServiceDiscovery.testMultipleInstances`, testCleaning.
-async fn instances_of_several_services_are_found_by_another_client(fixture: Fixture) {
-    let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
-    let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));
-    for id in ["i1", "i2"] {
-        done("web", ours.register(web(id, 80))).await;
-        done("mail", ours.register(ServiceInstance::new("mail", id).with_port(25))).await;
-    }
-    assert_eq!(theirs.query_for_names().await.unwrap(), ["mail", "web"]);
-    assert_eq!(theirs.query_for_ids("web").await.unwrap(), ["i1", "i2"]);
-    assert_eq!(names(&theirs.query_for_instances("mail").await.unwrap()), ["i1:25", "i2:25"]);
-    let found = theirs.query_for_instance("web", "i2").await.unwrap();
-    assert_eq!(found, Some(web("i2", 80)));
-    assert_eq!(theirs.query_for_instance("web", "i3").await.unwrap(), None);
-    // Dropped: closed in the background.
-    drop(ours);
-    finds(&theirs, &[]).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-}
-
 /// C27: in Curator, an instance that its default serializer writes is enabled for every reader.
 async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
     let ((a, _ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
@@ -108,33 +87,6 @@ async fn what_an_operator_has_written_is_replaced_by_each_call(fixture: Fixture)
     }
     a.close().await.unwrap();
     operator.close().await.unwrap();
-}
-
-/// C28: in Curator, each reconnect adds a node, and the unregistration deletes none of them.
-async fn a_sequential_instance_has_one_node_until_it_is_unregistered(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let discovery = discovery(&fixture, &a);
-    let instance = web("i4-", 80).with_service_type(ServiceType::DynamicSequential);
-    done("the registration", discovery.register(instance.clone())).await;
-    let path = discovery.path("web", "i4-").unwrap();
-    assert!(path.contains("-i4-0") && path.starts_with(&format!("{}/web/_c_", fixture.path)));
-    let name = path.rsplit('/').next().unwrap();
-    let found = discovery.query_for_instance("web", name).await.unwrap();
-    assert_eq!(found, Some(instance.clone()), "the JSON has the bare id");
-    let first = stat(&a, &path).await.czxid;
-    tap.cut();
-    a.sync("/").await.ok();
-    assert_eq!(fixture.children(&format!("{}/web", fixture.path), 1).await, [name]);
-    assert_eq!(stat(&a, &path).await.czxid, first);
-    tap.kill_session(support::DEADLINE).await.unwrap();
-    eventually("a new node", async || {
-        let stat = a.exists(&path).await.ok()??;
-        (stat.czxid != first).then_some(())
-    })
-    .await;
-    done("the end", discovery.unregister("web", "i4-")).await;
-    fixture.children(&format!("{}/web", fixture.path), 0).await;
-    a.close().await.unwrap();
 }
 
 /// C33: in Curator, the close deletes permanent instances.
@@ -187,26 +139,6 @@ async fn the_instance_of_another_client_is_left_until_it_is_gone(fixture: Fixtur
     b.close().await.unwrap();
 }
 
-/// In Curator, it stays gone until the next reconnect.
-async fn an_instance_that_another_client_deletes_is_registered_again(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let discovery = discovery(&fixture, &a);
-    done("the registration", discovery.register(web("i1", 1))).await;
-    let mut events = discovery.events("web", "i1").unwrap();
-    let observer = fixture.observer().await;
-    let before = stat(&observer, &node(&fixture, "i1")).await.czxid;
-    observer.delete(&node(&fixture, "i1"), None).await.unwrap();
-    loop {
-        let event = within_deadline("an event", events.next()).await.unwrap();
-        if let docent::NodeEvent::Restored = event {
-            break;
-        }
-    }
-    assert_ne!(stat(&observer, &node(&fixture, "i1")).await.czxid, before);
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
-}
-
 async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
@@ -224,13 +156,10 @@ async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
 
 on_both_servers! {
     an_instance_is_registered_updated_and_unregistered
-    instances_of_several_services_are_found_by_another_client
     a_disabled_instance_is_disabled_for_every_reader
     what_an_operator_has_written_is_replaced_by_each_call
-    a_sequential_instance_has_one_node_until_it_is_unregistered
     permanent_instances_survive_the_close_and_static_ones_do_not
     the_instance_of_another_client_is_left_until_it_is_gone
-    an_instance_that_another_client_deletes_is_registered_again
     a_dropped_call_registers_all_the_same
 }
 

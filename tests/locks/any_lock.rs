@@ -14,17 +14,13 @@ use docent::{
 };
 
 use crate::{
-    Fixture, ms, options,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, options,
+    support::{eventually, within_deadline},
 };
 
 on_both_servers! {
-    a_guard_holds_the_lock_until_the_end_of_its_scope
-    a_killed_session_frees_the_lock_for_the_next
-    exactly_one_of_two_clients_holds
     tasks_that_share_an_object_exclude_each_other
     an_empty_lock_path_is_reaped
-    holder_and_waiter_survive_a_broken_connection
 }
 
 /// One lock of each kind, at separate paths below the fixture's.
@@ -41,53 +37,6 @@ fn each_kind(fixture: &Fixture, client: &Client) -> Vec<(String, Arc<dyn InterPr
         ("semmutex".into(), Arc::new(semmutex)),
         ("multi".into(), Arc::new(multi)),
     ]
-}
-
-/// testLocker
-async fn a_guard_holds_the_lock_until_the_end_of_its_scope(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
-        {
-            let guard = lock.acquire_timeout(DEADLINE).await.unwrap().expect(&kind);
-            assert!(guard.is_held() && lock.is_acquired_in_this_process(), "{kind}");
-        }
-        assert!(!lock.is_acquired_in_this_process(), "{kind}");
-        let again = lock.acquire_timeout(DEADLINE).await.unwrap().expect(&kind);
-        again.release().await.unwrap();
-    }
-}
-
-/// testKilledSession
-async fn a_killed_session_frees_the_lock_for_the_next(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
-        let guard = lock.acquire().await.unwrap();
-        tap.kill_session(DEADLINE).await.unwrap();
-        within_deadline("lost", guard.lost()).await;
-        assert!(!lock.is_acquired_in_this_process(), "{kind}");
-        let again = within_deadline("acquire", lock.acquire()).await.unwrap();
-        assert!(again.is_held() && !guard.is_held(), "{kind}");
-        again.release().await.unwrap();
-        guard.release().await.unwrap();
-    }
-}
-
-/// test2Clients
-async fn exactly_one_of_two_clients_holds(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let pairs = each_kind(&fixture, &a).into_iter().zip(each_kind(&fixture, &b));
-    for ((kind, first), (_, second)) in pairs {
-        let guard = first.acquire().await.unwrap();
-        assert!(second.acquire_timeout(ms(100)).await.unwrap().is_none(), "{kind}");
-        let (second, second_guard) = {
-            let waiting = Arc::clone(&second);
-            let waiting = tokio::spawn(async move { waiting.acquire().await });
-            guard.release().await.unwrap();
-            (second, within_deadline(&kind, waiting).await.unwrap().unwrap())
-        };
-        assert!(second.is_acquired_in_this_process() && !first.is_acquired_in_this_process());
-        second_guard.release().await.unwrap();
-    }
 }
 
 /// testReentrantSingleLock, without re-entrancy, which only one kind has.
@@ -119,21 +68,6 @@ async fn an_empty_lock_path_is_reaped(fixture: Fixture) {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
     fixture.children(&fixture.path, 0).await;
-}
-
-/// testWaitingProcessKilledServer, with a broken connection instead of a killed server.
-async fn holder_and_waiter_survive_a_broken_connection(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
-        let guard = lock.acquire().await.unwrap();
-        let waiting = Arc::clone(&lock);
-        let waiting = tokio::spawn(async move { waiting.acquire().await });
-        tokio::task::yield_now().await;
-        tap.cut();
-        guard.release().await.unwrap();
-        let guard = within_deadline(&kind, waiting).await.unwrap().unwrap();
-        guard.release().await.unwrap();
-    }
 }
 
 #[tokio::test]

@@ -27,7 +27,6 @@ use crate::{
 };
 
 on_both_servers! {
-    a_mutex_acquire_is_dropped_at_every_poll
     a_contended_mutex_acquire_is_dropped_at_every_poll
     a_revocable_acquire_is_dropped_at_every_poll
     a_semaphore_acquire_is_dropped_at_every_poll
@@ -87,16 +86,6 @@ async fn at_every_poll<T>(
             return;
         }
     }
-}
-
-async fn a_mutex_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
-    let owner = Owner::new();
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
-        polled(polls, mutex.acquire_as(&owner)).await
-    })
-    .await;
 }
 
 /// The holder releases once the waiter waits, so that all steps of an acquire are covered.
@@ -329,41 +318,4 @@ async fn a_program_that_returns_early_releases_its_lock(fixture: Fixture) {
         guard.release().await.unwrap();
         next.close().await.unwrap();
     }
-}
-
-/// The runtime ends before the guard: dropping the guard neither panics nor hangs, and the lock is released with the
-/// session.
-#[test]
-fn a_guard_outlives_its_runtime() {
-    let others = tokio::runtime::Runtime::new().unwrap();
-    let server = others.block_on(docent_testing::TestingServer::start()).unwrap();
-    let client = async |session_ms: u64| {
-        let config = Config::new(&server.connect_string()).unwrap();
-        let config = config.with_session_timeout(std::time::Duration::from_millis(session_ms));
-        config.connect().await.unwrap()
-    };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (guard, other) = runtime.block_on(async {
-        let client = client(2000).await;
-        let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
-        let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
-        // Owned by a task that ends with the runtime.
-        let in_a_task = InterProcessMutex::new(&client, "/task").unwrap().acquire().await.unwrap();
-        tokio::spawn(async move {
-            let _guard = in_a_task;
-            std::future::pending::<()>().await;
-        });
-        (mutex.acquire().await.unwrap(), semaphore.acquire().await.unwrap())
-    });
-    drop(runtime);
-    drop((guard, other));
-    others.block_on(async {
-        let client = client(20_000).await;
-        for path in ["/lock", "/task"] {
-            let mutex = InterProcessMutex::new(&client, path).unwrap();
-            within_deadline(path, mutex.acquire()).await.unwrap().release().await.unwrap();
-        }
-        let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
-        within_deadline("a lease", semaphore.acquire()).await.unwrap().release().await.unwrap();
-    });
 }

@@ -36,9 +36,7 @@ on_both_servers! {
     a_forbidden_read_is_repeated_until_it_is_allowed
     a_removed_watch_is_set_again
     a_dropped_wait_for_the_loss_leaves_the_watch
-    an_owner_does_not_enter_a_hold_whose_node_was_deleted
     a_revocable_lock_notices_without_another_request
-    a_fencing_token_that_finds_no_node_ends_the_hold
     a_watched_guard_keeps_no_client
 }
 
@@ -407,22 +405,6 @@ async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
     eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
 }
 
-async fn an_owner_does_not_enter_a_hold_whose_node_was_deleted(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    let ours = mutex(&fixture, &client);
-    let me = Owner::new();
-    let guard = ours.acquire_as(&me).await.unwrap();
-    operator.delete(guard.lock_path(), None).await.unwrap();
-    assert_lost("the loss", &guard).await;
-    assert!(!ours.is_owned_by(&me) && !ours.is_acquired_in_this_process());
-    let error = ours.acquire_as(&me).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::LockLost);
-    guard.release().await.unwrap();
-    let guard = within_deadline("acquire", ours.acquire_as(&me)).await.unwrap();
-    assert!(guard.is_held());
-}
-
 /// It has a watch already, for the revocation.
 async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
@@ -449,19 +431,6 @@ async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
         drop(guard);
         fixture.children(&fixture.path, 0).await;
     }
-}
-
-async fn a_fencing_token_that_finds_no_node_ends_the_hold(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
-    let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
-    operator.delete(guard.lock_path(), None).await.unwrap();
-    assert!(guard.is_held());
-    let error = guard.fencing_token().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::LockLost);
-    assert!(!guard.is_held());
 }
 
 /// The task of the watch lives no longer than the users of the client.

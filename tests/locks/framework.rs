@@ -33,7 +33,6 @@ use crate::{
 on_both_servers! {
     a_clean_up_continues_when_its_search_is_lost
     a_guaranteed_delete_continues_in_the_next_session
-    a_release_of_a_missing_node_sends_one_delete
     forbidden_ancestors_are_not_requested
     a_policy_of_n_retries_allows_n_plus_one_attempts
     closing_a_client_completes_every_acquire
@@ -94,24 +93,6 @@ async fn a_guaranteed_delete_continues_in_the_next_session(fixture: Fixture) {
         let mut records = fixture.tap.subscribe_from(before);
         records.until(DEADLINE, |r| r.is_reply(OpCode::Delete)).await.unwrap();
     }
-}
-
-/// testGuaranteedDeleteOnNonExistentNodeInForeground, CURATOR-42: NoNode is a success, and not retried.
-async fn a_release_of_a_missing_node_sends_one_delete(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
-    let guard = mutex.acquire().await.unwrap();
-    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
-    guard.release().await.unwrap();
-    // In the background.
-    let guard = mutex.acquire().await.unwrap();
-    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
-    drop(guard);
-    eventually("no request left", async || (a.metrics().pending == 0).then_some(())).await;
-    // A retry in the background would be sent by the end of another cycle.
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    let deletes = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Delete)).count();
-    assert_eq!(deletes, 3);
 }
 
 /// testForbiddenAncestors, CURATOR-715: parents are searched upward, so no request is sent for those above an existing

@@ -16,7 +16,6 @@ extern crate docent_tests as support;
 mod any_lock;
 mod cancellation;
 mod cleanup;
-mod cluster;
 mod deleted_nodes;
 mod framework;
 mod hand_off;

@@ -10,14 +10,11 @@ use docent::{
 use docent_testing::{fault::Fault, tap::TapClient};
 
 use super::{changed, lock_options, long, number, options};
-use crate::support::{eventually, fixture::Fixture, within_deadline};
+use crate::support::{fixture::Fixture, within_deadline};
 
 on_both_servers! {
-    an_increment_whose_reply_is_lost_is_unknown_and_counted_once
-    an_increment_whose_request_is_lost_is_counted_once
     a_lost_request_that_was_overtaken_is_counted_once
     a_lost_reply_that_was_overwritten_is_unknown
-    a_first_increment_whose_reply_is_lost_is_counted_once
     a_lost_create_that_was_overtaken_is_counted_once
     a_compare_and_set_whose_reply_is_lost_is_not_a_failure
     an_initialize_whose_reply_is_lost_is_not_a_failure
@@ -27,7 +24,6 @@ on_both_servers! {
     a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated
     a_blind_write_without_a_reply_undoes_no_later_one
     a_lost_create_below_a_missing_parent_is_repeated
-    many_increments_between_cuts_are_counted_once
 }
 
 #[track_caller]
@@ -64,27 +60,6 @@ async fn lose_and_change<T>(
     result
 }
 
-/// C21: in Curator, it is counted twice.
-async fn an_increment_whose_reply_is_lost_is_unknown_and_counted_once(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let counter = long(&a, &fixture.path);
-    counter.initialize(1).await.unwrap();
-    drop_reply(&fixture, OpCode::SetData);
-    is_unknown(counter.increment().await);
-    assert_eq!(number(&a, &fixture.path).await, 2);
-    assert_eq!(changed(counter.increment().await), (2, 3));
-    a.close().await.unwrap();
-}
-
-async fn an_increment_whose_request_is_lost_is_counted_once(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let counter = long(&a, &fixture.path);
-    counter.initialize(1).await.unwrap();
-    fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
-    assert_eq!(changed(counter.increment().await), (1, 2));
-    a.close().await.unwrap();
-}
-
 async fn a_lost_request_that_was_overtaken_is_counted_once(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let counter = long(&a, &fixture.path);
@@ -119,21 +94,6 @@ async fn a_lost_reply_that_was_overwritten_is_unknown(fixture: Fixture) {
         let expected = if deleted { 0 } else { 100 };
         assert_eq!(number(&a, &fixture.path).await, expected, "the later write stays");
     }
-    a.close().await.unwrap();
-}
-
-/// C22: in Curator, the number begins at 2.
-async fn a_first_increment_whose_reply_is_lost_is_counted_once(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    a.delete(&fixture.path, None).await.unwrap();
-    let counter = long(&a, &fixture.path);
-    drop_reply(&fixture, OpCode::Create2);
-    is_unknown(counter.increment().await);
-    assert_eq!(number(&a, &fixture.path).await, 1);
-    a.delete(&fixture.path, None).await.unwrap();
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
-    assert_eq!(changed(counter.increment().await), (0, 1));
     a.close().await.unwrap();
 }
 
@@ -317,30 +277,5 @@ async fn a_lost_create_below_a_missing_parent_is_repeated(fixture: Fixture) {
     a.create(&parent, b"", docent::CreateMode::Persistent).await.unwrap();
     is_unknown(lose_and_change(&fixture, &tap, &a, fault(), barrier.set_barrier(), removed).await);
     assert!(a.exists(&parent).await.unwrap().is_none());
-    a.close().await.unwrap();
-}
-
-/// Each increment is counted, not counted, or unknown; the number agrees with that.
-async fn many_increments_between_cuts_are_counted_once(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let counter = long(&a, &fixture.path);
-    counter.initialize(0).await.unwrap();
-    fixture.tap.seed(7);
-    let often = |fault: Fault| fault.of("A").times(u32::MAX).one_in(10);
-    fixture.tap.inject(often(Fault::drop_reply(OpCode::SetData)));
-    fixture.tap.inject(often(Fault::drop_before(OpCode::SetData)));
-    let (mut counted, mut unknown) = (0, 0);
-    for _ in 0..60 {
-        match within_deadline("an increment", counter.increment()).await {
-            Ok(value) if value.succeeded() => counted += 1,
-            Ok(_) => {}
-            Err(error) if error.outcome() == Outcome::Unknown => unknown += 1,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    fixture.tap.clear_faults();
-    let sum = eventually("a connection", async || counter.get().await.ok()).await.pre_value;
-    assert!((counted..=counted + unknown).contains(&sum), "{sum}: {counted} and {unknown}");
-    assert!(unknown > 0 && counted > 30, "{counted} counted, {unknown} unknown");
     a.close().await.unwrap();
 }

@@ -16,14 +16,11 @@ use crate::{
 };
 
 on_both_servers! {
-    a_cut_lets_no_member_pass_alone
     an_enter_survives_an_outage
     an_enter_without_a_connection_ends_in_time
     a_leave_without_a_connection_ends_in_time
-    a_member_is_created_once_although_the_reply_is_lost
     a_member_whose_session_is_killed_enters_with_the_next_one
     a_barrier_is_not_opened_in_another_session
-    a_member_whose_session_is_killed_inside_can_leave_and_enter
     a_member_that_enters_again_is_not_waited_for
     a_member_that_lost_its_node_does_not_wait_for_the_next_round
     every_request_and_every_reply_may_be_lost
@@ -35,42 +32,6 @@ on_both_servers! {
 /// Waits until a member that enters has its watches: on `ready` and on its node.
 async fn has_watches(client: &Client) {
     eventually("the watches", async || (pending_and_watches(client) == (0, 2)).then_some(())).await;
-}
-
-/// Waits until a client has looked at the barrier since `before`.
-async fn has_looked(fixture: &Fixture, label: &str, before: u64) {
-    eventually("a listing", async || {
-        let trace = fixture.tap.trace().since(before);
-        let is_one = |op| trace.iter().any(|r| &*r.client == label && r.is_reply(op));
-        is_one(OpCode::GetChildren2).then_some(())
-    })
-    .await;
-}
-
-/// C13: in Curator, a cut and a reconnect that it handles together let a member pass alone.
-async fn a_cut_lets_no_member_pass_alone(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    fixture.children(&fixture.path, 1).await;
-    for _ in 0..3 {
-        has_watches(&a).await;
-        let before = fixture.tap.len();
-        tap.cut();
-        has_looked(&fixture, "A", before).await;
-        assert!(!first.is_finished());
-    }
-    fixture.children(&fixture.path, 1).await;
-    let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    eventually("a watch", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
-    tap.cut();
-    done("the first", first).await;
-    done("the second", second).await;
-    fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// The barrier opens meanwhile.
@@ -125,21 +86,6 @@ async fn a_leave_without_a_connection_ends_in_time(fixture: Fixture) {
     a.close().await.unwrap();
 }
 
-/// C20: in Curator, enter fails with `NodeExists`, and the node stays and counts.
-async fn a_member_is_created_once_although_the_reply_is_lost(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
-    let first = entering(member(&a, &fixture.path, 2));
-    has_watches(&a).await;
-    fixture.children(&fixture.path, 1).await;
-    let second = entering(member(&a, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    drop((first, second));
-    fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-}
-
 /// C40: in Curator, every later call of the object fails.
 async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
@@ -189,25 +135,6 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (first, second) = (leaving(first), leaving(second));
     done("the first", first).await;
     done("the second", second).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-}
-
-/// C40.
-async fn a_member_whose_session_is_killed_inside_can_leave_and_enter(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    tap.kill_session(DEADLINE).await.unwrap();
-    fixture.children(&fixture.path, 2).await;
-    let (first, second) = (leaving(first), leaving(second));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    fixture.children(&fixture.path, 0).await;
-    let (first, second) = (entering(first), entering(second));
-    drop((done("the first", first).await, done("the second", second).await));
-    fixture.children(&fixture.path, 0).await;
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
