@@ -6,7 +6,7 @@ use docent::{CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, ErrorKi
 
 use crate::{
     Fixture, expect, expect_all, list, lists, next, short,
-    support::{eventually, within_deadline},
+    support::{has_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -175,7 +175,7 @@ async fn a_dropped_cache_removes_its_watch(fixture: Fixture) {
     within_deadline("the load", cache.initialized()).await.unwrap();
     assert_eq!(a.metrics().watches, 1);
     drop(cache);
-    eventually("no watch", async || (a.metrics().watches == 0).then_some(())).await;
+    has_watches(&a, 0).await;
 }
 
 async fn a_cache_of_an_invalid_path_is_refused(fixture: Fixture) {

@@ -13,8 +13,8 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, count, expect, expect_all, list, ms, next, requests,
-    support::{DEADLINE, pending_and_watches, within_deadline},
+    Fixture, count, expect, expect_all, list, ms, next,
+    support::{DEADLINE, in_process, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -189,7 +189,7 @@ async fn changes_that_were_read_already_cause_no_read() {
     expect_all(&mut events, &path, &["created  1 two"], "initialized 1").await;
     a.sync("/").await.unwrap();
     let wanted = [OpCode::AddWatch, OpCode::GetData, OpCode::Sync];
-    assert_eq!(requests(&fixture, "A", before), wanted);
+    assert_eq!(fixture.sent("A", before), wanted);
 }
 
 /// An overloaded server refuses reads for a while.
@@ -209,7 +209,7 @@ async fn throttled_reads_are_repeated() {
     fixture.embedded.as_ref().unwrap().throttle(2);
     fixture.tap.end_delays();
     expect(&mut events, &path, &["changed  1 two was 0 "]).await;
-    assert_eq!(requests(&fixture, "A", before), [OpCode::GetData; 3]);
+    assert_eq!(fixture.sent("A", before), [OpCode::GetData; 3]);
 }
 
 /// A change that was reported before the connection was lost is read before the cache is fresh again.
@@ -237,7 +237,7 @@ async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
 async fn reads_are_repeated_with_growing_pauses() {
     let server = docent_testing::TestingServer::start().await.unwrap();
     let server = std::sync::Arc::new(server);
-    let client = crate::model::client(&server).await;
+    let client = in_process::client(&server).await;
     let mut path = String::new();
     for _ in 0..40 {
         path += "/n";
@@ -262,8 +262,8 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
     for version in [Version::V3_4, Version::V3_9] {
         let config = server::Config { version, ..Default::default() };
         let server = Arc::new(TestingServer::start_with(config).await.unwrap());
-        let observer = crate::model::client(&server).await;
-        let config = crate::model::config(&server).with_max_reply_bytes(220).unwrap();
+        let observer = in_process::client(&server).await;
+        let config = in_process::config(&server).with_max_reply_bytes(220).unwrap();
         let a = config.connect().await.unwrap();
         let long = |n: usize| format!("/root/{n:0>40}");
         observer.create("/root", b"", CreateMode::Persistent).await.unwrap();

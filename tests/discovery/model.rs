@@ -152,7 +152,6 @@ async fn scenario(seed: u64) {
         within_deadline("the close", registrar.client.close()).await.unwrap();
     }
     reader.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
     done("the registration", discovery.register(web("i1", 8080))).await;
     // The path and its parents, and the watch.
     let wanted = [Create2, Exists, Exists, Exists, CreateContainer, Create2, Exists];
-    sent(&fixture, "A", before, &wanted).await;
+    fixture.sends("A", before, &wanted).await;
     let json = r#"{"name":"web","id":"i1","address":"10.1.1.1","port":8080,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}"#;
     assert_eq!(data(&a, &path).await, json);
     let registered = stat(&a, &path).await;
@@ -25,16 +25,16 @@ async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
     assert_eq!(discovery.path("web", "i1"), Some(path.clone()));
     let before = fixture.tap.len();
     done("the update", discovery.update(web("i1", 8081))).await;
-    sent(&fixture, "A", before, &[SetData, Exists]).await;
+    fixture.sends("A", before, &[SetData, Exists]).await;
     assert_eq!(data(&a, &path).await, json.replace("8080", "8081"));
     assert_eq!(stat(&a, &path).await.czxid, registered.czxid);
     // The same form again: another process may have written the node.
     let before = fixture.tap.len();
     done("the same", discovery.register(web("i1", 8081))).await;
-    sent(&fixture, "A", before, &[SetData, Exists]).await;
+    fixture.sends("A", before, &[SetData, Exists]).await;
     let before = fixture.tap.len();
     done("the end", discovery.unregister("web", "i1")).await;
-    assert_eq!(requests(&fixture, "A", before), [Delete]);
+    assert_eq!(fixture.sent("A", before), [Delete]);
     assert!(a.exists(&path).await.unwrap().is_none());
     done("nothing", discovery.unregister("web", "i1")).await;
     assert_eq!(discovery.path("web", "i1"), None);
@@ -44,7 +44,6 @@ async fn an_instance_is_registered_updated_and_unregistered(fixture: Fixture) {
     let closed = within_deadline("an error", discovery.register(web("i1", 1))).await;
     assert_eq!(closed.unwrap_err().kind(), ErrorKind::Closed);
     done("closed twice", discovery.close()).await;
-    a.close().await.unwrap();
 }
 
 /// C27: in Curator, an instance that its default serializer writes is enabled for every reader.
@@ -62,8 +61,6 @@ async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
     assert!(!is_enabled().await);
     let unknown = within_deadline("an error", ours.set_enabled("web", "i2", false)).await;
     assert_eq!(unknown.unwrap_err().kind(), ErrorKind::BadArguments);
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// Each call writes, as in Curator: also the form that this process wrote last.
@@ -85,8 +82,6 @@ async fn what_an_operator_has_written_is_replaced_by_each_call(fixture: Fixture)
         done("the write", call()).await;
         assert_eq!(data(&operator, &path).await, ours);
     }
-    a.close().await.unwrap();
-    operator.close().await.unwrap();
 }
 
 /// C33: in Curator, the close deletes permanent instances.
@@ -116,7 +111,6 @@ async fn permanent_instances_survive_the_close_and_static_ones_do_not(fixture: F
     let observer = fixture.observer().await;
     assert_eq!(stat(&observer, &path).await.ephemeral_owner, 0);
     observer.delete(&path, None).await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// C29: in Curator, the node of the other client is deleted, none is created, and success is reported.
@@ -135,8 +129,6 @@ async fn the_instance_of_another_client_is_left_until_it_is_gone(fixture: Fixtur
     done("the close", theirs.close()).await;
     finds(&ours, &["i1:2"]).await;
     done("ours", ours.register(web("i1", 2))).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
@@ -151,7 +143,6 @@ async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
     drop(discovery.register(web("i2", 1)));
     drop(discovery.close());
     finds(&discovery, &[]).await;
-    a.close().await.unwrap();
 }
 
 on_both_servers! {
@@ -191,7 +182,7 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     assert_eq!(discovery.service_cache("").unwrap_err().kind(), ErrorKind::InvalidPath);
     let unknown = within_deadline("an error", discovery.update(web("i1", 1))).await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::BadArguments);
-    assert_eq!(requests(&fixture, "A", before), []);
+    assert_eq!(fixture.sent("A", before), []);
     done("the registration", discovery.register(web("i1", 1))).await;
     let other = web("i1", 1).with_service_type(ServiceType::Static);
     let refused = within_deadline("an error", discovery.register(other)).await.unwrap_err();
@@ -202,7 +193,6 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     assert_eq!(root.query_for_ids("team").await.unwrap(), ["1"]);
     let ids = [0, 1].map(|_| root.new_instance("web").unwrap().id().to_owned());
     assert!(ids[0] != ids[1] && ids[0].len() == 36);
-    a.close().await.unwrap();
 }
 
 /// An instance that cannot be registered for now is tried again when it is registered again.
@@ -225,7 +215,6 @@ async fn a_refused_registration_is_tried_again() {
     a.delete(&parent, None).await.unwrap();
     done("the registration", discovery.register(web("i1", 2))).await;
     finds(&discovery, &["i1:2"]).await;
-    a.close().await.unwrap();
 }
 
 /// A future that is not polled in time does not bring back what was wanted before.
@@ -247,5 +236,4 @@ async fn a_late_wait_writes_nothing() {
     a.delete(&parent, None).await.unwrap();
     tap.cut();
     finds(&discovery, &["i1:2"]).await;
-    a.close().await.unwrap();
 }

@@ -26,8 +26,6 @@ async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
         })
         .await;
     }
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// C30: in Curator, an instance that vanishes between create and delete stops the registration of all others.
@@ -53,8 +51,6 @@ async fn each_instance_is_registered_again_whatever_becomes_of_the_others(fixtur
         observer.delete(&node(&fixture, id), None).await.unwrap();
     }
     finds(&discovery, &["i1:80", "i2:80", "i3:80"]).await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture: Fixture) {
@@ -75,8 +71,6 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
         observer.exists(&node(&fixture, "i1")).await.unwrap().is_none().then_some(())
     })
     .await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// The first delete was applied, and another client has taken the id, before its reply is known to be lost.
@@ -100,8 +94,6 @@ async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixt
     done("the end", ended).await;
     assert_eq!(Some(stat(&b, &node(&fixture, "i1")).await.czxid), created);
     finds(&ours, &["i1:2"]).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// The same form is registered again while another client's instance has the id, and while ours is not there yet.
@@ -138,8 +130,6 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
     fixture.tap.end_delays();
     done("the registration", registered).await;
     finds(&discovery, &["i1:1"]).await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// `TestServiceDiscovery.testNoServerOnStart`.
@@ -155,7 +145,6 @@ async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
     tap.accept().await.unwrap();
     done("the registration", registered).await;
     finds(&discovery, &["i1:1"]).await;
-    a.close().await.unwrap();
 }
 
 on_both_servers! {

@@ -53,15 +53,13 @@ async fn a_provider_uses_the_enabled_instances_in_turn(fixture: Fixture) {
     assert_eq!(picks(&filtered, 1), "-");
     assert_eq!(provider.cache().instances().len(), 3);
     // A pick sends nothing.
-    let sent = requests(&fixture, "B", before);
+    let sent = fixture.sent("B", before);
     let reads = sent.iter().filter(|op| **op == OpCode::GetData).count();
     assert!(reads <= 6, "{sent:?}");
     done("enabled", ours.set_enabled("web", "b", true)).await;
     provides(&filtered, &["b:2"]).await;
     within_deadline("the close", provider.close()).await;
     assert_eq!(picks(&provider, 1), "-");
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// `TestStrategies.testSticky`: the same instance until it is gone or has moved.
@@ -94,8 +92,6 @@ async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture)
         (other != pick && picks(&provider, 5) == other.repeat(5)).then_some(())
     })
     .await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 on_both_servers! {
@@ -142,5 +138,4 @@ async fn a_failing_instance_is_left_out_for_a_while() {
     provider.note_error(&found);
     provider.note_error(&found);
     assert_eq!(picks(&provider, 3), "aaa");
-    a.close().await.unwrap();
 }

@@ -15,7 +15,7 @@ use docent::{
 use docent_testing::TestingServer;
 use tokio::{runtime::Handle, sync::oneshot};
 
-use crate::{Fixture, options, requests, support::within_deadline};
+use crate::{Fixture, options, support::within_deadline};
 
 on_both_servers! {
     a_latch_leads_and_has_a_token
@@ -60,7 +60,7 @@ async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     assert!(latch.current_leadership().is_none());
     within_deadline("the close", closing).await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    assert_eq!(requests(&fixture, "A", before), [OpCode::Delete]);
+    assert_eq!(fixture.sent("A", before), [OpCode::Delete]);
     assert_eq!(latch.our_path(), None);
 }
 
@@ -215,7 +215,7 @@ async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
         assert!(matches!(change, Some(LeadershipChange::Leader(_))), "{change:?}");
         let before = fixture.tap.len();
         within_deadline("the close", latch.close_with(CloseMode::Silent)).await.unwrap();
-        assert_eq!(requests(&fixture, "A", before), [OpCode::Delete], "round {round}");
+        assert_eq!(fixture.sent("A", before), [OpCode::Delete], "round {round}");
         let change = next(&mut changes).await;
         assert!(change.is_none(), "round {round}: {change:?}");
     }

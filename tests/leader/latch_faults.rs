@@ -10,11 +10,11 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, ms, options, requests,
+    Fixture, ms, options,
     support::{
-        DEADLINE, eventually,
+        DEADLINE, cut_off, eventually,
         given_up_session::{give_up_session, short_session, without_expiry},
-        within_deadline,
+        has_watches, reaches, within_deadline,
     },
 };
 
@@ -48,11 +48,7 @@ async fn next(changes: &mut LeadershipChanges) -> Option<LeadershipChange> {
 
 async fn a_close_during_an_outage_says_so_and_the_node_goes_later(fixture: Fixture) {
     let ([(a, ta), _b], [first, second]) = two(&fixture).await;
-    ta.refuse().await.unwrap();
-    ta.cut();
-    let mut state = a.state();
-    let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
-    within_deadline("the cut", suspended).await.unwrap();
+    cut_off(&a, &ta).await;
     let closed = within_deadline("the close", first.close()).await;
     assert!(closed.is_err(), "the node is not deleted yet");
     assert!(second.current_leadership().is_none());
@@ -75,13 +71,11 @@ async fn a_close_ends_the_pause_of_a_create(fixture: Fixture) {
     let before = fixture.tap.len();
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", rare_retries()).unwrap();
     fixture.children(&fixture.path, 1).await;
-    let mut state = a.state();
-    let reconnected = state.wait_for(|state| *state == Some(ConnectionState::Reconnected));
-    within_deadline("the reconnect", reconnected).await.unwrap();
+    reaches(&a, ConnectionState::Reconnected).await;
     let error = within_deadline("the close", latch.close()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OperationTimeout, "the node may be there: {error}");
     fixture.children(&fixture.path, 0).await;
-    let creates = requests(&fixture, "A", before).into_iter().filter(|op| *op == OpCode::Create2);
+    let creates = fixture.sent("A", before).into_iter().filter(|op| *op == OpCode::Create2);
     assert_eq!(creates.count(), 1);
 }
 
@@ -138,7 +132,7 @@ async fn with_the_session_policy_a_leadership_ends_before_the_next_one_begins() 
     let leadership = leads(&first).await;
     let (b, _b) = fixture.client("B").await;
     let second = latch(&fixture, &b, "b");
-    eventually("B watches", async || (b.metrics().watches == 1).then_some(())).await;
+    has_watches(&b, 1).await;
     let mut changes = first.changes();
     assert!(matches!(next(&mut changes).await, Some(LeadershipChange::Leader(_))));
     // A half-open connection: nothing is refused, and nothing arrives.

@@ -13,8 +13,8 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, ms, requests,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, ms,
+    support::{DEADLINE, eventually, has_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -53,13 +53,6 @@ pub(super) async fn client(fixture: &Fixture) -> (Client, TapClient, String) {
     (a, tap, format!("{}/n", fixture.path))
 }
 
-async fn sent(fixture: &Fixture, label: &str, before: u64, wanted: &[OpCode]) {
-    eventually(&format!("{wanted:?}"), async || {
-        (requests(fixture, label, before) == wanted).then_some(())
-    })
-    .await;
-}
-
 /// `TestPersistentNode.testBasic`, `testQuickSetData`.
 async fn a_kept_node_is_created_written_and_deleted(fixture: Fixture) {
     use OpCode::{Create2, Delete, Exists, SetData};
@@ -67,17 +60,17 @@ async fn a_kept_node_is_created_written_and_deleted(fixture: Fixture) {
     let before = fixture.tap.len();
     let node = keep(&a, &path, CreateMode::Ephemeral);
     assert_eq!(created(&node).await, path);
-    sent(&fixture, "A", before, &[Create2, Exists]).await;
+    fixture.sends("A", before, &[Create2, Exists]).await;
     let stat = a.exists(&path).await.unwrap().unwrap();
     assert_eq!(node.czxid(), Some(stat.czxid));
     let before = fixture.tap.len();
     node.set_data("v2");
     within_deadline("the write", node.written()).await.unwrap();
-    sent(&fixture, "A", before, &[SetData, Exists]).await;
+    fixture.sends("A", before, &[SetData, Exists]).await;
     assert_eq!(&*a.get_data(&path).await.unwrap().data, b"v2");
     let before = fixture.tap.len();
     within_deadline("the close", node.close()).await.unwrap();
-    assert_eq!(requests(&fixture, "A", before), [Delete]);
+    assert_eq!(fixture.sent("A", before), [Delete]);
     assert!(a.exists(&path).await.unwrap().is_none());
     assert_eq!(node.created().await.unwrap_err().kind(), ErrorKind::Closed);
 }
@@ -156,8 +149,8 @@ async fn a_lost_look_is_repeated(fixture: Fixture) {
     fixture.tap.inject(Fault::drop_reply(Exists).of("A"));
     let before = fixture.tap.len();
     let node = keep(&a, &path, CreateMode::Ephemeral);
-    sent(&fixture, "A", before, &[Create2, Exists, Exists]).await;
-    eventually("a watch", async || (a.metrics().watches == 1).then_some(())).await;
+    fixture.sends("A", before, &[Create2, Exists, Exists]).await;
+    has_watches(&a, 1).await;
     let first = node.czxid();
     let mut events = node.events();
     observer.delete(&path, None).await.unwrap();
@@ -172,7 +165,7 @@ async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let node = keep(&a, &path, CreateMode::Ephemeral);
     created(&node).await;
-    eventually("a watch", async || (a.metrics().watches == 1).then_some(())).await;
+    has_watches(&a, 1).await;
     tap.stall();
     let closing = tokio::spawn({
         let a = a.clone();

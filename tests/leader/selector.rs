@@ -5,8 +5,8 @@ use docent_testing::tap::Record;
 use tokio::sync::oneshot;
 
 use crate::{
-    Fixture, options, requests,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    Fixture, options,
+    support::{DEADLINE, eventually, has_watches, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -48,7 +48,7 @@ async fn a_selector_leads_for_the_time_of_a_future(fixture: Fixture) {
     let (leadership, end, running) = one_term(&selector);
     let leadership = within_deadline("the term", leadership).await.unwrap();
     assert!(leadership.is_held() && selector.current_leadership().is_some());
-    assert_eq!(requests(&fixture, "A", before), [OpCode::Create2, OpCode::GetChildren2]);
+    assert_eq!(fixture.sent("A", before), [OpCode::Create2, OpCode::GetChildren2]);
     assert_eq!(&*a.get_data(leadership.path()).await.unwrap().data, b"idA");
     let stat = a.exists(leadership.path()).await.unwrap().unwrap();
     assert_eq!(leadership.fencing_token().await.unwrap(), stat.czxid);
@@ -79,7 +79,7 @@ async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
     let (first, end, running) = one_term(&selector(&fixture, &a, "a"));
     within_deadline("the first term", first).await.unwrap();
     let (second, end_second, running_second) = one_term(&selector(&fixture, &b, "b"));
-    eventually("B watches", async || (pending_and_watches(&b) == (0, 1)).then_some(())).await;
+    has_watches(&b, 1).await;
     eventually("A is idle", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
     let before = fixture.tap.len();
     // Of each two pings: two thirds of the session timeout.
@@ -91,7 +91,7 @@ async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
         }
     }
     for label in ["A", "B"] {
-        assert_eq!(requests(&fixture, label, before), [], "{label}");
+        assert_eq!(fixture.sent(label, before), [], "{label}");
     }
     end.send(1).unwrap();
     within_deadline("the end", running).await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use docent::{
-    Acl, Client, ErrorKind, Perms, acl,
+    Acl, ErrorKind, Perms, acl,
     recipes::locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
@@ -15,7 +15,7 @@ use docent::{
 
 use crate::{
     Fixture, options,
-    support::{eventually, within_deadline},
+    support::{acquiring, each_lock::each_lock, eventually, within_deadline},
 };
 
 on_both_servers! {
@@ -23,26 +23,10 @@ on_both_servers! {
     an_empty_lock_path_is_reaped
 }
 
-/// One lock of each kind, at separate paths below the fixture's.
-fn each_kind(fixture: &Fixture, client: &Client) -> Vec<(String, Arc<dyn InterProcessLock>)> {
-    let at = |name: &str| format!("{}/{name}", fixture.path);
-    let mutex = InterProcessMutex::with_options(client, &at("mutex"), options()).unwrap();
-    let semmutex =
-        InterProcessSemaphoreMutex::with_options(client, &at("semmutex"), options()).unwrap();
-    let one = InterProcessMutex::with_options(client, &at("multi1"), options()).unwrap();
-    let two = InterProcessSemaphoreMutex::with_options(client, &at("multi2"), options()).unwrap();
-    let multi = InterProcessMultiLock::from_locks(vec![Arc::new(one), Arc::new(two)]);
-    vec![
-        ("mutex".into(), Arc::new(mutex)),
-        ("semmutex".into(), Arc::new(semmutex)),
-        ("multi".into(), Arc::new(multi)),
-    ]
-}
-
 /// testReentrantSingleLock, without re-entrancy, which only one kind has.
 async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
+    for (kind, lock) in each_lock(&client, &fixture.path, &options()) {
         let inside = Arc::new(AtomicUsize::new(0));
         let tasks = (0..10).map(|_| {
             let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
@@ -56,7 +40,7 @@ async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
             })
         });
         for task in tasks.collect::<Vec<_>>() {
-            assert_eq!(within_deadline(&kind, task).await.unwrap(), 0, "{kind}");
+            assert_eq!(within_deadline(kind, task).await.unwrap(), 0, "{kind}");
         }
     }
 }
@@ -64,7 +48,7 @@ async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
 /// testContainerCleanup
 async fn an_empty_lock_path_is_reaped(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    for (_, lock) in each_kind(&fixture, &client) {
+    for (_, lock) in each_lock(&client, &fixture.path, &options()) {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
     fixture.children(&fixture.path, 0).await;
@@ -104,10 +88,7 @@ async fn the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_wait
     assert!(lock.participants().await.unwrap().is_empty());
     let first = lock.acquire().await.unwrap();
     assert_eq!(lock.participants().await.unwrap(), [first.lock_path()]);
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
+    let waiting = acquiring(&lock);
     let both = eventually("the waiter", async || {
         lock.participants().await.ok().filter(|participants| participants.len() == 2)
     })

@@ -2,9 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     sync::Arc,
-    task::Poll,
 };
 
 use docent::{
@@ -13,8 +11,8 @@ use docent::{
     recipes::{
         Error,
         locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Owner,
+            InterProcessLock, InterProcessMutex, InterProcessReadWriteLock,
+            InterProcessSemaphoreV2, LockGuard, Owner,
         },
     },
 };
@@ -23,17 +21,16 @@ use docent_testing::fault::Fault;
 
 use crate::{
     Fixture, options,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    support::{
+        DEADLINE, each_lock::each_lock, eventually, has_no_request, has_watches,
+        pending_and_watches, polled, within_deadline,
+    },
 };
 
 on_both_servers! {
-    a_contended_mutex_acquire_is_dropped_at_every_poll
     a_revocable_acquire_is_dropped_at_every_poll
-    a_semaphore_acquire_is_dropped_at_every_poll
     a_quantity_is_dropped_at_every_poll
-    a_read_acquire_is_dropped_at_every_poll
     a_downgrade_is_dropped_at_every_poll
-    a_multi_acquire_is_dropped_at_every_poll
     a_release_is_dropped_at_every_poll
     a_multi_release_is_dropped_at_every_poll
     a_waiter_of_every_lock_is_dropped_at_every_poll
@@ -42,31 +39,12 @@ on_both_servers! {
     a_program_that_returns_early_releases_its_lock
 }
 
-/// Polls a future at most `polls` times, each time it is woken; `None` if it is not ready by then.
-async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The limit is reached.
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 /// Waits until these paths are empty and the client has no pending request.
 async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[&str]) {
     for path in paths {
         fixture.children(path, 0).await;
     }
-    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+    has_no_request(&client).await;
 }
 
 /// Drops an attempt after 1, 2, 3 ... polls, until one completes, and checks after each that nothing is left.
@@ -88,27 +66,6 @@ async fn at_every_poll<T>(
     }
 }
 
-/// The holder releases once the waiter waits, so that all steps of an acquire are covered.
-async fn a_contended_mutex_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let first = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
-    let second = InterProcessMutex::with_options(&b, &fixture.path, options()).unwrap();
-    at_every_poll(&fixture, &b, &[&fixture.path], async |polls| {
-        let holder = first.acquire().await.unwrap();
-        let waiting = second.clone();
-        let waiter = tokio::spawn(async move { polled(polls, waiting.acquire()).await });
-        // Released as soon as the waiter waits, or has ended.
-        eventually("a waiter or its end", async || {
-            let queue = first.participants().await.unwrap().len();
-            (queue == 2 || waiter.is_finished()).then_some(())
-        })
-        .await;
-        holder.release().await.unwrap();
-        within_deadline("the waiter", waiter).await.unwrap()
-    })
-    .await;
-}
-
 async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
@@ -117,18 +74,7 @@ async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
         polled(polls, mutex.acquire()).await
     })
     .await;
-    eventually("no watch left", async || (client.metrics().watches == 0).then_some(())).await;
-}
-
-async fn a_semaphore_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, options()).unwrap();
-    let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
-    at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
-        polled(polls, semaphore.acquire()).await
-    })
-    .await;
+    has_watches(&client, 0).await;
 }
 
 async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
@@ -138,15 +84,6 @@ async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
     let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
     at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
         polled(polls, semaphore.acquire_many(2)).await
-    })
-    .await;
-}
-
-async fn a_read_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options()).unwrap();
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
-        polled(polls, lock.read_lock().acquire()).await
     })
     .await;
 }
@@ -162,23 +99,10 @@ async fn a_downgrade_is_dropped_at_every_poll(fixture: Fixture) {
     .await;
 }
 
-fn multi(fixture: &Fixture, client: &Client) -> (InterProcessMultiLock, [String; 3]) {
-    let (a, b) = (format!("{}/a", fixture.path), format!("{}/b", fixture.path));
-    let one = InterProcessMutex::with_options(client, &a, options()).unwrap();
-    let two = InterProcessSemaphoreMutex::with_options(client, &b, options()).unwrap();
-    let lock = InterProcessMultiLock::from_locks(vec![
-        Arc::new(one) as Arc<dyn InterProcessLock>,
-        Arc::new(two),
-    ]);
-    (lock, [a, format!("{b}/locks"), format!("{b}/leases")])
-}
-
-async fn a_multi_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (lock, paths) = multi(&fixture, &client);
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    at_every_poll(&fixture, &client, &paths, async |polls| polled(polls, lock.acquire()).await)
-        .await;
+fn multi(fixture: &Fixture, client: &Client) -> (Arc<dyn InterProcessLock>, [String; 3]) {
+    let (_, lock) = each_lock(client, &fixture.path, &options()).pop().unwrap();
+    let paths = ["multi1", "multi2/locks", "multi2/leases"];
+    (lock, paths.map(|path| format!("{}/{path}", fixture.path)))
 }
 
 async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
@@ -226,29 +150,15 @@ async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(fixture: Fixture) {
 async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let at = |name: &str| format!("{}/{name}", fixture.path);
-    let kinds = |client: &Client| -> Vec<Arc<dyn InterProcessLock>> {
-        let pair = InterProcessReadWriteLock::with_options(client, &at("pair"), options()).unwrap();
-        let semaphore =
-            InterProcessSemaphoreMutex::with_options(client, &at("semaphore"), options()).unwrap();
-        let one = InterProcessMutex::with_options(client, &at("one"), options()).unwrap();
-        let multi: Vec<Arc<dyn InterProcessLock>> =
-            vec![Arc::new(one), Arc::new(pair.read_lock().clone())];
-        vec![
-            Arc::new(semaphore),
-            Arc::new(pair.read_lock().clone()),
-            Arc::new(pair.write_lock().clone()),
-            Arc::new(InterProcessMultiLock::from_locks(multi)),
-        ]
-    };
-    let pair = InterProcessReadWriteLock::with_options(&a, &at("pair"), options()).unwrap();
-    let paths = [at("semaphore/locks"), at("semaphore/leases"), at("pair"), at("one")];
+    let locks = |client: &Client| each_lock(client, &fixture.path, &options());
+    let pair = InterProcessReadWriteLock::with_options(&b, &at("pair"), options()).unwrap();
+    let (mut holders, mut waiters) = (locks(&a), locks(&b));
+    holders.push(("writer", Arc::clone(&holders[2].1)));
+    waiters.push(("reader", Arc::new(pair.read_lock().clone())));
+    let paths = ["mutex", "semaphore-mutex/locks", "semaphore-mutex/leases", "pair"].map(at);
+    let paths = [&paths[..], &["multi1", "multi2/locks", "multi2/leases"].map(at)].concat();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let (mut holders, waiters) = (kinds(&a), kinds(&b));
-    // Waiters of the pair wait for a writer.
-    for reader in [1, 3] {
-        holders[reader] = Arc::new(pair.write_lock().clone());
-    }
-    for (holder, waiter) in holders.iter().zip(waiters) {
+    for ((_, holder), (_, waiter)) in holders.iter().zip(waiters) {
         at_every_poll(&fixture, &b, &paths, async |polls| {
             let held = holder.acquire().await.unwrap();
             let waiter = Arc::clone(&waiter);

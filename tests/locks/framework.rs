@@ -17,8 +17,8 @@ use docent::{
     Acl, CreateMode, ErrorKind, Perms,
     protocol::OpCode,
     recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, LockInternalsDriver, LockNode, LockOptions,
+        InterProcessLock, InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver,
+        LockNode, LockOptions,
     },
     session::retry::{RetryNTimes, RetryPolicy, Verdict},
 };
@@ -27,7 +27,7 @@ use docent_testing::tap::Record;
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    support::{DEADLINE, each_lock::each_lock, has_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -199,24 +199,15 @@ async fn close_with<T>(closing: impl Future<Output = Result<(), docent::Error>>,
 /// TestCleanState, which runs after each test of Curator: no watch is left in the client.
 async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
-    let at = |name: &str| format!("{}/{name}", fixture.path);
-    let mutex = |name| InterProcessMutex::with_options(&a, &at(name), options()).unwrap();
-    let semaphore =
-        |name: &str| InterProcessSemaphoreMutex::with_options(&a, &at(name), options()).unwrap();
-    let pair = InterProcessReadWriteLock::with_options(&a, &at("pair"), options()).unwrap();
-    let revocable = mutex("revocable");
+    let revocable = format!("{}/revocable", fixture.path);
+    let revocable = InterProcessMutex::with_options(&a, &revocable, options()).unwrap();
     revocable.make_revocable(|| {});
-    let multi: Vec<Arc<dyn InterProcessLock>> =
-        vec![Arc::new(mutex("multi1")), Arc::new(semaphore("multi2"))];
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![
-        Arc::new(mutex("mutex")),
-        Arc::new(revocable),
-        Arc::new(semaphore("semaphore")),
-        Arc::new(pair.read_lock().clone()),
-        Arc::new(pair.write_lock().clone()),
-        Arc::new(InterProcessMultiLock::from_locks(multi)),
-    ];
-    for lock in locks {
+    let pair = format!("{}/readers", fixture.path);
+    let pair = InterProcessReadWriteLock::with_options(&a, &pair, options()).unwrap();
+    let mut locks = each_lock(&a, &fixture.path, &options());
+    locks.push(("revocable", Arc::new(revocable)));
+    locks.push(("reader", Arc::new(pair.read_lock().clone())));
+    for (_, lock) in locks {
         let guard = lock.acquire().await.unwrap();
         // A waiter, one that is cancelled, and one that times out.
         let [waits, cancelled] = [(); 2].map(|()| {
@@ -232,9 +223,6 @@ async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
         }
         let guard = within_deadline("the waiter", waits).await.unwrap().unwrap();
         guard.release().await.unwrap();
-        eventually("no request and no watch", async || {
-            (pending_and_watches(&a) == (0, 0)).then_some(())
-        })
-        .await;
+        has_watches(&a, 0).await;
     }
 }

@@ -42,7 +42,7 @@ mod watches;
 use std::time::Duration;
 
 use docent::{recipes::locks::LockOptions, session::retry::RetryNTimes};
-use support::fixture::Fixture;
+use support::{fixture::Fixture, ms};
 
 /// Enough retries for every fault of these tests.
 fn options() -> LockOptions {
@@ -52,8 +52,4 @@ fn options() -> LockOptions {
 /// No retries.
 fn no_retries() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO))
-}
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }

@@ -14,7 +14,7 @@ use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
     Fixture, ms, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, acquiring, eventually, within_deadline},
 };
 
 on_both_servers! {
@@ -93,7 +93,7 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let (ours, theirs) = (lock(&fixture, &a), lock(&fixture, &b));
     let me = Owner::new();
     let writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    let waiting = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let waiting = acquiring(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     let reading = ours.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
     let _writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let next = acquiring(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     // The create of the read node is lost, and the session ends before the retry.
     let before = fixture.tap.len();
@@ -168,7 +168,7 @@ async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture:
         async move { ours.write_lock().acquire_as(&me).await }
     });
     fixture.children(&fixture.path, 2).await;
-    let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let next = acquiring(theirs.write_lock());
     fixture.children(&fixture.path, 3).await;
     let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
     fixture.children(&fixture.path, 4).await;

@@ -5,12 +5,15 @@ use std::{future::Future, pin::pin, sync::Arc, task::Context, task::Waker};
 use docent::{
     Client, ConnectionState,
     recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2,
-        LockGuard, Owner,
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockGuard, Owner,
     },
 };
 
-use crate::{Fixture, options, support::DEADLINE, support::within_deadline};
+use crate::{
+    Fixture, options,
+    support::within_deadline,
+    support::{DEADLINE, each_lock::each_lock},
+};
 
 on_both_servers! {
     a_dropped_guard_cancels_its_token
@@ -23,17 +26,11 @@ on_both_servers! {
 
 /// One guard of each kind of lock.
 async fn guards(fixture: &Fixture, client: &Client) -> Vec<(&'static str, LockGuard)> {
-    let at = |name: &str| format!("{}/{name}", fixture.path);
-    let mutex = InterProcessMutex::with_options(client, &at("mutex"), options()).unwrap();
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(client, &at("semaphore"), 1, options()).unwrap();
-    let (one, two) = (at("one"), at("two"));
-    let multi = InterProcessMultiLock::with_options(client, &[&one, &two], &options()).unwrap();
-    vec![
-        ("mutex", mutex.acquire().await.unwrap()),
-        ("semaphore", semaphore.acquire().await.unwrap()),
-        ("multi", multi.acquire().await.unwrap()),
-    ]
+    let mut guards = Vec::new();
+    for (kind, lock) in each_lock(client, &fixture.path, &options()) {
+        guards.push((kind, lock.acquire().await.unwrap()));
+    }
+    guards
 }
 
 async fn a_dropped_guard_cancels_its_token(fixture: Fixture) {

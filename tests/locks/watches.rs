@@ -8,7 +8,7 @@ use docent::{
 
 use crate::{
     Fixture, ms, options,
-    support::{eventually, pending_and_watches, within_deadline},
+    support::{acquiring, eventually, has_watches, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -39,20 +39,17 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
     let ours = InterProcessReadWriteLock::with_options(&a, &fixture.path, options()).unwrap();
     let theirs = InterProcessReadWriteLock::with_options(&b, &fixture.path, options()).unwrap();
     let reading = ours.read_lock().acquire().await.unwrap();
-    let writing = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let writing = acquiring(theirs.write_lock());
     let queue = fixture.children(&fixture.path, 2).await;
     let writer = queue.iter().find(|name| name.contains("__WRIT__")).unwrap().clone();
     let waiting: Vec<_> = (0..READERS)
         .map(|_| {
             let ours = ours.clone();
-            tokio::spawn(async move { ours.read_lock().acquire().await })
+            acquiring(ours.read_lock())
         })
         .collect();
     fixture.children(&fixture.path, 2 + READERS).await;
-    eventually("as many watches as readers", async || {
-        (pending_and_watches(&a) == (0, READERS)).then_some(())
-    })
-    .await;
+    has_watches(&a, READERS).await;
     let before = fixture.tap.len();
     reading.release().await.unwrap();
     assert_eq!(fixture.requests(before, OpCode::CheckWatches), 1);
@@ -103,10 +100,9 @@ async fn a_timed_out_acquire_beside_a_waiter_leaves_the_waiters_watch(fixture: F
     assert!(ours.read_lock().acquire_timeout(ms(0)).await.unwrap().is_none());
     assert_eq!(a.metrics().watches, 1);
     let reader = ours.clone();
-    let waiting = tokio::spawn(async move { reader.read_lock().acquire().await });
+    let waiting = acquiring(reader.read_lock());
     fixture.children(&fixture.path, 2).await;
-    eventually("the waiter's watch", async || (pending_and_watches(&a) == (0, 1)).then_some(()))
-        .await;
+    has_watches(&a, 1).await;
     assert!(ours.read_lock().acquire_timeout(ms(0)).await.unwrap().is_none());
     assert_eq!(a.metrics().watches, 1, "only the waiter's watch is left");
     let before = fixture.tap.len();

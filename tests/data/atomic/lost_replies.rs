@@ -71,7 +71,6 @@ async fn a_lost_request_that_was_overtaken_is_counted_once(fixture: Fixture) {
     };
     let result = lose_and_change(&fixture, &tap, &a, fault, counter.increment(), change).await;
     assert_eq!(changed(result), (100, 101));
-    a.close().await.unwrap();
 }
 
 async fn a_lost_reply_that_was_overwritten_is_unknown(fixture: Fixture) {
@@ -94,7 +93,6 @@ async fn a_lost_reply_that_was_overwritten_is_unknown(fixture: Fixture) {
         let expected = if deleted { 0 } else { 100 };
         assert_eq!(number(&a, &fixture.path).await, expected, "the later write stays");
     }
-    a.close().await.unwrap();
 }
 
 async fn a_lost_create_that_was_overtaken_is_counted_once(fixture: Fixture) {
@@ -110,7 +108,6 @@ async fn a_lost_create_that_was_overtaken_is_counted_once(fixture: Fixture) {
     let fault = Fault::drop_before(OpCode::Create2);
     let result = lose_and_change(&fixture, &tap, &a, fault, counter.increment(), change).await;
     assert_eq!(changed(result), (100, 101));
-    a.close().await.unwrap();
 }
 
 /// C23: in Curator, it has not succeeded.
@@ -130,7 +127,6 @@ async fn a_compare_and_set_whose_reply_is_lost_is_not_a_failure(fixture: Fixture
     let operation = counter.compare_and_set(9, 10);
     let result = lose_and_change(&fixture, &tap, &a, fault, operation, change).await;
     assert!(!result.unwrap().succeeded());
-    a.close().await.unwrap();
 }
 
 /// C24: in Curator, it is false.
@@ -144,7 +140,6 @@ async fn an_initialize_whose_reply_is_lost_is_not_a_failure(fixture: Fixture) {
     assert_eq!(number(&a, &fixture.path).await, 5);
     drop_reply(&fixture, OpCode::Create2);
     assert!(!counter.initialize(6).await.unwrap(), "another number: the node was there before");
-    a.close().await.unwrap();
 }
 
 /// C25: Curator's error does not say it.
@@ -162,7 +157,6 @@ async fn without_retries_the_outcome_of_a_lost_write_is_unknown(fixture: Fixture
         a.wait_until_connected(Duration::from_secs(60)).await.unwrap();
         assert_eq!(number(&a, &fixture.path).await, expected);
     }
-    a.close().await.unwrap();
 }
 
 /// A read that fails, or a lock that is not acquired, changes nothing.
@@ -174,7 +168,6 @@ async fn an_operation_that_sent_no_write_is_known_not_to_be_applied(fixture: Fix
     drop_reply(&fixture, OpCode::GetData);
     let error = counter.increment().await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
-    a.close().await.unwrap();
 }
 
 /// In Curator, it is written again, over a later write.
@@ -193,7 +186,6 @@ async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixtu
     let result = lose_and_change(&fixture, &tap, &a, fault, operation, change).await;
     is_unknown(result);
     assert_eq!(&*a.get_data(&fixture.path).await.unwrap().data, b"later");
-    a.close().await.unwrap();
 }
 
 /// A missing node was not written, if it was missing before.
@@ -207,7 +199,6 @@ async fn a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated(fixt
     let unchanged = async |_: &Client| {};
     lose_and_change(&fixture, &tap, &a, fault, value.force_set("it"), unchanged).await.unwrap();
     assert_eq!(&*a.get_data(&path).await.unwrap().data, b"it");
-    a.close().await.unwrap();
 }
 
 /// Shared values and barriers: in Curator, the write is repeated. Here, too, if nothing has changed since.
@@ -253,7 +244,6 @@ async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
         let remove = barrier.remove_barrier();
         lose_and_change(&fixture, &tap, &a, fault(), remove, unchanged).await.unwrap();
     }
-    a.close().await.unwrap();
 }
 
 /// A barrier below a missing parent was not written, unless the parent was there before and is deleted since.
@@ -277,5 +267,4 @@ async fn a_lost_create_below_a_missing_parent_is_repeated(fixture: Fixture) {
     a.create(&parent, b"", docent::CreateMode::Persistent).await.unwrap();
     is_unknown(lose_and_change(&fixture, &tap, &a, fault(), barrier.set_barrier(), removed).await);
     assert!(a.exists(&parent).await.unwrap().is_none());
-    a.close().await.unwrap();
 }

@@ -11,10 +11,7 @@ use docent::{
 };
 use docent_testing::fault::Fault;
 
-use crate::{
-    polled,
-    support::{DEADLINE, eventually, fixture::Fixture},
-};
+use crate::support::{DEADLINE, eventually, fixture::Fixture, polled};
 
 on_both_servers! {
     a_promotion_that_gets_no_lock_in_time_has_not_succeeded
@@ -66,7 +63,6 @@ async fn overtake(fixture: &Fixture, since: u64, change: impl AsyncFnOnce(&Clien
     .await;
     change(&observer).await;
     fixture.tap.end_delays();
-    observer.close().await.unwrap();
 }
 
 /// Increments, while another client writes 100 between the read and the write.
@@ -98,7 +94,6 @@ async fn a_promotion_that_gets_no_lock_in_time_has_not_succeeded(fixture: Fixtur
     assert_eq!(number(&a, &fixture.path).await, 100);
     fixture.children(&lock, 1).await;
     guard.release().await.unwrap();
-    a.close().await.unwrap();
 }
 
 async fn a_dropped_promotion_leaves_no_lock_node(fixture: Fixture) {
@@ -122,5 +117,4 @@ async fn a_dropped_promotion_leaves_no_lock_node(fixture: Fixture) {
     }
     guard.release().await.unwrap();
     fixture.children(&lock, 0).await;
-    a.close().await.unwrap();
 }

@@ -8,10 +8,9 @@ use docent::{
 };
 use tokio::task::JoinHandle;
 
-use super::{ms, requests};
 use crate::{
     atomic::lock_options,
-    support::{eventually, fixture::Fixture, pending_and_watches, within_deadline},
+    support::{fixture::Fixture, has_watches, ms, within_deadline},
 };
 
 on_both_servers! {
@@ -71,7 +70,6 @@ async fn a_member_alone_needs_no_other(fixture: Fixture) {
         assert!(member.leave_timeout(Duration::ZERO).await.unwrap());
         fixture.children(&fixture.path, 0).await;
     }
-    a.close().await.unwrap();
 }
 
 /// C17: in Curator, it deletes `ready` and leaves its own node.
@@ -88,7 +86,6 @@ async fn a_timed_out_leave_leaves_ready_to_the_others(fixture: Fixture) {
         done("the other", leaving(other)).await;
         fixture.children(&fixture.path, 0).await;
     }
-    a.close().await.unwrap();
 }
 
 /// C18: in Curator, a `ready` that survived a crash of all members opens every later round.
@@ -102,7 +99,7 @@ async fn a_ready_of_a_former_round_opens_nothing(fixture: Fixture) {
     // Both have to enter, and the second wakes the first.
     let first = entering(alone);
     fixture.children(&fixture.path, 2).await;
-    eventually("the watches", async || (pending_and_watches(&a) == (0, 2)).then_some(())).await;
+    has_watches(&a, 2).await;
     assert!(!first.is_finished());
     let second = entering(member(&a, &fixture.path, 2));
     let (first, second) = (done("the first", first).await, done("the second", second).await);
@@ -110,7 +107,6 @@ async fn a_ready_of_a_former_round_opens_nothing(fixture: Fixture) {
     done("the first", first).await;
     done("the second", second).await;
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
 }
 
 /// C18: in Curator, they count, and a leave waits for them for ever.
@@ -131,7 +127,6 @@ async fn children_of_others_do_not_count(fixture: Fixture) {
     done("the first", first).await;
     done("the second", second).await;
     fixture.children(&fixture.path, 2).await;
-    a.close().await.unwrap();
 }
 
 /// C19: in Curator, the watches on `ready` and on neighbours stay.
@@ -143,7 +138,7 @@ async fn a_round_leaves_no_watch(fixture: Fixture) {
     let (first, second) = (leaving(first), leaving(second));
     done("the first", first).await;
     done("the second", second).await;
-    eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
+    has_watches(&a, 0).await;
     let observer = fixture.observer().await;
     let before = fixture.tap.len();
     // The parent may have been removed: it is a container.
@@ -154,7 +149,6 @@ async fn a_round_leaves_no_watch(fixture: Fixture) {
     a.exists("/").await.unwrap();
     let text = fixture.tap.trace().since(before).of("A").text();
     assert!(!text.contains("EVENT"), "{text}");
-    a.close().await.unwrap();
 }
 
 async fn a_member_that_is_dropped_inside_leaves(fixture: Fixture) {
@@ -164,7 +158,6 @@ async fn a_member_that_is_dropped_inside_leaves(fixture: Fixture) {
     fixture.children(&fixture.path, 2).await;
     drop(second);
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
 }
 
 async fn calls_at_the_wrong_time_are_refused(fixture: Fixture) {
@@ -174,11 +167,10 @@ async fn calls_at_the_wrong_time_are_refused(fixture: Fixture) {
     let before = fixture.tap.len();
     let mut member = member(&a, &fixture.path, 1);
     bad(member.leave().await.unwrap_err());
-    assert_eq!(requests(&fixture, "A", before), Vec::<OpCode>::new());
+    assert_eq!(fixture.sent("A", before), Vec::<OpCode>::new());
     member.enter().await.unwrap();
     bad(member.enter().await.unwrap_err());
     member.leave().await.unwrap();
-    a.close().await.unwrap();
 }
 
 async fn a_missing_chroot_is_an_error_of_enter(fixture: Fixture) {

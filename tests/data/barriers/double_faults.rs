@@ -5,14 +5,10 @@ use std::time::{Duration, Instant};
 use docent::{Client, OpCode};
 use docent_testing::{fault::Fault, tap::Record};
 
-use super::{
-    cut_off,
-    double::{done, entering, leaving, member},
-    ms,
-};
-use crate::{
-    polled,
-    support::{DEADLINE, eventually, fixture::Fixture, pending_and_watches, within_deadline},
+use super::double::{done, entering, leaving, member};
+use crate::support::{
+    DEADLINE, cut_off, eventually, fixture::Fixture, has_no_request, has_watches, ms, polled,
+    within_deadline,
 };
 
 on_both_servers! {
@@ -29,17 +25,12 @@ on_both_servers! {
     a_leave_is_dropped_at_every_poll
 }
 
-/// Waits until a member that enters has its watches: on `ready` and on its node.
-async fn has_watches(client: &Client) {
-    eventually("the watches", async || (pending_and_watches(client) == (0, 2)).then_some(())).await;
-}
-
 /// The barrier opens meanwhile.
 async fn an_enter_survives_an_outage(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
-    has_watches(&a).await;
+    has_watches(&a, 2).await;
     cut_off(&a, &tap).await;
     let second = done("the second", entering(member(&b, &fixture.path, 2))).await;
     assert!(!first.is_finished());
@@ -49,8 +40,6 @@ async fn an_enter_survives_an_outage(fixture: Fixture) {
     done("the first", first).await;
     done("the second", second).await;
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// `time.rs` checks how late it may be.
@@ -69,7 +58,6 @@ async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
     assert!(!within_deadline("the enter", entering).await.unwrap().unwrap());
     tap.accept().await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
 }
 
 /// `time.rs` checks how late it may be.
@@ -83,7 +71,6 @@ async fn a_leave_without_a_connection_ends_in_time(fixture: Fixture) {
     assert!(start.elapsed() >= ms(300));
     tap.accept().await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
 }
 
 /// C40: in Curator, every later call of the object fails.
@@ -92,7 +79,7 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     let old = fixture.children(&fixture.path, 1).await;
-    has_watches(&a).await;
+    has_watches(&a, 2).await;
     tap.kill_session(DEADLINE).await.unwrap();
     eventually("another node", async || {
         let children = b.get_children(&fixture.path).await.ok()?.to_vec();
@@ -105,8 +92,6 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     done("the first", first).await;
     done("the second", second).await;
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// The session of the member that completes the number ends before it has created `ready`, and the other member leaves.
@@ -115,7 +100,7 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (b, tap) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
-    has_watches(&a).await;
+    has_watches(&a, 2).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("B").nth(2));
     let mut records = fixture.tap.subscribe_from(fixture.tap.len());
     let second = entering(member(&b, &fixture.path, 2));
@@ -135,8 +120,6 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (first, second) = (leaving(first), leaving(second));
     done("the first", first).await;
     done("the second", second).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// The last member enters the next round before the others have seen that it has left.
@@ -153,7 +136,7 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
     let (low, high) = (done("the lowest", low).await, done("the highest", high).await);
     let high = leaving(high);
     fixture.children(&fixture.path, 2).await;
-    eventually("the delete", async || (b.metrics().pending == 0).then_some(())).await;
+    has_no_request(&b).await;
     tap_b.stall();
     let low = done("the lowest", leaving(low)).await;
     let low = entering(low);
@@ -163,8 +146,6 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
     let high = entering(high);
     drop((done("the lowest", low).await, done("the highest", high).await));
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: Fixture) {
@@ -181,8 +162,6 @@ async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: F
     let first = entering(done("the first", leaving(first)).await);
     drop((done("the first", first).await, done("the second", second).await));
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
@@ -213,14 +192,11 @@ async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
             }
         }
     }
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn settled(fixture: &Fixture, client: &Client) {
     fixture.children(&fixture.path, 0).await;
-    eventually("nothing left", async || (pending_and_watches(client) == (0, 0)).then_some(()))
-        .await;
+    has_watches(client, 0).await;
 }
 
 async fn an_enter_is_dropped_at_every_poll(fixture: Fixture) {
@@ -231,7 +207,6 @@ async fn an_enter_is_dropped_at_every_poll(fixture: Fixture) {
         assert!(attempt.ok().flatten().is_none());
         settled(&fixture, &a).await;
     }
-    a.close().await.unwrap();
 }
 
 async fn an_enter_that_completes_is_dropped_at_every_poll(fixture: Fixture) {
@@ -264,5 +239,4 @@ async fn a_leave_is_dropped_at_every_poll(fixture: Fixture) {
             settled(&fixture, &a).await;
         }
     }
-    a.close().await.unwrap();
 }

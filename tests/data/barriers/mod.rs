@@ -8,16 +8,15 @@ mod time;
 use std::time::Duration;
 
 use docent::{
-    Client, Config, ConnectionState, DistributedBarrier, DistributedDoubleBarrier, LockOptions,
-    OpCode, retry::RetryNTimes,
+    Client, Config, DistributedBarrier, DistributedDoubleBarrier, LockOptions, OpCode,
+    retry::RetryNTimes,
 };
-use docent_testing::{fault::Fault, tap::TapClient};
+use docent_testing::fault::Fault;
 use tokio::task::JoinHandle;
 
 use crate::{
     atomic::lock_options,
-    polled,
-    support::{eventually, fixture::Fixture, pending_and_watches, within_deadline},
+    support::{cut_off, eventually, fixture::Fixture, has_watches, ms, polled, within_deadline},
 };
 
 on_both_servers! {
@@ -26,10 +25,6 @@ on_both_servers! {
     a_wait_survives_an_outage_that_outlasts_all_retries
     a_wait_is_dropped_at_every_poll
     a_full_queue_delays_a_wait_and_an_enter
-}
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }
 
 pub(crate) fn barrier(client: &Client, path: &str) -> DistributedBarrier {
@@ -49,22 +44,6 @@ async fn waiting(fixture: &Fixture, label: &str, client: &Client) -> JoinHandle<
     waiter
 }
 
-pub(crate) async fn cut_off(client: &Client, tap: &TapClient) {
-    tap.refuse().await.unwrap();
-    tap.cut();
-    let mut state = client.state();
-    let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
-    within_deadline("the cut", suspended).await.unwrap();
-}
-
-/// The requests of a client since `before`, but pings and its handshake.
-pub(crate) fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
-    let trace = fixture.tap.trace().since(before);
-    let requests = trace.iter().filter(|r| &*r.client == label);
-    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
-    requests.filter(|op| *op != OpCode::Ping).collect()
-}
-
 /// C11: in Curator, each wait on an open barrier leaves a watch, at the client and at the server.
 async fn a_wait_leaves_no_watch(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
@@ -73,7 +52,7 @@ async fn a_wait_leaves_no_watch(fixture: Fixture) {
     barrier_a.wait_on_barrier().await.unwrap();
     barrier_a.set_barrier().await.unwrap();
     assert!(!barrier_a.wait_on_barrier_timeout(ms(100)).await.unwrap());
-    eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
+    has_watches(&a, 0).await;
     let before = fixture.tap.len();
     barrier(&b, &fixture.path).remove_barrier().await.unwrap();
     barrier(&b, &fixture.path).set_barrier().await.unwrap();
@@ -83,8 +62,6 @@ async fn a_wait_leaves_no_watch(fixture: Fixture) {
     let trace = fixture.tap.trace().since(before).of("A");
     let text = trace.text();
     assert!(!text.contains("EVENT"), "{text}");
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// C12: in Curator, a waiter that looks too late waits on.
@@ -103,7 +80,6 @@ async fn a_barrier_that_was_removed_and_set_again_was_open(fixture: Fixture) {
     others.set_barrier().await.unwrap();
     tap.accept().await.unwrap();
     within_deadline("the wait", waiter).await.unwrap();
-    a.close().await.unwrap();
 }
 
 /// C12, `testServerCrash`: in Curator, the wait fails with `ConnectionLoss`.
@@ -123,7 +99,6 @@ async fn a_wait_survives_an_outage_that_outlasts_all_retries(fixture: Fixture) {
     assert!(!waiter.is_finished());
     barrier(&observer, &fixture.path).remove_barrier().await.unwrap();
     within_deadline("the wait", waiter).await.unwrap().unwrap();
-    a.close().await.unwrap();
 }
 
 async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
@@ -134,9 +109,8 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
         let wait = polled(polls, barrier.wait_on_barrier());
         let wait = tokio::time::timeout(ms(200), wait).await;
         assert!(wait.ok().flatten().is_none());
-        eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
+        has_watches(&a, 0).await;
     }
-    a.close().await.unwrap();
 }
 
 /// The client itself refuses each request for a while. A wait is not over, and a barrier not open.

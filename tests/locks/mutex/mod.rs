@@ -16,7 +16,7 @@ use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, acquiring, has_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -88,7 +88,7 @@ async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
     let guard = mutex.acquire().await.unwrap();
     assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "default");
     guard.release().await.unwrap();
-    eventually("no watch left", async || (client.metrics().watches == 0).then_some(())).await;
+    has_watches(&client, 0).await;
 }
 
 /// testNodeDeletedCleanlyWithFaults
@@ -107,10 +107,7 @@ async fn the_first_of_two_errors_is_returned(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
     let holder = mutex.acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
+    let waiting = acquiring(&mutex);
     let children = fixture.children(&fixture.path, 2).await;
     let ours = children.iter().max_by_key(|name| name.rsplit('-').next().map(str::to_owned));
     let own = format!("{}/{}", fixture.path, ours.unwrap());
@@ -207,10 +204,7 @@ async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
     let mutex =
         InterProcessMutex::with_driver(&client, &fixture.path, options(), YoungestFirst).unwrap();
     let guard = mutex.acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
+    let waiting = acquiring(&mutex);
     fixture.children(&fixture.path, 2).await;
     let order = mutex.participants().await.unwrap();
     assert_eq!((order.len(), order[0].as_str()), (2, guard.lock_path()));
@@ -276,10 +270,7 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
     let before = fixture.tap.len();
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
     fixture.tap.inject(Fault::lose_reply(OpCode::GetChildren).of("A"));
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
+    let waiting = acquiring(&mutex);
     fixture.tap.wait_for(DEADLINE, |r| r.is_request(OpCode::GetChildren)).await.unwrap();
     // The search hangs; now the session is replaced, and the next reply is lost as well.
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
