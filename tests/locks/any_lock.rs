@@ -8,7 +8,7 @@ use std::sync::{
 use docent::{
     Acl, ErrorKind, Perms, acl,
     recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
     },
 };

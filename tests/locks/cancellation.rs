@@ -44,7 +44,7 @@ async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[&str]) 
     for path in paths {
         fixture.children(path, 0).await;
     }
-    has_no_request(&client).await;
+    has_no_request(client).await;
 }
 
 /// Drops an attempt after 1, 2, 3 ... polls, until one completes, and checks after each that nothing is left.

@@ -250,7 +250,7 @@ async fn wait_for_delete_after(fixture: &Fixture, client: &Client, throttled: us
     };
     fixture.tap.wait_for(DEADLINE, deleted).await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    has_no_request(&client).await;
+    has_no_request(client).await;
 }
 
 /// A server without a quorum is read-only; the session and its locks still exist when the quorum is back.

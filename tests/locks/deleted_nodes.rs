@@ -58,7 +58,7 @@ async fn watch(fixture: &Fixture, client: &Client, guard: &LockGuard) {
     assert_eq!(client.metrics().pending, 1, "queued by the call itself");
     let is_reply = |record: &Record| record.is_reply(OpCode::GetData);
     fixture.tap.subscribe_from(before).until(DEADLINE, is_reply).await.unwrap();
-    has_no_request(&client).await;
+    has_no_request(client).await;
 }
 
 /// Whether the hold ends within the deadline, and everything that says so.

@@ -17,8 +17,7 @@ use docent::{
     Acl, CreateMode, ErrorKind, Perms,
     protocol::OpCode,
     recipes::locks::{
-        InterProcessLock, InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver,
-        LockNode, LockOptions,
+        InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode, LockOptions,
     },
     session::retry::{RetryNTimes, RetryPolicy, Verdict},
 };

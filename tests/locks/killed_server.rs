@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use docent::{
     Client, Config, ConnectionState,
-    recipes::locks::{InterProcessLock, InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
+    recipes::locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
     session::retry::RetryNTimes,
 };
 use docent_testing::{TestingServer, server};

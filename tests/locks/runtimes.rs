@@ -13,10 +13,7 @@ use docent::{
     Client, Config, ErrorKind,
     protocol::OpCode,
     recipes::{
-        locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2,
-            LockGuard,
-        },
+        locks::{InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2, LockGuard},
         shared::SharedValue,
     },
 };

@@ -14,7 +14,6 @@
 //! | `end-delays` | ends the delays of all faults |
 //! | `cut A`, `refuse A`, `accept A`, `stall A`, `resume A` | the connection of a peer, and its port |
 //! | `kill A` | ends the session of a peer on its server, by a second connection |
-//! | `expire A` | ends it in the embedded server |
 //! | `close A B` | ends peers, and their sessions |
 //!
 //! `elsewhere` is a `recipe_peer` that the tap does not record. `PATH/*2` in a command is the second child of a node, in the order
@@ -59,7 +58,8 @@ pub(crate) struct Player {
     area: &'static Area,
     tap: Tap,
     server: String,
-    embedded: Option<TestingServer>,
+    /// Kept alive with the player.
+    _embedded: Option<TestingServer>,
     actors: BTreeMap<String, Actor>,
     /// Events of caches, in the form of the recordings.
     said: String,
@@ -85,7 +85,7 @@ impl Player {
         };
         let tap = Tap::start(&server).await.unwrap();
         let (actors, said) = (BTreeMap::new(), String::new());
-        Self { area, tap, server, embedded, actors, said, line }
+        Self { area, tap, server, _embedded: embedded, actors, said, line }
     }
 
     /// Plays the script, and returns the trace.
@@ -120,10 +120,6 @@ impl Player {
             ["refuse", label] => self.connection(label).refuse().await.unwrap(),
             ["accept", label] => self.connection(label).accept().await.unwrap(),
             ["kill", label] => self.connection(label).kill_session(DEADLINE).await.unwrap(),
-            ["expire", label] => {
-                let session = self.connection(label).session_id().unwrap();
-                self.embedded.as_ref().unwrap().expire_session(session);
-            }
             [label, "=", ..] => {
                 let answer = self.actor(label).await.answers.pop_front();
                 let reply = answer.expect("a command without a wait").reply().await;
