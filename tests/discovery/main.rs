@@ -13,7 +13,6 @@
 extern crate docent_tests as support;
 
 mod interop;
-mod model;
 mod queries;
 mod registration;
 mod registration_faults;

@@ -2,9 +2,8 @@
 //! older ClickHouse Keepers, which close it without a reply (ClickHouse issue 55595).
 
 use std::{
-    fmt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -33,15 +32,15 @@ use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
 };
-use tracing::{
-    Dispatch, Event, Level, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
+use tracing::Level;
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{
+        eventually,
+        traced::{Fields, Traced},
+        within_deadline,
+    },
 };
 
 async fn fixture() -> Fixture {
@@ -237,8 +236,6 @@ async fn a_server_that_closes_without_a_reply_gets_plain_creates() {
     assert_eq!(unknown(&fixture), [OpCode::Create2; 2], "twice, because one loss proves nothing");
     let value = SharedValue::start(&client, "/value", "red").await.unwrap();
     assert_eq!(value.value(), "red");
-    client.close().await.unwrap();
-    let _ = DEADLINE;
 }
 
 /// A single broken connection, with any number of creates in flight, does not show that the server lacks create2.
@@ -325,74 +322,37 @@ async fn a_create_waits_for_the_end_of_the_connection_that_refused_create2() {
     }
 }
 
-/// Collects the operations and sessions of the log's lines about what the servers lack.
-#[derive(Clone, Default)]
-struct Lacking(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Lacking {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().ends_with("missing_operations")
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        assert_eq!(*event.metadata().level(), Level::INFO);
-        let mut line = Line::default();
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if matches!(field.name(), "op" | "session") {
-            self.0 += &format!("{value:?} ");
-        }
-    }
-}
-
 #[tokio::test]
 async fn each_missing_operation_is_logged_once_in_a_session() {
-    let lacking = Lacking::default();
-    // While there is only one subscriber, tracing asks the thread that comes to a callsite first.
-    let _second = Dispatch::new(lacking.clone());
-    let _guard = tracing::subscriber::set_default(lacking.clone());
+    let (events, _guard) = Traced::start(Level::INFO, "missing_operations");
+    let lacking = || -> Vec<String> {
+        let line = |event: Fields| format!("{} {}", event.0["session"], event.0["op"]);
+        events.take().into_iter().map(line).collect()
+    };
     let fixture = fixture().await;
     let (client, _tap) = fixture.client("A").await;
-    let line = |op: &str| format!("{:#x} {op} ", client.session().unwrap().session_id());
+    let line = |op: &str| format!("{:#x} {op}", client.session().unwrap().session_id());
     for path in ["/a", "/b/c", "/a"] {
         let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
     }
-    assert_eq!(*lacking.0.lock().unwrap(), [line("create2")]);
+    assert_eq!(lacking(), [line("create2")]);
     // The refusal of create2 says it of addWatch, which came later: that is not sent.
     for _ in 0..2 {
         let cache = CuratorCache::start(&client, "/a").unwrap();
         within_deadline("the cache", cache.initialized()).await.unwrap();
         cache.close().await;
     }
-    assert_eq!(*lacking.0.lock().unwrap(), [line("create2")]);
+    assert_eq!(lacking(), [""; 0]);
     let sent = fixture.tap.trace();
     assert!(!sent.iter().any(|record| record.is_request(OpCode::AddWatch)));
     // A client that begins with a cache.
-    lacking.0.lock().unwrap().clear();
     let (client, _tap) = fixture.client("B").await;
-    let line = format!("{:#x} addWatch ", client.session().unwrap().session_id());
+    let line = format!("{:#x} addWatch", client.session().unwrap().session_id());
     for _ in 0..2 {
         let cache = CuratorCache::start(&client, "/a").unwrap();
         within_deadline("the cache", cache.initialized()).await.unwrap();
         cache.close().await;
     }
-    assert_eq!(*lacking.0.lock().unwrap(), [line]);
+    assert_eq!(lacking(), [line]);
 }

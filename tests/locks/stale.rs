@@ -291,23 +291,6 @@ async fn a_downgrade_finds_its_first_create_by_the_second() {
     fixture.children(&fixture.path, 0).await;
 }
 
-#[tokio::test]
-async fn a_protected_node_is_found_on_a_follower_that_lags() {
-    for mode in [CreateMode::PersistentSequential, CreateMode::Ephemeral] {
-        let (cluster, fixture, client, _tap) = cluster_and_client().await;
-        fixture.create_path(&client).await;
-        lose_next_create(&cluster, &fixture).await;
-        let path = format!("{}/item-", fixture.path);
-        let options = options();
-        let created = create_protected_with(&client, &path, b"data", mode, &options);
-        let created = within_deadline("create", created).await.unwrap();
-        let children = fixture.children(&fixture.path, 1).await;
-        assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
-        let creates = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Create2)).count();
-        assert_eq!(creates, 1);
-    }
-}
-
 /// The search does not see the first of two nodes, and the second create succeeds: the twin is deleted.
 #[tokio::test]
 async fn a_protected_node_has_no_twin() {

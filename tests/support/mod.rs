@@ -19,6 +19,7 @@ pub mod history;
 pub mod in_process;
 pub mod peer;
 pub mod real;
+pub mod traced;
 
 use std::future::Future;
 use std::pin::pin;
