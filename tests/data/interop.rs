@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     atomic::{changed, lock_options, options},
-    barriers::double::{done, entering, leaving, member},
+    barriers::double::{both, done, entering, leaving, member},
     support::{
         DEADLINE, eventually,
         fixture::Fixture,
@@ -71,7 +71,7 @@ async fn members_of_both_sides_enter_and_leave_together() {
         fixture.children(path, 3).await;
         assert!(!first.is_finished() && !second.is_finished(), "three of four");
         let other = curator.send(format!("denter {}", theirs[1]));
-        let (first, second) = (done("the first", first).await, done("the second", second).await);
+        let [first, second] = both(first, second).await;
         one.reply().await.ok();
         other.reply().await.ok();
         let mut one = curator.send(format!("dleave {}", theirs[0]));

@@ -53,12 +53,22 @@ pub(crate) async fn done(what: &str, task: Entering) -> DistributedDoubleBarrier
     within_deadline(what, task).await.unwrap()
 }
 
+/// Waits until both members have entered, or left.
+pub(crate) async fn both(first: Entering, second: Entering) -> [DistributedDoubleBarrier; 2] {
+    [done("the first", first).await, done("the second", second).await]
+}
+
+/// Leaves with two members.
+pub(crate) async fn both_leave(first: DistributedDoubleBarrier, second: DistributedDoubleBarrier) {
+    both(leaving(first), leaving(second)).await;
+}
+
 /// Two members inside.
 async fn two_inside(fixture: &Fixture, client: &Client) -> [DistributedDoubleBarrier; 2] {
     let first = entering(member(client, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
     let second = entering(member(client, &fixture.path, 2));
-    [done("the first", first).await, done("the second", second).await]
+    both(first, second).await
 }
 
 async fn a_member_alone_needs_no_other(fixture: Fixture) {
@@ -102,10 +112,8 @@ async fn a_ready_of_a_former_round_opens_nothing(fixture: Fixture) {
     has_watches(&a, 2).await;
     assert!(!first.is_finished());
     let second = entering(member(&a, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
     fixture.children(&fixture.path, 0).await;
 }
 
@@ -122,10 +130,8 @@ async fn children_of_others_do_not_count(fixture: Fixture) {
     let first = entering(alone);
     fixture.children(&fixture.path, 3).await;
     let second = entering(member(&a, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
     fixture.children(&fixture.path, 2).await;
 }
 
@@ -135,9 +141,7 @@ async fn a_round_leaves_no_watch(fixture: Fixture) {
     let mut alone = member(&a, &fixture.path, 2);
     assert!(!alone.enter_timeout(ms(100)).await.unwrap());
     let [first, second] = two_inside(&fixture, &a).await;
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    both_leave(first, second).await;
     has_watches(&a, 0).await;
     let observer = fixture.observer().await;
     let before = fixture.tap.len();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use docent::{Client, OpCode};
 use docent_testing::{fault::Fault, tap::Record};
 
-use super::double::{done, entering, leaving, member};
+use super::double::{both, both_leave, done, entering, leaving, member};
 use crate::support::{
     DEADLINE, cut_off, eventually, fixture::Fixture, has_no_request, has_watches, ms, polled,
     within_deadline,
@@ -36,9 +36,7 @@ async fn an_enter_survives_an_outage(fixture: Fixture) {
     assert!(!first.is_finished());
     tap.accept().await.unwrap();
     let first = done("the first", first).await;
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    both_leave(first, second).await;
     fixture.children(&fixture.path, 0).await;
 }
 
@@ -87,10 +85,8 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     })
     .await;
     let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
     fixture.children(&fixture.path, 0).await;
 }
 
@@ -116,10 +112,8 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     assert_ne!(alone, ["ready"]);
     assert!(!second.is_finished());
     let first = entering(member(&a, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
 }
 
 /// The last member enters the next round before the others have seen that it has left.
@@ -133,7 +127,7 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
         }
     };
     let (low, high) = (entering(low), entering(high));
-    let (low, high) = (done("the lowest", low).await, done("the highest", high).await);
+    let [low, high] = both(low, high).await;
     let high = leaving(high);
     fixture.children(&fixture.path, 2).await;
     has_no_request(&b).await;
@@ -144,7 +138,7 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
     tap_b.resume();
     let high = done("the highest", high).await;
     let high = entering(high);
-    drop((done("the lowest", low).await, done("the highest", high).await));
+    drop(both(low, high).await);
     fixture.children(&fixture.path, 0).await;
 }
 
@@ -153,14 +147,14 @@ async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: F
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    let [first, second] = both(first, second).await;
     tap.kill_session(DEADLINE).await.unwrap();
     fixture.children(&fixture.path, 2).await;
     let second = done("the second", leaving(second)).await;
     let second = entering(second);
     fixture.children(&fixture.path, 1).await;
     let first = entering(done("the first", leaving(first)).await);
-    drop((done("the first", first).await, done("the second", second).await));
+    drop(both(first, second).await);
     fixture.children(&fixture.path, 0).await;
 }
 
