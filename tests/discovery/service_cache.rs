@@ -72,27 +72,6 @@ async fn a_cache_follows_the_instances_of_its_service(fixture: Fixture) {
     assert_eq!(support::pending_and_watches(&b), (0, 0));
 }
 
-/// C10: in Curator, a node below that of an instance is an instance.
-async fn nodes_below_an_instance_are_no_instances(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let discovery = discovery(&fixture, &a);
-    let cache = discovery.service_cache("web").unwrap();
-    let mut events = cache.events();
-    initialized(&cache).await;
-    expect(&mut events, &["initialized 0"]).await;
-    let kind = docent_discovery::ServiceType::Static;
-    done("the registration", discovery.register(web("i1", 80).with_service_type(kind))).await;
-    expect(&mut events, &["added i1:80"]).await;
-    let json = data(&a, &node(&fixture, "i1")).await.replace("i1", "below");
-    let below = format!("{}/below", node(&fixture, "i1"));
-    a.create(&below, json.as_bytes(), CreateMode::Persistent).await.unwrap();
-    a.delete(&below, None).await.unwrap();
-    done("the registration", discovery.register(web("i2", 80))).await;
-    expect(&mut events, &["added i2:80"]).await;
-    assert_eq!(listed(&cache), ["i1:80", "i2:80"]);
-    done("the close", discovery.close()).await;
-}
-
 async fn unreadable_data_is_reported_and_the_last_instance_stays(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
@@ -120,7 +99,6 @@ async fn unreadable_data_is_reported_and_the_last_instance_stays(fixture: Fixtur
 
 on_both_servers! {
     a_cache_follows_the_instances_of_its_service
-    nodes_below_an_instance_are_no_instances
     unreadable_data_is_reported_and_the_last_instance_stays
 }
 

@@ -20,7 +20,7 @@ use docent::{
 use docent_testing::fault::Fault;
 
 use crate::{
-    Fixture, options,
+    Fixture, mutex, options,
     support::{
         DEADLINE, each_lock::each_lock, eventually, has_no_request, has_watches,
         pending_and_watches, polled, within_deadline,
@@ -68,7 +68,7 @@ async fn at_every_poll<T>(
 
 async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         mutex.make_revocable(|| {});
         polled(polls, mutex.acquire()).await
@@ -107,7 +107,7 @@ fn multi(fixture: &Fixture, client: &Client) -> (Arc<dyn InterProcessLock>, [Str
 
 async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     // Not polled at all: the guard is dropped with the future.
     drop(mutex.acquire().await.unwrap().release());
     wait_until_settled(&fixture, &client, &[&fixture.path]).await;
@@ -178,7 +178,7 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
 /// Dropped during the search for its node and the second create.
 async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     for fault in [Fault::drop_before(OpCode::Create2), Fault::drop_reply(OpCode::Create2)] {
         mutex.acquire().await.unwrap().release().await.unwrap();
         at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {

@@ -13,7 +13,7 @@ use docent::{
 use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::Record};
 
 use crate::{
-    Fixture, options,
+    Fixture, mutex, options,
     support::{
         DEADLINE, eventually, has_no_request, has_watches, pending_and_watches, poll_once,
         within_deadline,
@@ -36,10 +36,6 @@ on_both_servers! {
     a_dropped_wait_for_the_loss_leaves_the_watch
     a_revocable_lock_notices_without_another_request
     a_watched_guard_keeps_no_client
-}
-
-fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
-    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// The reads with watch of a path, since a position in the trace.

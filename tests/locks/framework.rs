@@ -3,23 +3,12 @@
 //! Source: `TestFrameworkEdges`, `TestFailedDeleteManager`, `TestCreate`, `TestThreadLocalRetryLoop`,
 //! `TestFramework`, `TestCleanState`.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, task::Poll};
 
 use docent::{
     Acl, CreateMode, ErrorKind, Perms,
     protocol::OpCode,
-    recipes::locks::{
-        InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode, LockOptions,
-    },
-    session::retry::{RetryNTimes, RetryPolicy, Verdict},
+    recipes::locks::{InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode},
 };
 use docent_testing::fault::Fault;
 use docent_testing::tap::Record;
@@ -33,7 +22,6 @@ on_both_servers! {
     a_clean_up_continues_when_its_search_is_lost
     a_guaranteed_delete_continues_in_the_next_session
     forbidden_ancestors_are_not_requested
-    a_policy_of_n_retries_allows_n_plus_one_attempts
     closing_a_client_completes_every_acquire
     no_lock_leaves_a_watch_behind
 }
@@ -117,35 +105,6 @@ async fn forbidden_ancestors_are_not_requested(fixture: Fixture) {
 
 fn parent(path: &str) -> String {
     path.rsplit_once('/').unwrap().0.to_owned()
-}
-
-/// Counts the calls of a policy.
-#[derive(Debug, Clone)]
-struct Counted(Arc<AtomicUsize>, RetryNTimes);
-
-impl RetryPolicy for Counted {
-    fn allow_retry(&self, retry_count: u32, elapsed: Duration) -> Verdict {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        self.1.allow_retry(retry_count, elapsed)
-    }
-}
-
-/// TestThreadLocalRetryLoop, TestRetryLoop: N retries are N + 1 attempts, also in nested loops.
-async fn a_policy_of_n_retries_allows_n_plus_one_attempts(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    let calls = Arc::new(AtomicUsize::new(0));
-    let policy = Counted(Arc::clone(&calls), RetryNTimes::new(3, ms(1)));
-    let options = LockOptions::default().with_retry_policy(policy);
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options).unwrap();
-    let before = fixture.tap.len();
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2).times(4));
-    let error = mutex.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    assert_eq!(calls.load(Ordering::SeqCst), 4);
-    let creates = fixture.tap.trace().since(before);
-    assert_eq!(creates.iter().filter(|r| r.is_request(OpCode::Create2)).count(), 4);
 }
 
 /// testCreatingParentsWithConcurrentClose and similar ones: closed at every poll, the client completes the acquire, and

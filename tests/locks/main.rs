@@ -41,12 +41,21 @@ mod watches;
 
 use std::time::Duration;
 
-use docent::{recipes::locks::LockOptions, session::retry::RetryNTimes};
+use docent::{
+    Client,
+    recipes::locks::{InterProcessMutex, LockOptions},
+    session::retry::RetryNTimes,
+};
 use support::{fixture::Fixture, ms};
 
 /// Enough retries for every fault of these tests.
 fn options() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
+}
+
+/// A mutex at the path of the fixture.
+fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
+    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// No retries.

@@ -15,8 +15,8 @@ use docent::{
     recipes::{
         cache::CuratorCache,
         locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions, Owner, Revoker,
+            InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockOptions,
+            Owner, Revoker,
         },
         shared::{SharedCount, SharedValue},
     },
@@ -35,8 +35,9 @@ use tokio::{
 use tracing::Level;
 
 use crate::{
-    Fixture, ms, no_retries, options,
+    Fixture, ms, mutex, no_retries, options,
     support::{
+        each_lock::each_lock,
         eventually,
         traced::{Fields, Traced},
         within_deadline,
@@ -80,35 +81,24 @@ async fn every_lock_works_on_3_4() {
 
 async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOptions) {
     let path = |name: &str| format!("{}/{name}", fixture.path);
-    // A mutex, a waiter, the token.
-    let mutex =
-        |client| InterProcessMutex::with_options(client, &path("mutex"), options.clone()).unwrap();
-    let (ours, theirs) = (mutex(a), mutex(b));
-    let guard = within_deadline("a mutex", ours.acquire()).await.unwrap();
-    assert!(guard.is_held());
-    let token = guard.fencing_token().await.unwrap();
-    let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
-    assert_eq!((token, guard.session_id()), (stat.czxid, stat.ephemeral_owner));
-    assert!(theirs.acquire_timeout(ms(50)).await.unwrap().is_none());
-    let waiter = tokio::spawn({
-        let theirs = theirs.clone();
-        async move { theirs.acquire().await }
-    });
-    eventually("a waiter", async || (ours.participants().await.unwrap().len() == 2).then_some(()))
-        .await;
-    guard
-        .guarded()
-        .unwrap()
-        .create(&path("mutex-job"), b"", CreateMode::Ephemeral)
-        .commit()
-        .await
-        .unwrap();
-    a.delete(&path("mutex-job"), None).await.unwrap();
-    // With the watch that the timed-out acquire has left behind.
-    guard.release().await.unwrap();
-    let guard = within_deadline("the waiter", waiter).await.unwrap().unwrap();
-    assert!(guard.fencing_token().await.unwrap() > token);
-    guard.release().await.unwrap();
+    // Each with a wait that times out, and a waiter.
+    let theirs = each_lock(b, &fixture.path, &options);
+    for ((kind, ours), (_, theirs)) in each_lock(a, &fixture.path, &options).iter().zip(theirs) {
+        let guard = within_deadline(kind, ours.acquire()).await.unwrap();
+        let token = guard.fencing_token().await.unwrap();
+        let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
+        assert_eq!((token, guard.session_id()), (stat.czxid, stat.ephemeral_owner), "{kind}");
+        let mut guarded = guard.guarded().unwrap();
+        guarded.create(&path("job"), b"", CreateMode::Ephemeral).commit().await.unwrap();
+        a.delete(&path("job"), None).await.unwrap();
+        assert!(theirs.acquire_timeout(ms(50)).await.unwrap().is_none(), "{kind}");
+        let waiter = tokio::spawn(async move { theirs.acquire().await });
+        // With the watch that the timed-out acquire has left behind.
+        guard.release().await.unwrap();
+        let guard = within_deadline(kind, waiter).await.unwrap().unwrap();
+        assert!(guard.fencing_token().await.unwrap() > token, "{kind}");
+        guard.release().await.unwrap();
+    }
 
     // Readers, a writer, a downgrade.
     let lock = InterProcessReadWriteLock::with_options(a, &path("rw"), options.clone()).unwrap();
@@ -134,20 +124,15 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     let lease = semaphore.acquire().await.unwrap();
     assert!(semaphore.acquire_timeout(ms(50)).await.unwrap().is_none());
     lease.release().await.unwrap();
-    let exclusive =
-        InterProcessSemaphoreMutex::with_options(a, &path("exclusive"), options.clone()).unwrap();
-    exclusive.acquire().await.unwrap().release().await.unwrap();
 
-    // Several as one, one of them revocable.
-    let revocable = mutex(a);
+    let revocable = InterProcessMutex::with_options(a, &path("mutex"), options.clone()).unwrap();
     let revoked = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&revoked);
     revocable.make_revocable(move || notify.notify_one());
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![Arc::new(revocable), Arc::new(exclusive)];
-    let both = InterProcessMultiLock::from_locks(locks).acquire().await.unwrap();
-    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), both.lock_path()).await.unwrap();
+    let guard = revocable.acquire().await.unwrap();
+    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), guard.lock_path()).await.unwrap();
     within_deadline("the listener", revoked.notified()).await;
-    both.release().await.unwrap();
+    guard.release().await.unwrap();
 
     // A namespace, and a value.
     let namespaced = InterProcessMutex::with_options(
@@ -159,7 +144,7 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     let value = SharedValue::start(a, &path("value"), "red").await.unwrap();
     value.set_value("blue").await.unwrap();
     assert_eq!(value.value(), "blue");
-    for name in ["mutex", "rw", "semaphore/leases", "semaphore/locks", "exclusive/leases"] {
+    for name in ["mutex", "rw", "semaphore/leases", "semaphore/locks", "multi2/leases"] {
         fixture.children(&path(name), 0).await;
     }
 }
@@ -206,7 +191,7 @@ async fn unsupported_containers_become_persistent_nodes() {
 async fn a_plain_create_whose_reply_is_lost_is_found() {
     let fixture = fixture().await;
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.acquire().await.unwrap().release().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create));
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();

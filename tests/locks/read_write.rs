@@ -18,7 +18,6 @@ use crate::{
 };
 
 on_both_servers! {
-    participants_are_counted_by_kind
     another_owner_does_not_downgrade
     a_downgrade_by_another_task_of_the_owner_keeps_the_token
     a_queued_writer_waits_after_a_downgrade
@@ -29,30 +28,6 @@ on_both_servers! {
 
 fn lock(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
     InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
-}
-
-/// testGetParticipantNodes
-async fn participants_are_counted_by_kind(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let lock = lock(&fixture, &client);
-    let first = lock.read_lock().acquire().await.unwrap();
-    let tasks: Vec<_> = (0..27)
-        .map(|number| {
-            let lock = lock.clone();
-            tokio::spawn(async move {
-                let one = if number < 19 { lock.read_lock() } else { lock.write_lock() };
-                one.acquire().await
-            })
-        })
-        .collect();
-    fixture.children(&fixture.path, 28).await;
-    assert_eq!(lock.read_lock().participants().await.unwrap().len(), 20);
-    assert_eq!(lock.write_lock().participants().await.unwrap().len(), 8);
-    first.release().await.unwrap();
-    for task in tasks {
-        task.abort();
-    }
-    fixture.children(&fixture.path, 0).await;
 }
 
 /// testThatDowngradingRespectsThreads

@@ -21,7 +21,7 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, ms, no_retries, options,
+    Fixture, ms, mutex, no_retries, options,
     support::{
         DEADLINE, eventually,
         given_up_session::{short_session, wait_until_given_up, without_expiry},
@@ -33,10 +33,6 @@ on_both_servers! {
     a_waiter_in_a_namespace_queues_again_in_its_next_session
     a_release_overtaken_by_the_end_of_the_session_succeeds
     a_create_that_times_out_leaves_no_node
-}
-
-fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
-    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// A downgraded reader's node is not sequential, so in a new session it would have the path of the old one: a late

@@ -10,7 +10,7 @@ use docent::{
 };
 
 use crate::{
-    Fixture, options,
+    Fixture, mutex, options,
     support::within_deadline,
     support::{DEADLINE, each_lock::each_lock},
 };
@@ -100,7 +100,7 @@ async fn a_guard_that_is_not_held_has_cancelled_its_token(fixture: Fixture) {
 
 async fn a_token_belongs_to_its_guard_and_not_to_the_owners_other_guards(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let owner = Owner::new();
     let first = mutex.acquire_as(&owner).await.unwrap();
     let second = mutex.acquire_as(&owner).await.unwrap();
@@ -137,7 +137,7 @@ impl InterProcessLock for TokenStore {
 
 async fn a_token_of_one_lock_is_cancelled_with_the_multi_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let part = Arc::new(TokenStore(mutex, std::sync::Mutex::default()));
     let multi =
         InterProcessMultiLock::from_locks(vec![Arc::clone(&part) as Arc<dyn InterProcessLock>]);

@@ -1,13 +1,9 @@
 //! The watches of a lock object: one for each watched node, for any number of waiters.
 
-use docent::{
-    EventType,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMutex, InterProcessReadWriteLock},
-};
+use docent::{EventType, protocol::OpCode, recipes::locks::InterProcessReadWriteLock};
 
 use crate::{
-    Fixture, ms, options,
+    Fixture, ms, mutex, options,
     support::{acquiring, eventually, has_watches, pending_and_watches, within_deadline},
 };
 
@@ -21,7 +17,7 @@ on_both_servers! {
 async fn acquires_that_time_out_leave_one_watch(fixture: Fixture) {
     const ACQUIRES: usize = 50;
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let guard = mutex.acquire().await.unwrap();
     for _ in 0..ACQUIRES {
         assert!(mutex.acquire_timeout(ms(0)).await.unwrap().is_none());
@@ -74,7 +70,7 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
 
 async fn the_own_node_and_the_node_ahead_are_two_watches(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.make_revocable(|| {});
     let guard = mutex.acquire().await.unwrap();
     let node = guard.lock_path().to_owned();

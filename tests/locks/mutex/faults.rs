@@ -13,7 +13,7 @@ use docent::{
 use docent_testing::{TestingServer, fault::Fault, tap::TapClient};
 
 use crate::{
-    Fixture, options,
+    Fixture, mutex, options,
     support::{
         DEADLINE, eventually,
         peer::{Options, Peer, Side},
@@ -45,7 +45,7 @@ struct Contender {
 
 async fn contender(fixture: &Fixture, label: &str) -> Contender {
     let (client, tap) = fixture.client(label).await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     Contender { client, tap, mutex }
 }
 

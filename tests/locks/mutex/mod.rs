@@ -15,7 +15,7 @@ use docent::{
 use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
-    Fixture, ms, no_retries, options,
+    Fixture, ms, mutex, no_retries, options,
     support::{DEADLINE, acquiring, has_watches, within_deadline},
 };
 
@@ -35,10 +35,6 @@ on_both_servers! {
     a_node_ahead_that_cannot_be_watched_ends_the_acquire
     leaving_the_queue_is_no_error_when_the_own_node_is_deleted
     a_missing_node_is_deleted_once
-}
-
-fn mutex(fixture: &Fixture, client: &docent::Client) -> InterProcessMutex {
-    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// testWithNamespace
