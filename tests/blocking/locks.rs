@@ -29,7 +29,6 @@ blocking_on_both_servers! {
     a_lost_lock_wakes_the_thread_that_waits_for_it
     every_lock_is_acquired_and_released
     an_owner_enters_again
-    a_holder_releases_on_request
     a_strict_hold_is_renewed_while_only_its_guard_is_left
 }
 
@@ -153,18 +152,6 @@ fn an_owner_enters_again(server: Server) {
     assert_eq!(wait(|| mutex.participants()).unwrap(), [inner.lock_path()]);
     outer.release().unwrap();
     assert!(inner.is_held() && mutex.is_owned_by(&owner));
-}
-
-fn a_holder_releases_on_request(server: Server) {
-    let client = server.client();
-    let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
-    let (asked, requests) = std::sync::mpsc::channel();
-    mutex.make_revocable(move || asked.send(()).unwrap());
-    let guard = mutex.acquire().unwrap();
-    let policy = RetryOneTime { sleep_between_retry: SHORT };
-    wait(|| Revoker::attempt_revoke(&client, &policy, guard.lock_path())).unwrap();
-    requests.recv_timeout(DEADLINE).unwrap();
-    guard.release().unwrap();
 }
 
 #[test]

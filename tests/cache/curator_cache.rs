@@ -2,28 +2,20 @@
 //! `TestCuratorCache`, `TestCuratorCacheEdges`, `TestCuratorCacheEventOrdering` and `TestCuratorCacheWrappers` have the
 //! Java name above them.
 
-use docent::{CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, ErrorKind, OpCode};
-use docent_testing::server::Version;
+use docent::{CacheEvent, CacheOptions, Client, CreateMode, CuratorCache, ErrorKind};
 
 use crate::{
-    Fixture, count, expect, expect_all, list, lists, next, of_version, requests, short,
-    support::{eventually, within_deadline},
+    Fixture, expect, expect_all, list, lists, next, short,
+    support::{has_watches, within_deadline},
 };
 
 on_both_servers! {
     a_tree_is_loaded_and_followed
-    a_missing_root_is_followed
-    a_single_node_is_held_without_its_children
-    direct_children_are_held_without_theirs
     a_filter_leaves_out_nodes_and_what_is_below
-    data_that_is_not_kept_is_in_the_events
-    a_second_cache_starts_with_the_nodes_of_the_first
     a_slow_reader_receives_a_snapshot_and_delays_nothing
     a_snapshot_and_its_events_fit
-    a_closed_cache_is_empty_and_its_watch_is_gone
     a_dropped_cache_removes_its_watch
     a_cache_of_an_invalid_path_is_refused
-    a_kept_session_resyncs_by_identity
     a_new_session_resyncs_by_identity
     own_writes_become_events
 }
@@ -54,12 +46,8 @@ mod versions {
 
     in_all_versions! {
         a_tree_is_loaded_and_followed
-        a_missing_root_is_followed
-        a_single_node_is_held_without_its_children
-        direct_children_are_held_without_theirs
         a_filter_leaves_out_nodes_and_what_is_below
         a_closed_cache_is_empty
-        a_kept_session_resyncs_by_identity
         a_new_session_resyncs_by_identity
         own_writes_become_events
     }
@@ -110,57 +98,6 @@ async fn a_tree_is_loaded_and_followed(fixture: Fixture) {
     lists(&cache, &path, &[" 1 root", "/a 0 A", "/b 0 B", "/n 0 N", "/n/k 0 K"]).await;
 }
 
-/// C1 of a missing root, `TestCuratorCacheWrappers.testNodeCache`.
-async fn a_missing_root_is_followed(fixture: Fixture) {
-    let observer = fixture.observer().await;
-    fixture.create_path(&observer).await;
-    let path = format!("{}/root", fixture.path);
-    let (a, _tap) = fixture.client("A").await;
-    let options = CacheOptions::default();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect(&mut events, &path, &["initialized 0"]).await;
-    assert!(cache.is_empty());
-    for data in ["R", "R2"] {
-        make(&observer, &path, data).await;
-        expect(&mut events, &path, &[&format!("created  0 {data}")]).await;
-        make(&observer, &format!("{path}/k"), "K").await;
-        expect(&mut events, &path, &["created /k 0 K"]).await;
-        observer.delete(&format!("{path}/k"), None).await.unwrap();
-        observer.delete(&path, None).await.unwrap();
-        expect(&mut events, &path, &["deleted /k 0 K", &format!("deleted  0 {data}")]).await;
-        assert!(cache.is_empty());
-    }
-}
-
-/// `TestCuratorCacheWrappers.testNodeCache`.
-async fn a_single_node_is_held_without_its_children(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let before = fixture.tap.len();
-    let options = CacheOptions::single_node();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect(&mut events, &path, &["created  1 root", "initialized 1"]).await;
-    make(&observer, &format!("{path}/n"), "N").await;
-    set(&observer, &path, "two").await;
-    expect(&mut events, &path, &["changed  2 two was 1 root"]).await;
-    assert_eq!(cache.len(), 1);
-    assert_eq!(count(&fixture, "A", before, OpCode::GetChildren2), 0);
-}
-
-/// C10: `TestCuratorCacheWrappers.testPathChildrenCache`, which Curator's wrapper passes with descendants.
-async fn direct_children_are_held_without_theirs(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let options = CacheOptions::direct_children();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect_all(&mut events, &path, &LOADED[..3], "initialized 3").await;
-    set(&observer, &format!("{path}/b/c"), "C2").await;
-    make(&observer, &format!("{path}/a/g"), "G").await;
-    make(&observer, &format!("{path}/n"), "N").await;
-    expect(&mut events, &path, &["created /n 0 N"]).await;
-    assert_eq!(cache.children(&format!("{path}/a")).len(), 0);
-}
-
 async fn a_filter_leaves_out_nodes_and_what_is_below(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -173,36 +110,6 @@ async fn a_filter_leaves_out_nodes_and_what_is_below(fixture: Fixture) {
     make(&observer, &format!("{path}/a/c"), "C").await;
     expect(&mut events, &path, &["created /a/c 0 C"]).await;
     assert_eq!(cache.len(), 3);
-}
-
-/// `TestCuratorCache.testUpdateWhenNotCachingData`.
-async fn data_that_is_not_kept_is_in_the_events(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let options = CacheOptions::single_node().without_data();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect(&mut events, &path, &["created  1 root", "initialized 1"]).await;
-    set(&observer, &path, "two").await;
-    expect(&mut events, &path, &["changed  2 two was 1 -"]).await;
-    assert_eq!(cache.get(&path).unwrap().data(), None);
-}
-
-/// `TestCuratorCacheEdges.testReconnectConsistency`.
-async fn a_second_cache_starts_with_the_nodes_of_the_first(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let first = CacheOptions::default().without_clear_on_close();
-    let first = CuratorCache::start_with(&a, &path, first).unwrap();
-    within_deadline("the load", first.initialized()).await.unwrap();
-    within_deadline("the close", first.close()).await;
-    assert_eq!(first.len(), 4);
-    set(&observer, &format!("{path}/a"), "A2").await;
-    observer.delete(&format!("{path}/b/c"), None).await.unwrap();
-    make(&observer, &format!("{path}/d"), "D").await;
-    let second = CacheOptions::default().with_initial_nodes(first.snapshot());
-    let (_cache, mut events) = CuratorCache::start_with_events(&a, &path, second).unwrap();
-    let wanted = ["changed /a 1 A2 was 0 A", "deleted /b/c 0 C", "created /d 0 D"];
-    expect_all(&mut events, &path, &wanted, "initialized 4").await;
 }
 
 /// C4: nothing bounds the events of Curator's cache, and one slow listener delays all others of the client.
@@ -261,22 +168,6 @@ async fn a_closed_cache_is_empty(fixture: Fixture) {
     assert!(cache.events().next().await.is_none());
 }
 
-/// C7: Curator's cache leaves its watch on the server: each later change still crosses the wire.
-async fn a_closed_cache_is_empty_and_its_watch_is_gone(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let cache = CuratorCache::start(&a, &path).unwrap();
-    within_deadline("the load", cache.initialized()).await.unwrap();
-    let before = fixture.tap.len();
-    within_deadline("the close", cache.close()).await;
-    assert!(cache.is_empty());
-    assert_eq!(requests(&fixture, "A", before), [OpCode::RemoveWatches]);
-    set(&observer, &path, "two").await;
-    a.sync("/").await.unwrap();
-    let trace = fixture.tap.trace().since(before);
-    assert!(!trace.text().contains("EVENT"), "{}", trace.text());
-}
-
 async fn a_dropped_cache_removes_its_watch(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -284,7 +175,7 @@ async fn a_dropped_cache_removes_its_watch(fixture: Fixture) {
     within_deadline("the load", cache.initialized()).await.unwrap();
     assert_eq!(a.metrics().watches, 1);
     drop(cache);
-    eventually("no watch", async || (a.metrics().watches == 0).then_some(())).await;
+    has_watches(&a, 0).await;
 }
 
 async fn a_cache_of_an_invalid_path_is_refused(fixture: Fixture) {
@@ -318,24 +209,6 @@ const SWAPPED: [&str; 7] = [
     "created /b/d 0 D",
 ];
 
-/// C1: Curator's cache misses both changes for ever. C43: nor does it report the outage and its end.
-async fn a_kept_session_resyncs_by_identity(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let (a, tap) = fixture.client("A").await;
-    let options = CacheOptions::default();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect_all(&mut events, &path, &LOADED, "initialized 4").await;
-    tap.refuse().await.unwrap();
-    tap.cut();
-    expect(&mut events, &path, &["stale"]).await;
-    assert!(cache.is_stale() && cache.is_initialized());
-    swap(&observer, &path).await;
-    tap.accept().await.unwrap();
-    expect_all(&mut events, &path, &SWAPPED[1..], "resynced 4").await;
-    assert!(!cache.is_stale());
-    assert_eq!(list(&cache, &path), [" 1 root", "/a 0 A'", "/b 0 B", "/b/d 0 D"]);
-}
-
 /// `TestCuratorCacheEdges.testServerLoss`.
 async fn a_new_session_resyncs_by_identity(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
@@ -366,22 +239,4 @@ async fn own_writes_become_events(fixture: Fixture) {
     let mut seen = [short(&next(&mut events).await, &path), short(&next(&mut events).await, &path)];
     seen.sort_unstable();
     assert_eq!(seen, ["changed  2 two was 1 root", "created /n 0 N"]);
-}
-
-/// The versions of the embedded server differ as real ones do.
-#[tokio::test]
-async fn servers_before_3_6_are_asked_for_a_persistent_watch_once_in_a_session() {
-    let fixture = of_version(Version::V3_4).await;
-    let (_observer, path) = populated(&fixture).await;
-    let (a, tap) = fixture.client("A").await;
-    let before = fixture.tap.len();
-    let options = CacheOptions::default();
-    let (_first, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect_all(&mut events, &path, &LOADED, "initialized 4").await;
-    let options = CacheOptions::default();
-    let (_second, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    expect_all(&mut events, &path, &LOADED, "initialized 4").await;
-    tap.cut();
-    expect(&mut events, &path, &["stale", "resynced 4"]).await;
-    assert_eq!(count(&fixture, "A", before, OpCode::AddWatch), 1);
 }

@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use docent::{
-    Acl, CacheEvent, CacheOptions, Client, Config, CreateMode, CuratorCache, ErrorKind, OpCode,
-    Perms, acl,
+    CacheEvent, CacheOptions, Client, Config, CreateMode, CuratorCache, ErrorKind, OpCode,
 };
 use docent_testing::{
     TestingServer,
@@ -14,22 +13,17 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, count, expect, expect_all, list, ms, next, requests, short,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    Fixture, count, expect, expect_all, list, ms, next,
+    support::{DEADLINE, in_process, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
-    a_lost_listing_is_repeated_before_the_cache_is_initialized
     a_lost_read_is_repeated_before_the_cache_is_initialized
-    a_lost_reply_to_the_watch_causes_one_load
-    a_start_without_a_connection_sets_one_watch
     the_reads_in_flight_are_limited
     a_limit_of_the_client_delays_the_load
     a_node_is_reported_after_its_parent
     the_first_load_includes_what_an_event_has_begun
     a_listing_over_the_packet_limit_is_reported_once
-    a_node_that_may_not_be_read_is_reported_and_read_later
-    a_reply_after_the_close_is_not_stored
     fifty_caches_leave_no_watch
 }
 
@@ -51,16 +45,6 @@ async fn initialized(cache: &CuratorCache) {
     within_deadline("the load", cache.initialized()).await.unwrap();
 }
 
-/// C2, C3: Curator reports the cache as initialized with one node, and never lists the children again.
-async fn a_lost_listing_is_repeated_before_the_cache_is_initialized(fixture: Fixture) {
-    let (_observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    fixture.tap.inject(Fault::drop_reply(OpCode::GetChildren2).of("A").times(2));
-    let cache = CuratorCache::start(&a, &path).unwrap();
-    initialized(&cache).await;
-    assert_eq!(cache.len(), CHILDREN + 1);
-}
-
 /// C2.
 async fn a_lost_read_is_repeated_before_the_cache_is_initialized(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
@@ -69,31 +53,6 @@ async fn a_lost_read_is_repeated_before_the_cache_is_initialized(fixture: Fixtur
     let cache = CuratorCache::start(&a, &path).unwrap();
     initialized(&cache).await;
     assert_eq!((cache.len(), cache.failures().len()), (CHILDREN + 1, 0));
-}
-
-/// C42: Curator sets the watch twice more and loads everything twice.
-async fn a_lost_reply_to_the_watch_causes_one_load(fixture: Fixture) {
-    let (_observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    let before = fixture.tap.len();
-    fixture.tap.inject(Fault::drop_reply(OpCode::AddWatch).of("A"));
-    let cache = CuratorCache::start(&a, &path).unwrap();
-    initialized(&cache).await;
-    assert_eq!(count(&fixture, "A", before, OpCode::AddWatch), 2);
-    assert_eq!(count(&fixture, "A", before, OpCode::GetData), CHILDREN + 1);
-}
-
-/// C42.
-async fn a_start_without_a_connection_sets_one_watch(fixture: Fixture) {
-    let (_observer, path) = populated(&fixture).await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    tap.refuse().await.unwrap();
-    let a = Config::new(&tap.connect_string()).unwrap().start();
-    let cache = CuratorCache::start(&a, &path).unwrap();
-    tap.accept().await.unwrap();
-    initialized(&cache).await;
-    assert_eq!(count(&fixture, "A", 0, OpCode::AddWatch), 1);
-    assert_eq!(count(&fixture, "A", 0, OpCode::GetData), CHILDREN + 1);
 }
 
 /// C4: Curator sends a read for each child at once, and after a reconnect for each node.
@@ -148,51 +107,6 @@ async fn a_listing_over_the_packet_limit_is_reported_once(fixture: Fixture) {
     tap.cut();
     expect(&mut events, &path, &["stale", "resynced 2"]).await;
     assert_eq!(cache.failures().len(), 1);
-}
-
-/// The server reports neither the end of a refusal nor the changes meanwhile; Curator waits for the next write.
-async fn a_node_that_may_not_be_read_is_reported_and_read_later(fixture: Fixture) {
-    let (observer, path) = populated(&fixture).await;
-    let secret = format!("{path}/n00");
-    let closed = [Acl::new(Perms::from_number(30), "world", "anyone")];
-    observer.set_acl(&secret, &closed, None).await.unwrap();
-    let (a, _tap) = fixture.client("A").await;
-    let options = CacheOptions::default();
-    let (cache, mut events) = CuratorCache::start_with_events(&a, &path, options).unwrap();
-    let mut failed = Vec::new();
-    loop {
-        let event = next(&mut events).await;
-        match event {
-            CacheEvent::Failed { .. } => failed.push(short(&event, &path)),
-            CacheEvent::Initialized { len } => break assert_eq!(len, CHILDREN),
-            _ => {}
-        }
-    }
-    assert_eq!(failed, ["failed /n00 NoAuth"]);
-    assert_eq!(&*cache.failures()[0].0, secret);
-    observer.set_acl(&secret, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
-    expect(&mut events, &path, &["created /n00 0 "]).await;
-    assert!(cache.failures().is_empty());
-}
-
-/// C9: Curator stores it, in the cleared storage.
-async fn a_reply_after_the_close_is_not_stored(fixture: Fixture) {
-    let (_observer, path) = populated(&fixture).await;
-    let (a, _tap) = fixture.client("A").await;
-    fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("A").nth(2));
-    let cache = CuratorCache::start(&a, &path).unwrap();
-    eventually("the root", async || (cache.len() == 1).then_some(())).await;
-    eventually("the delayed reply", async || {
-        let trace = fixture.tap.trace().of("A");
-        (trace.iter().filter(|r| r.is_reply(OpCode::GetData)).count() >= 2).then_some(())
-    })
-    .await;
-    let closing = cache.close();
-    fixture.tap.end_delays();
-    within_deadline("the close", closing).await;
-    // The reply to removeWatches is behind the delayed one.
-    assert_eq!(pending_and_watches(&a), (0, 0));
-    assert_eq!(list(&cache, &path), [""; 0]);
 }
 
 /// The nodes `a`, `a/b`, `a/b/c` and `a/b/c/d`.
@@ -275,7 +189,7 @@ async fn changes_that_were_read_already_cause_no_read() {
     expect_all(&mut events, &path, &["created  1 two"], "initialized 1").await;
     a.sync("/").await.unwrap();
     let wanted = [OpCode::AddWatch, OpCode::GetData, OpCode::Sync];
-    assert_eq!(requests(&fixture, "A", before), wanted);
+    assert_eq!(fixture.sent("A", before), wanted);
 }
 
 /// An overloaded server refuses reads for a while.
@@ -295,7 +209,7 @@ async fn throttled_reads_are_repeated() {
     fixture.embedded.as_ref().unwrap().throttle(2);
     fixture.tap.end_delays();
     expect(&mut events, &path, &["changed  1 two was 0 "]).await;
-    assert_eq!(requests(&fixture, "A", before), [OpCode::GetData; 3]);
+    assert_eq!(fixture.sent("A", before), [OpCode::GetData; 3]);
 }
 
 /// A change that was reported before the connection was lost is read before the cache is fresh again.
@@ -323,7 +237,7 @@ async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
 async fn reads_are_repeated_with_growing_pauses() {
     let server = docent_testing::TestingServer::start().await.unwrap();
     let server = std::sync::Arc::new(server);
-    let client = crate::model::client(&server).await;
+    let client = in_process::client(&server).await;
     let mut path = String::new();
     for _ in 0..40 {
         path += "/n";
@@ -348,8 +262,8 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
     for version in [Version::V3_4, Version::V3_9] {
         let config = server::Config { version, ..Default::default() };
         let server = Arc::new(TestingServer::start_with(config).await.unwrap());
-        let observer = crate::model::client(&server).await;
-        let config = crate::model::config(&server).with_max_reply_bytes(220).unwrap();
+        let observer = in_process::client(&server).await;
+        let config = in_process::config(&server).with_max_reply_bytes(220).unwrap();
         let a = config.connect().await.unwrap();
         let long = |n: usize| format!("/root/{n:0>40}");
         observer.create("/root", b"", CreateMode::Persistent).await.unwrap();

@@ -18,18 +18,12 @@ mod initial;
 mod model;
 mod wrong_paths;
 
-use std::time::Duration;
-
 use docent::{CacheEvent, CacheEvents, CachedNode, CuratorCache, OpCode};
 use docent_testing::{
     TestingServer,
     server::{self, Version},
 };
-use support::{eventually, fixture::Fixture, within_deadline};
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
+use support::{eventually, fixture::Fixture, ms, within_deadline};
 
 /// An embedded server of a version, behind a tap.
 async fn of_version(version: Version) -> Fixture {
@@ -106,15 +100,7 @@ async fn lists(cache: &CuratorCache, root: &str, wanted: &[&str]) {
     .await;
 }
 
-/// The requests of a client since `before`, but pings and its handshake.
-fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
-    let trace = fixture.tap.trace().since(before);
-    let requests = trace.iter().filter(|r| &*r.client == label);
-    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
-    requests.filter(|op| *op != OpCode::Ping).collect()
-}
-
 /// The number of requests of one operation.
 fn count(fixture: &Fixture, label: &str, before: u64, op: OpCode) -> usize {
-    requests(fixture, label, before).into_iter().filter(|sent| *sent == op).count()
+    fixture.sent(label, before).into_iter().filter(|sent| *sent == op).count()
 }

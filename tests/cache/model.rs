@@ -3,52 +3,23 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use docent::session::{Connecting, Host, Transport};
 use docent::{
-    CacheEvent, CacheEvents, CacheOptions, CachedNode, Client, Clock, Config, CreateMode,
-    CuratorCache, ErrorKind,
+    CacheEvent, CacheEvents, CacheOptions, CachedNode, CreateMode, CuratorCache, ErrorKind,
 };
 use docent_testing::{
     TestingServer,
     server::{self, Version},
 };
 
-use crate::support::within_deadline;
-
-/// Connections to a server in this process.
-#[derive(Clone)]
-pub(crate) struct InProcess(pub(crate) Arc<TestingServer>);
-
-impl fmt::Debug for InProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcess")
-    }
-}
-
-impl Transport for InProcess {
-    fn connect<'a>(&'a self, _: &'a Host, _: Duration) -> Connecting<'a> {
-        Box::pin(async move {
-            let stream = self.0.connect().ok_or(std::io::ErrorKind::ConnectionRefused)?;
-            Ok(Box::new(stream) as _)
-        })
-    }
-}
-
-pub(crate) fn config(server: &Arc<TestingServer>) -> Config {
-    let config = Config::new("in-process:2181").unwrap();
-    let config = config.with_clock(Clock::tokio()).with_transport(InProcess(Arc::clone(server)));
-    config.with_session_timeout(Duration::from_secs(6))
-}
-
-pub(crate) async fn client(server: &Arc<TestingServer>) -> Client {
-    config(server).connect().await.unwrap()
-}
+use crate::support::{
+    in_process::{client, config},
+    within_deadline,
+};
 
 struct Random(u64);
 

@@ -12,7 +12,10 @@ use docent_testing::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex, split};
 
-use crate::{expect, expect_all, list, support::eventually};
+use crate::{
+    expect, expect_all, list,
+    support::{eventually, in_process},
+};
 
 /// Connections to a server in this process, with the path `/r` in the events of all nodes below it, as long as the
 /// session has a recursive watch.
@@ -85,7 +88,7 @@ fn frame(input: &mut BytesMut) -> Option<BytesMut> {
 async fn events_with_the_path_of_the_watch_are_noticed_once_in_a_session() {
     let config = server::Config { version: Version::V3_8, ..Default::default() };
     let server = Arc::new(TestingServer::start_with(config).await.unwrap());
-    let writer = crate::model::client(&server).await;
+    let writer = in_process::client(&server).await;
     let make = async |path: &str, data: &str| {
         writer.create(path, data.as_bytes(), CreateMode::Persistent).await.unwrap();
     };

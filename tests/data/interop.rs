@@ -15,13 +15,11 @@ use tokio::task::JoinHandle;
 
 use crate::{
     atomic::{changed, lock_options, options},
-    barriers::{
-        double::{done, entering, leaving, member},
-        ms,
-    },
+    barriers::double::{both, done, entering, leaving, member},
     support::{
         DEADLINE, eventually,
         fixture::Fixture,
+        ms,
         peer::{Answer, Options, Peer, Side},
         within_deadline,
     },
@@ -59,7 +57,6 @@ async fn each_side_waits_on_the_other_sides_barrier() {
         waited.unwrap();
     }
     curator.close().await;
-    a.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -74,7 +71,7 @@ async fn members_of_both_sides_enter_and_leave_together() {
         fixture.children(path, 3).await;
         assert!(!first.is_finished() && !second.is_finished(), "three of four");
         let other = curator.send(format!("denter {}", theirs[1]));
-        let (first, second) = (done("the first", first).await, done("the second", second).await);
+        let [first, second] = both(first, second).await;
         one.reply().await.ok();
         other.reply().await.ok();
         let mut one = curator.send(format!("dleave {}", theirs[0]));
@@ -90,7 +87,6 @@ async fn members_of_both_sides_enter_and_leave_together() {
         assert!(left.is_empty(), "round {round}: {left:?}");
     }
     curator.close().await;
-    a.close().await.unwrap();
 }
 
 /// The number of writes of one side after which it is cut off.
@@ -200,8 +196,6 @@ async fn ten_thousand_increments_of_both_sides_are_counted_once() {
     let theirs = format!("true {0} {0}", value + 200);
     assert_eq!(curator.ask(format!("aget along:{path}")).await.ok(), theirs);
     curator.close().await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// The bytes are the same, also of negative numbers.
@@ -222,7 +216,6 @@ async fn each_side_reads_the_other_sides_numbers() {
     let wrapped = curator.ask(format!("adec aint:{int}")).await;
     assert_eq!(wrapped.ok(), format!("true {} {}", i32::MIN, i32::MAX));
     curator.close().await;
-    a.close().await.unwrap();
 }
 
 /// `PATH=VERSION=DATA`, with the data in hexadecimal.
@@ -330,5 +323,4 @@ async fn caches_of_both_sides_converge_to_the_same_tree() {
     println!("{applied:?} changes of docent and of Curator, {} nodes", wanted.len());
     curator.ask(format!("cclose {handle}")).await.ok();
     curator.close().await;
-    a.close().await.unwrap();
 }

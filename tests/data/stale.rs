@@ -5,11 +5,10 @@ use docent_testing::TestingCluster;
 
 use crate::{
     barriers::{
-        barrier, cut_off,
+        barrier,
         double::{done, entering, leaving, member},
-        ms,
     },
-    support::{DEADLINE, eventually, fixture::Fixture, within_deadline},
+    support::{DEADLINE, cut_off, eventually, fixture::Fixture, ms, within_deadline},
 };
 
 /// A cluster with the indices of a member that lags and another one.
@@ -38,8 +37,6 @@ async fn a_wait_sees_a_barrier_that_was_set_before(leader_lags: bool) {
     theirs.set_barrier().await.unwrap();
     let waiting = tokio::spawn(async move { ours.wait_on_barrier_timeout(ms(500)).await });
     assert!(!within_deadline("the wait", waiting).await.unwrap().unwrap());
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -73,6 +70,4 @@ async fn a_leave_in_a_new_session_waits_for_members_that_its_server_does_not_sho
     a.wait_until_connected(DEADLINE).await.unwrap();
     assert!(!first.leave_timeout(ms(500)).await.unwrap(), "the other one is inside");
     done("B", leaving(second)).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }

@@ -79,7 +79,6 @@ async fn the_bytes_of_curators_instances_are_docents() {
         curator.ask(format!("dclose disc:{}", fixture.path)).await.ok();
     }
     curator.close().await;
-    a.close().await.unwrap();
 }
 
 /// Curator makes of docent's payloads what they are, and writes the same bytes again.
@@ -189,8 +188,6 @@ async fn both_sides_keep_what_an_operator_writes() {
     finds(&discovery, &["ours:9", "theirs:9"]).await;
     assert_eq!(discovery.instance("web", "ours"), Some(web("ours", 9)));
     curator.close().await;
-    a.close().await.unwrap();
-    operator.close().await.unwrap();
 }
 
 /// The second column of the table that the serializer is tested with.
@@ -276,5 +273,4 @@ async fn providers_of_both_sides_use_the_instances_of_both() {
     both("", "0").await;
     ask("dclose", "").await;
     curator.close().await;
-    a.close().await.unwrap();
 }

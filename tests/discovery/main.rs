@@ -13,7 +13,6 @@
 extern crate docent_tests as support;
 
 mod interop;
-mod model;
 mod queries;
 mod registration;
 mod registration_faults;
@@ -27,14 +26,10 @@ use docent::{Client, LockOptions, OpCode, Stat, retry::RetryNTimes};
 use docent_discovery::{
     DiscoveryOptions, Error, JsonInstanceSerializer, ServiceDiscovery, ServiceInstance,
 };
-use support::{eventually, fixture::Fixture, peer::Options, within_deadline};
+use support::{eventually, fixture::Fixture, ms, peer::Options, within_deadline};
 
 /// The settings of the peers of the recordings.
 const RECORDED: Options = Options { session: Duration::from_secs(20), retries: 3 };
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// A discovery below the path of the fixture.
 fn discovery(fixture: &Fixture, client: &Client) -> ServiceDiscovery {
@@ -91,19 +86,4 @@ fn names<'a>(instances: impl IntoIterator<Item = &'a ServiceInstance>) -> Vec<St
     let mut names: Vec<_> = instances.into_iter().map(name).collect();
     names.sort_unstable();
     names
-}
-
-/// The requests of a client since `before`, but pings and its handshake.
-fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
-    let trace = fixture.tap.trace().since(before);
-    let requests = trace.iter().filter(|r| &*r.client == label);
-    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
-    requests.filter(|op| *op != OpCode::Ping).collect()
-}
-
-async fn sent(fixture: &Fixture, label: &str, before: u64, wanted: &[OpCode]) {
-    eventually(&format!("{wanted:?}"), async || {
-        (requests(fixture, label, before) == wanted).then_some(())
-    })
-    .await;
 }

@@ -12,7 +12,6 @@ async fn services_that_do_not_exist_have_no_instances(fixture: Fixture) {
     assert_eq!(discovery.query_for_ids("web").await.unwrap(), [""; 0]);
     assert_eq!(discovery.query_for_instances("web").await.unwrap(), []);
     assert_eq!(discovery.query_for_instance("web", "i1").await.unwrap(), None);
-    a.close().await.unwrap();
 }
 
 /// In Curator, one node that is no instance fails the query for all.
@@ -28,7 +27,6 @@ async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
         assert_eq!((error.kind(), error.path()), (ErrorKind::BadReply, Some(path.as_str())));
         a.delete(&path, None).await.unwrap();
     }
-    a.close().await.unwrap();
 }
 
 /// More instances than are read at once, and a connection that breaks in between.
@@ -49,7 +47,6 @@ async fn a_query_survives_a_broken_connection(fixture: Fixture) {
     fixture.tap.inject(Fault::drop_before(OpCode::GetData).of("A"));
     let found = within_deadline("the query", discovery.query_for_instance("web", "i007")).await;
     assert_eq!(found.unwrap(), Some(web("i007", 1)));
-    a.close().await.unwrap();
 }
 
 /// A query leaves room for other requests, and needs little.
@@ -79,7 +76,6 @@ async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
         }
         client.close().await.unwrap();
     }
-    observer.close().await.unwrap();
 }
 
 on_both_servers! {

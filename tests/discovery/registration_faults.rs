@@ -5,29 +5,6 @@ use docent_testing::fault::Fault;
 
 use super::*;
 
-/// C32: in Curator, each reconnect deletes and creates every instance (CURATOR-320).
-async fn a_reconnect_in_the_same_session_leaves_the_instances(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let discovery = discovery(&fixture, &a);
-    for id in ["i1", "i2"] {
-        done("the registration", discovery.register(web(id, 80))).await;
-    }
-    let (one, two) = (node(&fixture, "i1"), node(&fixture, "i2"));
-    let stats = [stat(&a, &one).await, stat(&a, &two).await];
-    let before = fixture.tap.len();
-    tap.cut();
-    eventually("a look at each instance", async || {
-        let sent = requests(&fixture, "A", before);
-        (sent.iter().filter(|op| **op == OpCode::Exists).count() == 2).then_some(())
-    })
-    .await;
-    let writes = [OpCode::Create2, OpCode::SetData, OpCode::Delete, OpCode::Multi];
-    let sent = requests(&fixture, "A", before);
-    assert!(!sent.iter().any(|op| writes.contains(op)), "{sent:?}");
-    assert_eq!([stat(&a, &one).await, stat(&a, &two).await], stats);
-    a.close().await.unwrap();
-}
-
 /// C39: in Curator, the address that was registered first. `TestServiceDiscovery.testCrashedServer`,
 /// testCrashedInstance.
 async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
@@ -49,8 +26,6 @@ async fn after_a_new_session_the_last_form_is_registered(fixture: Fixture) {
         })
         .await;
     }
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// C30: in Curator, an instance that vanishes between create and delete stops the registration of all others.
@@ -76,34 +51,6 @@ async fn each_instance_is_registered_again_whatever_becomes_of_the_others(fixtur
         observer.delete(&node(&fixture, id), None).await.unwrap();
     }
     finds(&discovery, &["i1:80", "i2:80", "i3:80"]).await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
-}
-
-/// In Curator, one registration gives the node three lives (C32).
-async fn a_lost_reply_to_a_registration_leaves_one_node(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let observer = fixture.observer().await;
-    fixture.create_path(&a).await;
-    a.create(&format!("{}/web", fixture.path), b"", CreateMode::Persistent).await.unwrap();
-    let discovery = discovery(&fixture, &a);
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
-    let registered = discovery.register(web("i1", 1));
-    let mut events = discovery.events("web", "i1").unwrap();
-    done("the registration", registered).await;
-    let parent = stat(&observer, &format!("{}/web", fixture.path)).await;
-    assert_eq!((parent.cversion, parent.num_children), (1, 1), "created once");
-    done("the end", discovery.unregister("web", "i1")).await;
-    while let Some(event) = within_deadline("an event", events.next()).await {
-        assert!(!matches!(event, NodeEvent::Lost | NodeEvent::Conflict { .. }), "{event:?}");
-    }
-    let sequential =
-        web("s-", 1).with_service_type(docent_discovery::ServiceType::DynamicSequential);
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
-    done("the registration", discovery.register(sequential)).await;
-    fixture.children(&format!("{}/web", fixture.path), 1).await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture: Fixture) {
@@ -124,8 +71,6 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
         observer.exists(&node(&fixture, "i1")).await.unwrap().is_none().then_some(())
     })
     .await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// The first delete was applied, and another client has taken the id, before its reply is known to be lost.
@@ -149,8 +94,6 @@ async fn a_repeated_delete_spares_the_instance_that_took_the_place(fixture: Fixt
     done("the end", ended).await;
     assert_eq!(Some(stat(&b, &node(&fixture, "i1")).await.czxid), created);
     finds(&ours, &["i1:2"]).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// The same form is registered again while another client's instance has the id, and while ours is not there yet.
@@ -187,8 +130,6 @@ async fn an_unchanged_instance_that_is_not_there_is_not_registered(fixture: Fixt
     fixture.tap.end_delays();
     done("the registration", registered).await;
     finds(&discovery, &["i1:1"]).await;
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 /// `TestServiceDiscovery.testNoServerOnStart`.
@@ -204,14 +145,11 @@ async fn an_instance_waits_for_the_first_connection(fixture: Fixture) {
     tap.accept().await.unwrap();
     done("the registration", registered).await;
     finds(&discovery, &["i1:1"]).await;
-    a.close().await.unwrap();
 }
 
 on_both_servers! {
-    a_reconnect_in_the_same_session_leaves_the_instances
     after_a_new_session_the_last_form_is_registered
     each_instance_is_registered_again_whatever_becomes_of_the_others
-    a_lost_reply_to_a_registration_leaves_one_node
     a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated
     a_repeated_delete_spares_the_instance_that_took_the_place
     an_unchanged_instance_that_is_not_there_is_not_registered

@@ -1,14 +1,6 @@
 //! Picks of one instance for a call.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
-
-use docent::{Clock, Config};
-use docent_discovery::{
-    DownInstancePolicy, ProviderOptions, RandomStrategy, ServiceProvider, StickyStrategy,
-};
+use docent_discovery::{ProviderOptions, RandomStrategy, ServiceProvider, StickyStrategy};
 
 use super::*;
 
@@ -53,15 +45,13 @@ async fn a_provider_uses_the_enabled_instances_in_turn(fixture: Fixture) {
     assert_eq!(picks(&filtered, 1), "-");
     assert_eq!(provider.cache().instances().len(), 3);
     // A pick sends nothing.
-    let sent = requests(&fixture, "B", before);
+    let sent = fixture.sent("B", before);
     let reads = sent.iter().filter(|op| **op == OpCode::GetData).count();
     assert!(reads <= 6, "{sent:?}");
     done("enabled", ours.set_enabled("web", "b", true)).await;
     provides(&filtered, &["b:2"]).await;
     within_deadline("the close", provider.close()).await;
     assert_eq!(picks(&provider, 1), "-");
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// `TestStrategies.testSticky`: the same instance until it is gone or has moved.
@@ -94,53 +84,9 @@ async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture)
         (other != pick && picks(&provider, 5) == other.repeat(5)).then_some(())
     })
     .await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 on_both_servers! {
     a_provider_uses_the_enabled_instances_in_turn
     a_sticky_provider_keeps_its_instance_over_a_reconnect
-}
-
-/// `TestServiceProvider.testDownInstance` of a later Curator. The clock of the client is moved by hand.
-#[tokio::test]
-async fn a_failing_instance_is_left_out_for_a_while() {
-    let fixture = Fixture::embedded().await;
-    let tap = fixture.tap.client("A").await.unwrap();
-    let ahead = Arc::<AtomicU64>::default();
-    let (system, offset) = (Clock::system(), Arc::clone(&ahead));
-    let clock = Clock::from_fn(move || system.now() + ms(offset.load(Ordering::Acquire)));
-    let config = Config::new(&tap.connect_string()).unwrap();
-    let config = config.with_session_timeout(ms(40_000)).with_clock(clock);
-    let a = config.connect().await.unwrap();
-    let discovery = discovery(&fixture, &a);
-    for id in ["a", "b"] {
-        done("the registration", discovery.register(web(id, 1))).await;
-    }
-    let options = ProviderOptions::default()
-        .with_down_instance_policy(DownInstancePolicy::new(ms(10_000), 2));
-    let provider = discovery.service_provider_with("web", options).unwrap();
-    initialized(&provider).await;
-    let failing = provider.instance().unwrap();
-    assert_eq!(failing.id(), "a");
-    provider.note_error(&failing);
-    assert_eq!(provider.instances().len(), 2);
-    provider.note_error(&failing);
-    assert_eq!(picks(&provider, 3), "bbb");
-    ahead.store(5_000, Ordering::Release);
-    assert_eq!(picks(&provider, 3), "bbb");
-    // Registered anew with another address: another instance.
-    done("the update", discovery.update(web("a", 2))).await;
-    provides(&provider, &["a:2", "b:1"]).await;
-    done("the update", discovery.update(web("a", 1))).await;
-    provides(&provider, &["b:1"]).await;
-    ahead.store(10_001, Ordering::Release);
-    assert_eq!(provider.instances().len(), 2);
-    // One that another query has returned is the same.
-    let found = discovery.query_for_instance("web", "b").await.unwrap().unwrap();
-    provider.note_error(&found);
-    provider.note_error(&found);
-    assert_eq!(picks(&provider, 3), "aaa");
-    a.close().await.unwrap();
 }

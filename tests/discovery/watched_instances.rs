@@ -62,8 +62,6 @@ async fn what_others_write_is_kept_over_a_new_session(fixture: Fixture) {
     finds(&discovery, &["i1:3"]).await;
     done("the end", discovery.unregister("web", "i1")).await;
     assert_eq!(discovery.instance("web", "i1"), None);
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 async fn data_that_is_no_form_of_the_instance_is_not_kept(fixture: Fixture) {
@@ -90,8 +88,6 @@ async fn data_that_is_no_form_of_the_instance_is_not_kept(fixture: Fixture) {
     observer.set_data(&path, b"notjson", None).await.unwrap();
     tap.kill_session(support::DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, ours);
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 async fn what_others_write_in_an_outage_is_kept(fixture: Fixture) {
@@ -118,8 +114,6 @@ async fn what_others_write_in_an_outage_is_kept(fixture: Fixture) {
     done("the update", updated).await;
     finds(&discovery, &["i1:4"]).await;
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 4)));
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 async fn without_the_option_what_others_write_is_replaced_in_a_new_session(fixture: Fixture) {
@@ -134,8 +128,6 @@ async fn without_the_option_what_others_write_is_replaced_in_a_new_session(fixtu
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 1)));
     tap.kill_session(support::DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, ours);
-    a.close().await.unwrap();
-    observer.close().await.unwrap();
 }
 
 on_both_servers! {

@@ -9,7 +9,7 @@ use docent::{
 };
 use docent_testing::{TestingServer, server};
 
-use crate::{Fixture, lock_options, ms, options, requests, support::within_deadline};
+use crate::{Fixture, lock_options, ms, options, support::within_deadline};
 
 on_both_servers! {
     paths_that_cannot_be_are_named
@@ -55,7 +55,7 @@ async fn paths_that_cannot_be_are_named(fixture: Fixture) {
             assert_names(&error, ErrorKind::InvalidPath, &format!("{path:?}"));
         }
     }
-    assert_eq!(requests(&fixture, "A", before), []);
+    assert_eq!(fixture.sent("A", before), []);
 }
 
 async fn a_time_to_live_out_of_range_is_named(fixture: Fixture) {
@@ -88,7 +88,7 @@ async fn data_that_is_too_large_is_refused_once(fixture: Fixture) {
     let path = format!("{}/n", fixture.path);
     let node = PersistentNode::start(&a, &path, CreateMode::Ephemeral, huge).unwrap();
     assert_names(&refusal(node.created()).await, ErrorKind::RequestTooLarge, &path);
-    assert_eq!(requests(&fixture, "A", before), []);
+    assert_eq!(fixture.sent("A", before), []);
     // It is tried again with other data.
     node.set_data("small");
     within_deadline("the node", node.created()).await.unwrap();
@@ -121,7 +121,7 @@ async fn an_election_that_cannot_be_listed_is_left(fixture: Fixture) {
     let before = fixture.tap.len();
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", options()).unwrap();
     assert_names(&refusal(latch.leadership()).await, ErrorKind::NoAuth, &fixture.path);
-    let sent = requests(&fixture, "A", before);
+    let sent = fixture.sent("A", before);
     assert_eq!(sent, [OpCode::Create2, OpCode::GetChildren2, OpCode::Delete]);
     assert_names(&refusal(latch.participants()).await, ErrorKind::NoAuth, &fixture.path);
     let selector = LeaderSelector::with_options(&a, &fixture.path, "a", options()).unwrap();
@@ -152,7 +152,7 @@ async fn a_node_that_cannot_be_read_ends_the_participation(fixture: Fixture) {
     let before = fixture.tap.len();
     let latch = LeaderLatch::start_with(&a, &fixture.path, "a", unreadable()).unwrap();
     assert_names(&refusal(latch.leadership()).await, ErrorKind::NoAuth, "-latch-0000000000");
-    let sent = requests(&fixture, "A", before);
+    let sent = fixture.sent("A", before);
     let claimed = [OpCode::Create2, OpCode::GetChildren2, OpCode::GetData, OpCode::Delete];
     assert_eq!(sent, claimed);
     fixture.children(&fixture.path, 0).await;
@@ -236,7 +236,7 @@ async fn a_touch_that_is_refused_is_reported_once(fixture: Fixture) {
     assert_names(&error, ErrorKind::NoAuth, &format!("{path}/touch"));
     // Several more turns, and no more reports.
     let touches = || {
-        let sent = requests(&fixture, "A", 0);
+        let sent = fixture.sent("A", 0);
         sent.iter().filter(|op| **op == OpCode::CreateTtl).count()
     };
     let now = touches();
@@ -259,7 +259,7 @@ async fn a_server_without_times_to_live_is_reported_once() {
         let path = format!("{}/n", fixture.path);
         let node = PersistentTtlNode::start(&a, &path, ms(100), "").unwrap();
         assert_names(&refusal(node.created()).await, ErrorKind::Unimplemented, &path);
-        let sent = requests(&fixture, "A", 0);
+        let sent = fixture.sent("A", 0);
         assert_eq!(sent.iter().filter(|op| **op == OpCode::CreateTtl).count(), 1, "{sent:?}");
     }
 }

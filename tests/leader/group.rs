@@ -6,36 +6,14 @@ use docent_testing::{fault::Fault, tap::Record};
 use crate::{
     Fixture, ms,
     nodes::next,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, within_deadline},
 };
 
 on_both_servers! {
-    two_members_see_each_other
     a_second_member_with_the_same_id_waits
     the_members_are_read_at_once
     a_view_follows_the_group
     a_view_outlasts_cuts_and_sessions
-}
-
-/// `TestGroupMember.testBasic`.
-async fn two_members_see_each_other(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let first = GroupMember::join(&a, &fixture.path, "idA", "pA").unwrap();
-    // CURATOR-485: no wait is needed.
-    first.set_this_data("pA2");
-    let second = GroupMember::join(&b, &fixture.path, "idB", "pB").unwrap();
-    within_deadline("B", second.joined()).await.unwrap();
-    within_deadline("A", first.joined()).await.unwrap();
-    eventually("both members", async || {
-        let members = second.current_members().await.unwrap();
-        (members.get("idA").is_some_and(|data| &**data == b"pA2") && members.len() == 2)
-            .then_some(())
-    })
-    .await;
-    within_deadline("the leave", second.leave()).await.unwrap();
-    let members = first.current_members().await.unwrap();
-    assert_eq!(members.keys().collect::<Vec<_>>(), ["idA"]);
 }
 
 async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {

@@ -15,23 +15,17 @@ use docent::{
 use docent_testing::TestingServer;
 use tokio::{runtime::Handle, sync::oneshot};
 
-use crate::{
-    Fixture, options, requests,
-    support::{eventually, within_deadline},
-};
+use crate::{Fixture, options, support::within_deadline};
 
 on_both_servers! {
     a_latch_leads_and_has_a_token
     latches_lead_in_the_order_of_their_nodes
-    a_waiter_that_closes_wakes_only_the_next
     listeners_hear_of_each_change_in_order
     a_dropped_wait_keeps_the_place
     a_dropped_latch_leaves_the_election
     a_closed_latch_refuses_to_wait
     a_write_of_a_former_leader_is_refused
-    children_of_others_take_no_part
     a_lock_and_a_leadership_have_one_trait
-    an_empty_and_a_strange_id_are_kept
     the_leader_of_an_unused_path_is_none
 }
 
@@ -66,7 +60,7 @@ async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     assert!(latch.current_leadership().is_none());
     within_deadline("the close", closing).await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    assert_eq!(requests(&fixture, "A", before), [OpCode::Delete]);
+    assert_eq!(fixture.sent("A", before), [OpCode::Delete]);
     assert_eq!(latch.our_path(), None);
 }
 
@@ -88,35 +82,6 @@ async fn latches_lead_in_the_order_of_their_nodes(fixture: Fixture) {
         assert_eq!(leaders, 1, "while {number} leads");
         latch.close().await.unwrap();
     }
-}
-
-/// `TestLeaderLatch.testCorrectWatching`: closing the second of three changes no leader.
-async fn a_waiter_that_closes_wakes_only_the_next(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let (b, _b) = fixture.client("B").await;
-    let (c, _c) = fixture.client("C").await;
-    let first = latch(&fixture, &a, "a");
-    within_deadline("the leadership", first.leadership()).await.unwrap();
-    let second = latch(&fixture, &b, "b");
-    fixture.children(&fixture.path, 2).await;
-    eventually("B watches", async || (b.metrics().watches == 1).then_some(())).await;
-    let third = latch(&fixture, &c, "c");
-    eventually("C watches", async || (c.metrics().watches == 1).then_some(())).await;
-    let before = fixture.tap.len();
-    second.close().await.unwrap();
-    eventually("C watches the first", async || {
-        let sent = requests(&fixture, "C", before);
-        (sent == [OpCode::GetChildren2, OpCode::GetData]).then_some(())
-    })
-    .await;
-    assert_eq!(requests(&fixture, "A", before), []);
-    assert_eq!(requests(&fixture, "B", before), [OpCode::Delete, OpCode::CheckWatches]);
-    assert!(third.current_leadership().is_none());
-    eventually("the node ahead", async || (third.node_ahead() == first.our_path()).then_some(()))
-        .await;
-    first.close().await.unwrap();
-    within_deadline("the third", third.leadership()).await.unwrap();
-    assert_eq!(third.node_ahead(), None);
 }
 
 /// `TestLeaderLatch.testCallbackSanity`, `testCallbackNotifyLeader`, `testCallbackDontNotify`.
@@ -207,20 +172,6 @@ async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     assert_eq!(&*a.get_data(&at).await.unwrap().data, b"1");
 }
 
-/// L25, CURATOR-43: in Curator, the child that sorts first blocks the election, and is named the leader.
-async fn children_of_others_take_no_part(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    for name in ["0", "lock-0000000000", "swatch-latch-x"] {
-        let path = format!("{}/{name}", fixture.path);
-        a.create(&path, b"x", docent::CreateMode::Persistent).await.unwrap();
-    }
-    let latch = latch(&fixture, &a, "idA");
-    within_deadline("the leadership", latch.leadership()).await.unwrap();
-    assert_eq!(latch.leader().await.unwrap().unwrap().id, "idA");
-    assert_eq!(latch.participants().await.unwrap().len(), 1);
-}
-
 async fn a_lock_and_a_leadership_have_one_trait(fixture: Fixture) {
     async fn token_of(held: &impl Held) -> i64 {
         assert!(held.is_held() && !held.cancellation_token().is_cancelled());
@@ -234,25 +185,6 @@ async fn a_lock_and_a_leadership_have_one_trait(fixture: Fixture) {
     let guard: LockGuard = mutex.acquire().await.unwrap();
     assert_ne!(token_of(&leadership).await, token_of(&guard).await);
     guard.release().await.unwrap();
-}
-
-/// Curator writes no default data for an empty id.
-async fn an_empty_and_a_strange_id_are_kept(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    for id in ["", "two\nlines and a \u{1f980}"] {
-        let latch = LeaderLatch::start(&a, &fixture.path, id).unwrap();
-        let leadership = within_deadline("the leadership", latch.leadership()).await.unwrap();
-        assert_eq!(&*a.get_data(leadership.path()).await.unwrap().data, id.as_bytes());
-        assert_eq!(latch.leader().await.unwrap().unwrap().id, id);
-        latch.close().await.unwrap();
-    }
-    let error = LeaderLatch::start(&a, "no/slash", "a").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidPath);
-    let huge = vec![b'x'; 2 << 20];
-    let huge = String::from_utf8(huge).unwrap();
-    let latch = LeaderLatch::start(&a, &fixture.path, &huge).unwrap();
-    let error = within_deadline("the refusal", latch.leadership()).await.unwrap_err();
-    assert_ne!(error.kind(), ErrorKind::Closed, "{error}");
 }
 
 /// `TestLeaderLatch.testUncreatedPathGetLeader`.
@@ -283,7 +215,7 @@ async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
         assert!(matches!(change, Some(LeadershipChange::Leader(_))), "{change:?}");
         let before = fixture.tap.len();
         within_deadline("the close", latch.close_with(CloseMode::Silent)).await.unwrap();
-        assert_eq!(requests(&fixture, "A", before), [OpCode::Delete], "round {round}");
+        assert_eq!(fixture.sent("A", before), [OpCode::Delete], "round {round}");
         let change = next(&mut changes).await;
         assert!(change.is_none(), "round {round}: {change:?}");
     }

@@ -23,8 +23,8 @@ mod selector;
 
 use std::time::Duration;
 
-use docent::{LeaderOptions, LockOptions, OpCode, retry::RetryNTimes};
-use support::fixture::Fixture;
+use docent::{LeaderOptions, LockOptions, retry::RetryNTimes};
+use support::{fixture::Fixture, ms};
 
 /// Enough retries for every fault of these tests.
 fn options() -> LeaderOptions {
@@ -34,16 +34,4 @@ fn options() -> LeaderOptions {
 fn lock_options() -> LockOptions {
     let policy = RetryNTimes::new(10, Duration::from_millis(100));
     LockOptions::default().with_retry_policy(policy)
-}
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// The requests of a client since `before`, but pings and its handshake.
-fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
-    let trace = fixture.tap.trace().since(before);
-    let requests = trace.iter().filter(|r| &*r.client == label);
-    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
-    requests.filter(|op| *op != OpCode::Ping).collect()
 }

@@ -6,94 +6,27 @@ use std::sync::{
 };
 
 use docent::{
-    Acl, Client, ErrorKind, Perms, acl,
+    Acl, ErrorKind, Perms, acl,
     recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
+        InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2,
     },
 };
 
 use crate::{
-    Fixture, ms, options,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, options,
+    support::{acquiring, each_lock::each_lock, eventually, within_deadline},
 };
 
 on_both_servers! {
-    a_guard_holds_the_lock_until_the_end_of_its_scope
-    a_killed_session_frees_the_lock_for_the_next
-    exactly_one_of_two_clients_holds
     tasks_that_share_an_object_exclude_each_other
     an_empty_lock_path_is_reaped
-    holder_and_waiter_survive_a_broken_connection
-}
-
-/// One lock of each kind, at separate paths below the fixture's.
-fn each_kind(fixture: &Fixture, client: &Client) -> Vec<(String, Arc<dyn InterProcessLock>)> {
-    let at = |name: &str| format!("{}/{name}", fixture.path);
-    let mutex = InterProcessMutex::with_options(client, &at("mutex"), options()).unwrap();
-    let semmutex =
-        InterProcessSemaphoreMutex::with_options(client, &at("semmutex"), options()).unwrap();
-    let one = InterProcessMutex::with_options(client, &at("multi1"), options()).unwrap();
-    let two = InterProcessSemaphoreMutex::with_options(client, &at("multi2"), options()).unwrap();
-    let multi = InterProcessMultiLock::from_locks(vec![Arc::new(one), Arc::new(two)]);
-    vec![
-        ("mutex".into(), Arc::new(mutex)),
-        ("semmutex".into(), Arc::new(semmutex)),
-        ("multi".into(), Arc::new(multi)),
-    ]
-}
-
-/// testLocker
-async fn a_guard_holds_the_lock_until_the_end_of_its_scope(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
-        {
-            let guard = lock.acquire_timeout(DEADLINE).await.unwrap().expect(&kind);
-            assert!(guard.is_held() && lock.is_acquired_in_this_process(), "{kind}");
-        }
-        assert!(!lock.is_acquired_in_this_process(), "{kind}");
-        let again = lock.acquire_timeout(DEADLINE).await.unwrap().expect(&kind);
-        again.release().await.unwrap();
-    }
-}
-
-/// testKilledSession
-async fn a_killed_session_frees_the_lock_for_the_next(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
-        let guard = lock.acquire().await.unwrap();
-        tap.kill_session(DEADLINE).await.unwrap();
-        within_deadline("lost", guard.lost()).await;
-        assert!(!lock.is_acquired_in_this_process(), "{kind}");
-        let again = within_deadline("acquire", lock.acquire()).await.unwrap();
-        assert!(again.is_held() && !guard.is_held(), "{kind}");
-        again.release().await.unwrap();
-        guard.release().await.unwrap();
-    }
-}
-
-/// test2Clients
-async fn exactly_one_of_two_clients_holds(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let pairs = each_kind(&fixture, &a).into_iter().zip(each_kind(&fixture, &b));
-    for ((kind, first), (_, second)) in pairs {
-        let guard = first.acquire().await.unwrap();
-        assert!(second.acquire_timeout(ms(100)).await.unwrap().is_none(), "{kind}");
-        let (second, second_guard) = {
-            let waiting = Arc::clone(&second);
-            let waiting = tokio::spawn(async move { waiting.acquire().await });
-            guard.release().await.unwrap();
-            (second, within_deadline(&kind, waiting).await.unwrap().unwrap())
-        };
-        assert!(second.is_acquired_in_this_process() && !first.is_acquired_in_this_process());
-        second_guard.release().await.unwrap();
-    }
 }
 
 /// testReentrantSingleLock, without re-entrancy, which only one kind has.
 async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
+    for (kind, lock) in each_lock(&client, &fixture.path, &options()) {
         let inside = Arc::new(AtomicUsize::new(0));
         let tasks = (0..10).map(|_| {
             let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
@@ -107,7 +40,7 @@ async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
             })
         });
         for task in tasks.collect::<Vec<_>>() {
-            assert_eq!(within_deadline(&kind, task).await.unwrap(), 0, "{kind}");
+            assert_eq!(within_deadline(kind, task).await.unwrap(), 0, "{kind}");
         }
     }
 }
@@ -115,25 +48,10 @@ async fn tasks_that_share_an_object_exclude_each_other(fixture: Fixture) {
 /// testContainerCleanup
 async fn an_empty_lock_path_is_reaped(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    for (_, lock) in each_kind(&fixture, &client) {
+    for (_, lock) in each_lock(&client, &fixture.path, &options()) {
         lock.acquire().await.unwrap().release().await.unwrap();
     }
     fixture.children(&fixture.path, 0).await;
-}
-
-/// testWaitingProcessKilledServer, with a broken connection instead of a killed server.
-async fn holder_and_waiter_survive_a_broken_connection(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
-    for (kind, lock) in each_kind(&fixture, &client) {
-        let guard = lock.acquire().await.unwrap();
-        let waiting = Arc::clone(&lock);
-        let waiting = tokio::spawn(async move { waiting.acquire().await });
-        tokio::task::yield_now().await;
-        tap.cut();
-        guard.release().await.unwrap();
-        let guard = within_deadline(&kind, waiting).await.unwrap().unwrap();
-        guard.release().await.unwrap();
-    }
 }
 
 #[tokio::test]
@@ -170,10 +88,7 @@ async fn the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_wait
     assert!(lock.participants().await.unwrap().is_empty());
     let first = lock.acquire().await.unwrap();
     assert_eq!(lock.participants().await.unwrap(), [first.lock_path()]);
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await }
-    });
+    let waiting = acquiring(&lock);
     let both = eventually("the waiter", async || {
         lock.participants().await.ok().filter(|participants| participants.len() == 2)
     })

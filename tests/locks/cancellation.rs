@@ -2,9 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     sync::Arc,
-    task::Poll,
 };
 
 use docent::{
@@ -13,8 +11,8 @@ use docent::{
     recipes::{
         Error,
         locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, Owner,
+            InterProcessLock, InterProcessMutex, InterProcessReadWriteLock,
+            InterProcessSemaphoreV2, LockGuard, Owner,
         },
     },
 };
@@ -22,19 +20,17 @@ use docent::{
 use docent_testing::fault::Fault;
 
 use crate::{
-    Fixture, options,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    Fixture, mutex, options,
+    support::{
+        DEADLINE, each_lock::each_lock, eventually, has_no_request, has_watches,
+        pending_and_watches, polled, within_deadline,
+    },
 };
 
 on_both_servers! {
-    a_mutex_acquire_is_dropped_at_every_poll
-    a_contended_mutex_acquire_is_dropped_at_every_poll
     a_revocable_acquire_is_dropped_at_every_poll
-    a_semaphore_acquire_is_dropped_at_every_poll
     a_quantity_is_dropped_at_every_poll
-    a_read_acquire_is_dropped_at_every_poll
     a_downgrade_is_dropped_at_every_poll
-    a_multi_acquire_is_dropped_at_every_poll
     a_release_is_dropped_at_every_poll
     a_multi_release_is_dropped_at_every_poll
     a_waiter_of_every_lock_is_dropped_at_every_poll
@@ -43,31 +39,12 @@ on_both_servers! {
     a_program_that_returns_early_releases_its_lock
 }
 
-/// Polls a future at most `polls` times, each time it is woken; `None` if it is not ready by then.
-async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The limit is reached.
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 /// Waits until these paths are empty and the client has no pending request.
 async fn wait_until_settled(fixture: &Fixture, client: &Client, paths: &[&str]) {
     for path in paths {
         fixture.children(path, 0).await;
     }
-    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+    has_no_request(client).await;
 }
 
 /// Drops an attempt after 1, 2, 3 ... polls, until one completes, and checks after each that nothing is left.
@@ -89,57 +66,15 @@ async fn at_every_poll<T>(
     }
 }
 
-async fn a_mutex_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
-    let owner = Owner::new();
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
-        polled(polls, mutex.acquire_as(&owner)).await
-    })
-    .await;
-}
-
-/// The holder releases once the waiter waits, so that all steps of an acquire are covered.
-async fn a_contended_mutex_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let first = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
-    let second = InterProcessMutex::with_options(&b, &fixture.path, options()).unwrap();
-    at_every_poll(&fixture, &b, &[&fixture.path], async |polls| {
-        let holder = first.acquire().await.unwrap();
-        let waiting = second.clone();
-        let waiter = tokio::spawn(async move { polled(polls, waiting.acquire()).await });
-        // Released as soon as the waiter waits, or has ended.
-        eventually("a waiter or its end", async || {
-            let queue = first.participants().await.unwrap().len();
-            (queue == 2 || waiter.is_finished()).then_some(())
-        })
-        .await;
-        holder.release().await.unwrap();
-        within_deadline("the waiter", waiter).await.unwrap()
-    })
-    .await;
-}
-
 async fn a_revocable_acquire_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
         mutex.make_revocable(|| {});
         polled(polls, mutex.acquire()).await
     })
     .await;
-    eventually("no watch left", async || (client.metrics().watches == 0).then_some(())).await;
-}
-
-async fn a_semaphore_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, options()).unwrap();
-    let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
-    at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
-        polled(polls, semaphore.acquire()).await
-    })
-    .await;
+    has_watches(&client, 0).await;
 }
 
 async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
@@ -149,15 +84,6 @@ async fn a_quantity_is_dropped_at_every_poll(fixture: Fixture) {
     let (locks, leases) = (format!("{}/locks", fixture.path), format!("{}/leases", fixture.path));
     at_every_poll(&fixture, &client, &[&locks, &leases], async |polls| {
         polled(polls, semaphore.acquire_many(2)).await
-    })
-    .await;
-}
-
-async fn a_read_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options()).unwrap();
-    at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
-        polled(polls, lock.read_lock().acquire()).await
     })
     .await;
 }
@@ -173,28 +99,15 @@ async fn a_downgrade_is_dropped_at_every_poll(fixture: Fixture) {
     .await;
 }
 
-fn multi(fixture: &Fixture, client: &Client) -> (InterProcessMultiLock, [String; 3]) {
-    let (a, b) = (format!("{}/a", fixture.path), format!("{}/b", fixture.path));
-    let one = InterProcessMutex::with_options(client, &a, options()).unwrap();
-    let two = InterProcessSemaphoreMutex::with_options(client, &b, options()).unwrap();
-    let lock = InterProcessMultiLock::from_locks(vec![
-        Arc::new(one) as Arc<dyn InterProcessLock>,
-        Arc::new(two),
-    ]);
-    (lock, [a, format!("{b}/locks"), format!("{b}/leases")])
-}
-
-async fn a_multi_acquire_is_dropped_at_every_poll(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (lock, paths) = multi(&fixture, &client);
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    at_every_poll(&fixture, &client, &paths, async |polls| polled(polls, lock.acquire()).await)
-        .await;
+fn multi(fixture: &Fixture, client: &Client) -> (Arc<dyn InterProcessLock>, [String; 3]) {
+    let (_, lock) = each_lock(client, &fixture.path, &options()).pop().unwrap();
+    let paths = ["multi1", "multi2/locks", "multi2/leases"];
+    (lock, paths.map(|path| format!("{}/{path}", fixture.path)))
 }
 
 async fn a_release_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     // Not polled at all: the guard is dropped with the future.
     drop(mutex.acquire().await.unwrap().release());
     wait_until_settled(&fixture, &client, &[&fixture.path]).await;
@@ -237,29 +150,15 @@ async fn a_guard_is_dropped_outside_a_runtime_and_in_a_panic(fixture: Fixture) {
 async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let at = |name: &str| format!("{}/{name}", fixture.path);
-    let kinds = |client: &Client| -> Vec<Arc<dyn InterProcessLock>> {
-        let pair = InterProcessReadWriteLock::with_options(client, &at("pair"), options()).unwrap();
-        let semaphore =
-            InterProcessSemaphoreMutex::with_options(client, &at("semaphore"), options()).unwrap();
-        let one = InterProcessMutex::with_options(client, &at("one"), options()).unwrap();
-        let multi: Vec<Arc<dyn InterProcessLock>> =
-            vec![Arc::new(one), Arc::new(pair.read_lock().clone())];
-        vec![
-            Arc::new(semaphore),
-            Arc::new(pair.read_lock().clone()),
-            Arc::new(pair.write_lock().clone()),
-            Arc::new(InterProcessMultiLock::from_locks(multi)),
-        ]
-    };
-    let pair = InterProcessReadWriteLock::with_options(&a, &at("pair"), options()).unwrap();
-    let paths = [at("semaphore/locks"), at("semaphore/leases"), at("pair"), at("one")];
+    let locks = |client: &Client| each_lock(client, &fixture.path, &options());
+    let pair = InterProcessReadWriteLock::with_options(&b, &at("pair"), options()).unwrap();
+    let (mut holders, mut waiters) = (locks(&a), locks(&b));
+    holders.push(("writer", Arc::clone(&holders[2].1)));
+    waiters.push(("reader", Arc::new(pair.read_lock().clone())));
+    let paths = ["mutex", "semaphore-mutex/locks", "semaphore-mutex/leases", "pair"].map(at);
+    let paths = [&paths[..], &["multi1", "multi2/locks", "multi2/leases"].map(at)].concat();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let (mut holders, waiters) = (kinds(&a), kinds(&b));
-    // Waiters of the pair wait for a writer.
-    for reader in [1, 3] {
-        holders[reader] = Arc::new(pair.write_lock().clone());
-    }
-    for (holder, waiter) in holders.iter().zip(waiters) {
+    for ((_, holder), (_, waiter)) in holders.iter().zip(waiters) {
         at_every_poll(&fixture, &b, &paths, async |polls| {
             let held = holder.acquire().await.unwrap();
             let waiter = Arc::clone(&waiter);
@@ -279,7 +178,7 @@ async fn a_waiter_of_every_lock_is_dropped_at_every_poll(fixture: Fixture) {
 /// Dropped during the search for its node and the second create.
 async fn an_acquire_whose_create_is_lost_is_dropped_at_every_poll(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     for fault in [Fault::drop_before(OpCode::Create2), Fault::drop_reply(OpCode::Create2)] {
         mutex.acquire().await.unwrap().release().await.unwrap();
         at_every_poll(&fixture, &client, &[&fixture.path], async |polls| {
@@ -329,41 +228,4 @@ async fn a_program_that_returns_early_releases_its_lock(fixture: Fixture) {
         guard.release().await.unwrap();
         next.close().await.unwrap();
     }
-}
-
-/// The runtime ends before the guard: dropping the guard neither panics nor hangs, and the lock is released with the
-/// session.
-#[test]
-fn a_guard_outlives_its_runtime() {
-    let others = tokio::runtime::Runtime::new().unwrap();
-    let server = others.block_on(docent_testing::TestingServer::start()).unwrap();
-    let client = async |session_ms: u64| {
-        let config = Config::new(&server.connect_string()).unwrap();
-        let config = config.with_session_timeout(std::time::Duration::from_millis(session_ms));
-        config.connect().await.unwrap()
-    };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (guard, other) = runtime.block_on(async {
-        let client = client(2000).await;
-        let mutex = InterProcessMutex::new(&client, "/lock").unwrap();
-        let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
-        // Owned by a task that ends with the runtime.
-        let in_a_task = InterProcessMutex::new(&client, "/task").unwrap().acquire().await.unwrap();
-        tokio::spawn(async move {
-            let _guard = in_a_task;
-            std::future::pending::<()>().await;
-        });
-        (mutex.acquire().await.unwrap(), semaphore.acquire().await.unwrap())
-    });
-    drop(runtime);
-    drop((guard, other));
-    others.block_on(async {
-        let client = client(20_000).await;
-        for path in ["/lock", "/task"] {
-            let mutex = InterProcessMutex::new(&client, path).unwrap();
-            within_deadline(path, mutex.acquire()).await.unwrap().release().await.unwrap();
-        }
-        let semaphore = InterProcessSemaphoreV2::new(&client, "/semaphore", 1).unwrap();
-        within_deadline("a lease", semaphore.acquire()).await.unwrap().release().await.unwrap();
-    });
 }

@@ -24,7 +24,7 @@ use docent_testing::{
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, eventually, has_no_request, poll_once, within_deadline},
 };
 
 /// A client with a limit of 8 pending requests.
@@ -44,12 +44,6 @@ async fn limited(
 /// Sends more requests than the limit.
 fn fill(client: &Client) -> Vec<docent::session::Response<docent::session::Node>> {
     (0..32).map(|_| client.get_data("/")).collect()
-}
-
-/// Polls a future once, which queues its first request.
-fn poll_once<F: Future>(future: F) {
-    let mut future = pin!(future);
-    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 /// Lets the time pass at once, in which the background could send something.
@@ -140,7 +134,7 @@ async fn a_full_queue_refuses_no_clean_up() {
         if waiter.is_some() {
             let watching = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetData);
             fixture.tap.wait_for(DEADLINE, watching).await.unwrap();
-            eventually("the waiter", async || (client.metrics().pending == 0).then_some(())).await;
+            has_no_request(&client).await;
         }
         tap.stall();
         let mut creating = (way == 5).then(|| Box::pin(mutex.acquire()));
@@ -256,7 +250,7 @@ async fn wait_for_delete_after(fixture: &Fixture, client: &Client, throttled: us
     };
     fixture.tap.wait_for(DEADLINE, deleted).await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+    has_no_request(client).await;
 }
 
 /// A server without a quorum is read-only; the session and its locks still exist when the quorum is back.
@@ -300,10 +294,7 @@ async fn a_clean_up_outlasts_a_read_only_server() {
     let kind = |result: Result<(), docent::recipes::Error>| result.unwrap_err().kind();
     assert_eq!(kind(reading.release().await), ErrorKind::NotReadOnly);
     assert_eq!(kind(both.release().await), ErrorKind::NotReadOnly);
-    eventually("the replies of a read-only server", async || {
-        (client.metrics().pending == 0).then_some(())
-    })
-    .await;
+    has_no_request(&client).await;
     // No retries while the server is read-only.
     let before = client.metrics().requests;
     skip(ms(700)).await;
@@ -402,7 +393,7 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         };
         read_only(is_late).await;
         drop((guard, mutex));
-        eventually("the refusal", async || (client.metrics().pending == 0).then_some(())).await;
+        has_no_request(&client).await;
         if is_waiting {
             skip(ms(300)).await;
         }

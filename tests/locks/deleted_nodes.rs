@@ -1,11 +1,6 @@
 //! Lock nodes that another client deletes, as an operator does with zkCli: `lost` and `cancellation_token` watch them.
 
-use std::{
-    future::Future,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Waker},
-};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use docent::{
     Client, Config, CreateMode, ErrorKind,
@@ -18,8 +13,11 @@ use docent::{
 use docent_testing::{TestingCluster, TestingServer, fault::Fault, tap::Record};
 
 use crate::{
-    Fixture, options,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    Fixture, mutex, options,
+    support::{
+        DEADLINE, eventually, has_no_request, has_watches, pending_and_watches, poll_once,
+        within_deadline,
+    },
 };
 
 on_both_servers! {
@@ -36,14 +34,8 @@ on_both_servers! {
     a_forbidden_read_is_repeated_until_it_is_allowed
     a_removed_watch_is_set_again
     a_dropped_wait_for_the_loss_leaves_the_watch
-    an_owner_does_not_enter_a_hold_whose_node_was_deleted
     a_revocable_lock_notices_without_another_request
-    a_fencing_token_that_finds_no_node_ends_the_hold
     a_watched_guard_keeps_no_client
-}
-
-fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
-    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
 }
 
 /// The reads with watch of a path, since a position in the trace.
@@ -62,12 +54,7 @@ async fn watch(fixture: &Fixture, client: &Client, guard: &LockGuard) {
     assert_eq!(client.metrics().pending, 1, "queued by the call itself");
     let is_reply = |record: &Record| record.is_reply(OpCode::GetData);
     fixture.tap.subscribe_from(before).until(DEADLINE, is_reply).await.unwrap();
-    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
-}
-
-fn poll_once(future: impl Future<Output = ()>) {
-    let mut future = pin!(future);
-    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    has_no_request(client).await;
 }
 
 /// Whether the hold ends within the deadline, and everything that says so.
@@ -125,7 +112,7 @@ async fn a_deleted_node_ends_the_hold_of_every_lock(fixture: Fixture) {
         // The node is missing, which is no error.
         guard.release().await.unwrap();
     }
-    eventually("no request left", async || (client.metrics().pending == 0).then_some(())).await;
+    has_no_request(&client).await;
     assert_eq!(client.metrics().watches, 0, "no watch is left");
 }
 
@@ -164,7 +151,7 @@ async fn the_watch_is_set_once_for_a_hold(fixture: Fixture) {
             poll_once(guard.lost());
         }
     }
-    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    has_watches(&client, 1).await;
     // A guard that ends leaves the watch to the other one.
     first.release().await.unwrap();
     assert!(!second.cancellation_token().is_cancelled());
@@ -325,10 +312,7 @@ async fn a_release_leaves_no_watch(fixture: Fixture) {
                 within_deadline("release", release).await.unwrap().unwrap();
             }
             fixture.children(&fixture.path, 0).await;
-            eventually("neither requests nor watches", async || {
-                (pending_and_watches(&client) == (0, 0)).then_some(())
-            })
-            .await;
+            has_watches(&client, 0).await;
         }
     }
     let requests = |op| {
@@ -375,7 +359,7 @@ async fn a_forbidden_read_is_repeated_until_it_is_allowed(fixture: Fixture) {
     eventually("refusals", async || (reads(&fixture, before, &path) > 2).then_some(())).await;
     assert!(guard.is_held() && !token.is_cancelled(), "a refusal is no deletion");
     operator.set_acl(&path, acl::OPEN_ACL_UNSAFE, None).await.unwrap();
-    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    has_watches(&client, 1).await;
     operator.delete(&path, None).await.unwrap();
     within_deadline("the loss", token.cancelled()).await;
 }
@@ -407,22 +391,6 @@ async fn a_dropped_wait_for_the_loss_leaves_the_watch(fixture: Fixture) {
     eventually("the deletion is known", async || (!guard.is_held()).then_some(())).await;
 }
 
-async fn an_owner_does_not_enter_a_hold_whose_node_was_deleted(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    let ours = mutex(&fixture, &client);
-    let me = Owner::new();
-    let guard = ours.acquire_as(&me).await.unwrap();
-    operator.delete(guard.lock_path(), None).await.unwrap();
-    assert_lost("the loss", &guard).await;
-    assert!(!ours.is_owned_by(&me) && !ours.is_acquired_in_this_process());
-    let error = ours.acquire_as(&me).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::LockLost);
-    guard.release().await.unwrap();
-    let guard = within_deadline("acquire", ours.acquire_as(&me)).await.unwrap();
-    assert!(guard.is_held());
-}
-
 /// It has a watch already, for the revocation.
 async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
@@ -449,19 +417,6 @@ async fn a_revocable_lock_notices_without_another_request(fixture: Fixture) {
         drop(guard);
         fixture.children(&fixture.path, 0).await;
     }
-}
-
-async fn a_fencing_token_that_finds_no_node_ends_the_hold(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let operator = fixture.observer().await;
-    mutex(&fixture, &client).acquire().await.unwrap().release().await.unwrap();
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
-    let guard = within_deadline("acquire", mutex(&fixture, &client).acquire()).await.unwrap();
-    operator.delete(guard.lock_path(), None).await.unwrap();
-    assert!(guard.is_held());
-    let error = guard.fencing_token().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::LockLost);
-    assert!(!guard.is_held());
 }
 
 /// The task of the watch lives no longer than the users of the client.
@@ -510,8 +465,7 @@ async fn a_read_that_is_refused_is_repeated() {
             server.throttle(2);
             poll_once(guard.lost());
         }
-        eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(()))
-            .await;
+        has_watches(&client, 1).await;
         assert!(guard.is_held());
         operator.delete(guard.lock_path(), None).await.unwrap();
         assert_lost("the loss", &guard).await;
@@ -562,7 +516,7 @@ async fn a_closed_client_ends_the_wait_for_the_loss() {
         Box::pin(async move { guard.lost().await })
     };
     let waiting = tokio::spawn(lost);
-    eventually("the watch", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    has_watches(&client, 1).await;
     client.close().await.unwrap();
     within_deadline("the loss", waiting).await.unwrap();
     let lock: &dyn InterProcessLock = &mutex(&fixture, &client);

@@ -3,39 +3,25 @@
 //! Source: `TestFrameworkEdges`, `TestFailedDeleteManager`, `TestCreate`, `TestThreadLocalRetryLoop`,
 //! `TestFramework`, `TestCleanState`.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, task::Poll};
 
 use docent::{
     Acl, CreateMode, ErrorKind, Perms,
     protocol::OpCode,
-    recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, LockInternalsDriver, LockNode, LockOptions,
-    },
-    session::retry::{RetryNTimes, RetryPolicy, Verdict},
+    recipes::locks::{InterProcessMutex, InterProcessReadWriteLock, LockInternalsDriver, LockNode},
 };
 use docent_testing::fault::Fault;
 use docent_testing::tap::Record;
 
 use crate::{
     Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, pending_and_watches, within_deadline},
+    support::{DEADLINE, each_lock::each_lock, has_watches, within_deadline},
 };
 
 on_both_servers! {
     a_clean_up_continues_when_its_search_is_lost
     a_guaranteed_delete_continues_in_the_next_session
-    a_release_of_a_missing_node_sends_one_delete
     forbidden_ancestors_are_not_requested
-    a_policy_of_n_retries_allows_n_plus_one_attempts
     closing_a_client_completes_every_acquire
     no_lock_leaves_a_watch_behind
 }
@@ -96,24 +82,6 @@ async fn a_guaranteed_delete_continues_in_the_next_session(fixture: Fixture) {
     }
 }
 
-/// testGuaranteedDeleteOnNonExistentNodeInForeground, CURATOR-42: NoNode is a success, and not retried.
-async fn a_release_of_a_missing_node_sends_one_delete(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
-    let guard = mutex.acquire().await.unwrap();
-    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
-    guard.release().await.unwrap();
-    // In the background.
-    let guard = mutex.acquire().await.unwrap();
-    fixture.observer().await.delete(guard.lock_path(), None).await.unwrap();
-    drop(guard);
-    eventually("no request left", async || (a.metrics().pending == 0).then_some(())).await;
-    // A retry in the background would be sent by the end of another cycle.
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    let deletes = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Delete)).count();
-    assert_eq!(deletes, 3);
-}
-
 /// testForbiddenAncestors, CURATOR-715: parents are searched upward, so no request is sent for those above an existing
 /// one.
 async fn forbidden_ancestors_are_not_requested(fixture: Fixture) {
@@ -137,35 +105,6 @@ async fn forbidden_ancestors_are_not_requested(fixture: Fixture) {
 
 fn parent(path: &str) -> String {
     path.rsplit_once('/').unwrap().0.to_owned()
-}
-
-/// Counts the calls of a policy.
-#[derive(Debug, Clone)]
-struct Counted(Arc<AtomicUsize>, RetryNTimes);
-
-impl RetryPolicy for Counted {
-    fn allow_retry(&self, retry_count: u32, elapsed: Duration) -> Verdict {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        self.1.allow_retry(retry_count, elapsed)
-    }
-}
-
-/// TestThreadLocalRetryLoop, TestRetryLoop: N retries are N + 1 attempts, also in nested loops.
-async fn a_policy_of_n_retries_allows_n_plus_one_attempts(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options()).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    let calls = Arc::new(AtomicUsize::new(0));
-    let policy = Counted(Arc::clone(&calls), RetryNTimes::new(3, ms(1)));
-    let options = LockOptions::default().with_retry_policy(policy);
-    let mutex = InterProcessMutex::with_options(&a, &fixture.path, options).unwrap();
-    let before = fixture.tap.len();
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2).times(4));
-    let error = mutex.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    assert_eq!(calls.load(Ordering::SeqCst), 4);
-    let creates = fixture.tap.trace().since(before);
-    assert_eq!(creates.iter().filter(|r| r.is_request(OpCode::Create2)).count(), 4);
 }
 
 /// testCreatingParentsWithConcurrentClose and similar ones: closed at every poll, the client completes the acquire, and
@@ -218,24 +157,15 @@ async fn close_with<T>(closing: impl Future<Output = Result<(), docent::Error>>,
 /// TestCleanState, which runs after each test of Curator: no watch is left in the client.
 async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
-    let at = |name: &str| format!("{}/{name}", fixture.path);
-    let mutex = |name| InterProcessMutex::with_options(&a, &at(name), options()).unwrap();
-    let semaphore =
-        |name: &str| InterProcessSemaphoreMutex::with_options(&a, &at(name), options()).unwrap();
-    let pair = InterProcessReadWriteLock::with_options(&a, &at("pair"), options()).unwrap();
-    let revocable = mutex("revocable");
+    let revocable = format!("{}/revocable", fixture.path);
+    let revocable = InterProcessMutex::with_options(&a, &revocable, options()).unwrap();
     revocable.make_revocable(|| {});
-    let multi: Vec<Arc<dyn InterProcessLock>> =
-        vec![Arc::new(mutex("multi1")), Arc::new(semaphore("multi2"))];
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![
-        Arc::new(mutex("mutex")),
-        Arc::new(revocable),
-        Arc::new(semaphore("semaphore")),
-        Arc::new(pair.read_lock().clone()),
-        Arc::new(pair.write_lock().clone()),
-        Arc::new(InterProcessMultiLock::from_locks(multi)),
-    ];
-    for lock in locks {
+    let pair = format!("{}/readers", fixture.path);
+    let pair = InterProcessReadWriteLock::with_options(&a, &pair, options()).unwrap();
+    let mut locks = each_lock(&a, &fixture.path, &options());
+    locks.push(("revocable", Arc::new(revocable)));
+    locks.push(("reader", Arc::new(pair.read_lock().clone())));
+    for (_, lock) in locks {
         let guard = lock.acquire().await.unwrap();
         // A waiter, one that is cancelled, and one that times out.
         let [waits, cancelled] = [(); 2].map(|()| {
@@ -251,9 +181,6 @@ async fn no_lock_leaves_a_watch_behind(fixture: Fixture) {
         }
         let guard = within_deadline("the waiter", waits).await.unwrap().unwrap();
         guard.release().await.unwrap();
-        eventually("no request and no watch", async || {
-            (pending_and_watches(&a) == (0, 0)).then_some(())
-        })
-        .await;
+        has_watches(&a, 0).await;
     }
 }

@@ -1,9 +1,9 @@
 //! A hand-off wakes exactly one waiter.
 
-use docent::{Config, EventType, protocol::OpCode, recipes::locks::InterProcessMutex};
+use docent::{Config, EventType, protocol::OpCode};
 
 use crate::{
-    Fixture, ms, options,
+    Fixture, ms, mutex,
     support::{eventually, pending_and_watches, within_deadline},
 };
 
@@ -21,7 +21,7 @@ async fn a_hand_off_wakes_one_of_a_thousand_waiters(fixture: Fixture) {
     let config = Config::new(&tap.connect_string()).unwrap().with_session_timeout(ms(30_000));
     let client = config.connect().await.unwrap();
     // A lock object for each waiter: a release wakes all waiters of its own object, as in Curator.
-    let mutex = || InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = || mutex(&fixture, &client);
     let mut holder = mutex().acquire().await.unwrap();
     let (granted, mut next) = tokio::sync::mpsc::unbounded_channel();
     let mut waiters = Vec::new();

@@ -7,10 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use docent::{
     Client, Config, ConnectionState,
-    recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-        InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions,
-    },
+    recipes::locks::{InterProcessMutex, InterProcessSemaphoreV2, LockOptions},
     session::retry::RetryNTimes,
 };
 use docent_testing::{TestingServer, server};
@@ -19,7 +16,9 @@ use xtask::Settings;
 
 use crate::{
     ms, no_retries,
-    support::{eventually, pending_and_watches, real::RealServer, within_deadline},
+    support::{
+        acquiring, each_lock::each_lock, eventually, has_watches, real::RealServer, within_deadline,
+    },
 };
 
 macro_rules! on_restartable_servers {
@@ -122,28 +121,14 @@ async fn wait_for_state(client: &Client, wanted: ConnectionState) {
 /// testWaitingProcessKilledServer, with every kind of lock at once.
 async fn holder_and_waiter_of_every_lock_outlive_the_server(mut server: Server) {
     let client = server.client(LONG_SESSION).await;
-    let mutex = |path: &str| InterProcessMutex::with_options(&client, path, patient()).unwrap();
-    let semaphore_mutex =
-        |path: &str| InterProcessSemaphoreMutex::with_options(&client, path, patient()).unwrap();
-    let pair = InterProcessReadWriteLock::with_options(&client, "/pair", patient()).unwrap();
-    let multi: Vec<Arc<dyn InterProcessLock>> =
-        vec![Arc::new(mutex("/multi/a")), Arc::new(semaphore_mutex("/multi/b"))];
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![
-        Arc::new(mutex("/mutex")),
-        Arc::new(semaphore_mutex("/semaphore-mutex")),
-        Arc::new(pair.write_lock().clone()),
-        Arc::new(InterProcessMultiLock::from_locks(multi)),
-    ];
+    let locks = each_lock(&client, "", &patient());
     let (mut guards, mut waiting) = (Vec::new(), Vec::new());
-    for lock in &locks {
+    for (_, lock) in &locks {
         guards.push(lock.acquire().await.unwrap());
         let lock = Arc::clone(lock);
         waiting.push(tokio::spawn(async move { lock.acquire().await }));
     }
-    eventually("all waiters", async || {
-        (pending_and_watches(&client) == (0, locks.len())).then_some(())
-    })
-    .await;
+    has_watches(&client, locks.len()).await;
     let session = client.session().unwrap().session_id();
     server.stop().await;
     wait_for_state(&client, ConnectionState::Suspended).await;
@@ -189,11 +174,8 @@ async fn a_lock_is_usable_after_its_session_was_lost_with_the_server(mut server:
     let mutex = InterProcessMutex::with_options(&client, "/lock", patient()).unwrap();
     let guard = mutex.acquire().await.unwrap();
     let session = guard.session_id();
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
-    eventually("it waits", async || (pending_and_watches(&client) == (0, 1)).then_some(())).await;
+    let waiting = acquiring(&mutex);
+    has_watches(&client, 1).await;
     server.stop().await;
     wait_for_state(&client, ConnectionState::Lost).await;
     within_deadline("the loss", guard.lost()).await;

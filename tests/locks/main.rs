@@ -16,7 +16,6 @@ extern crate docent_tests as support;
 mod any_lock;
 mod cancellation;
 mod cleanup;
-mod cluster;
 mod deleted_nodes;
 mod framework;
 mod hand_off;
@@ -42,19 +41,24 @@ mod watches;
 
 use std::time::Duration;
 
-use docent::{recipes::locks::LockOptions, session::retry::RetryNTimes};
-use support::fixture::Fixture;
+use docent::{
+    Client,
+    recipes::locks::{InterProcessMutex, LockOptions},
+    session::retry::RetryNTimes,
+};
+use support::{fixture::Fixture, ms};
 
 /// Enough retries for every fault of these tests.
 fn options() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
 }
 
+/// A mutex at the path of the fixture.
+fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
+    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
+}
+
 /// No retries.
 fn no_retries() -> LockOptions {
     LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO))
-}
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }

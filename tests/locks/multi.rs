@@ -1,16 +1,11 @@
 //! The multi lock. Source: `TestInterProcessMultiMutex`; N5 in `docs/CURATOR.md`.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use docent::{
-    CreateMode, Error, ErrorKind, Outcome,
+    CreateMode, ErrorKind,
     protocol::OpCode,
-    recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockFuture, LockGuard, Owner,
-    },
+    recipes::locks::{InterProcessMultiLock, InterProcessMutex, Owner},
 };
 use docent_testing::fault::Fault;
 
@@ -21,12 +16,9 @@ use crate::{
 
 on_both_servers! {
     all_locks_are_released_although_one_release_fails
-    a_failed_acquire_releases_the_earlier_locks
-    no_lock_is_tried_after_a_failure
     the_loss_of_one_lock_is_the_loss_of_all
     a_lock_lost_during_the_wait_for_the_next_releases_all
     locks_of_two_sessions_of_one_client_are_not_held_together
-    a_dropped_acquire_releases_all_locks
     guarded_writes_check_every_lock
     guarded_writes_check_every_lock_of_clients_with_other_chroots
     the_same_lock_twice_is_entered_again
@@ -73,68 +65,6 @@ async fn all_locks_share_one_second_behind_the_deadline() {
         record.is_request(OpCode::Create2) && record.path().unwrap().starts_with(names[2])
     });
     assert_eq!(of_last.iter().count(), 0, "{}", of_last.text());
-}
-
-/// The calls of a lock.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-/// A lock whose acquires fail.
-struct FailingLock {
-    log: Log,
-    /// `None` for a timeout.
-    error: Option<Error>,
-}
-
-impl InterProcessLock for FailingLock {
-    fn acquire(&self) -> LockFuture<'_, LockGuard> {
-        self.log.0.lock().unwrap().push("fails".into());
-        let error = self.error.clone().unwrap();
-        Box::pin(async { Err(error) })
-    }
-
-    fn acquire_timeout(&self, _wait: Duration) -> LockFuture<'_, Option<LockGuard>> {
-        self.log.0.lock().unwrap().push("fails".into());
-        let result = self.error.clone().map_or(Ok(None), Err);
-        Box::pin(async { result })
-    }
-
-    fn is_acquired_in_this_process(&self) -> bool {
-        false
-    }
-}
-
-/// testSomeLocksFailToLock
-async fn a_failed_acquire_releases_the_earlier_locks(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let path = &paths(&fixture)[0];
-    let good = InterProcessMutex::with_options(&client, path, options()).unwrap();
-    let bad = FailingLock { log: Log::default(), error: None };
-    let lock = InterProcessMultiLock::from_locks(vec![Arc::new(good.clone()), Arc::new(bad)]);
-    assert!(lock.acquire_timeout(ms(500)).await.unwrap().is_none());
-    assert!(!good.is_acquired_in_this_process() && !lock.is_acquired_in_this_process());
-    fixture.children(path, 0).await;
-}
-
-fn lost(path: &str) -> Error {
-    Error::new(ErrorKind::LockLost, Outcome::NotApplied).with_path(path)
-}
-
-/// N5: Curator continues, and throws the last error.
-async fn no_lock_is_tried_after_a_failure(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let paths = paths(&fixture);
-    let mutex =
-        |path: &str| Arc::new(InterProcessMutex::with_options(&client, path, options()).unwrap());
-    let log = Log::default();
-    let error = lost("b");
-    let bad = FailingLock { log: log.clone(), error: Some(error.clone()) };
-    let behind = FailingLock { log: log.clone(), error: Some(lost("c")) };
-    let lock =
-        InterProcessMultiLock::from_locks(vec![mutex(&paths[0]), Arc::new(bad), Arc::new(behind)]);
-    assert_eq!(lock.acquire().await.unwrap_err(), error);
-    assert_eq!(log.0.lock().unwrap().len(), 1);
-    fixture.children(&paths[0], 0).await;
 }
 
 async fn the_loss_of_one_lock_is_the_loss_of_all(fixture: Fixture) {
@@ -210,21 +140,6 @@ async fn locks_of_two_sessions_of_one_client_are_not_held_together(fixture: Fixt
     assert!(matches!(error.kind(), ErrorKind::LockLost), "{error}");
     for name in names {
         fixture.children(name, 0).await;
-    }
-}
-
-async fn a_dropped_acquire_releases_all_locks(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let paths = paths(&fixture);
-    let names: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let held = InterProcessMutex::with_options(&client, names[2], options()).unwrap();
-    let _held = held.acquire().await.unwrap();
-    let lock = InterProcessMultiLock::with_options(&client, &names, &options()).unwrap();
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    fixture.children(names[2], 2).await;
-    waiting.abort();
-    for (path, left) in [(names[0], 0), (names[1], 0), (names[2], 1)] {
-        fixture.children(path, left).await;
     }
 }
 

@@ -2,9 +2,8 @@
 //! older ClickHouse Keepers, which close it without a reply (ClickHouse issue 55595).
 
 use std::{
-    fmt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -16,8 +15,8 @@ use docent::{
     recipes::{
         cache::CuratorCache,
         locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockOptions, Owner, Revoker,
+            InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphoreV2, LockOptions,
+            Owner, Revoker,
         },
         shared::{SharedCount, SharedValue},
     },
@@ -33,15 +32,16 @@ use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
 };
-use tracing::{
-    Dispatch, Event, Level, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
+use tracing::Level;
 
 use crate::{
-    Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, ms, mutex, no_retries, options,
+    support::{
+        each_lock::each_lock,
+        eventually,
+        traced::{Fields, Traced},
+        within_deadline,
+    },
 };
 
 async fn fixture() -> Fixture {
@@ -81,35 +81,24 @@ async fn every_lock_works_on_3_4() {
 
 async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOptions) {
     let path = |name: &str| format!("{}/{name}", fixture.path);
-    // A mutex, a waiter, the token.
-    let mutex =
-        |client| InterProcessMutex::with_options(client, &path("mutex"), options.clone()).unwrap();
-    let (ours, theirs) = (mutex(a), mutex(b));
-    let guard = within_deadline("a mutex", ours.acquire()).await.unwrap();
-    assert!(guard.is_held());
-    let token = guard.fencing_token().await.unwrap();
-    let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
-    assert_eq!((token, guard.session_id()), (stat.czxid, stat.ephemeral_owner));
-    assert!(theirs.acquire_timeout(ms(50)).await.unwrap().is_none());
-    let waiter = tokio::spawn({
-        let theirs = theirs.clone();
-        async move { theirs.acquire().await }
-    });
-    eventually("a waiter", async || (ours.participants().await.unwrap().len() == 2).then_some(()))
-        .await;
-    guard
-        .guarded()
-        .unwrap()
-        .create(&path("mutex-job"), b"", CreateMode::Ephemeral)
-        .commit()
-        .await
-        .unwrap();
-    a.delete(&path("mutex-job"), None).await.unwrap();
-    // With the watch that the timed-out acquire has left behind.
-    guard.release().await.unwrap();
-    let guard = within_deadline("the waiter", waiter).await.unwrap().unwrap();
-    assert!(guard.fencing_token().await.unwrap() > token);
-    guard.release().await.unwrap();
+    // Each with a wait that times out, and a waiter.
+    let theirs = each_lock(b, &fixture.path, &options);
+    for ((kind, ours), (_, theirs)) in each_lock(a, &fixture.path, &options).iter().zip(theirs) {
+        let guard = within_deadline(kind, ours.acquire()).await.unwrap();
+        let token = guard.fencing_token().await.unwrap();
+        let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
+        assert_eq!((token, guard.session_id()), (stat.czxid, stat.ephemeral_owner), "{kind}");
+        let mut guarded = guard.guarded().unwrap();
+        guarded.create(&path("job"), b"", CreateMode::Ephemeral).commit().await.unwrap();
+        a.delete(&path("job"), None).await.unwrap();
+        assert!(theirs.acquire_timeout(ms(50)).await.unwrap().is_none(), "{kind}");
+        let waiter = tokio::spawn(async move { theirs.acquire().await });
+        // With the watch that the timed-out acquire has left behind.
+        guard.release().await.unwrap();
+        let guard = within_deadline(kind, waiter).await.unwrap().unwrap();
+        assert!(guard.fencing_token().await.unwrap() > token, "{kind}");
+        guard.release().await.unwrap();
+    }
 
     // Readers, a writer, a downgrade.
     let lock = InterProcessReadWriteLock::with_options(a, &path("rw"), options.clone()).unwrap();
@@ -135,20 +124,15 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     let lease = semaphore.acquire().await.unwrap();
     assert!(semaphore.acquire_timeout(ms(50)).await.unwrap().is_none());
     lease.release().await.unwrap();
-    let exclusive =
-        InterProcessSemaphoreMutex::with_options(a, &path("exclusive"), options.clone()).unwrap();
-    exclusive.acquire().await.unwrap().release().await.unwrap();
 
-    // Several as one, one of them revocable.
-    let revocable = mutex(a);
+    let revocable = InterProcessMutex::with_options(a, &path("mutex"), options.clone()).unwrap();
     let revoked = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&revoked);
     revocable.make_revocable(move || notify.notify_one());
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![Arc::new(revocable), Arc::new(exclusive)];
-    let both = InterProcessMultiLock::from_locks(locks).acquire().await.unwrap();
-    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), both.lock_path()).await.unwrap();
+    let guard = revocable.acquire().await.unwrap();
+    Revoker::attempt_revoke(b, &RetryNTimes::new(0, ms(0)), guard.lock_path()).await.unwrap();
     within_deadline("the listener", revoked.notified()).await;
-    both.release().await.unwrap();
+    guard.release().await.unwrap();
 
     // A namespace, and a value.
     let namespaced = InterProcessMutex::with_options(
@@ -160,7 +144,7 @@ async fn every_lock(fixture: &Fixture, a: &Client, b: &Client, options: LockOpti
     let value = SharedValue::start(a, &path("value"), "red").await.unwrap();
     value.set_value("blue").await.unwrap();
     assert_eq!(value.value(), "blue");
-    for name in ["mutex", "rw", "semaphore/leases", "semaphore/locks", "exclusive/leases"] {
+    for name in ["mutex", "rw", "semaphore/leases", "semaphore/locks", "multi2/leases"] {
         fixture.children(&path(name), 0).await;
     }
 }
@@ -207,7 +191,7 @@ async fn unsupported_containers_become_persistent_nodes() {
 async fn a_plain_create_whose_reply_is_lost_is_found() {
     let fixture = fixture().await;
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.acquire().await.unwrap().release().await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create));
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
@@ -237,8 +221,6 @@ async fn a_server_that_closes_without_a_reply_gets_plain_creates() {
     assert_eq!(unknown(&fixture), [OpCode::Create2; 2], "twice, because one loss proves nothing");
     let value = SharedValue::start(&client, "/value", "red").await.unwrap();
     assert_eq!(value.value(), "red");
-    client.close().await.unwrap();
-    let _ = DEADLINE;
 }
 
 /// A single broken connection, with any number of creates in flight, does not show that the server lacks create2.
@@ -325,74 +307,37 @@ async fn a_create_waits_for_the_end_of_the_connection_that_refused_create2() {
     }
 }
 
-/// Collects the operations and sessions of the log's lines about what the servers lack.
-#[derive(Clone, Default)]
-struct Lacking(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Lacking {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().ends_with("missing_operations")
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        assert_eq!(*event.metadata().level(), Level::INFO);
-        let mut line = Line::default();
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if matches!(field.name(), "op" | "session") {
-            self.0 += &format!("{value:?} ");
-        }
-    }
-}
-
 #[tokio::test]
 async fn each_missing_operation_is_logged_once_in_a_session() {
-    let lacking = Lacking::default();
-    // While there is only one subscriber, tracing asks the thread that comes to a callsite first.
-    let _second = Dispatch::new(lacking.clone());
-    let _guard = tracing::subscriber::set_default(lacking.clone());
+    let (events, _guard) = Traced::start(Level::INFO, "missing_operations");
+    let lacking = || -> Vec<String> {
+        let line = |event: Fields| format!("{} {}", event.0["session"], event.0["op"]);
+        events.take().into_iter().map(line).collect()
+    };
     let fixture = fixture().await;
     let (client, _tap) = fixture.client("A").await;
-    let line = |op: &str| format!("{:#x} {op} ", client.session().unwrap().session_id());
+    let line = |op: &str| format!("{:#x} {op}", client.session().unwrap().session_id());
     for path in ["/a", "/b/c", "/a"] {
         let mutex = InterProcessMutex::with_options(&client, path, no_retries()).unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
     }
-    assert_eq!(*lacking.0.lock().unwrap(), [line("create2")]);
+    assert_eq!(lacking(), [line("create2")]);
     // The refusal of create2 says it of addWatch, which came later: that is not sent.
     for _ in 0..2 {
         let cache = CuratorCache::start(&client, "/a").unwrap();
         within_deadline("the cache", cache.initialized()).await.unwrap();
         cache.close().await;
     }
-    assert_eq!(*lacking.0.lock().unwrap(), [line("create2")]);
+    assert_eq!(lacking(), [""; 0]);
     let sent = fixture.tap.trace();
     assert!(!sent.iter().any(|record| record.is_request(OpCode::AddWatch)));
     // A client that begins with a cache.
-    lacking.0.lock().unwrap().clear();
     let (client, _tap) = fixture.client("B").await;
-    let line = format!("{:#x} addWatch ", client.session().unwrap().session_id());
+    let line = format!("{:#x} addWatch", client.session().unwrap().session_id());
     for _ in 0..2 {
         let cache = CuratorCache::start(&client, "/a").unwrap();
         within_deadline("the cache", cache.initialized()).await.unwrap();
         cache.close().await;
     }
-    assert_eq!(*lacking.0.lock().unwrap(), [line]);
+    assert_eq!(lacking(), [line]);
 }

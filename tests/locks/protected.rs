@@ -16,7 +16,7 @@ use docent_testing::{
 
 use crate::{
     Fixture, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, eventually, has_no_request, within_deadline},
 };
 
 on_both_servers! {
@@ -130,8 +130,7 @@ async fn without_retries_a_lost_reply_leaves_no_node(fixture: Fixture) {
             fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
             let error = create(&client, &path, mode, &no_retries()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-            eventually("the clean-up", async || (client.metrics().pending == 0).then_some(()))
-                .await;
+            has_no_request(&client).await;
             fixture.children(&fixture.path, 0).await;
             fixture.tap.clear_faults();
         }

@@ -2,10 +2,6 @@
 
 use std::{
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Waker},
 };
 
@@ -15,24 +11,16 @@ use docent::{
     recipes::locks::{InterProcessReadWriteLock, Owner},
 };
 use docent_testing::{fault::Fault, tap::Record};
-use tokio::sync::Barrier;
 
 use crate::{
     Fixture, ms, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, acquiring, eventually, within_deadline},
 };
 
 on_both_servers! {
-    participants_are_counted_by_kind
-    an_upgrade_waits_for_itself
     another_owner_does_not_downgrade
-    a_writer_downgrades
     a_downgrade_by_another_task_of_the_owner_keeps_the_token
     a_queued_writer_waits_after_a_downgrade
-    a_writer_is_exclusive_and_readers_are_not
-    the_nodes_have_their_data
-    the_lock_path_is_known_after_the_session_is_killed
-    readers_behind_a_writer_wake_together
     a_lost_writer_does_not_downgrade
     a_late_downgrade_does_not_pass_the_next_writer
     a_reader_behind_another_writer_waits_although_its_owner_writes
@@ -40,40 +28,6 @@ on_both_servers! {
 
 fn lock(fixture: &Fixture, client: &Client) -> InterProcessReadWriteLock {
     InterProcessReadWriteLock::with_options(client, &fixture.path, options()).unwrap()
-}
-
-/// testGetParticipantNodes
-async fn participants_are_counted_by_kind(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let lock = lock(&fixture, &client);
-    let first = lock.read_lock().acquire().await.unwrap();
-    let tasks: Vec<_> = (0..27)
-        .map(|number| {
-            let lock = lock.clone();
-            tokio::spawn(async move {
-                let one = if number < 19 { lock.read_lock() } else { lock.write_lock() };
-                one.acquire().await
-            })
-        })
-        .collect();
-    fixture.children(&fixture.path, 28).await;
-    assert_eq!(lock.read_lock().participants().await.unwrap().len(), 20);
-    assert_eq!(lock.write_lock().participants().await.unwrap().len(), 8);
-    first.release().await.unwrap();
-    for task in tasks {
-        task.abort();
-    }
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// testThatUpgradingIsDisallowed
-async fn an_upgrade_waits_for_itself(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (lock, me) = (lock(&fixture, &client), Owner::new());
-    let reading = lock.read_lock().acquire_as(&me).await.unwrap();
-    let writing = lock.write_lock().acquire_as_timeout(&me, ms(200)).await.unwrap();
-    assert!(writing.is_none());
-    reading.release().await.unwrap();
 }
 
 /// testThatDowngradingRespectsThreads
@@ -84,21 +38,6 @@ async fn another_owner_does_not_downgrade(fixture: Fixture) {
     assert!(lock.read_lock().acquire_as_timeout(&other, ms(200)).await.unwrap().is_none());
     assert!(lock.read_lock().acquire_timeout(ms(200)).await.unwrap().is_none());
     writing.release().await.unwrap();
-}
-
-/// testDowngrading
-async fn a_writer_downgrades(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (lock, me) = (lock(&fixture, &client), Owner::new());
-    let writing = lock.write_lock().acquire_as(&me).await.unwrap();
-    let reading = lock.read_lock().acquire_as_timeout(&me, DEADLINE).await.unwrap().unwrap();
-    let token = writing.fencing_token().await.unwrap();
-    writing.release().await.unwrap();
-    assert!(reading.is_held());
-    assert_eq!(reading.fencing_token().await.unwrap(), token);
-    let another = lock.read_lock().acquire().await.unwrap();
-    another.release().await.unwrap();
-    reading.release().await.unwrap();
 }
 
 /// The owner's other task acquires the write lock after the call of the reader, and before the reader's node is created.
@@ -129,7 +68,7 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let (ours, theirs) = (lock(&fixture, &a), lock(&fixture, &b));
     let me = Owner::new();
     let writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    let waiting = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let waiting = acquiring(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     let reading = ours.read_lock().acquire_as(&me).await.unwrap();
     writing.release().await.unwrap();
@@ -147,98 +86,6 @@ async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let guard = within_deadline("the writer", waiting).await.unwrap().unwrap();
     assert!(guard.fencing_token().await.unwrap() > token);
     guard.release().await.unwrap();
-}
-
-/// testBasic, with fewer rounds.
-async fn a_writer_is_exclusive_and_readers_are_not(fixture: Fixture) {
-    let (readers, writers, most) = (
-        Arc::<AtomicUsize>::default(),
-        Arc::<AtomicUsize>::default(),
-        Arc::<AtomicUsize>::default(),
-    );
-    // All readers hold the lock at one moment.
-    let met = Arc::new(Barrier::new(4));
-    let mut tasks = Vec::new();
-    for number in 0..4 {
-        let (client, tap) = fixture.client(&format!("C{number}")).await;
-        let lock = lock(&fixture, &client);
-        let (readers, writers, most, met) =
-            (readers.clone(), writers.clone(), most.clone(), met.clone());
-        tasks.push(tokio::spawn(async move {
-            let _tap = tap;
-            let reading = lock.read_lock().acquire().await.unwrap();
-            most.fetch_max(readers.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            met.wait().await;
-            readers.fetch_sub(1, Ordering::SeqCst);
-            reading.release().await.unwrap();
-            for round in 0..15 {
-                if (round + number) % 3 == 0 {
-                    let guard = lock.write_lock().acquire().await.unwrap();
-                    assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0, "two writers");
-                    assert_eq!(readers.load(Ordering::SeqCst), 0, "a writer and a reader");
-                    tokio::task::yield_now().await;
-                    writers.fetch_sub(1, Ordering::SeqCst);
-                    guard.release().await.unwrap();
-                } else {
-                    let guard = lock.read_lock().acquire().await.unwrap();
-                    readers.fetch_add(1, Ordering::SeqCst);
-                    assert_eq!(writers.load(Ordering::SeqCst), 0, "a reader and a writer");
-                    tokio::task::yield_now().await;
-                    readers.fetch_sub(1, Ordering::SeqCst);
-                    guard.release().await.unwrap();
-                }
-            }
-        }));
-    }
-    for task in tasks {
-        within_deadline("a client", task).await.unwrap();
-    }
-    assert_eq!(most.load(Ordering::SeqCst), 4);
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// testSetNodeData, CURATOR-140
-async fn the_nodes_have_their_data(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let options = options().with_data("DATA");
-    let lock = InterProcessReadWriteLock::with_options(&client, &fixture.path, options).unwrap();
-    for one in [lock.write_lock(), lock.read_lock()] {
-        let guard = one.acquire().await.unwrap();
-        assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "DATA");
-        guard.release().await.unwrap();
-    }
-}
-
-/// testLockPath
-async fn the_lock_path_is_known_after_the_session_is_killed(fixture: Fixture) {
-    let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let guard = lock(&fixture, &a).write_lock().acquire().await.unwrap();
-    let path = guard.lock_path().to_owned();
-    tap.kill_session(DEADLINE).await.unwrap();
-    within_deadline("lost", guard.lost()).await;
-    assert_eq!(guard.lock_path(), path);
-    let other = lock(&fixture, &b);
-    let reading = within_deadline("the other reads", other.read_lock().acquire()).await.unwrap();
-    reading.release().await.unwrap();
-}
-
-async fn readers_behind_a_writer_wake_together(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let writing = lock(&fixture, &a).write_lock().acquire().await.unwrap();
-    let theirs = lock(&fixture, &b);
-    let waiting: Vec<_> = (0..3)
-        .map(|_| {
-            let theirs = theirs.clone();
-            tokio::spawn(async move { theirs.read_lock().acquire().await })
-        })
-        .collect();
-    fixture.children(&fixture.path, 4).await;
-    writing.release().await.unwrap();
-    let mut guards = Vec::new();
-    for reader in waiting {
-        guards.push(within_deadline("a reader", reader).await.unwrap().unwrap());
-    }
-    assert!(guards.iter().all(|guard| guard.is_held()));
 }
 
 /// A lost write hold does not grant the read lock.
@@ -259,7 +106,7 @@ async fn a_late_downgrade_does_not_pass_the_next_writer(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs, me) = (lock(&fixture, &a), lock(&fixture, &b), Owner::new());
     let _writing = ours.write_lock().acquire_as(&me).await.unwrap();
-    let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let next = acquiring(theirs.write_lock());
     fixture.children(&fixture.path, 2).await;
     // The create of the read node is lost, and the session ends before the retry.
     let before = fixture.tap.len();
@@ -296,7 +143,7 @@ async fn a_reader_behind_another_writer_waits_although_its_owner_writes(fixture:
         async move { ours.write_lock().acquire_as(&me).await }
     });
     fixture.children(&fixture.path, 2).await;
-    let next = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let next = acquiring(theirs.write_lock());
     fixture.children(&fixture.path, 3).await;
     let reading = tokio::spawn(async move { ours.read_lock().acquire_as(&me).await });
     fixture.children(&fixture.path, 4).await;

@@ -10,7 +10,7 @@ use docent::{
 };
 use docent_testing::{fault::Fault, tap::Record};
 
-use crate::{Fixture, ms, options, support::within_deadline};
+use crate::{Fixture, ms, mutex, options, support::within_deadline};
 
 on_both_servers! {
     a_waiter_that_may_not_delete_its_node_fails
@@ -25,7 +25,7 @@ async fn a_waiter_that_may_not_delete_its_node_fails(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     fixture.create_path(&operator).await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let holder = mutex.acquire().await.unwrap();
     fixture.forbid(&operator, &fixture.path, Perms::DELETE).await;
     let error = mutex.acquire_timeout(ms(100)).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn a_lease_that_may_not_be_counted_fails_without_another_create(fixture: F
 
 async fn a_missing_lock_has_no_participants(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     assert_eq!(mutex.participants().await.unwrap(), [""; 0]);
 }
 

@@ -13,10 +13,7 @@ use docent::{
     Client, Config, ErrorKind,
     protocol::OpCode,
     recipes::{
-        locks::{
-            InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
-            InterProcessSemaphoreV2, LockGuard,
-        },
+        locks::{InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2, LockGuard},
         shared::SharedValue,
     },
 };
@@ -26,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     ms, options,
-    support::{eventually_blocking, pending_and_watches},
+    support::{each_lock::each_lock, eventually_blocking, pending_and_watches},
 };
 
 struct Unpark(Thread);
@@ -82,19 +79,11 @@ fn other_runtime_on(config: server::Config) -> OtherRuntime {
     OtherRuntime { runtime, servers, client, tap, server }
 }
 
-/// One lock of each kind.
-fn each_kind(client: &Client) -> Vec<Arc<dyn InterProcessLock>> {
-    let mutex = InterProcessMutex::with_options(client, "/mutex", options()).unwrap();
-    let pair = InterProcessReadWriteLock::with_options(client, "/pair", options()).unwrap();
-    let multi = InterProcessMultiLock::with_options(client, &["/one", "/two"], &options()).unwrap();
-    vec![Arc::new(mutex), Arc::new(pair.write_lock().clone()), Arc::new(multi)]
-}
-
 #[test]
 fn locks_are_acquired_and_released_outside_a_runtime() {
     let fixture = other_runtime();
     drive(fixture.client.wait_until_connected(ms(5000))).unwrap();
-    for lock in each_kind(&fixture.client) {
+    for (_, lock) in each_lock(&fixture.client, "", &options()) {
         let guard = drive(lock.acquire()).unwrap();
         // The timeout elapses.
         assert!(drive(lock.acquire_timeout(ms(20))).unwrap().is_none());
@@ -116,7 +105,7 @@ fn locks_are_acquired_and_released_outside_a_runtime() {
 #[test]
 fn a_deleted_node_is_noticed_outside_a_runtime() {
     let fixture = other_runtime();
-    for lock in each_kind(&fixture.client) {
+    for (_, lock) in each_lock(&fixture.client, "", &options()) {
         let guard = drive(lock.acquire()).unwrap();
         let token = guard.cancellation_token();
         let node = guard.lock_paths().last().unwrap().to_owned();
@@ -147,8 +136,8 @@ fn locks_of_3_4_are_acquired_outside_a_runtime() {
 #[test]
 fn the_end_of_the_clients_runtime_cancels_the_tokens() {
     let OtherRuntime { runtime, servers, client, tap, server } = other_runtime();
-    let guards: Vec<_> =
-        each_kind(&client).iter().map(|lock| drive(lock.acquire()).unwrap()).collect();
+    let locks = each_lock(&client, "", &options());
+    let guards: Vec<_> = locks.iter().map(|(_, lock)| drive(lock.acquire()).unwrap()).collect();
     let before: Vec<_> = guards.iter().map(LockGuard::cancellation_token).collect();
     assert!(before.iter().all(|token| !token.is_cancelled()));
     let later = drive(InterProcessMutex::new(&client, "/later").unwrap().acquire()).unwrap();

@@ -1,10 +1,5 @@
 //! The semaphore. Source: `TestInterProcessSemaphore`; N1 and N6 in `docs/CURATOR.md`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use docent::{
     Client, ErrorKind,
     protocol::OpCode,
@@ -16,30 +11,19 @@ use docent::{
 use docent_testing::fault::{Action, Fault};
 
 use crate::{
-    Fixture, ms, no_retries, options,
+    Fixture, ms, options,
     support::{DEADLINE, eventually, within_deadline},
 };
 
 on_both_servers! {
-    a_returned_lease_is_acquired_again
-    an_acquire_beyond_the_maximum_waits_for_a_return
-    leases_are_released_in_chunks
-    leases_are_released_one_at_a_time
-    the_maximum_of_leases_is_never_exceeded
     a_waiter_wakes_when_the_count_is_raised
     acquired_leases_stay_when_the_count_is_lowered
-    a_closed_client_returns_its_leases
     a_closed_client_acquires_no_lease
-    a_semaphore_is_usable_after_an_outage
     a_waiters_deleted_lease_node_is_created_again
-    a_dropped_waiter_leaves_neither_lease_nor_lock
-    participants_are_the_leases
-    a_quantity_is_all_or_nothing
     a_quantity_of_0_is_refused
     children_that_are_no_lease_nodes_are_no_leases
     leases_lost_during_acquire_many_are_acquired_again
     a_lease_lost_during_the_release_of_its_mutex_is_acquired_again
-    a_lease_create_that_is_lost_twice_leaves_one_lease
     a_waiter_whose_session_is_killed_acquires_its_lease_in_the_next
     only_the_first_waiter_watches_the_leases
     the_lease_has_the_data
@@ -47,106 +31,6 @@ on_both_servers! {
 
 fn semaphore(fixture: &Fixture, client: &Client, leases: usize) -> InterProcessSemaphoreV2 {
     InterProcessSemaphoreV2::with_options(client, &fixture.path, leases, options()).unwrap()
-}
-
-/// testSimple
-async fn a_returned_lease_is_acquired_again(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 1);
-    let lease = semaphore.acquire_timeout(DEADLINE).await.unwrap().unwrap();
-    assert!(lease.is_held() && lease.fencing_token().await.unwrap() > 0);
-    assert!(semaphore.acquire_timeout(ms(100)).await.unwrap().is_none());
-    lease.release().await.unwrap();
-    semaphore.acquire_timeout(DEADLINE).await.unwrap().unwrap().release().await.unwrap();
-    fixture.leases(0).await;
-    fixture.locks(0).await;
-}
-
-/// testSimple2
-async fn an_acquire_beyond_the_maximum_waits_for_a_return(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 3);
-    let mut leases = semaphore.acquire_many(3).await.unwrap();
-    let waiting = tokio::spawn({
-        let semaphore = semaphore.clone();
-        async move { semaphore.acquire().await }
-    });
-    fixture.leases(4).await;
-    leases.pop().unwrap().release().await.unwrap();
-    let fourth = within_deadline("the fourth", waiting).await.unwrap().unwrap();
-    drop((leases, fourth));
-    fixture.leases(0).await;
-}
-
-/// testReleaseInChunks
-async fn leases_are_released_in_chunks(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 11);
-    let mut leases = semaphore.acquire_many(11).await.unwrap();
-    for chunk in [1, 2, 3, 5] {
-        let waiting = tokio::spawn({
-            let semaphore = semaphore.clone();
-            async move { semaphore.acquire_many(chunk).await }
-        });
-        fixture.locks(1).await;
-        for lease in leases.drain(..chunk) {
-            lease.release().await.unwrap();
-        }
-        leases.extend(within_deadline("a chunk", waiting).await.unwrap().unwrap());
-    }
-    assert_eq!(leases.len(), 11);
-}
-
-/// testRelease1AtATime
-async fn leases_are_released_one_at_a_time(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let out = Arc::<AtomicUsize>::default();
-    let tasks: Vec<_> = (0..10)
-        .map(|_| {
-            let (semaphore, out) = (semaphore(&fixture, &client, 5), out.clone());
-            tokio::spawn(async move {
-                let lease = semaphore.acquire().await.unwrap();
-                let now = out.fetch_add(1, Ordering::SeqCst) + 1;
-                tokio::task::yield_now().await;
-                out.fetch_sub(1, Ordering::SeqCst);
-                lease.release().await.unwrap();
-                now
-            })
-        })
-        .collect();
-    for task in tasks {
-        assert!(within_deadline("a client", task).await.unwrap() <= 5);
-    }
-    fixture.leases(0).await;
-}
-
-/// testThreads, testMaxPerSession
-async fn the_maximum_of_leases_is_never_exceeded(fixture: Fixture) {
-    let out = Arc::<AtomicUsize>::default();
-    let mut tasks = Vec::new();
-    // Only one client acquires two leases: two such clients could wait for each other for ever.
-    for (number, quantity) in [1, 2, 1, 1].into_iter().enumerate() {
-        let (client, tap) = fixture.client(&format!("C{number}")).await;
-        let (semaphore, out) = (semaphore(&fixture, &client, 3), out.clone());
-        tasks.push(tokio::spawn(async move {
-            for round in 0..8 {
-                let leases = semaphore.acquire_many(quantity).await.unwrap();
-                let now = out.fetch_add(quantity, Ordering::SeqCst) + quantity;
-                assert!(now <= 3, "{now} leases at once");
-                if round % 4 == 2 {
-                    tap.cut();
-                }
-                tokio::task::yield_now().await;
-                out.fetch_sub(quantity, Ordering::SeqCst);
-                drop(leases);
-            }
-        }));
-    }
-    for task in tasks {
-        within_deadline("a client", task).await.unwrap();
-    }
-    fixture.leases(0).await;
-    fixture.locks(0).await;
 }
 
 /// testThreadedLeaseIncrease, CURATOR-75
@@ -187,19 +71,6 @@ async fn acquired_leases_stay_when_the_count_is_lowered(fixture: Fixture) {
     semaphore.acquire().await.unwrap().release().await.unwrap();
 }
 
-/// testClientClose
-async fn a_closed_client_returns_its_leases(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let leases = semaphore(&fixture, &a, 2).acquire_many(2).await.unwrap();
-    let theirs = semaphore(&fixture, &b, 2);
-    let waiting = tokio::spawn(async move { theirs.acquire_many(2).await });
-    fixture.leases(3).await;
-    a.close().await.unwrap();
-    let acquired = within_deadline("the other", waiting).await.unwrap().unwrap();
-    assert!(acquired.iter().all(|lease| lease.is_held()));
-    assert!(!leases.iter().any(|lease| lease.is_held()));
-}
-
 /// N6: Curator fails with a NullPointerException.
 async fn a_closed_client_acquires_no_lease(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
@@ -208,30 +79,6 @@ async fn a_closed_client_acquires_no_lease(fixture: Fixture) {
     assert_eq!(semaphore.acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     let error = semaphore.acquire_timeout(ms(10)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
-}
-
-/// testAcquireAfterLostServer, CURATOR-335
-async fn a_semaphore_is_usable_after_an_outage(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
-    let semaphore = InterProcessSemaphoreV2::with_options(&client, &fixture.path, 1, no_retries());
-    let semaphore = semaphore.unwrap();
-    semaphore.acquire().await.unwrap().release().await.unwrap();
-    tap.refuse().await.unwrap();
-    tap.cut();
-    let _ = semaphore.acquire_timeout(ms(200)).await;
-    tap.accept().await.unwrap();
-    client.wait_until_connected(DEADLINE).await.unwrap();
-    let lease = within_deadline("a lease", async {
-        loop {
-            if let Ok(Some(lease)) = semaphore.acquire_timeout(ms(1000)).await {
-                return lease;
-            }
-        }
-    })
-    .await;
-    lease.release().await.unwrap();
-    fixture.leases(0).await;
-    fixture.locks(0).await;
 }
 
 /// testNoOrphanedNodes, CURATOR-48
@@ -259,43 +106,6 @@ async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
     fixture.locks(0).await;
 }
 
-/// testInterruptAcquire, CURATOR-462, scenario 36
-async fn a_dropped_waiter_leaves_neither_lease_nor_lock(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 1);
-    let lease = semaphore.acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let semaphore = semaphore.clone();
-        async move { semaphore.acquire().await }
-    });
-    fixture.leases(2).await;
-    fixture.locks(1).await;
-    waiting.abort();
-    fixture.leases(1).await;
-    fixture.locks(0).await;
-    assert!(lease.is_held());
-}
-
-/// testGetParticipantNodes
-async fn participants_are_the_leases(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 3);
-    assert_eq!(semaphore.participants().await.unwrap(), [""; 0]);
-    let leases = semaphore.acquire_many(3).await.unwrap();
-    let paths: Vec<_> = leases.iter().map(|lease| lease.lock_path().to_owned()).collect();
-    assert_eq!(semaphore.participants().await.unwrap(), paths);
-}
-
-async fn a_quantity_is_all_or_nothing(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 3);
-    let two = semaphore.acquire_many(2).await.unwrap();
-    assert!(semaphore.acquire_many_timeout(2, ms(200)).await.unwrap().is_none());
-    fixture.leases(2).await;
-    drop(two);
-    assert_eq!(semaphore.acquire_many_timeout(3, DEADLINE).await.unwrap().unwrap().len(), 3);
-}
-
 /// N1, scenario 47: with Curator, a lease is lost until the session ends.
 /// `Unanswered` would say that no reply has shown within the wait whether there is a free lease.
 #[tokio::test]
@@ -307,20 +117,6 @@ async fn an_acquired_lease_is_an_answer() {
     // The lock node and the node of the first lease, then the lock node of the second one.
     fixture.tap.inject(Fault::lose_reply(OpCode::Create2).nth(3));
     assert!(semaphore.acquire_many_timeout(2, ms(1000)).await.unwrap().is_none());
-}
-
-async fn a_lease_create_that_is_lost_twice_leaves_one_lease(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let semaphore = semaphore(&fixture, &client, 1);
-    semaphore.acquire().await.unwrap().release().await.unwrap();
-    let leases = format!("{}/leases", fixture.path);
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2).below(&leases));
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).below(&leases).nth(2));
-    let lease = semaphore.acquire().await.unwrap();
-    assert_eq!(semaphore.participants().await.unwrap(), [lease.lock_path()]);
-    lease.release().await.unwrap();
-    fixture.leases(0).await;
-    fixture.locks(0).await;
 }
 
 async fn a_waiter_whose_session_is_killed_acquires_its_lease_in_the_next(fixture: Fixture) {

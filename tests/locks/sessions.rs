@@ -21,10 +21,10 @@ use docent_testing::{
 };
 
 use crate::{
-    Fixture, ms, no_retries, options,
+    Fixture, ms, mutex, no_retries, options,
     support::{
         DEADLINE, eventually,
-        given_up_session::{give_up_session, short_session, wait_until_given_up, without_expiry},
+        given_up_session::{short_session, wait_until_given_up, without_expiry},
         within_deadline,
     },
 };
@@ -32,84 +32,7 @@ use crate::{
 on_both_servers! {
     a_waiter_in_a_namespace_queues_again_in_its_next_session
     a_release_overtaken_by_the_end_of_the_session_succeeds
-    a_late_clean_up_finds_its_node_in_the_namespace
     a_create_that_times_out_leaves_no_node
-}
-
-fn mutex(fixture: &Fixture, client: &Client) -> InterProcessMutex {
-    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
-}
-
-/// N2, CURATOR-604: Curator adopts the old node, and two contenders can hold the lock.
-#[tokio::test]
-async fn a_waiter_does_not_adopt_the_node_of_its_dying_session() {
-    let (fixture, server) = without_expiry().await;
-    let (a, _a) = fixture.client("A").await;
-    let (b, tap) = short_session(&fixture, "B").await;
-    let holder = mutex(&fixture, &a).acquire().await.unwrap();
-    let theirs = mutex(&fixture, &b);
-    let waiting = tokio::spawn(async move { theirs.acquire().await });
-    let sent = |r: &Record| &*r.client == "B" && r.is_reply(OpCode::GetData);
-    fixture.tap.wait_for(DEADLINE, sent).await.unwrap();
-    let old_session = b.session().unwrap().session_id();
-    let old = mutex(&fixture, &a).participants().await.unwrap().remove(1);
-    give_up_session(&b, &tap).await;
-    assert!(server.session_ids().contains(&old_session), "the server still has it");
-    let new = eventually("a place at the end of the queue", async || {
-        let queue = mutex(&fixture, &a).participants().await.unwrap();
-        queue.get(1).filter(|node| **node != old).cloned()
-    })
-    .await;
-    holder.release().await.unwrap();
-    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
-    assert_eq!(guard.lock_path(), new);
-    assert_eq!(guard.session_id(), b.session().unwrap().session_id());
-    assert_ne!(guard.session_id(), old_session);
-    assert!(a.exists(&old).await.unwrap().is_none(), "deleted although its session is alive");
-}
-
-/// CURATOR-498, N3: the search after a lost reply finds the node of the dying session, which is no longer ours, and
-/// deletes it. Curator prepends the namespace twice to its path.
-#[tokio::test]
-async fn a_create_does_not_adopt_the_node_of_its_dying_session() {
-    for namespace in [None, Some("apps")] {
-        let (fixture, server) = without_expiry().await;
-        let (a, tap) = short_session(&fixture, "A").await;
-        let options =
-            namespace.map_or_else(options, |namespace| options().with_namespace(namespace));
-        let mutex = InterProcessMutex::with_options(&a, "/locks", options).unwrap();
-        mutex.acquire().await.unwrap().release().await.unwrap();
-        let before = fixture.tap.len();
-        let old_session = a.session().unwrap().session_id();
-        fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
-        tap.refuse().await.unwrap();
-        let waiting = tokio::spawn({
-            let mutex = mutex.clone();
-            async move { mutex.acquire().await }
-        });
-        let mut records = fixture.tap.subscribe_from(before);
-        records.until(DEADLINE, |r| r.is_reply(OpCode::Create2)).await.unwrap();
-        wait_until_given_up(&a, &tap).await;
-        let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
-        assert_ne!(guard.session_id(), old_session);
-        // The other node is deleted although its session is alive.
-        assert!(server.session_ids().contains(&old_session));
-        assert_eq!(mutex.participants().await.unwrap(), [guard.lock_path()]);
-        let stat = a.exists(guard.lock_path()).await.unwrap().unwrap();
-        assert_eq!(stat.ephemeral_owner, guard.session_id());
-        // The node was not adopted and then deleted: there is one more create, with another GUID, so that no late delete
-        // of the old node can hit the new one.
-        let sent = fixture.tap.trace().since(before);
-        let creates: Vec<_> = sent.iter().filter(|r| r.is_request(OpCode::Create2)).collect();
-        assert_eq!(creates.len(), 2);
-        assert_ne!(creates[0].path(), creates[1].path());
-        let deletes: Vec<_> = sent.iter().filter(|r| r.is_request(OpCode::Delete)).collect();
-        let old = format!("{}0000000001", creates[0].path().unwrap());
-        // The search deletes the node; a delete of no node precedes the search in the background.
-        let guid = creates[0].path().unwrap().trim_end_matches("lock-");
-        let deleted: Vec<_> = deletes.iter().map(|r| r.path().unwrap()).collect();
-        assert_eq!(deleted, [&*old, guid]);
-    }
 }
 
 /// A downgraded reader's node is not sequential, so in a new session it would have the path of the old one: a late
@@ -150,7 +73,7 @@ async fn a_late_delete_of_the_dying_sessions_node_does_not_hit_the_new_one() {
     guard.release().await.unwrap();
 }
 
-/// As `a_waiter_whose_session_is_killed_queues_again`, in a namespace.
+/// CURATOR-604 without two holders: the place in the queue is lost with the session.
 async fn a_waiter_in_a_namespace_queues_again_in_its_next_session(fixture: Fixture) {
     let ((a, _a), (b, tap)) = (fixture.client("A").await, fixture.client("B").await);
     let namespace = fixture.path.trim_start_matches('/');
@@ -191,18 +114,6 @@ async fn a_release_overtaken_by_the_end_of_the_session_succeeds(fixture: Fixture
     tap.accept().await.unwrap();
     within_deadline("release", releasing).await.unwrap().unwrap();
     mutex(&fixture, &b).acquire().await.unwrap().release().await.unwrap();
-}
-
-/// N3 for the other clean-up, after a create whose retries are exhausted.
-async fn a_late_clean_up_finds_its_node_in_the_namespace(fixture: Fixture) {
-    let (a, _a) = fixture.client("A").await;
-    let options = no_retries().with_namespace(fixture.path.trim_start_matches('/'));
-    let mutex = InterProcessMutex::with_options(&a, "/queue", options).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
-    let error = mutex.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    fixture.children(&format!("{}/queue", fixture.path), 0).await;
 }
 
 /// N9: the last error is not ConnectionLoss, and the outcome is unknown. Curator leaves the node.

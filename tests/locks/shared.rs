@@ -24,7 +24,6 @@ on_both_servers! {
     a_value_is_updated_after_a_broken_connection
     a_deleted_value_stays_known
     a_value_created_again_before_its_absence_is_watched_is_read
-    a_value_that_is_repeatedly_deleted_and_created_is_updated
     a_waiter_for_a_lease_wakes_when_its_count_is_created_again
     a_read_that_times_out_is_repeated
     a_value_that_is_temporarily_unreadable_is_read_again
@@ -120,21 +119,6 @@ async fn a_value_created_again_before_its_absence_is_watched_is_read(fixture: Fi
     // The watch is set on the new node.
     b.set_data(&fixture.path, b"newer", None).await.unwrap();
     wait_for(&value, "newer").await;
-}
-
-async fn a_value_that_is_repeatedly_deleted_and_created_is_updated(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let value = started(&fixture, &a, "").await;
-    for round in 0..300 {
-        let data = round.to_string();
-        b.delete(&fixture.path, None).await.unwrap();
-        // At varying times relative to the reads of A.
-        for _ in 0..round % 4 {
-            b.exists("/").await.unwrap();
-        }
-        b.create(&fixture.path, data.as_bytes(), CreateMode::Persistent).await.unwrap();
-        wait_for(&value, &data).await;
-    }
 }
 
 async fn a_waiter_for_a_lease_wakes_when_its_count_is_created_again(fixture: Fixture) {

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    Fixture, ms, no_retries, options,
+    Fixture, ms, mutex, no_retries, options,
     support::{
         DEADLINE, eventually,
         given_up_session::{config_without_expiry, short_session, wait_until_given_up},
@@ -48,7 +48,7 @@ async fn lose_next_create(cluster: &TestingCluster, fixture: &Fixture) {
 #[tokio::test]
 async fn a_search_on_a_follower_that_lags_finds_the_node() {
     let (cluster, fixture, client, _tap) = cluster_and_client().await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.acquire().await.unwrap().release().await.unwrap();
     lose_next_create(&cluster, &fixture).await;
     let guard = within_deadline("acquire", mutex.acquire()).await.unwrap();
@@ -191,7 +191,7 @@ async fn stale_server_and_client() -> (TestingServer, StaleProxy, Fixture, Clien
 #[tokio::test]
 async fn the_first_create_of_two_leaves_no_node() {
     let (_server, proxy, fixture, client, _tap) = stale_server_and_client().await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.acquire().await.unwrap().release().await.unwrap();
     let both = async || {
         fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
@@ -235,7 +235,7 @@ async fn the_first_create_of_two_leaves_no_node() {
 #[tokio::test]
 async fn a_refused_second_create_does_not_forget_the_first() {
     let (server, proxy, fixture, client, tap) = stale_server_and_client().await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.acquire().await.unwrap().release().await.unwrap();
     let operator = Client::connect(&server.connect_string()).await.unwrap();
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
@@ -289,23 +289,6 @@ async fn a_downgrade_finds_its_first_create_by_the_second() {
     acquire.abort();
     writing.release().await.unwrap();
     fixture.children(&fixture.path, 0).await;
-}
-
-#[tokio::test]
-async fn a_protected_node_is_found_on_a_follower_that_lags() {
-    for mode in [CreateMode::PersistentSequential, CreateMode::Ephemeral] {
-        let (cluster, fixture, client, _tap) = cluster_and_client().await;
-        fixture.create_path(&client).await;
-        lose_next_create(&cluster, &fixture).await;
-        let path = format!("{}/item-", fixture.path);
-        let options = options();
-        let created = create_protected_with(&client, &path, b"data", mode, &options);
-        let created = within_deadline("create", created).await.unwrap();
-        let children = fixture.children(&fixture.path, 1).await;
-        assert_eq!(created, format!("{}/{}", fixture.path, children[0]));
-        let creates = fixture.tap.trace().iter().filter(|r| r.is_request(OpCode::Create2)).count();
-        assert_eq!(creates, 1);
-    }
 }
 
 /// The search does not see the first of two nodes, and the second create succeeds: the twin is deleted.
@@ -445,7 +428,7 @@ async fn a_late_create_of_a_given_up_name_leaves_no_node() {
 #[tokio::test]
 async fn the_node_of_the_first_of_two_sessions_is_not_taken_for_ours() {
     let (server, proxy, fixture, client, tap) = stale_without_expiry().await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.acquire().await.unwrap().release().await.unwrap();
     let first_session = client.session().unwrap().session_id();
 

@@ -15,7 +15,7 @@ use docent_testing::fault::Fault;
 
 use crate::{
     Fixture, ms, options,
-    support::{DEADLINE, eventually, within_deadline},
+    support::{DEADLINE, acquiring, eventually, within_deadline},
 };
 
 on_both_servers! {
@@ -123,10 +123,7 @@ async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture)
         // The request takes effect, its caller does not wait for the reply.
         fixture.tap.inject(Fault::delay_reply(step, ms(300)).of("A"));
         let before = fixture.tap.len();
-        let acquiring = tokio::spawn({
-            let mutex = mutex.clone();
-            async move { mutex.acquire().await }
-        });
+        let acquiring = acquiring(&mutex);
         let mut records = fixture.tap.subscribe_from(before);
         records.until(DEADLINE, |r| &*r.client == "A" && r.is_request(step)).await.unwrap();
         acquiring.abort();

@@ -1,10 +1,10 @@
 //! Durations of acquires and pauses. The tests use tokio's paused clock, which advances only when all tasks are idle:
 //! so they do not depend on the speed of the machine.
 
-use std::{io, sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use docent::{
-    Client, Config, CreateMode, ErrorKind, LeaderSelector,
+    CreateMode, ErrorKind, LeaderSelector,
     recipes::{
         create_protected_with,
         locks::{
@@ -12,32 +12,17 @@ use docent::{
             InterProcessSemaphoreMutex, InterProcessSemaphoreV2, Owner, Revoker, StrictMutex,
         },
     },
-    session::{ByteStream, Clock, Connecting, Host, Transport},
 };
-use docent_testing::TestingServer;
 use tokio::time::{Instant, sleep};
 
-use crate::{ms, options, support::pending_and_watches};
-
-/// Connections to a server in this process, without sockets.
-#[derive(Debug)]
-struct InMemory(Arc<TestingServer>);
-
-impl Transport for InMemory {
-    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
-        let stream = self.0.connect().map(|stream| Box::new(stream) as Box<dyn ByteStream>);
-        Box::pin(async { stream.ok_or_else(|| io::ErrorKind::ConnectionRefused.into()) })
-    }
-}
-
-async fn server_and_client() -> (Arc<TestingServer>, Client) {
-    let server = Arc::new(TestingServer::start().await.unwrap());
-    let config = Config::new("embedded:2181").unwrap().with_session_timeout(ms(20_000));
-    let client =
-        config.with_clock(Clock::tokio()).with_transport(InMemory(Arc::clone(&server))).start();
-    client.wait_until_connected(ms(1000)).await.unwrap();
-    (server, client)
-}
+use crate::{
+    ms, options,
+    support::{
+        each_lock::each_lock,
+        in_process::{self, server_and_client},
+        pending_and_watches,
+    },
+};
 
 /// Tolerance for replies, and for timers, which are up to a millisecond late.
 const TOLERANCE: Duration = ms(50);
@@ -64,26 +49,20 @@ async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     server.stop();
     let pair = InterProcessReadWriteLock::with_options(&client, "/pair", options()).unwrap();
     let semaphore = InterProcessSemaphoreV2::with_options(&client, "/one", 1, options()).unwrap();
-    let one = InterProcessSemaphoreMutex::with_options(&client, "/only", options()).unwrap();
     let strict = StrictMutex::with_options(&client, "/strict", options()).unwrap();
-    let multi = InterProcessMultiLock::with_options(&client, &["/a", "/b"], &options()).unwrap();
+    let mut locks = each_lock(&client, "", &options());
+    locks.push(("reader", Arc::new(pair.read_lock().clone())));
+    locks.push(("strict", Arc::new(strict)));
     let is_unanswered = |what: &str, error: docent::Error| {
         assert_eq!(error.kind(), ErrorKind::Unanswered, "{what}: {error}");
-        assert!(error.to_string().contains("no session with embedded:2181; last: "), "{error}");
+        assert!(error.to_string().contains("no session with in-process:2181; last: "), "{error}");
     };
     for wait in [0, 300, 10_000].map(ms) {
         let began = Instant::now();
         is_unanswered("mutex", mutex.acquire_timeout(wait).await.unwrap_err());
         let took = began.elapsed();
         assert!(took < wait + ms(1000) + TOLERANCE, "{took:?} of {wait:?}");
-        let locks: [(&str, &dyn InterProcessLock); 5] = [
-            ("reader", pair.read_lock()),
-            ("writer", pair.write_lock()),
-            ("semaphore mutex", &one),
-            ("strict", &strict),
-            ("multi", &multi),
-        ];
-        for (what, lock) in locks {
+        for (what, lock) in &locks {
             is_unanswered(what, lock.acquire_timeout(wait).await.unwrap_err());
             is_unanswered(what, lock.acquire_as_timeout(&Owner::new(), wait).await.unwrap_err());
         }
@@ -224,14 +203,10 @@ async fn the_timeout_of_a_multi_lock_covers_all_locks() {
 #[tokio::test(start_paused = true)]
 async fn every_lock_has_the_clock_of_its_client() {
     let (_server, client) = server_and_client().await;
-    let mutex = Arc::new(InterProcessMutex::new(&client, "/a").unwrap());
-    let semaphore_mutex = InterProcessSemaphoreMutex::new(&client, "/b").unwrap();
-    let multi = InterProcessMultiLock::from_locks(vec![mutex.clone()]);
-    let locks: [&dyn InterProcessLock; 3] = [&*mutex, &semaphore_mutex, &multi];
-    for clock in locks.map(InterProcessLock::clock) {
-        let began = clock.now();
+    for (kind, lock) in each_lock(&client, "", &options()) {
+        let began = lock.clock().now();
         sleep(ms(60_000)).await;
-        assert!(clock.now() >= began + ms(60_000), "{clock:?}");
+        assert!(lock.clock().now() >= began + ms(60_000), "{kind}");
     }
 }
 
@@ -256,77 +231,40 @@ async fn the_timeout_of_acquire_many_covers_all_leases() {
     assert_eq!(semaphore.participants().await.unwrap().len(), 1);
 }
 
-/// The name of a timed acquire, and the acquire, which returns whether it timed out.
-type TimedAcquire =
-    (&'static str, fn(Client) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>>);
-
-/// A timed acquire of each kind of lock, each of which has nodes or locks to release at its timeout.
-const EACH_KIND: [TimedAcquire; 5] = [
-    ("mutex", |client| {
-        Box::pin(async move {
-            let mutex = InterProcessMutex::with_options(&client, "/held", options()).unwrap();
-            mutex.acquire_timeout(WAIT).await.is_ok_and(|guard| guard.is_none())
-        })
-    }),
-    ("multi", |client| {
-        Box::pin(async move {
-            let paths = ["/a", "/b", "/held"];
-            let lock = InterProcessMultiLock::with_options(&client, &paths, &options()).unwrap();
-            lock.acquire_timeout(WAIT).await.is_ok_and(|guard| guard.is_none())
-        })
-    }),
-    ("writer", |client| {
-        Box::pin(async move {
-            let pair = InterProcessReadWriteLock::with_options(&client, "/pair", options());
-            pair.unwrap()
-                .write_lock()
-                .acquire_timeout(WAIT)
-                .await
-                .is_ok_and(|guard| guard.is_none())
-        })
-    }),
-    ("lease", |client| {
-        Box::pin(async move {
-            let semaphore = InterProcessSemaphoreV2::with_options(&client, "/one", 1, options());
-            semaphore.unwrap().acquire_timeout(WAIT).await.is_ok_and(|guard| guard.is_none())
-        })
-    }),
-    ("leases", |client| {
-        Box::pin(async move {
-            let semaphore = InterProcessSemaphoreV2::with_options(&client, "/four", 4, options());
-            let leases = semaphore.unwrap().acquire_many_timeout(4, WAIT).await;
-            leases.is_ok_and(|leases| leases.is_none())
-        })
-    }),
-];
-
-const WAIT: Duration = ms(1000);
-
 /// The outage begins during the wait, so that there are nodes and locks to release. A silent server delays a call longer
 /// than one that refuses connections.
 #[tokio::test(start_paused = true)]
 async fn a_timed_acquire_ends_in_time_when_an_outage_begins_during_it() {
-    for (kind, acquire) in EACH_KIND {
-        for silent in [false, true] {
-            let (server, client) = server_and_client().await;
-            let held = InterProcessMutex::with_options(&client, "/held", options()).unwrap();
-            let _held = held.acquire().await.unwrap();
-            let pair =
-                InterProcessReadWriteLock::with_options(&client, "/pair", options()).unwrap();
-            let _reading = pair.read_lock().acquire().await.unwrap();
-            let semaphore =
-                |path, max| InterProcessSemaphoreV2::with_options(&client, path, max, options());
-            let _lease = semaphore("/one", 1).unwrap().acquire().await.unwrap();
-            let _leases = semaphore("/four", 4).unwrap().acquire_many(2).await.unwrap();
-            let began = Instant::now();
-            let waiting = tokio::spawn(acquire(client.clone()));
-            sleep(WAIT / 2).await;
-            if silent {
-                server.stall();
-            } else {
-                server.stop();
-            }
-            assert!(waiting.await.unwrap(), "{kind}: an error");
+    const WAIT: Duration = ms(1000);
+    for silent in [false, true] {
+        let (server, client) = server_and_client().await;
+        let locks = || each_lock(&client, "", &options());
+        // The multi lock waits for its second part, and has the first one to release.
+        let part = InterProcessSemaphoreMutex::with_options(&client, "/multi2", options()).unwrap();
+        let semaphore =
+            InterProcessSemaphoreV2::with_options(&client, "/four", 4, options()).unwrap();
+        let mut held = semaphore.acquire_many(2).await.unwrap();
+        held.push(part.acquire().await.unwrap());
+        for (_, lock) in &locks()[..3] {
+            held.push(lock.acquire().await.unwrap());
+        }
+        let began = Instant::now();
+        let mut waiting = Vec::new();
+        for (kind, lock) in locks() {
+            let timed_out = async move { lock.acquire_timeout(WAIT).await.unwrap().is_none() };
+            waiting.push((kind, tokio::spawn(timed_out)));
+        }
+        let leases =
+            async move { semaphore.acquire_many_timeout(4, WAIT).await.unwrap().is_none() };
+        waiting.push(("leases", tokio::spawn(leases)));
+        sleep(WAIT / 2).await;
+        if silent {
+            server.stall();
+        } else {
+            server.stop();
+        }
+        for (kind, timed_out) in waiting {
+            assert!(timed_out.await.unwrap(), "{kind}");
             let took = began.elapsed();
             assert!(took < WAIT + ms(1000) + TOLERANCE, "{kind}, silent: {silent}: {took:?}");
         }
@@ -338,19 +276,9 @@ async fn a_timed_acquire_ends_in_time_when_an_outage_begins_during_it() {
 async fn the_longest_timeout_never_elapses() {
     let (_server, client) = server_and_client().await;
     client.wait_until_connected(Duration::MAX).await.unwrap();
-    let at = |path| InterProcessMutex::with_options(&client, path, options()).unwrap();
-    let pair = InterProcessReadWriteLock::with_options(&client, "/pair", options()).unwrap();
-    let multi = InterProcessMultiLock::with_options(&client, &["/a", "/b"], &options()).unwrap();
     let semaphore =
         InterProcessSemaphoreV2::with_options(&client, "/semaphore", 2, options()).unwrap();
-    let once = InterProcessSemaphoreMutex::with_options(&client, "/once", options()).unwrap();
-    let locks: Vec<Arc<dyn InterProcessLock>> = vec![
-        Arc::new(at("/mutex")),
-        Arc::new(pair.write_lock().clone()),
-        Arc::new(multi),
-        Arc::new(once),
-    ];
-    for lock in locks {
+    for (_, lock) in each_lock(&client, "", &options()) {
         let owner = Owner::new();
         let first = lock.acquire_timeout(Duration::MAX).await.unwrap().unwrap();
         let next = tokio::spawn({
@@ -380,10 +308,7 @@ async fn a_holder_stays_revocable_when_its_reads_fail() {
         let (revoke, mut revocations) = tokio::sync::mpsc::unbounded_channel();
         mutex.make_revocable(move || revoke.send(()).unwrap());
         let guard = mutex.acquire().await.unwrap();
-        let config = Config::new("embedded:2181").unwrap().with_session_timeout(ms(20_000));
-        let other =
-            config.with_clock(Clock::tokio()).with_transport(InMemory(Arc::clone(&server))).start();
-        other.wait_until_connected(ms(1000)).await.unwrap();
+        let other = in_process::config(&server).connect().await.unwrap();
         let policy = docent::session::retry::RetryNTimes::new(100, ms(100));
         for round in 0..3 {
             // Not the revocation message, so the listener only renews the watch, which fails.

@@ -5,12 +5,15 @@ use std::{future::Future, pin::pin, sync::Arc, task::Context, task::Waker};
 use docent::{
     Client, ConnectionState,
     recipes::locks::{
-        InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessSemaphoreV2,
-        LockGuard, Owner,
+        InterProcessLock, InterProcessMultiLock, InterProcessMutex, LockGuard, Owner,
     },
 };
 
-use crate::{Fixture, options, support::DEADLINE, support::within_deadline};
+use crate::{
+    Fixture, mutex, options,
+    support::within_deadline,
+    support::{DEADLINE, each_lock::each_lock},
+};
 
 on_both_servers! {
     a_dropped_guard_cancels_its_token
@@ -23,17 +26,11 @@ on_both_servers! {
 
 /// One guard of each kind of lock.
 async fn guards(fixture: &Fixture, client: &Client) -> Vec<(&'static str, LockGuard)> {
-    let at = |name: &str| format!("{}/{name}", fixture.path);
-    let mutex = InterProcessMutex::with_options(client, &at("mutex"), options()).unwrap();
-    let semaphore =
-        InterProcessSemaphoreV2::with_options(client, &at("semaphore"), 1, options()).unwrap();
-    let (one, two) = (at("one"), at("two"));
-    let multi = InterProcessMultiLock::with_options(client, &[&one, &two], &options()).unwrap();
-    vec![
-        ("mutex", mutex.acquire().await.unwrap()),
-        ("semaphore", semaphore.acquire().await.unwrap()),
-        ("multi", multi.acquire().await.unwrap()),
-    ]
+    let mut guards = Vec::new();
+    for (kind, lock) in each_lock(client, &fixture.path, &options()) {
+        guards.push((kind, lock.acquire().await.unwrap()));
+    }
+    guards
 }
 
 async fn a_dropped_guard_cancels_its_token(fixture: Fixture) {
@@ -103,7 +100,7 @@ async fn a_guard_that_is_not_held_has_cancelled_its_token(fixture: Fixture) {
 
 async fn a_token_belongs_to_its_guard_and_not_to_the_owners_other_guards(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let owner = Owner::new();
     let first = mutex.acquire_as(&owner).await.unwrap();
     let second = mutex.acquire_as(&owner).await.unwrap();
@@ -140,7 +137,7 @@ impl InterProcessLock for TokenStore {
 
 async fn a_token_of_one_lock_is_cancelled_with_the_multi_lock(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let part = Arc::new(TokenStore(mutex, std::sync::Mutex::default()));
     let multi =
         InterProcessMultiLock::from_locks(vec![Arc::clone(&part) as Arc<dyn InterProcessLock>]);

@@ -1,14 +1,10 @@
 //! The watches of a lock object: one for each watched node, for any number of waiters.
 
-use docent::{
-    EventType,
-    protocol::OpCode,
-    recipes::locks::{InterProcessMutex, InterProcessReadWriteLock},
-};
+use docent::{EventType, protocol::OpCode, recipes::locks::InterProcessReadWriteLock};
 
 use crate::{
-    Fixture, ms, options,
-    support::{eventually, pending_and_watches, within_deadline},
+    Fixture, ms, mutex, options,
+    support::{acquiring, eventually, has_watches, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -21,7 +17,7 @@ on_both_servers! {
 async fn acquires_that_time_out_leave_one_watch(fixture: Fixture) {
     const ACQUIRES: usize = 50;
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     let guard = mutex.acquire().await.unwrap();
     for _ in 0..ACQUIRES {
         assert!(mutex.acquire_timeout(ms(0)).await.unwrap().is_none());
@@ -39,20 +35,17 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
     let ours = InterProcessReadWriteLock::with_options(&a, &fixture.path, options()).unwrap();
     let theirs = InterProcessReadWriteLock::with_options(&b, &fixture.path, options()).unwrap();
     let reading = ours.read_lock().acquire().await.unwrap();
-    let writing = tokio::spawn(async move { theirs.write_lock().acquire().await });
+    let writing = acquiring(theirs.write_lock());
     let queue = fixture.children(&fixture.path, 2).await;
     let writer = queue.iter().find(|name| name.contains("__WRIT__")).unwrap().clone();
     let waiting: Vec<_> = (0..READERS)
         .map(|_| {
             let ours = ours.clone();
-            tokio::spawn(async move { ours.read_lock().acquire().await })
+            acquiring(ours.read_lock())
         })
         .collect();
     fixture.children(&fixture.path, 2 + READERS).await;
-    eventually("as many watches as readers", async || {
-        (pending_and_watches(&a) == (0, READERS)).then_some(())
-    })
-    .await;
+    has_watches(&a, READERS).await;
     let before = fixture.tap.len();
     reading.release().await.unwrap();
     assert_eq!(fixture.requests(before, OpCode::CheckWatches), 1);
@@ -77,7 +70,7 @@ async fn waiters_behind_one_node_share_one_watch_and_all_wake(fixture: Fixture) 
 
 async fn the_own_node_and_the_node_ahead_are_two_watches(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     mutex.make_revocable(|| {});
     let guard = mutex.acquire().await.unwrap();
     let node = guard.lock_path().to_owned();
@@ -103,10 +96,9 @@ async fn a_timed_out_acquire_beside_a_waiter_leaves_the_waiters_watch(fixture: F
     assert!(ours.read_lock().acquire_timeout(ms(0)).await.unwrap().is_none());
     assert_eq!(a.metrics().watches, 1);
     let reader = ours.clone();
-    let waiting = tokio::spawn(async move { reader.read_lock().acquire().await });
+    let waiting = acquiring(reader.read_lock());
     fixture.children(&fixture.path, 2).await;
-    eventually("the waiter's watch", async || (pending_and_watches(&a) == (0, 1)).then_some(()))
-        .await;
+    has_watches(&a, 1).await;
     assert!(ours.read_lock().acquire_timeout(ms(0)).await.unwrap().is_none());
     assert_eq!(a.metrics().watches, 1, "only the waiter's watch is left");
     let before = fixture.tap.len();

@@ -62,9 +62,8 @@ async fn play(area: &'static Area) {
         properties: vec![("znode.container.checkIntervalMs".into(), "3600000".into())],
         ..Settings::default()
     };
-    let is_either = area.program == "lock_peer" && is_real();
-    let real = if is_either { RealServer::start_with(settings()).await } else { None };
-    if is_either && real.is_none() {
+    let real = if is_real() { RealServer::start_with(settings()).await } else { None };
+    if is_real() && real.is_none() {
         return;
     }
     let connect: Option<Arc<str>> = real.as_ref().map(|real| real.connect().into());

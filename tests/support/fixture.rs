@@ -125,6 +125,22 @@ impl Fixture {
         self.tap.trace().since(since).iter().filter(|record| record.is_request(op)).count()
     }
 
+    /// The requests of a client after `since`, but pings and its handshake.
+    pub fn sent(&self, label: &str, since: u64) -> Vec<OpCode> {
+        let trace = self.tap.trace().since(since);
+        let requests = trace.iter().filter(|record| &*record.client == label);
+        let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
+        requests.filter(|op| *op != OpCode::Ping).collect()
+    }
+
+    /// Waits until a client has sent these requests after `since`.
+    pub async fn sends(&self, label: &str, since: u64, wanted: &[OpCode]) {
+        eventually(&format!("{wanted:?}"), async || {
+            (self.sent(label, since) == wanted).then_some(())
+        })
+        .await;
+    }
+
     /// Everyone may do everything with a node but this.
     pub async fn forbid(&self, operator: &Client, path: &str, perms: Perms) {
         let perms = Perms::from_number(Perms::ALL.number() & !perms.number());

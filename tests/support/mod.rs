@@ -12,19 +12,34 @@
 )]
 
 pub mod contention;
+pub mod each_lock;
 pub mod fixture;
 pub mod given_up_session;
 pub mod history;
+pub mod in_process;
 pub mod peer;
 pub mod real;
+pub mod traced;
 
 use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use docent::{
+    Client, ConnectionState, Error,
+    recipes::locks::{InterProcessLock, LockGuard},
+};
+use docent_testing::tap::TapClient;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a test waits for anything before it fails: far more than a busy machine needs.
 pub const DEADLINE: Duration = Duration::from_secs(60);
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 /// The result of a future that must end before the deadline.
 #[track_caller]
@@ -55,9 +70,67 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
 }
 
 /// The number of pending requests, and the number of watches.
-pub fn pending_and_watches(client: &docent::Client) -> (usize, usize) {
+pub fn pending_and_watches(client: &Client) -> (usize, usize) {
     let metrics = client.metrics();
     (metrics.pending, metrics.watches)
+}
+
+/// Waits until a client has no pending request, and this number of watches.
+pub async fn has_watches(client: &Client, watches: usize) {
+    let what = format!("{watches} watches, and no pending request");
+    eventually(&what, async || (pending_and_watches(client) == (0, watches)).then_some(())).await;
+}
+
+/// Waits until a client has no pending request.
+pub async fn has_no_request(client: &Client) {
+    eventually("no request", async || (client.metrics().pending == 0).then_some(())).await;
+}
+
+/// Waits until the connection of a client is in this state.
+pub async fn reaches(client: &Client, wanted: ConnectionState) {
+    let mut state = client.state();
+    let reached = state.wait_for(|state| *state == Some(wanted));
+    within_deadline(&format!("{wanted:?}"), reached).await.unwrap();
+}
+
+/// Breaks the connection of a client, and refuses others.
+pub async fn cut_off(client: &Client, tap: &TapClient) {
+    tap.refuse().await.unwrap();
+    tap.cut();
+    reaches(client, ConnectionState::Suspended).await;
+}
+
+/// Acquires a lock in a task.
+pub fn acquiring<L: InterProcessLock + Clone + 'static>(
+    lock: &L,
+) -> JoinHandle<Result<LockGuard, Error>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.acquire().await })
+}
+
+/// Polls a future once, and drops it. It is not ready.
+#[track_caller]
+pub fn poll_once<F: Future>(future: F) {
+    assert!(pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+/// Polls a future at most `polls` times, each time it is woken; `None` if it is not ready by then.
+pub async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // The limit is reached.
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// As [`eventually`], outside a runtime.

@@ -80,13 +80,8 @@ impl CacheObject {
         let wrapper = wrapper.map_or(Wrapper::None, |(_, wrapper)| wrapper);
         let client = &self.peer.client;
         let (cache, events) = CuratorCache::start_with_events(client, &path, cache_options)?;
-        let reporter = Reporter {
-            handle: self.handle.clone(),
-            root: path,
-            wrapper,
-            format: self.format,
-            is_quiet: self.peer.is_quiet,
-        };
+        let reporter =
+            Reporter { handle: self.handle.clone(), root: path, wrapper, format: self.format };
         tokio::spawn(reporter.report(events));
         self.cache = Some(cache);
         done()
@@ -151,7 +146,6 @@ struct Reporter {
     root: String,
     wrapper: Wrapper,
     format: Format,
-    is_quiet: bool,
 }
 
 impl Reporter {
@@ -165,7 +159,6 @@ impl Reporter {
             };
             let is_node = node.is_some();
             let line = match self.wrapper {
-                _ if self.is_quiet && is_node => None,
                 Wrapper::None => self.plain(&event),
                 Wrapper::PathChildrenCache => self.child(&event, node),
                 Wrapper::TreeCache => {

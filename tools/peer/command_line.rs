@@ -17,7 +17,7 @@ use std::time::Duration;
 use docent::{ConnectionStateErrorPolicy, retry::RetryNTimes};
 
 pub(super) const USAGE: &str = "CONNECT [SESSION_MS [RETRIES [FLAGS | SLEEP_MS [standard|session]]]], \
-     FLAGS: none, or lazy, quiet, tracker or kept, separated by commas";
+     FLAGS: none, or lazy, tracker or kept, separated by commas";
 
 /// The arguments, or their defaults.
 pub(super) struct CommandLine {
@@ -31,8 +31,6 @@ pub(super) struct CommandLine {
     pub(super) error_policy: ConnectionStateErrorPolicy,
     /// Ready at once, without a session.
     pub(super) is_lazy: bool,
-    /// Caches report no nodes.
-    pub(super) is_quiet: bool,
     pub(super) tracker: Tracking,
 }
 
@@ -74,11 +72,10 @@ impl CommandLine {
             return Err(format!("{surplus} is one argument too many"));
         }
         let is_data = flags.is_some();
-        let ([mut is_lazy, mut is_quiet], mut tracker) = ([false; 2], Tracking::Off);
+        let (mut is_lazy, mut tracker) = (false, Tracking::Off);
         for flag in flags.iter().flat_map(|flags| flags.split(',')) {
             match flag {
                 "lazy" => is_lazy = true,
-                "quiet" => is_quiet = true,
                 "tracker" => tracker = Tracking::On,
                 "kept" => tracker = Tracking::Kept,
                 "none" | "" => {}
@@ -98,7 +95,6 @@ impl CommandLine {
             data_retries: if sleep.is_some() { policy(5, 100) } else { data_retries },
             error_policy,
             is_lazy,
-            is_quiet,
             tracker,
         })
     }

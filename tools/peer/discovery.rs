@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use docent_discovery::{
     DiscoveryOptions, DownInstancePolicy, InstanceSerializer, JsonInstanceSerializer,
-    ProviderOptions, RandomStrategy, RoundRobinStrategy, ServiceCache, ServiceCacheEvent,
-    ServiceDiscovery, ServiceInstance, ServiceProvider, StickyStrategy,
+    ProviderOptions, RoundRobinStrategy, ServiceCache, ServiceCacheEvent, ServiceDiscovery,
+    ServiceInstance, ServiceProvider,
 };
 use serde_json::Value;
 
@@ -158,8 +158,6 @@ impl Open {
         let mut options = ProviderOptions::default();
         options = match strategy {
             "rr" => options.with_strategy(RoundRobinStrategy::new()),
-            "random" => options.with_strategy(RandomStrategy::with_seed(1)),
-            "sticky" => options.with_strategy(StickyStrategy::new(RoundRobinStrategy::new())),
             _ => return Err(Failure::command(format!("{strategy} is no strategy"))),
         };
         if let [threshold, timeout] = policy {

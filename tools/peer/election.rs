@@ -104,13 +104,11 @@ impl Object for LatchObject {
             ("participants", []) => ids(&latch.participants().await?),
             ("who", []) => who(latch.leader().await?),
             ("path", []) => latch.our_path().unwrap_or_else(|| "null".to_owned()),
-            ("leaderpath", []) => latch.last_path_is_leader().unwrap_or_else(|| "null".to_owned()),
             ("close", mode) => {
                 self.closing.store(true, Ordering::Release);
                 let closed = match mode.first().map(String::as_str) {
                     None => Box::pin(latch.close()) as Pin<Box<dyn Future<Output = _> + Send>>,
                     Some("notify") => Box::pin(latch.close_with(CloseMode::NotifyLeader)),
-                    Some("silent") => Box::pin(latch.close_with(CloseMode::Silent)),
                     Some(other) => {
                         return Err(Failure::command(format!("{other} is no close mode")));
                     }
@@ -168,7 +166,6 @@ async fn report_changes(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Return,
-    Throw,
     Interrupt,
 }
 
@@ -233,7 +230,6 @@ impl Object for SelectorObject {
         let Running { selector, terms, places, .. } = running;
         let result = match (verb, args) {
             ("yield", []) => return Ok(Reply::Now(Ok(end_term(terms, End::Return).await))),
-            ("throw", []) => return Ok(Reply::Now(Ok(end_term(terms, End::Throw).await))),
             ("interrupt", []) => {
                 let end = terms.end.send_replace(None);
                 if let Some(end) = end {
@@ -333,7 +329,6 @@ impl Drop for TellEnd<'_> {
         let (name, number) = (&self.terms.name, self.number);
         let how = match self.how {
             Some(End::Return) => "returned",
-            Some(End::Throw) => "threw",
             Some(End::Interrupt) | None => "interrupted",
         };
         if self.how.is_none() && !self.leadership.is_held() {

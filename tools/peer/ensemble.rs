@@ -1,19 +1,13 @@
-//! The client itself: its servers, its ensemble, its session and its load.
+//! The client itself: its servers, its ensemble and its watches.
 
 use std::sync::PoisonError;
 
 use docent::{Client, Reconfig};
 
-use super::{Answer, Failure, Peer, millis, node_operations::bytes_token, outsider};
+use super::{Answer, Failure, Peer, node_operations::bytes_token};
 
-/// Whether a verb is one of these. The handle of each is `-`, but for `auth` and `busy`.
-pub(super) fn is_verb(verb: &str, args: &[String]) -> bool {
-    match verb {
-        "auth" | "busy" | "ensemble" | "listeners" | "reconfig" | "untrack" => true,
-        "session" | "killsession" => args.first().is_some_and(|handle| handle == "-"),
-        _ => false,
-    }
-}
+/// The handle of each is `-`, but for `auth`.
+pub(super) const VERBS: [&str; 5] = ["auth", "ensemble", "listeners", "reconfig", "untrack"];
 
 pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -29,16 +23,10 @@ pub(super) async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer 
         }
         // Of the watches that are left, since there are no listeners.
         ("listeners", ["-"]) => Ok(Some(peer.client.metrics().watches.to_string())),
-        // No thread runs listeners.
-        ("busy", [time]) => millis(time).map(|_| Some(String::new())),
         ("reconfig", [_, server]) => {
             let change = Reconfig::Incremental { joining: Some(server), leaving: None };
             let node = peer.client.reconfig(change, None).await?;
             Ok(Some(bytes_token(Some(&node.data))))
-        }
-        ("session" | "killsession", ["-", ..]) => {
-            let rest: Vec<_> = args.iter().skip(1).map(|arg| (*arg).to_owned()).collect();
-            outsider::command(peer, verb, &rest).await
         }
         _ => Err(Failure::unknown(verb, &args)),
     }

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use docent::{
     CreateMode, Error, GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
-    PersistentTtlNode, Ttl,
+    PersistentTtlNode,
 };
 use tokio::time::timeout;
 
@@ -12,21 +12,13 @@ use super::{Answer, Failure, Object, Peer, Reply, done, has, list, millis, say, 
 
 /// A mode of the command line, or by its Java name.
 pub(super) fn mode(word: &str) -> Result<CreateMode, Failure> {
-    let ttl = |text| {
-        let ttl = Ttl::from_duration(millis(text)?);
-        ttl.ok_or_else(|| Failure::command(format!("{word}: a server takes no such time")))
-    };
     Ok(match word {
         "persistent" | "PERSISTENT" => CreateMode::Persistent,
         "ephemeral" | "EPHEMERAL" => CreateMode::Ephemeral,
         "persistent-seq" | "PERSISTENT_SEQUENTIAL" => CreateMode::PersistentSequential,
         "ephemeral-seq" | "EPHEMERAL_SEQUENTIAL" => CreateMode::EphemeralSequential,
         "container" | "CONTAINER" => CreateMode::Container,
-        _ => match word.split_once('=') {
-            Some(("ttl", text)) => CreateMode::PersistentWithTtl(ttl(text)?),
-            Some(("ttl-seq", text)) => CreateMode::PersistentSequentialWithTtl(ttl(text)?),
-            _ => return Err(Failure::command(format!("{word} is no mode"))),
-        },
+        _ => return Err(Failure::command(format!("{word} is no mode"))),
     })
 }
 
@@ -130,18 +122,17 @@ impl Object for NodeObject {
             return Ok(Reply::Now(done()));
         }
         let kept = self.node.as_ref().ok_or_else(|| Failure::not_started(&self.name))?;
-        let result = match (verb, args, kept) {
-            ("wait", [within], _) => {
+        let result = match (verb, args) {
+            ("wait", [within]) => {
                 let within = millis(within)?;
                 return Ok(Reply::Later(Box::pin(wait(kept.clone().created(), within))));
             }
-            ("set", [data], _) => {
+            ("set", [data]) => {
                 either!(kept, node => node.set_data(text(data)));
                 String::new()
             }
-            ("data", [], _) => token(&either!(kept, node => node.data())),
-            ("path", [], Kept::Node(node)) => node.path().unwrap_or_else(|| "null".to_owned()),
-            ("close", [], _) => {
+            ("data", []) => token(&either!(kept, node => node.data())),
+            ("close", []) => {
                 either!(kept, node => node.close().await)?;
                 String::new()
             }

@@ -32,17 +32,14 @@ use std::{
     future::Future,
     pin::Pin,
     process::exit,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use command_line::{CommandLine, Tracking};
 use docent::{
-    Client, Clock, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions,
-    LockGuard, LockOptions, retry::RetryNTimes,
+    Client, Config, ConnectionStateErrorPolicy, EnsembleTracker, Error, LeaderOptions, LockGuard,
+    LockOptions, retry::RetryNTimes,
 };
 use kept::{Kept, NodeObject};
 use output::{answer, say};
@@ -114,12 +111,8 @@ struct Peer {
     /// Of barriers, atomic numbers and service discovery.
     data_options: LockOptions,
     error_policy: ConnectionStateErrorPolicy,
-    /// Nanoseconds by which the client's clock is ahead of the system's.
-    clock_offset: Arc<AtomicU64>,
     /// Whether `children`, `create`, `get` and `set` are those of `nodes.rs`.
     is_lock_peer: bool,
-    /// Caches report no nodes.
-    is_quiet: bool,
     storages: cache::Storages,
     locks: Mutex<locks::Locks>,
     /// The guard of the multi lock, once it is held.
@@ -179,9 +172,6 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
         env::var("LOCK_PEER_OPTIONS").is_ok_and(|list| list.split(',').any(|one| one == name))
     };
     let config = Config::new(&command_line.connect_string).map_err(|error| error.to_string())?;
-    let clock_offset = Arc::<AtomicU64>::default();
-    let (system, offset) = (Clock::system(), Arc::clone(&clock_offset));
-    let now = move || system.now() + Duration::from_nanos(offset.load(Ordering::Acquire));
     let connection_timeout = match env::var("LOCK_PEER_CONNECTION_MS") {
         Ok(number) => Duration::from_millis(
             number.parse().map_err(|error| format!("LOCK_PEER_CONNECTION_MS: {error}"))?,
@@ -189,7 +179,6 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
         Err(_) => command_line.connection_timeout,
     };
     let client = config
-        .with_clock(Clock::from_fn(now))
         .with_direct_servers(has_option("direct"))
         .with_session_timeout(command_line.session_timeout)
         .with_connection_timeout(connection_timeout)
@@ -226,9 +215,7 @@ fn start(program: &str, command_line: &CommandLine) -> Result<Peer, String> {
         leader_options,
         data_options: options(command_line.data_retries),
         error_policy: command_line.error_policy,
-        clock_offset,
         is_lock_peer: program == "lock_peer",
-        is_quiet: command_line.is_quiet,
         storages: cache::Storages::default(),
         locks: Mutex::default(),
         multi: Arc::default(),
@@ -320,10 +307,10 @@ async fn command(peer: &Peer, verb: &str, args: &[String]) -> Answer {
         locks::command(peer, verb, args).await
     } else if node_operations::VERBS.contains(&verb) {
         node_operations::command(&peer.client, verb, args).await
-    } else if ensemble::is_verb(verb, args) {
+    } else if ensemble::VERBS.contains(&verb) {
         ensemble::command(peer, verb, args).await
     } else {
-        outsider::command(peer, verb, args).await
+        outsider::command(&peer.client, verb, args).await
     }
 }
 

@@ -10,13 +10,10 @@ use docent::{Acl, Client, CreateMode, ErrorKind, Perms, WatcherType, acl};
 
 use super::{Answer, Failure, done, gzip, kept::mode};
 
-pub(super) const VERBS: [&str; 15] = [
-    "create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "bulk", "exists",
-    "watch", "check", "sync", "settled",
+pub(super) const VERBS: [&str; 14] = [
+    "create", "createz", "set", "setz", "get", "delete", "rmr", "mk", "acl", "exists", "watch",
+    "check", "sync", "settled",
 ];
-
-/// The number of creates in a transaction of `bulk`.
-const BULK: usize = 500;
 
 /// The bytes of a token.
 pub(super) fn bytes(token: &str) -> Result<Vec<u8>, Failure> {
@@ -92,21 +89,6 @@ pub(super) async fn command(client: &Client, verb: &str, args: &[String]) -> Ans
                 _ => return Err(Failure::command(format!("{word} is neither none nor open"))),
             };
             client.set_acl(path, acl, None).await.map_err(failure)?;
-            done()
-        }
-        ("bulk", [path, prefix, from, to]) => {
-            let number = |word: &String| {
-                word.parse::<usize>().map_err(|_| Failure::command(format!("{word} is no number")))
-            };
-            let numbers = number(from)?..number(to)?;
-            for start in numbers.clone().step_by(BULK) {
-                let mut transaction = client.transaction();
-                for number in start..numbers.end.min(start + BULK) {
-                    let child = format!("{}/{prefix}{number}", path.trim_end_matches('/'));
-                    transaction.create(&child, b"", CreateMode::Persistent);
-                }
-                transaction.commit().await.map_err(failure)?;
-            }
             done()
         }
         ("get", [path]) => {

@@ -5,25 +5,18 @@ use std::time::{Duration, Instant};
 use docent::{Client, OpCode};
 use docent_testing::{fault::Fault, tap::Record};
 
-use super::{
-    cut_off,
-    double::{done, entering, leaving, member},
-    ms,
-};
-use crate::{
-    polled,
-    support::{DEADLINE, eventually, fixture::Fixture, pending_and_watches, within_deadline},
+use super::double::{both, both_leave, done, entering, leaving, member};
+use crate::support::{
+    DEADLINE, cut_off, eventually, fixture::Fixture, has_no_request, has_watches, ms, polled,
+    within_deadline,
 };
 
 on_both_servers! {
-    a_cut_lets_no_member_pass_alone
     an_enter_survives_an_outage
     an_enter_without_a_connection_ends_in_time
     a_leave_without_a_connection_ends_in_time
-    a_member_is_created_once_although_the_reply_is_lost
     a_member_whose_session_is_killed_enters_with_the_next_one
     a_barrier_is_not_opened_in_another_session
-    a_member_whose_session_is_killed_inside_can_leave_and_enter
     a_member_that_enters_again_is_not_waited_for
     a_member_that_lost_its_node_does_not_wait_for_the_next_round
     every_request_and_every_reply_may_be_lost
@@ -32,64 +25,19 @@ on_both_servers! {
     a_leave_is_dropped_at_every_poll
 }
 
-/// Waits until a member that enters has its watches: on `ready` and on its node.
-async fn has_watches(client: &Client) {
-    eventually("the watches", async || (pending_and_watches(client) == (0, 2)).then_some(())).await;
-}
-
-/// Waits until a client has looked at the barrier since `before`.
-async fn has_looked(fixture: &Fixture, label: &str, before: u64) {
-    eventually("a listing", async || {
-        let trace = fixture.tap.trace().since(before);
-        let is_one = |op| trace.iter().any(|r| &*r.client == label && r.is_reply(op));
-        is_one(OpCode::GetChildren2).then_some(())
-    })
-    .await;
-}
-
-/// C13: in Curator, a cut and a reconnect that it handles together let a member pass alone.
-async fn a_cut_lets_no_member_pass_alone(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    fixture.children(&fixture.path, 1).await;
-    for _ in 0..3 {
-        has_watches(&a).await;
-        let before = fixture.tap.len();
-        tap.cut();
-        has_looked(&fixture, "A", before).await;
-        assert!(!first.is_finished());
-    }
-    fixture.children(&fixture.path, 1).await;
-    let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    eventually("a watch", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
-    tap.cut();
-    done("the first", first).await;
-    done("the second", second).await;
-    fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-}
-
 /// The barrier opens meanwhile.
 async fn an_enter_survives_an_outage(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
-    has_watches(&a).await;
+    has_watches(&a, 2).await;
     cut_off(&a, &tap).await;
     let second = done("the second", entering(member(&b, &fixture.path, 2))).await;
     assert!(!first.is_finished());
     tap.accept().await.unwrap();
     let first = done("the first", first).await;
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    both_leave(first, second).await;
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// `time.rs` checks how late it may be.
@@ -108,7 +56,6 @@ async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
     assert!(!within_deadline("the enter", entering).await.unwrap().unwrap());
     tap.accept().await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
 }
 
 /// `time.rs` checks how late it may be.
@@ -122,22 +69,6 @@ async fn a_leave_without_a_connection_ends_in_time(fixture: Fixture) {
     assert!(start.elapsed() >= ms(300));
     tap.accept().await.unwrap();
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-}
-
-/// C20: in Curator, enter fails with `NodeExists`, and the node stays and counts.
-async fn a_member_is_created_once_although_the_reply_is_lost(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));
-    let first = entering(member(&a, &fixture.path, 2));
-    has_watches(&a).await;
-    fixture.children(&fixture.path, 1).await;
-    let second = entering(member(&a, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    drop((first, second));
-    fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
 }
 
 /// C40: in Curator, every later call of the object fails.
@@ -146,7 +77,7 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     let old = fixture.children(&fixture.path, 1).await;
-    has_watches(&a).await;
+    has_watches(&a, 2).await;
     tap.kill_session(DEADLINE).await.unwrap();
     eventually("another node", async || {
         let children = b.get_children(&fixture.path).await.ok()?.to_vec();
@@ -154,13 +85,9 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
     })
     .await;
     let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// The session of the member that completes the number ends before it has created `ready`, and the other member leaves.
@@ -169,7 +96,7 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (b, tap) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     fixture.children(&fixture.path, 1).await;
-    has_watches(&a).await;
+    has_watches(&a, 2).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("B").nth(2));
     let mut records = fixture.tap.subscribe_from(fixture.tap.len());
     let second = entering(member(&b, &fixture.path, 2));
@@ -185,31 +112,8 @@ async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     assert_ne!(alone, ["ready"]);
     assert!(!second.is_finished());
     let first = entering(member(&a, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    let (first, second) = (leaving(first), leaving(second));
-    done("the first", first).await;
-    done("the second", second).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
-}
-
-/// C40.
-async fn a_member_whose_session_is_killed_inside_can_leave_and_enter(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let (b, _tap_b) = fixture.client("B").await;
-    let first = entering(member(&a, &fixture.path, 2));
-    let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    tap.kill_session(DEADLINE).await.unwrap();
-    fixture.children(&fixture.path, 2).await;
-    let (first, second) = (leaving(first), leaving(second));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
-    fixture.children(&fixture.path, 0).await;
-    let (first, second) = (entering(first), entering(second));
-    drop((done("the first", first).await, done("the second", second).await));
-    fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
+    let [first, second] = both(first, second).await;
+    both_leave(first, second).await;
 }
 
 /// The last member enters the next round before the others have seen that it has left.
@@ -223,10 +127,10 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
         }
     };
     let (low, high) = (entering(low), entering(high));
-    let (low, high) = (done("the lowest", low).await, done("the highest", high).await);
+    let [low, high] = both(low, high).await;
     let high = leaving(high);
     fixture.children(&fixture.path, 2).await;
-    eventually("the delete", async || (b.metrics().pending == 0).then_some(())).await;
+    has_no_request(&b).await;
     tap_b.stall();
     let low = done("the lowest", leaving(low)).await;
     let low = entering(low);
@@ -234,10 +138,8 @@ async fn a_member_that_enters_again_is_not_waited_for(fixture: Fixture) {
     tap_b.resume();
     let high = done("the highest", high).await;
     let high = entering(high);
-    drop((done("the lowest", low).await, done("the highest", high).await));
+    drop(both(low, high).await);
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: Fixture) {
@@ -245,17 +147,15 @@ async fn a_member_that_lost_its_node_does_not_wait_for_the_next_round(fixture: F
     let (b, _tap_b) = fixture.client("B").await;
     let first = entering(member(&a, &fixture.path, 2));
     let second = entering(member(&b, &fixture.path, 2));
-    let (first, second) = (done("the first", first).await, done("the second", second).await);
+    let [first, second] = both(first, second).await;
     tap.kill_session(DEADLINE).await.unwrap();
     fixture.children(&fixture.path, 2).await;
     let second = done("the second", leaving(second)).await;
     let second = entering(second);
     fixture.children(&fixture.path, 1).await;
     let first = entering(done("the first", leaving(first)).await);
-    drop((done("the first", first).await, done("the second", second).await));
+    drop(both(first, second).await);
     fixture.children(&fixture.path, 0).await;
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
@@ -286,14 +186,11 @@ async fn every_request_and_every_reply_may_be_lost(fixture: Fixture) {
             }
         }
     }
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 async fn settled(fixture: &Fixture, client: &Client) {
     fixture.children(&fixture.path, 0).await;
-    eventually("nothing left", async || (pending_and_watches(client) == (0, 0)).then_some(()))
-        .await;
+    has_watches(client, 0).await;
 }
 
 async fn an_enter_is_dropped_at_every_poll(fixture: Fixture) {
@@ -304,7 +201,6 @@ async fn an_enter_is_dropped_at_every_poll(fixture: Fixture) {
         assert!(attempt.ok().flatten().is_none());
         settled(&fixture, &a).await;
     }
-    a.close().await.unwrap();
 }
 
 async fn an_enter_that_completes_is_dropped_at_every_poll(fixture: Fixture) {
@@ -337,5 +233,4 @@ async fn a_leave_is_dropped_at_every_poll(fixture: Fixture) {
             settled(&fixture, &a).await;
         }
     }
-    a.close().await.unwrap();
 }

@@ -5,38 +5,26 @@ pub(crate) mod double;
 mod double_faults;
 mod time;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use docent::{
-    Client, Config, ConnectionState, DistributedBarrier, DistributedDoubleBarrier, LockOptions,
-    OpCode, retry::RetryNTimes,
+    Client, Config, DistributedBarrier, DistributedDoubleBarrier, LockOptions, OpCode,
+    retry::RetryNTimes,
 };
-use docent_testing::{fault::Fault, tap::TapClient};
+use docent_testing::fault::Fault;
 use tokio::task::JoinHandle;
 
 use crate::{
     atomic::lock_options,
-    polled,
-    support::{eventually, fixture::Fixture, pending_and_watches, within_deadline},
+    support::{cut_off, eventually, fixture::Fixture, has_watches, ms, polled, within_deadline},
 };
 
 on_both_servers! {
-    a_barrier_is_set_waited_for_and_removed
-    a_barrier_that_is_not_set_is_open
-    all_waiters_of_all_clients_pass
-    a_wait_ends_with_its_time
     a_wait_leaves_no_watch
     a_barrier_that_was_removed_and_set_again_was_open
     a_wait_survives_an_outage_that_outlasts_all_retries
-    a_wait_survives_the_end_of_its_session
-    a_wait_without_a_connection_ends_in_time
-    a_lost_reply_to_a_set_or_remove_is_no_error
     a_wait_is_dropped_at_every_poll
     a_full_queue_delays_a_wait_and_an_enter
-}
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }
 
 pub(crate) fn barrier(client: &Client, path: &str) -> DistributedBarrier {
@@ -56,78 +44,6 @@ async fn waiting(fixture: &Fixture, label: &str, client: &Client) -> JoinHandle<
     waiter
 }
 
-pub(crate) async fn cut_off(client: &Client, tap: &TapClient) {
-    tap.refuse().await.unwrap();
-    tap.cut();
-    let mut state = client.state();
-    let suspended = state.wait_for(|state| *state == Some(ConnectionState::Suspended));
-    within_deadline("the cut", suspended).await.unwrap();
-}
-
-/// The requests of a client since `before`, but pings and its handshake.
-pub(crate) fn requests(fixture: &Fixture, label: &str, before: u64) -> Vec<OpCode> {
-    let trace = fixture.tap.trace().since(before);
-    let requests = trace.iter().filter(|r| &*r.client == label);
-    let requests = requests.filter_map(|r| r.op().filter(|op| r.is_request(*op)));
-    requests.filter(|op| *op != OpCode::Ping).collect()
-}
-
-/// `TestDistributedBarrier.testBasic`.
-async fn a_barrier_is_set_waited_for_and_removed(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let barrier = barrier(&a, &fixture.path);
-    barrier.set_barrier().await.unwrap();
-    barrier.set_barrier().await.unwrap();
-    let node = a.get_data(&fixture.path).await.unwrap();
-    assert_eq!((&*node.data, node.stat.ephemeral_owner), (&b"10.0.0.1"[..], 0));
-    let waiter = waiting(&fixture, "A", &a).await;
-    assert!(!waiter.is_finished());
-    barrier.remove_barrier().await.unwrap();
-    within_deadline("the wait", waiter).await.unwrap();
-    barrier.remove_barrier().await.unwrap();
-    a.close().await.unwrap();
-}
-
-/// `testNoBarrier`.
-async fn a_barrier_that_is_not_set_is_open(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let barrier = barrier(&a, &fixture.path);
-    within_deadline("the wait", barrier.wait_on_barrier()).await.unwrap();
-    assert!(barrier.wait_on_barrier_timeout(Duration::ZERO).await.unwrap());
-    a.close().await.unwrap();
-}
-
-/// `testMultiClient`.
-async fn all_waiters_of_all_clients_pass(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    barrier(&a, &fixture.path).set_barrier().await.unwrap();
-    let mut waiters = Vec::new();
-    for label in ["B", "C", "D"] {
-        let (client, tap) = fixture.client(label).await;
-        waiters.push((waiting(&fixture, label, &client).await, client, tap));
-    }
-    barrier(&a, &fixture.path).remove_barrier().await.unwrap();
-    for (waiter, client, _tap) in waiters {
-        within_deadline("a wait", waiter).await.unwrap();
-        client.close().await.unwrap();
-    }
-    a.close().await.unwrap();
-}
-
-async fn a_wait_ends_with_its_time(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    let barrier = barrier(&a, &fixture.path);
-    barrier.set_barrier().await.unwrap();
-    let start = Instant::now();
-    assert!(!barrier.wait_on_barrier_timeout(ms(300)).await.unwrap());
-    assert!(start.elapsed() >= ms(300));
-    let before = fixture.tap.len();
-    assert!(!barrier.wait_on_barrier_timeout(Duration::ZERO).await.unwrap());
-    let reads = requests(&fixture, "A", before).iter().filter(|op| **op == OpCode::GetData).count();
-    assert_eq!(reads, 1, "it looks once");
-    a.close().await.unwrap();
-}
-
 /// C11: in Curator, each wait on an open barrier leaves a watch, at the client and at the server.
 async fn a_wait_leaves_no_watch(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
@@ -136,7 +52,7 @@ async fn a_wait_leaves_no_watch(fixture: Fixture) {
     barrier_a.wait_on_barrier().await.unwrap();
     barrier_a.set_barrier().await.unwrap();
     assert!(!barrier_a.wait_on_barrier_timeout(ms(100)).await.unwrap());
-    eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
+    has_watches(&a, 0).await;
     let before = fixture.tap.len();
     barrier(&b, &fixture.path).remove_barrier().await.unwrap();
     barrier(&b, &fixture.path).set_barrier().await.unwrap();
@@ -146,8 +62,6 @@ async fn a_wait_leaves_no_watch(fixture: Fixture) {
     let trace = fixture.tap.trace().since(before).of("A");
     let text = trace.text();
     assert!(!text.contains("EVENT"), "{text}");
-    a.close().await.unwrap();
-    b.close().await.unwrap();
 }
 
 /// C12: in Curator, a waiter that looks too late waits on.
@@ -166,7 +80,6 @@ async fn a_barrier_that_was_removed_and_set_again_was_open(fixture: Fixture) {
     others.set_barrier().await.unwrap();
     tap.accept().await.unwrap();
     within_deadline("the wait", waiter).await.unwrap();
-    a.close().await.unwrap();
 }
 
 /// C12, `testServerCrash`: in Curator, the wait fails with `ConnectionLoss`.
@@ -186,55 +99,6 @@ async fn a_wait_survives_an_outage_that_outlasts_all_retries(fixture: Fixture) {
     assert!(!waiter.is_finished());
     barrier(&observer, &fixture.path).remove_barrier().await.unwrap();
     within_deadline("the wait", waiter).await.unwrap().unwrap();
-    a.close().await.unwrap();
-}
-
-async fn a_wait_survives_the_end_of_its_session(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let observer = fixture.observer().await;
-    barrier(&observer, &fixture.path).set_barrier().await.unwrap();
-    let waiter = waiting(&fixture, "A", &a).await;
-    let before = fixture.tap.len();
-    tap.kill_session(crate::support::DEADLINE).await.unwrap();
-    eventually("the watch of the next session", async || {
-        let trace = fixture.tap.trace().since(before);
-        trace.iter().any(|r| &*r.client == "A" && r.is_reply(OpCode::GetData)).then_some(())
-    })
-    .await;
-    assert!(!waiter.is_finished());
-    barrier(&observer, &fixture.path).remove_barrier().await.unwrap();
-    within_deadline("the wait", waiter).await.unwrap();
-    a.close().await.unwrap();
-}
-
-/// `time.rs` checks how late it may be.
-async fn a_wait_without_a_connection_ends_in_time(fixture: Fixture) {
-    let (a, tap) = fixture.client("A").await;
-    let barrier = barrier(&a, &fixture.path);
-    barrier.set_barrier().await.unwrap();
-    cut_off(&a, &tap).await;
-    let start = Instant::now();
-    let waiting = barrier.wait_on_barrier_timeout(ms(500));
-    assert!(!within_deadline("the timeout", waiting).await.unwrap());
-    assert!(start.elapsed() >= ms(500));
-    tap.accept().await.unwrap();
-    a.close().await.unwrap();
-}
-
-async fn a_lost_reply_to_a_set_or_remove_is_no_error(fixture: Fixture) {
-    let (a, _tap) = fixture.client("A").await;
-    fixture.create_path(&a).await;
-    let barrier = barrier(&a, &fixture.path);
-    barrier.remove_barrier().await.unwrap();
-    for lose in [Fault::drop_reply, Fault::drop_before] {
-        fixture.tap.inject(lose(OpCode::Create2).of("A"));
-        barrier.set_barrier().await.unwrap();
-        assert!(a.exists(&fixture.path).await.unwrap().is_some());
-        fixture.tap.inject(lose(OpCode::Delete).of("A"));
-        barrier.remove_barrier().await.unwrap();
-        assert!(a.exists(&fixture.path).await.unwrap().is_none());
-    }
-    a.close().await.unwrap();
 }
 
 async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
@@ -245,9 +109,8 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
         let wait = polled(polls, barrier.wait_on_barrier());
         let wait = tokio::time::timeout(ms(200), wait).await;
         assert!(wait.ok().flatten().is_none());
-        eventually("no watch", async || (pending_and_watches(&a) == (0, 0)).then_some(())).await;
+        has_watches(&a, 0).await;
     }
-    a.close().await.unwrap();
 }
 
 /// The client itself refuses each request for a while. A wait is not over, and a barrier not open.

@@ -1,40 +1,15 @@
 //! Durations of timed waits. The tests use tokio's paused clock, which advances only when all tasks are idle: so they do
 //! not depend on the speed of the machine.
 
-use std::{io, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use docent::{
-    Client, Config,
-    session::{ByteStream, Clock, Connecting, Host, Transport},
-};
-use docent_testing::TestingServer;
 use tokio::time::Instant;
 
 use super::{
     barrier,
     double::{entering, leaving, member},
-    ms,
 };
-
-/// Connections to a server in this process, without sockets.
-#[derive(Debug)]
-struct InMemory(Arc<TestingServer>);
-
-impl Transport for InMemory {
-    fn connect<'a>(&'a self, _host: &'a Host, _within: Duration) -> Connecting<'a> {
-        let stream = self.0.connect().map(|stream| Box::new(stream) as Box<dyn ByteStream>);
-        Box::pin(async { stream.ok_or_else(|| io::ErrorKind::ConnectionRefused.into()) })
-    }
-}
-
-async fn server_and_client() -> (Arc<TestingServer>, Client) {
-    let server = Arc::new(TestingServer::start().await.unwrap());
-    let config = Config::new("embedded:2181").unwrap().with_session_timeout(ms(20_000));
-    let client =
-        config.with_clock(Clock::tokio()).with_transport(InMemory(Arc::clone(&server))).start();
-    client.wait_until_connected(ms(1000)).await.unwrap();
-    (server, client)
-}
+use crate::support::{in_process::server_and_client, ms};
 
 /// Tolerance for replies, and for timers, which are up to a millisecond late.
 const TOLERANCE: Duration = ms(50);

@@ -1,60 +1,35 @@
 //! `InterProcessMutex` under faults: each test checks one rule, on a server behind a tap.
 
-use std::{
-    pin::pin,
-    process::Command,
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::{process::Command, time::Duration};
 
 use docent::{
     Client, Config, ConnectionState, ErrorKind,
     protocol::OpCode,
     recipes::{
         Error,
-        locks::{InterProcessMutex, LockGuard, LockOptions, Owner},
+        locks::{InterProcessMutex, LockGuard, Owner},
     },
-    session::retry::RetryForever,
 };
-use docent_testing::{
-    TestingServer,
-    fault::Fault,
-    tap::{Record, TapClient},
-};
-use xtask::Settings;
+use docent_testing::{TestingServer, fault::Fault, tap::TapClient};
 
 use crate::{
-    Fixture, no_retries, options,
+    Fixture, mutex, options,
     support::{
         DEADLINE, eventually,
-        history::History,
         peer::{Options, Peer, Side},
-        real::RealServer,
         within_deadline,
     },
 };
 
 on_both_servers! {
-    a_create_that_is_lost_twice_leaves_one_node
     a_node_found_after_a_lost_reply_has_its_fencing_token
     a_lost_listing_is_repeated_and_the_node_is_kept
-    a_create_whose_retries_are_exhausted_leaves_no_node
-    a_delete_that_is_lost_is_done_in_the_background
     a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again
-    holders_follow_each_other_with_growing_tokens_and_never_overlap
     an_owner_enters_again_and_others_do_not
     a_hold_survives_a_cut_connection
     a_place_in_the_queue_survives_a_cut_connection
     a_killed_session_ends_the_hold_for_ever
-    an_owner_does_not_enter_a_lost_hold_again
-    a_waiter_whose_session_is_killed_queues_again
     a_hold_ends_by_the_clock_when_the_server_is_silent
-    a_timed_acquire_is_bounded_without_a_connection
-    a_dropped_guard_releases_the_lock
-    a_guard_dropped_on_another_thread_releases_the_lock
-    a_dropped_waiter_leaves_the_queue
-    an_acquire_dropped_during_its_create_leaves_no_node
-    an_acquire_dropped_at_any_point_leaves_no_node
     lock_data_over_the_limit_is_refused_before_it_is_sent
     a_closed_client_acquires_nothing_and_wakes_its_waiters
     an_acl_without_create_permission_fails_the_acquire
@@ -70,7 +45,7 @@ struct Contender {
 
 async fn contender(fixture: &Fixture, label: &str) -> Contender {
     let (client, tap) = fixture.client(label).await;
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options()).unwrap();
+    let mutex = mutex(&fixture, &client);
     Contender { client, tap, mutex }
 }
 
@@ -99,44 +74,6 @@ impl Contender {
 
 // Lost requests and replies.
 
-#[tokio::test]
-async fn a_lost_create_request_is_sent_again_once_to_the_embedded_server() {
-    let server = TestingServer::start().await.unwrap();
-    let fixture = Fixture::on(server.connect_string(), Some(server)).await;
-    a_lost_create_request_is_sent_again_once(fixture).await;
-}
-
-#[tokio::test]
-async fn a_lost_create_request_is_sent_again_once_to_a_real_server() {
-    let never = ("znode.container.checkIntervalMs".into(), "3600000".into());
-    let settings = Settings { properties: vec![never], ..Settings::default() };
-    let Some(server) = RealServer::start_with(settings).await else { return };
-    a_lost_create_request_is_sent_again_once(Fixture::on(server.connect(), None).await).await;
-}
-
-/// The server must not remove the container, which is empty while there is no connection.
-async fn a_lost_create_request_is_sent_again_once(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    a.acquire().await.release().await.unwrap();
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2));
-    let guard = a.acquire().await;
-    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
-    guard.release().await.unwrap();
-    assert_eq!(fixture.sequence("A"), "CKKCLD".to_owned() + "CFCL" + "L" + "D");
-}
-
-/// N1: Curator loses track of its node, which blocks all contenders until the session ends.
-async fn a_create_that_is_lost_twice_leaves_one_node(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    a.acquire().await.release().await.unwrap();
-    fixture.tap.inject(Fault::drop_before(OpCode::Create2));
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2).nth(2));
-    let guard = a.acquire().await;
-    assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
-    guard.release().await.unwrap();
-    fixture.wait_until_empty().await;
-}
-
 /// An adopted node has a fencing token too.
 async fn a_node_found_after_a_lost_reply_has_its_fencing_token(fixture: Fixture) {
     let a = contender(&fixture, "A").await;
@@ -158,27 +95,6 @@ async fn a_lost_listing_is_repeated_and_the_node_is_kept(fixture: Fixture) {
     assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
 }
 
-/// CURATOR-45: after the last retry, the background finds and deletes the node.
-async fn a_create_whose_retries_are_exhausted_leaves_no_node(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    a.acquire().await.release().await.unwrap();
-    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, no_retries()).unwrap();
-    fixture.tap.inject(Fault::drop_reply(OpCode::Create2));
-    let error = mutex.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    fixture.wait_until_empty().await;
-}
-
-async fn a_delete_that_is_lost_is_done_in_the_background(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, no_retries()).unwrap();
-    let guard = mutex.acquire().await.unwrap();
-    fixture.tap.inject(Fault::drop_before(OpCode::Delete).times(3));
-    let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    fixture.wait_until_empty().await;
-}
-
 // The queue.
 
 async fn a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again(fixture: Fixture) {
@@ -192,35 +108,6 @@ async fn a_predecessor_deleted_before_it_is_watched_makes_the_waiter_list_again(
     let second = within_deadline("the second", waiting).await.unwrap().unwrap();
     second.release().await.unwrap();
     assert_eq!(fixture.sequence("B"), "CLWLD");
-}
-
-async fn holders_follow_each_other_with_growing_tokens_and_never_overlap(fixture: Fixture) {
-    let history = History::new();
-    let contenders = [
-        contender(&fixture, "A").await,
-        contender(&fixture, "B").await,
-        contender(&fixture, "C").await,
-    ];
-    let rounds = async |contender: &Contender| {
-        for round in 0..15 {
-            let guard = contender.acquire().await;
-            let hold =
-                history.acquired(&fixture.path, contender.tap.label(), std::time::Instant::now());
-            history.token(hold, guard.fencing_token().await.unwrap());
-            assert!(guard.is_held());
-            if round % 5 == 4 {
-                // Lets the cut take effect while the lock is held.
-                contender.tap.cut();
-                tokio::task::yield_now().await;
-            }
-            history.releasing(hold);
-            guard.release().await.unwrap();
-        }
-    };
-    tokio::join!(rounds(&contenders[0]), rounds(&contenders[1]), rounds(&contenders[2]));
-    assert_eq!(history.count(), 45);
-    history.assert_exclusive();
-    fixture.wait_until_empty().await;
 }
 
 async fn an_owner_enters_again_and_others_do_not(fixture: Fixture) {
@@ -302,39 +189,6 @@ async fn a_killed_session_ends_the_hold_for_ever(fixture: Fixture) {
     fixture.wait_until_empty().await;
 }
 
-async fn an_owner_does_not_enter_a_lost_hold_again(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    let owner = Owner::new();
-    let guard = a.mutex.acquire_as(&owner).await.unwrap();
-    a.tap.kill_session(DEADLINE).await.unwrap();
-    within_deadline("lost", guard.lost()).await;
-    assert!(!a.mutex.is_owned_by(&owner));
-    let error = a.mutex.acquire_as(&owner).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::LockLost), "{error}");
-    drop(guard);
-    let guard = within_deadline("a new hold", a.mutex.acquire_as(&owner)).await.unwrap();
-    assert!(guard.is_held());
-}
-
-/// CURATOR-604 without two holders: the place in the queue is lost with the session.
-async fn a_waiter_whose_session_is_killed_queues_again(fixture: Fixture) {
-    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
-    let holder = a.acquire().await;
-    let waiting = b.spawn_acquire();
-    let queue = participants(&a, 2).await;
-    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
-    b.tap.kill_session(DEADLINE).await.unwrap();
-    eventually("another node of B's", async || {
-        let now = a.mutex.participants().await.unwrap();
-        (now.len() == 2 && now[1] != queue[1]).then_some(())
-    })
-    .await;
-    holder.release().await.unwrap();
-    let guard = within_deadline("acquire", waiting).await.unwrap().unwrap();
-    assert!(guard.is_held());
-    assert_eq!(guard.session_id(), b.client.session().unwrap().session_id());
-}
-
 /// Without a connection, the hold ends with the deadline of the session's lease.
 async fn a_hold_ends_by_the_clock_when_the_server_is_silent(fixture: Fixture) {
     let a = contender(&fixture, "A").await;
@@ -375,23 +229,6 @@ async fn a_stopped_process_does_not_count_its_lock_as_held(fixture: Fixture) {
     first.event(&format!("lost {handle}")).await;
 }
 
-/// N8: Curator continues as long as the policy allows, here for ever. `locks/time.rs` checks that the acquire takes at
-/// most one second more.
-async fn a_timed_acquire_is_bounded_without_a_connection(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    a.acquire().await.release().await.unwrap();
-    a.tap.refuse().await.unwrap();
-    a.tap.cut();
-    let options = LockOptions::default()
-        .with_retry_policy(RetryForever { retry_interval: Duration::from_millis(100) });
-    let mutex = InterProcessMutex::with_options(&a.client, &fixture.path, options).unwrap();
-    let acquire = mutex.acquire_timeout(Duration::from_millis(300));
-    let acquired = within_deadline("the timeout", acquire).await;
-    assert_eq!(acquired.unwrap_err().kind(), ErrorKind::Unanswered);
-    a.tap.accept().await.unwrap();
-    fixture.wait_until_empty().await;
-}
-
 /// Each step begins in time, or right behind the one before: all of them share the second behind the deadline.
 #[tokio::test]
 async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
@@ -412,79 +249,6 @@ async fn a_timed_acquire_with_slow_replies_takes_at_most_one_second_more() {
 }
 
 // Dropped futures and guards.
-
-async fn a_dropped_guard_releases_the_lock(fixture: Fixture) {
-    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
-    let guard = a.acquire().await;
-    let waiting = b.spawn_acquire();
-    participants(&a, 2).await;
-    drop(guard);
-    within_deadline("acquire", waiting).await.unwrap().unwrap().release().await.unwrap();
-}
-
-async fn a_guard_dropped_on_another_thread_releases_the_lock(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    let guard = a.acquire().await;
-    std::thread::spawn(move || drop(guard)).join().unwrap();
-    fixture.wait_until_empty().await;
-}
-
-async fn a_dropped_waiter_leaves_the_queue(fixture: Fixture) {
-    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
-    let guard = a.acquire().await;
-    let waiting = b.spawn_acquire();
-    participants(&a, 2).await;
-    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
-    waiting.abort();
-    assert_eq!(participants(&a, 1).await, [guard.lock_path()]);
-}
-
-/// CURATOR-79: dropped while its create is in flight, its node is found and deleted.
-async fn an_acquire_dropped_during_its_create_leaves_no_node(fixture: Fixture) {
-    let a = contender(&fixture, "A").await;
-    a.acquire().await.release().await.unwrap();
-    fixture.tap.inject(Fault::delay_reply(OpCode::Create2, DEADLINE));
-    let waiting = a.spawn_acquire();
-    let creates = |record: &Record| record.is_reply(OpCode::Create2);
-    // The third: the first acquire has sent two, before and after creating the parents.
-    eventually("the create", async || {
-        (fixture.tap.trace().iter().filter(|record| creates(record)).count() == 3).then_some(())
-    })
-    .await;
-    waiting.abort();
-    fixture.tap.end_delays();
-    fixture.wait_until_empty().await;
-    assert!(a.client.exists("/").await.unwrap().is_some(), "the session is usable");
-}
-
-/// Dropped at every point where it can be dropped, an acquire leaves nothing behind.
-async fn an_acquire_dropped_at_any_point_leaves_no_node(fixture: Fixture) {
-    let (a, b) = (contender(&fixture, "A").await, contender(&fixture, "B").await);
-    let guard = a.acquire().await;
-    for polls in 0..40 {
-        let finished = {
-            let mut acquire = pin!(b.mutex.acquire_timeout(Duration::from_millis(20)));
-            let mut finished = false;
-            for _ in 0..polls {
-                let mut cx = Context::from_waker(Waker::noop());
-                if acquire.as_mut().poll(&mut cx).is_ready() {
-                    finished = true;
-                    break;
-                }
-                // Mostly long enough for a reply, so that each round drops at another point.
-                tokio::time::sleep(Duration::from_micros(700)).await;
-            }
-            finished
-        };
-        assert_eq!(participants(&a, 1).await, [guard.lock_path()], "after {polls} polls");
-        if finished {
-            break;
-        }
-    }
-    guard.release().await.unwrap();
-    b.acquire().await.release().await.unwrap();
-    fixture.wait_until_empty().await;
-}
 
 // Invalid input, and closed clients.
 

@@ -9,31 +9,24 @@ use docent::{
     protocol::{OpCode, acl},
     recipes::{
         AclProvider,
-        locks::{InterProcessMutex, LockInternalsDriver, LockNode, LockOptions, Owner, Revoker},
+        locks::{InterProcessMutex, LockInternalsDriver, LockOptions},
     },
-    session::retry::RetryNTimes,
 };
 use docent_testing::{fault::Fault, tap::Record};
-use tokio::sync::Notify;
 
 use crate::{
-    Fixture, ms, no_retries, options,
-    support::{DEADLINE, eventually, within_deadline},
+    Fixture, ms, mutex, no_retries, options,
+    support::{DEADLINE, acquiring, has_watches, within_deadline},
 };
 
 on_both_servers! {
-    three_levels_are_released_with_the_last
-    another_owner_cannot_enter_between_two_levels
     a_namespace_is_created_and_contains_the_lock
     an_empty_namespace_is_none
-    a_revoked_holder_releases_to_the_next_contender
     a_revocation_lasts_for_one_hold
-    a_persistent_lock_outlives_its_session
     a_node_whose_listing_fails_is_deleted
     the_first_of_two_errors_is_returned
     parents_get_the_providers_acl
     the_acl_provider_is_called_for_each_path
-    without_container_parents_the_parents_are_persistent
     guarded_writes_are_refused_after_the_node_is_deleted
     a_custom_driver_orders_the_waiters
     a_pipelined_listing_is_sent_with_its_create
@@ -42,40 +35,6 @@ on_both_servers! {
     a_node_ahead_that_cannot_be_watched_ends_the_acquire
     leaving_the_queue_is_no_error_when_the_own_node_is_deleted
     a_missing_node_is_deleted_once
-}
-
-fn mutex(fixture: &Fixture, client: &docent::Client) -> InterProcessMutex {
-    InterProcessMutex::with_options(client, &fixture.path, options()).unwrap()
-}
-
-/// testReentrant
-async fn three_levels_are_released_with_the_last(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let (mutex, owner) = (mutex(&fixture, &client), Owner::new());
-    let mut levels = Vec::new();
-    for _ in 0..3 {
-        levels.push(mutex.acquire_as(&owner).await.unwrap());
-    }
-    while let Some(level) = levels.pop() {
-        assert!(mutex.is_acquired_in_this_process());
-        fixture.children(&fixture.path, 1).await;
-        level.release().await.unwrap();
-    }
-    assert!(!mutex.is_acquired_in_this_process());
-    fixture.children(&fixture.path, 0).await;
-}
-
-/// testReentrant2Threads
-async fn another_owner_cannot_enter_between_two_levels(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let mutex = mutex(&fixture, &client);
-    let (one, other) = (Owner::new(), Owner::new());
-    let outer = mutex.acquire_as(&one).await.unwrap();
-    let inner = mutex.acquire_as(&one).await.unwrap();
-    inner.release().await.unwrap();
-    assert!(mutex.acquire_as_timeout(&other, ms(50)).await.unwrap().is_none());
-    outer.release().await.unwrap();
-    mutex.acquire_as(&other).await.unwrap().release().await.unwrap();
 }
 
 /// testWithNamespace
@@ -111,34 +70,6 @@ async fn an_empty_namespace_is_none(fixture: Fixture) {
     semaphore.unwrap().acquire().await.unwrap().release().await.unwrap();
 }
 
-/// testRevoking
-async fn a_revoked_holder_releases_to_the_next_contender(fixture: Fixture) {
-    let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
-    let (first, second) = (mutex(&fixture, &a), mutex(&fixture, &b));
-    let revoked = Arc::new(Notify::new());
-    let notify = Arc::clone(&revoked);
-    first.make_revocable(move || notify.notify_one());
-    let guard = first.acquire().await.unwrap();
-    assert_eq!(a.get_data(guard.lock_path()).await.unwrap().data, "");
-    let waiting = tokio::spawn({
-        let second = second.clone();
-        async move { second.acquire().await }
-    });
-    fixture.children(&fixture.path, 2).await;
-    // Other data is no revocation.
-    b.set_data(guard.lock_path(), b"hello", None).await.unwrap();
-    let policy = RetryNTimes::new(1, ms(100));
-    let holder = second.participants().await.unwrap().remove(0);
-    assert_eq!(holder, guard.lock_path());
-    Revoker::attempt_revoke(&b, &policy, &holder).await.unwrap();
-    within_deadline("the listener", revoked.notified()).await;
-    assert!(guard.is_held(), "a revocation is a request");
-    guard.release().await.unwrap();
-    within_deadline("the second", waiting).await.unwrap().unwrap().release().await.unwrap();
-    // A missing node is no error.
-    Revoker::attempt_revoke(&b, &policy, &holder).await.unwrap();
-}
-
 /// `LockInternals.releaseLock` clears `revocable`.
 async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
@@ -153,31 +84,7 @@ async fn a_revocation_lasts_for_one_hold(fixture: Fixture) {
     let guard = mutex.acquire().await.unwrap();
     assert_eq!(client.get_data(guard.lock_path()).await.unwrap().data, "default");
     guard.release().await.unwrap();
-    eventually("no watch left", async || (client.metrics().watches == 0).then_some(())).await;
-}
-
-#[derive(Debug)]
-struct Persistent;
-
-impl LockInternalsDriver for Persistent {
-    fn creates_the_lock(&self, lock_name: &str) -> LockNode {
-        LockNode { name: lock_name.to_owned(), mode: CreateMode::PersistentSequential }
-    }
-}
-
-/// testPersistentLock
-async fn a_persistent_lock_outlives_its_session(fixture: Fixture) {
-    let (client, tap) = fixture.client("A").await;
-    let mutex =
-        InterProcessMutex::with_driver(&client, &fixture.path, options(), Persistent).unwrap();
-    let guard = mutex.acquire().await.unwrap();
-    assert!(mutex.is_acquired_in_this_process());
-    tap.kill_session(DEADLINE).await.unwrap();
-    within_deadline("lost", guard.lost()).await;
-    fixture.children(&fixture.path, 1).await;
-    guard.release().await.unwrap();
-    assert!(!mutex.is_acquired_in_this_process());
-    fixture.children(&fixture.path, 0).await;
+    has_watches(&client, 0).await;
 }
 
 /// testNodeDeletedCleanlyWithFaults
@@ -196,10 +103,7 @@ async fn the_first_of_two_errors_is_returned(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, no_retries()).unwrap();
     let holder = mutex.acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
+    let waiting = acquiring(&mutex);
     let children = fixture.children(&fixture.path, 2).await;
     let ours = children.iter().max_by_key(|name| name.rsplit('-').next().map(str::to_owned));
     let own = format!("{}/{}", fixture.path, ours.unwrap());
@@ -253,17 +157,6 @@ async fn the_acl_provider_is_called_for_each_path(fixture: Fixture) {
     }
 }
 
-/// testOverrideCreateParentContainers, scenario 34
-async fn without_container_parents_the_parents_are_persistent(fixture: Fixture) {
-    let (client, _tap) = fixture.client("A").await;
-    let options = options().without_container_parents();
-    let mutex = InterProcessMutex::with_options(&client, &fixture.path, options).unwrap();
-    mutex.acquire().await.unwrap().release().await.unwrap();
-    // The Stat of a container has another owner.
-    let stat = client.exists(&fixture.path).await.unwrap().unwrap();
-    assert_eq!(stat.ephemeral_owner, 0);
-}
-
 /// The server refuses late writes, without a fencing token.
 async fn guarded_writes_are_refused_after_the_node_is_deleted(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
@@ -307,10 +200,7 @@ async fn a_custom_driver_orders_the_waiters(fixture: Fixture) {
     let mutex =
         InterProcessMutex::with_driver(&client, &fixture.path, options(), YoungestFirst).unwrap();
     let guard = mutex.acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
+    let waiting = acquiring(&mutex);
     fixture.children(&fixture.path, 2).await;
     let order = mutex.participants().await.unwrap();
     assert_eq!((order.len(), order[0].as_str()), (2, guard.lock_path()));
@@ -376,10 +266,7 @@ async fn a_node_of_an_earlier_session_is_not_taken_for_ours(fixture: Fixture) {
     let before = fixture.tap.len();
     fixture.tap.inject(Fault::drop_before(OpCode::Create2).of("A"));
     fixture.tap.inject(Fault::lose_reply(OpCode::GetChildren).of("A"));
-    let waiting = tokio::spawn({
-        let mutex = mutex.clone();
-        async move { mutex.acquire().await }
-    });
+    let waiting = acquiring(&mutex);
     fixture.tap.wait_for(DEADLINE, |r| r.is_request(OpCode::GetChildren)).await.unwrap();
     // The search hangs; now the session is replaced, and the next reply is lost as well.
     fixture.tap.inject(Fault::drop_reply(OpCode::Create2).of("A"));

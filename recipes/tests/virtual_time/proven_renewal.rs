@@ -1,64 +1,25 @@
 //! The renewal of proven bounds by holds and leaderships, in virtual time: its pace and its cost, what it must not do on
 //! servers where it can prove nothing, and when a bound is over.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
-mod support;
-
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use docent_protocol::{Acl, CreateMode, Perms};
 use docent_recipes::{
     AclProvider,
     leader::{LeaderLatch, LeaderOptions, LeaderSelector, Leadership, Term},
-    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockGuard, LockOptions, StrictMutex},
+    locks::{InterProcessMutex, InterProcessSemaphoreV2, LockGuard, StrictMutex},
 };
-use docent_session::{Client, Clock, Config, Instant, retry::RetryNTimes};
-use docent_testing::{TestingServer, server};
+use docent_session::{Client, Instant};
+use docent_testing::server;
 use tokio::time::{sleep, timeout};
 
-use support::InProcess;
+use crate::{T, World, options};
 
 const PATH: &str = "/locks/proven";
-const T: Duration = Duration::from_secs(6);
 const EVERY: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
 
-struct World {
-    server: Arc<TestingServer>,
-    clock: Clock,
-}
-
 impl World {
-    async fn new() -> Self {
-        Self::with(server::Config::default()).await
-    }
-
-    async fn with(config: server::Config) -> Self {
-        let server = Arc::new(TestingServer::start_with(config).await.unwrap());
-        Self { server, clock: Clock::tokio() }
-    }
-
-    fn config_with(&self, latency: Duration) -> Config {
-        let transport = InProcess::new(&self.server).with_latency(latency);
-        let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
-        config.with_transport(transport).with_session_timeout(T)
-    }
-
-    fn config(&self) -> Config {
-        self.config_with(Duration::ZERO)
-    }
-
-    async fn client(&self) -> Client {
-        self.config().connect().await.unwrap()
-    }
-
     fn is_proven(&self, guard: &LockGuard) -> bool {
         self.clock.now() < guard.proven_until()
     }
@@ -75,10 +36,6 @@ impl World {
             assert!(guard.is_held() && self.is_proven(guard), "lapsed");
         }
     }
-}
-
-fn options() -> LockOptions {
-    LockOptions::default().with_retry_policy(RetryNTimes::new(10, Duration::from_millis(100)))
 }
 
 async fn hold(client: &Client, path: &str, every: Duration) -> LockGuard {

@@ -1,50 +1,24 @@
 //! The strict mutex in virtual time: how long a rival waits, when a hold ends, and what never grants the lock.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use docent_protocol::CreateMode;
 use docent_recipes::{
     ErrorKind,
-    locks::{InterProcessMutex, LockGuard, LockOptions, StrictMutex},
+    locks::{InterProcessMutex, LockGuard, StrictMutex},
 };
-use docent_session::{Client, Clock, Config, Instant, retry::RetryNTimes};
-use docent_testing::TestingServer;
+use docent_session::{Client, Instant};
 use tokio::time::{sleep, timeout};
 
-use support::InProcess;
+use crate::{T, World, options, support::InProcess};
 
 const PATH: &str = "/locks/strict";
-const T: Duration = Duration::from_secs(6);
 /// What a rival waits for: the claim and 1 % of it.
 const WAIT: Duration = Duration::from_millis(6_060);
 /// More than any step takes in virtual time.
 const SOON: Duration = Duration::from_millis(500);
 
-struct World {
-    server: Arc<TestingServer>,
-    clock: Clock,
-}
-
 impl World {
-    async fn new() -> Self {
-        let server = Arc::new(TestingServer::start().await.unwrap());
-        Self { server, clock: Clock::tokio() }
-    }
-
-    async fn client_with(&self, session_timeout: Duration) -> Client {
-        let config = Config::new("in-process:2181").unwrap().with_clock(self.clock.clone());
-        let config = config.with_transport(InProcess::new(&self.server));
-        config.with_session_timeout(session_timeout).connect().await.unwrap()
-    }
-
-    async fn client(&self) -> Client {
-        self.client_with(T).await
-    }
-
     fn expire(&self, guard: &LockGuard) -> Instant {
         assert!(self.server.expire_session(guard.session_id()));
         self.clock.now()
@@ -56,10 +30,12 @@ impl World {
     }
 }
 
+async fn client_with(world: &World, session_timeout: Duration) -> Client {
+    world.config().with_session_timeout(session_timeout).connect().await.unwrap()
+}
+
 fn mutex(client: &Client) -> StrictMutex {
-    let retries = RetryNTimes::new(10, Duration::from_millis(100));
-    let options = LockOptions::default().with_retry_policy(retries);
-    StrictMutex::with_options(client, PATH, options).unwrap()
+    StrictMutex::with_options(client, PATH, options()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,9 +103,9 @@ async fn a_rival_waits_for_the_claim_in_the_record() {
     let world = World::new().await;
     let (long, short) = (Duration::from_secs(10), Duration::from_secs(4));
     for (of_holder, of_rival) in [(long, short), (short, long)] {
-        let holder = mutex(&world.client_with(of_holder).await).acquire().await.unwrap();
+        let holder = mutex(&client_with(&world, of_holder).await).acquire().await.unwrap();
         let expired = world.expire(&holder);
-        let rival = world.client_with(of_rival).await;
+        let rival = client_with(&world, of_rival).await;
         let guard = mutex(&rival).acquire().await.unwrap();
         let waited = world.clock.now().duration_since(expired);
         let wait = of_holder + of_holder / 100;
@@ -353,9 +329,7 @@ async fn a_record_of_another_ensemble_is_refused_until_it_is_deleted() {
 async fn late_replies_renew_a_strict_hold_from_their_send_times() {
     let world = World::new().await;
     let transport = InProcess::new(&world.server);
-    let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
-    let config = config.with_transport(transport.clone()).with_session_timeout(T);
-    let client = config.connect().await.unwrap();
+    let client = world.config().with_transport(transport.clone()).connect().await.unwrap();
     transport.set_latency(T * 9 / 20);
     let guard = mutex(&client).acquire().await.unwrap();
     sleep(20 * T).await;
@@ -378,9 +352,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
     let world = World::new().await;
     let other = world.client().await;
     mutex(&other).acquire().await.unwrap().release().await.unwrap();
-    let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
-    let config = config.with_transport(InProcess::new(&world.server));
-    let client = config.with_max_request_bytes(150).unwrap().connect().await.unwrap();
+    let client = world.config().with_max_request_bytes(150).unwrap().connect().await.unwrap();
     let error = mutex(&client).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RequestTooLarge, "{error}");
     let free = timeout(SOON, mutex(&other).acquire()).await.expect("no node blocks the lock");
@@ -391,9 +363,7 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_refuses_a_client_of_read_only_servers() {
     let world = World::new().await;
-    let config = Config::new("in-process:2181").unwrap().with_clock(world.clock.clone());
-    let config = config.with_transport(InProcess::new(&world.server));
-    let client = config.with_read_only(true).connect().await.unwrap();
+    let client = world.config().with_read_only(true).connect().await.unwrap();
     let refused = StrictMutex::new(&client, PATH).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::BadArguments);
     assert!(refused.to_string().contains("with_read_only"), "{refused}");

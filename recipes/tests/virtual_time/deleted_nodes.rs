@@ -1,27 +1,17 @@
 //! Nodes that another process deletes, in virtual time: how soon they are created again.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use docent_protocol::CreateMode;
 use docent_recipes::{barriers::DistributedDoubleBarrier, nodes::PersistentNode};
-use docent_session::{Client, Clock, Config};
-use docent_testing::TestingServer;
+use docent_session::Client;
 use tokio::time::{Instant, timeout};
 
-use support::InProcess;
+use crate::World;
 
 /// The number of deletions, and the sum of the nine pauses between them, of 0, 100 ms and so on to 5 s.
 const DELETIONS: usize = 10;
 const PAUSES: Duration = Duration::from_millis(16_300);
-
-async fn connect(server: &Arc<TestingServer>) -> Client {
-    let config = Config::new("in-process:2181").unwrap().with_clock(Clock::tokio());
-    config.with_transport(InProcess::new(server)).connect().await.unwrap()
-}
 
 /// Deletes the only child again and again, as soon as it is there; returns how long that took.
 async fn delete_children(operator: &Client, parent: &str) -> Duration {
@@ -41,8 +31,8 @@ async fn delete_children(operator: &Client, parent: &str) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() {
-    let server = Arc::new(TestingServer::start().await.unwrap());
-    let (client, operator) = (connect(&server).await, connect(&server).await);
+    let world = World::new().await;
+    let (client, operator) = (world.client().await, world.client().await);
     operator.create("/kept", b"", CreateMode::Persistent).await.unwrap();
     let node = PersistentNode::start(&client, "/kept/n", CreateMode::Ephemeral, "x").unwrap();
     let took = delete_children(&operator, "/kept").await;
@@ -54,8 +44,8 @@ async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() 
 
 #[tokio::test(start_paused = true)]
 async fn a_member_whose_node_is_deleted_enters_with_another_one() {
-    let server = Arc::new(TestingServer::start().await.unwrap());
-    let (client, operator) = (connect(&server).await, connect(&server).await);
+    let world = World::new().await;
+    let (client, operator) = (world.client().await, world.client().await);
     operator.create("/barrier", b"", CreateMode::Persistent).await.unwrap();
     let member = |client: &Client| DistributedDoubleBarrier::new(client, "/barrier", 2).unwrap();
     let mut first = member(&client);
