@@ -11,8 +11,8 @@ use std::time::Duration;
 use docent::{LeaderLatch, OpCode};
 use docent_testing::fault::Fault;
 use support::{
-    TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
-    run, server, unique_path, until_children, within_deadline,
+    TemporaryFile, children, client, docent, ended, eventually, kill, processes_with, run, server,
+    unique_path, until_children, within_deadline,
 };
 use tokio::process::Child;
 
