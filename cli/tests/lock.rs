@@ -1,10 +1,5 @@
 //! `docent lock` as shells use it, and what `docent lead` has in common with it. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::{
     fs,
     time::{Duration, Instant},
@@ -16,7 +11,7 @@ use docent::{
 };
 use docent_testing::{fault::Fault, tap::Record};
 
-use support::{
+use crate::support::{
     PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
     run, server, state_of, unique_path, until_children, watchdog_of,
 };
@@ -327,7 +322,7 @@ async fn preexisting_children_are_not_signalled() {
     let mut line = String::new();
     tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line).await.unwrap();
     let preexisting: u32 = line.trim().parse().unwrap();
-    let status = support::within_deadline("the exit", child.wait()).await.unwrap();
+    let status = crate::support::within_deadline("the exit", child.wait()).await.unwrap();
     assert_eq!(status.code(), Some(5));
     let state = fs::read_to_string(format!("/proc/{preexisting}/stat")).unwrap();
     assert!(state.contains("(sleep) S"), "{state}");
@@ -472,7 +467,8 @@ async fn a_script_without_its_interpreter_is_reported() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
     // Written by a shell: a process that another test starts would inherit our open file for a moment (ETXTBSY).
     let write = "echo '#!/no/such/interpreter' > $0; chmod +x $0";
-    let written = support::program("sh").args(["-c", write, file.path()]).status().await.unwrap();
+    let written =
+        crate::support::program("sh").args(["-c", write, file.path()]).status().await.unwrap();
     assert!(written.success());
     run(&server, &["lock", &path, "--", file.path()]).await.failed(127, "the interpreter");
     assert!(children(&client(&server).await, &path).await.is_empty());
@@ -547,7 +543,7 @@ async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there()
     tap.inject(Fault::lose_reply(OpCode::Exists).below(&path).times(u32::MAX));
     let holder = lock(&tap.connect_string(), &[], &path, "echo ran > $0", &file);
     let is_asked = |record: &Record| record.is_request(OpCode::Exists);
-    tap.wait_for(support::DEADLINE, is_asked).await.unwrap();
+    tap.wait_for(crate::support::DEADLINE, is_asked).await.unwrap();
     kill("-TERM", holder.id().unwrap()).await;
     assert_eq!(ended(holder).await.code, Some(143));
     assert!(children(&client(&server).await, &path).await.is_empty());

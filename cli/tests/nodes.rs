@@ -1,14 +1,10 @@
 //! The commands for nodes: each command, exit code and invalid argument. Runs on the server of
 //! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::process::Stdio;
 
+use crate::support::{DEADLINE, Ran, client, docent, ended, eventually, run, server, unique_path};
 use serde_json::Value;
-use support::{DEADLINE, Ran, client, docent, ended, eventually, run, server, unique_path};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::Child,

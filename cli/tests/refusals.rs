@@ -1,18 +1,14 @@
 //! Settings and trees that make a command fail, or that it must not take for others. Runs on the server of
 //! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::{fs, process::Stdio};
 
+use crate::support::{Ran, TemporaryFile, client, docent, ended, run, server, unique_path};
 use docent::{Acl, CreateMode, Perms, acl};
 use docent_testing::{
     fault::{Action, Fault},
     tap::Tap,
 };
-use support::{Ran, TemporaryFile, client, docent, ended, run, server, unique_path};
 use tokio::io::AsyncWriteExt as _;
 
 /// The commands that run another one; without a server, or with the wrong one, they would guard nothing.

@@ -1,7 +1,5 @@
 //! `docent serve` and `docent tap` as other programs use them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
