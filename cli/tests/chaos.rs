@@ -319,9 +319,12 @@ impl Restartable for RealServer {
     }
 }
 
-async fn kill_server(server: &mut impl Restartable) {
+async fn kill_server(
+    server: &mut impl Restartable,
+    rounds: impl Iterator<Item = (u32, &'static str)>,
+) {
     let (mut times, mut continued) = (Vec::new(), 0);
-    for (round, command) in rounds() {
+    for (round, command) in rounds {
         let fixture = Fixture::new(command, &server.connect()).await;
         let (mut a, b) = (fixture.start_holder().await, fixture.start_waiter().await);
         server.kill().await;
@@ -359,16 +362,18 @@ async fn kill_server(server: &mut impl Restartable) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_server_is_killed() {
     let mut server = TestingServer::start_with(Config::default()).await.unwrap();
-    kill_server(&mut server).await;
+    kill_server(&mut server, rounds()).await;
 }
 
+/// With one command, unless it is a long run: a real server takes seconds to start again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_server_is_killed() {
     let Some(mut server) = RealServer::start().await else { return };
     if !is_long_run() && std::env::var_os("DOCENT_TEST_CONNECT").is_none() {
         return skip("short run: only the embedded server is killed");
     }
-    kill_server(&mut server).await;
+    let rounds = rounds().filter(|(_, command)| is_long_run() || *command == "lock");
+    kill_server(&mut server, rounds).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

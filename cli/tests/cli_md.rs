@@ -1,13 +1,8 @@
 //! The options and exit codes in docs/CLI.md are those of the program.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::collections::BTreeSet;
 
-use support::run;
+use crate::support::run;
 
 /// Returns the names of the long options in a text.
 fn options(text: &str) -> BTreeSet<String> {

@@ -1,7 +1,5 @@
 //! `docent decode`: input lines, output lines and exit codes.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
 use std::{
     collections::BTreeMap,
     io::Write as _,

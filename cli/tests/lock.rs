@@ -1,9 +1,4 @@
-//! `docent lock` as shells use it. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
-
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
+//! `docent lock` as shells use it, and what `docent lead` has in common with it. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
 use std::{
     fs,
@@ -16,7 +11,7 @@ use docent::{
 };
 use docent_testing::{fault::Fault, tap::Record};
 
-use support::{
+use crate::support::{
     PROCESS_TREE, TemporaryFile, children, client, docent, ended, eventually, kill, processes_with,
     run, server, state_of, unique_path, until_children, watchdog_of,
 };
@@ -24,42 +19,54 @@ use tokio::process::Child;
 
 /// Starts `docent lock OPTIONS PATH -- sh -c SCRIPT FILE`, where `$0` is the file.
 fn lock(connect: &str, options: &[&str], path: &str, script: &str, file: &TemporaryFile) -> Child {
+    guard(connect, &[&["lock"], options].concat(), path, script, file)
+}
+
+/// As [`lock`], with `lock` or `lead` as the first of the words.
+fn guard(connect: &str, words: &[&str], path: &str, script: &str, file: &TemporaryFile) -> Child {
     let rest = [path, "--", "sh", "-c", script, file.path()];
-    let arguments: Vec<_> = ["lock"].iter().chain(options).chain(&rest).collect();
-    docent(connect, &arguments).spawn().unwrap()
+    docent(connect, &[words, &rest].concat()).spawn().unwrap()
 }
 
 // The environment and the exit code of the command.
 
 #[tokio::test]
 async fn the_command_gets_a_token_and_a_path_and_no_node_is_left() {
-    let (server, path) = (server(), unique_path("lock"));
-    let script = "echo $DOCENT_FENCING_TOKEN; echo $DOCENT_LOCK_PATH; echo $DOCENT_CONNECT";
-    let mut last = 0;
-    for _ in 0..2 {
-        let out = run(&server, &["lock", &path, "--", "sh", "-c", script]).await.ok();
-        let [token, node, connect] = out.lines().collect::<Vec<_>>()[..] else { panic!("{out}") };
-        let token: i64 = token.parse().unwrap();
-        assert!(token > last, "{token} after {last}");
-        last = token;
-        assert!(node.starts_with(&format!("{path}/_c_")), "{node}");
-        assert_eq!(connect, server);
+    for (command, variable, name) in
+        [("lock", "LOCK_PATH", "-lock-"), ("lead", "LEADER_PATH", "-latch-")]
+    {
+        let (server, path) = (server(), unique_path(command));
+        let script =
+            format!("echo $DOCENT_FENCING_TOKEN; echo $DOCENT_{variable}; echo $DOCENT_CONNECT");
+        let mut last = 0;
+        for _ in 0..2 {
+            let out = run(&server, &[command, &path, "--", "sh", "-c", &script]).await.ok();
+            let lines: Vec<_> = out.lines().collect();
+            let [token, node, connect] = lines[..] else { panic!("{out}") };
+            let token: i64 = token.parse().unwrap();
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            assert!(node.starts_with(&format!("{path}/_c_")) && node.contains(name), "{node}");
+            assert_eq!(connect, server);
+        }
+        assert!(children(&client(&server).await, &path).await.is_empty());
     }
-    assert!(children(&client(&server).await, &path).await.is_empty());
 }
 
 #[tokio::test]
 async fn the_exit_code_is_that_of_the_command_or_of_its_signal() {
-    let (server, path) = (server(), unique_path("lock"));
-    for (script, code) in [
-        ("exit 0", 0),
-        ("exit 7", 7),
-        ("exit 255", 255),
-        ("kill -9 $$", 137),
-        ("kill -INT $$", 130),
-    ] {
-        let ran = run(&server, &["lock", &path, "--", "sh", "-c", script]).await;
-        assert_eq!((ran.code, ran.err.as_str()), (Some(code), ""), "{script}");
+    for words in [&["lock"][..], &["lead"], &["lead", "--again"]] {
+        let (server, path) = (server(), unique_path(words[0]));
+        for (script, code) in [
+            ("exit 0", 0),
+            ("exit 7", 7),
+            ("exit 255", 255),
+            ("kill -9 $$", 137),
+            ("kill -INT $$", 130),
+        ] {
+            let ran = run(&server, &[words, &[&path, "--", "sh", "-c", script]].concat()).await;
+            assert_eq!((ran.code, ran.err.as_str()), (Some(code), ""), "{script}");
+        }
     }
 }
 
@@ -216,13 +223,14 @@ async fn readers_share_the_lock_and_a_writer_is_exclusive() {
 
 #[tokio::test]
 async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let holder = lock(&server, &[], &path, "echo held > $0; exec sleep 1000", &file);
-    file.wait_for("held").await;
-    let watcher = client(&server).await;
-    for (signal, code) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129), ("-USR1", 138)] {
-        for options in [&[][..], &["--timeout", "20s"]] {
-            let waiter = lock(&server, options, &path, "echo ran >> $0", &file);
+    for words in [&["lock"][..], &["lock", "--timeout", "20s"], &["lead", "--again"]] {
+        let (server, path, file) = (server(), unique_path(words[0]), TemporaryFile::new());
+        let script = "echo held > $0; exec sleep 1000";
+        let holder = guard(&server, &words[..1], &path, script, &file);
+        file.wait_for("held").await;
+        let watcher = client(&server).await;
+        for (signal, code) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129), ("-USR1", 138)] {
+            let waiter = guard(&server, words, &path, "echo ran >> $0", &file);
             until_children(&watcher, &path, 2).await;
             kill(signal, waiter.id().unwrap()).await;
             let ran = ended(waiter).await;
@@ -230,10 +238,10 @@ async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
             assert_eq!(children(&watcher, &path).await.len(), 1, "{signal}");
             assert_eq!((ran.code, ran.err.as_str()), (Some(code), ""));
         }
+        assert_eq!(file.text(), "held\n");
+        kill("-TERM", holder.id().unwrap()).await;
+        ended(holder).await;
     }
-    assert_eq!(file.text(), "held\n");
-    kill("-TERM", holder.id().unwrap()).await;
-    ended(holder).await;
 }
 
 #[tokio::test]
@@ -268,14 +276,19 @@ async fn processes_that_the_command_leaves_end_before_the_release() {
 
 #[tokio::test]
 async fn deleting_the_lock_node_ends_the_command() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let script = "trap '' TERM; echo held > $0; while :; do sleep 0.01; done";
-    let holder = lock(&server, &[], &path, script, &file);
-    file.wait_for("held").await;
-    let watcher = client(&server).await;
-    let node = children(&watcher, &path).await.remove(0);
-    watcher.delete(&format!("{path}/{node}"), None).await.unwrap();
-    ended(holder).await.failed(125, "node was deleted");
+    for (command, text) in
+        [("lock", "node was deleted"), ("lead", "the leader's node was deleted by another client")]
+    {
+        let (server, path, file) = (server(), unique_path(command), TemporaryFile::new());
+        let script = "trap '' TERM; echo held > $0; while :; do sleep 0.01; done";
+        let holder = guard(&server, &[command], &path, script, &file);
+        file.wait_for("held").await;
+        let watcher = client(&server).await;
+        let node = children(&watcher, &path).await.remove(0);
+        watcher.delete(&format!("{path}/{node}"), None).await.unwrap();
+        ended(holder).await.failed(125, text);
+        until_children(&watcher, &path, 0).await;
+    }
 }
 
 #[tokio::test]
@@ -309,7 +322,7 @@ async fn preexisting_children_are_not_signalled() {
     let mut line = String::new();
     tokio::io::AsyncBufReadExt::read_line(&mut lines, &mut line).await.unwrap();
     let preexisting: u32 = line.trim().parse().unwrap();
-    let status = support::within_deadline("the exit", child.wait()).await.unwrap();
+    let status = crate::support::within_deadline("the exit", child.wait()).await.unwrap();
     assert_eq!(status.code(), Some(5));
     let state = fs::read_to_string(format!("/proc/{preexisting}/stat")).unwrap();
     assert!(state.contains("(sleep) S"), "{state}");
@@ -320,25 +333,28 @@ async fn preexisting_children_are_not_signalled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_is_stopped_until_a_reconnect() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
-    let a = tap.client("A").await.unwrap();
-    let script = "sh -c 'echo $$ > $0; exec sleep 1000' $0 & wait";
-    let options = ["--session-timeout", "20s"];
-    let holder = lock(&a.connect_string(), &options, &path, script, &file);
-    file.wait_for("\n").await;
-    let child = file.text().trim().to_owned();
-    for _ in 0..2 {
-        a.refuse().await.unwrap();
-        a.cut();
-        eventually("the command is stopped", async || (state_of(&child)? == "T").then_some(()))
-            .await;
-        a.accept().await.unwrap();
-        eventually("the command continues", async || (state_of(&child)? == "S").then_some(()))
-            .await;
+    for command in ["lock", "lead"] {
+        let (server, path, file) = (server(), unique_path(command), TemporaryFile::new());
+        let tap = docent_testing::tap::Tap::start(&server).await.unwrap();
+        let a = tap.client("A").await.unwrap();
+        let script = "sh -c 'echo $$ > $0; exec sleep 1000' $0 & wait";
+        let words = [command, "--session-timeout", "20s"];
+        let holder = guard(&a.connect_string(), &words, &path, script, &file);
+        file.wait_for("\n").await;
+        let child = file.text().trim().to_owned();
+        for _ in 0..2 {
+            a.refuse().await.unwrap();
+            a.cut();
+            eventually("the command is stopped", async || (state_of(&child)? == "T").then_some(()))
+                .await;
+            a.accept().await.unwrap();
+            eventually("the command continues", async || (state_of(&child)? == "S").then_some(()))
+                .await;
+        }
+        kill("-TERM", holder.id().unwrap()).await;
+        let ran = ended(holder).await;
+        assert_eq!((ran.code, ran.err.as_str()), (Some(143), ""));
     }
-    kill("-TERM", holder.id().unwrap()).await;
-    assert_eq!(ended(holder).await.code, Some(143));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -376,9 +392,11 @@ async fn no_process_survives_when_docent_is_killed() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
     let mark = unique_path("mark");
     let options = ["--kill-after", "100ms", "--session-timeout", "1s"];
-    let arguments =
-        [&["lock"], &options[..], &[&path, "--", "sh", "-c", PROCESS_TREE, file.path()]].concat();
-    for stop_first in [false, true] {
+    let rest = [&path, "--", "sh", "-c", PROCESS_TREE, file.path()];
+    for (words, stop_first) in
+        [(&["lock"][..], false), (&["lock"], true), (&["lead", "--again"], false)]
+    {
+        let arguments = [words, &options, &rest].concat();
         let mut holder = docent(&server, &arguments).env("MARK", &mark).spawn().unwrap();
         file.wait_for("held").await;
         assert!(processes_with(&mark).len() >= 5);
@@ -398,15 +416,18 @@ async fn no_process_survives_when_docent_is_killed() {
 
 #[tokio::test]
 async fn no_process_survives_when_the_watchdog_is_killed_and_the_lock_is_released() {
-    let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
-    let mark = unique_path("mark");
-    let mut holder = docent(&server, &["lock", &path, "--", "sh", "-c", PROCESS_TREE, file.path()]);
-    let holder = holder.env("MARK", &mark).spawn().unwrap();
-    file.wait_for("held").await;
-    kill("-9", watchdog_of(holder.id().unwrap())).await;
-    ended(holder).await.failed(125, "the watchdog was killed");
-    assert_eq!(processes_with(&mark), [0; 0]);
-    assert!(children(&client(&server).await, &path).await.is_empty());
+    for words in [&["lock"][..], &["lead", "--again"]] {
+        let (server, path, file) = (server(), unique_path(words[0]), TemporaryFile::new());
+        let mark = unique_path("mark");
+        let rest = [&path, "--", "sh", "-c", PROCESS_TREE, file.path()];
+        let mut holder = docent(&server, &[words, &rest].concat());
+        let holder = holder.env("MARK", &mark).spawn().unwrap();
+        file.wait_for("held").await;
+        kill("-9", watchdog_of(holder.id().unwrap())).await;
+        ended(holder).await.failed(125, "the watchdog was killed");
+        assert_eq!(processes_with(&mark), [0; 0]);
+        assert!(children(&client(&server).await, &path).await.is_empty());
+    }
 }
 
 #[tokio::test]
@@ -439,56 +460,15 @@ async fn the_watchdog_has_another_name_for_pkill() {
     ended(holder).await;
 }
 
-// Invalid arguments.
-
-#[tokio::test]
-async fn invalid_arguments_are_rejected_in_one_line_before_anything_is_done() {
-    let server = server();
-    let file = TemporaryFile::new();
-    fs::write(file.path(), "no program").unwrap();
-    for (arguments, code, text) in [
-        (vec!["/l", "--", "true", "--tiemout"], 64, "--tiemout"),
-        (vec!["--tiemout", "3", "/l", "--", "true"], 64, "--timeout"),
-        (vec!["--timeout", "soon", "/l", "--", "true"], 64, "10s"),
-        (vec!["--timeout", "3", "--no-wait", "/l", "--", "true"], 64, "--no-wait"),
-        (vec!["--read", "--write", "/l", "--", "true"], 64, "--write"),
-        (vec!["--semaphore", "0", "/l", "--", "true"], 64, "--semaphore"),
-        (vec!["--semaphore", "2", "--revocable", "/l", "--", "true"], 64, "--revocable"),
-        (vec!["/l"], 64, "COMMAND"),
-        (vec!["/l", "true"], 64, "--"),
-        (vec!["--", "true"], 64, "PATH"),
-        (vec!["l", "--", "true"], 64, "begin with a slash"),
-        (vec!["/", "--", "true"], 64, "/"),
-        (vec!["/a//b", "--", "true"], 64, "/a//b"),
-        (vec!["/l", "--", "no-such-command"], 127, "no such command"),
-        (vec!["/l", "--", "/no/such/command"], 127, "no such command"),
-        (vec!["/l", "--", "/tmp"], 126, "cannot be executed"),
-        (vec!["/l", "--", file.path()], 126, "cannot be executed"),
-        (vec!["--connect", "host:port", "/l", "--", "true"], 64, "must be HOST:PORT,"),
-        (vec!["--connect", ",", "/l", "--", "true"], 64, "names no server"),
-        (vec!["--auth", "secret", "/l", "--", "true"], 64, "SCHEME:CREDENTIALS"),
-        (vec!["--tls-cert", "x.pem", "/l", "--", "true"], 64, "--tls-ca"),
-        (vec!["--tls-ca", "/no/such.pem", "/l", "--", "true"], 74, "/no/such.pem"),
-        (vec!["--config", "/no/such.toml", "/l", "--", "true"], 78, "/no/such.toml"),
-    ] {
-        let is_for_command = arguments.last() == Some(&"--tiemout");
-        let arguments: Vec<_> = ["lock"].into_iter().chain(arguments).collect();
-        let ran = run(&server, &arguments).await;
-        if is_for_command {
-            ran.ok();
-        } else {
-            assert!(!ran.err.contains("secret"));
-            ran.failed(code, text);
-        }
-    }
-}
+// Commands and servers that cannot be reached.
 
 #[tokio::test]
 async fn a_script_without_its_interpreter_is_reported() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
     // Written by a shell: a process that another test starts would inherit our open file for a moment (ETXTBSY).
     let write = "echo '#!/no/such/interpreter' > $0; chmod +x $0";
-    let written = support::program("sh").args(["-c", write, file.path()]).status().await.unwrap();
+    let written =
+        crate::support::program("sh").args(["-c", write, file.path()]).status().await.unwrap();
     assert!(written.success());
     run(&server, &["lock", &path, "--", file.path()]).await.failed(127, "the interpreter");
     assert!(children(&client(&server).await, &path).await.is_empty());
@@ -551,7 +531,6 @@ async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
         .failed(65, "all clients of a strict lock use --strict");
     kill("-TERM", plain.id().unwrap()).await;
     assert_eq!(ended(plain).await.code, Some(143));
-    run(&server, &["lock", "--strict", "--read", &path, "--", "true"]).await.failed(64, "--read");
 }
 
 /// The command is not started yet, so a signal has the same effect as during the acquire.
@@ -564,7 +543,7 @@ async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there()
     tap.inject(Fault::lose_reply(OpCode::Exists).below(&path).times(u32::MAX));
     let holder = lock(&tap.connect_string(), &[], &path, "echo ran > $0", &file);
     let is_asked = |record: &Record| record.is_request(OpCode::Exists);
-    tap.wait_for(support::DEADLINE, is_asked).await.unwrap();
+    tap.wait_for(crate::support::DEADLINE, is_asked).await.unwrap();
     kill("-TERM", holder.id().unwrap()).await;
     assert_eq!(ended(holder).await.code, Some(143));
     assert!(children(&client(&server).await, &path).await.is_empty());

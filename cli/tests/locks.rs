@@ -1,12 +1,11 @@
 //! `docent locks` and `docent revoke`. Runs on the server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    DEADLINE, client, docent, ended, eventually, kill, run, server, unique_path, until_children,
+    within_deadline,
+};
 use docent::{
     Client, CreateMode,
     protocol::OpCode,
@@ -14,10 +13,6 @@ use docent::{
 };
 use docent_testing::{fault::Fault, tap::Tap};
 use serde_json::Value;
-use support::{
-    DEADLINE, client, docent, ended, eventually, kill, run, server, unique_path, until_children,
-    within_deadline,
-};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Child,

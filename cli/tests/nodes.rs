@@ -1,14 +1,10 @@
 //! The commands for nodes: each command, exit code and invalid argument. Runs on the server of
 //! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::process::Stdio;
 
+use crate::support::{DEADLINE, Ran, client, docent, ended, eventually, run, server, unique_path};
 use serde_json::Value;
-use support::{DEADLINE, Ran, client, docent, ended, eventually, run, server, unique_path};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::Child,
@@ -320,66 +316,6 @@ async fn settings_come_from_options_then_variables_then_the_file() {
     }
     by_file("auth = ['secret']", &["stat", "/"], &chroot).await.failed(64, "SCHEME:CREDENTIALS");
     std::fs::remove_dir_all(&directory).unwrap();
-}
-
-#[tokio::test]
-async fn invalid_arguments_are_rejected_in_one_line() {
-    let server = server();
-    for (arguments, code, text) in [
-        (&["frob"][..], 64, "unrecognized subcommand 'frob'; see `docent --help`"),
-        (&["lokc"], 64, "'lock'"),
-        (&["get"], 64, "<PATH>"),
-        (&["get", "a"], 64, "a path looks like /a/b"),
-        (&["get", "/a/"], 64, "/a/"),
-        (&["get", "/a", "/b"], 64, "'/b'"),
-        (&["get", "--jsn", "/a"], 64, "--json"),
-        (&["get", "--session-timeout", "0", "/a"], 64, "greater than zero"),
-        (&["get", "--connect", "host:99999", "/a"], 64, "host:99999"),
-        (&["get", "--connect", "h:1/x/", "/a"], 64, "chroot"),
-        (&["get", "--connect", "http://zk:2181", "/a"], 64, "without http://"),
-        (&["get", "--connect", "localhost:0", "/a"], 64, "\"localhost:0\" has a port outside 1 to"),
-        (&["get", "--connect-timeout", "-1", "/a"], 64, "'-1' for '--connect-timeout <TIME>'"),
-        (&["lock", "--timeout", "-1", "/a", "--", "x"], 64, "'-1' for '--timeout <TIME>': is not"),
-        (&["lock", "-w", "-1s", "/a", "--", "x"], 64, "'-1s' for '--timeout <TIME>': is not"),
-        (&["lock", "--at-least", "1000001h", "/a", "--", "x"], 64, "is more than 1000000h"),
-        (&["lock", "--semaphore", "-1", "/a", "--", "x"], 64, "'-1' for '--semaphore <N>'"),
-        (&["serve", "--session-timeout", "-1..2", "--listen", "127.0.0.1:0"], 64, "'-1..2' for"),
-        (&["serve", "--seed", "-1"], 64, "'-1' for '--seed <N>'"),
-        (&["decode", "--stream", "--port", "-1"], 64, "'-1' for '--port <PORT>'"),
-        (&["tap", "--upstream", "http://zk:2181"], 64, "without http://"),
-        (&["tap", "--upstream", "a:1,b:1"], 64, "is not the HOST:PORT of one server"),
-        (&["serve", "--listen", "nohost"], 64, "is not HOST:PORT"),
-        (&["set", "/a"], 64, "<DATA>"),
-        (&["set", "--version", "-1", "/a", "x"], 64, "--version"),
-        (&["create", "--acl", "world", "/a"], 64, "SCHEME:ID:PERMISSIONS"),
-        (&["create", "--acl", "world:anyone:z", "/a"], 64, "cdrwa"),
-        (&["create", "--acl", "digest:bob:secret:r", "/a"], 64, "not a password in clear"),
-        (&["create", "--acl", "digest:secret:r", "/a"], 64, "not a password in clear"),
-        (&["create", "--ttl", "999999h", "/a"], 64, "must be from 1ms"),
-        (&["create", "-e", "/a"], 64, "'-e'"),
-        (&["create", "-s", "-c", "/a"], 64, "--container"),
-        (&["create", "/a/"], 64, "must not end with a slash"),
-        (&["create", "-s", "//"], 64, "empty node name"),
-        (&["multi", "create -s /a//"], 64, "operation 1: \"/a//\""),
-        (&["delete", "-r", "--version", "1", "/a"], 64, "--version"),
-        (&["multi", "get /a"], 64, "operation 1: \"get\" is not one of"),
-        (&["multi", "set /a"], 64, "set requires PATH DATA"),
-        (&["multi", "set a x"], 64, "operation 1: \"a\""),
-        (&["watch", "--count", "0", "/a"], 64, "--count"),
-        (&["locks", "x"], 64, "a path looks like /a/b"),
-        (&["revoke"], 64, "<PATH>"),
-        (&["completions", "tcsh"], 64, "bash"),
-        (&["man", "/dev/null/x"], 74, "/dev/null/x"),
-        (&["get", "/no/such/node"], 1, "getData /no/such/node: no such node; check the path"),
-        (&["stat", "/no/such/node"], 1, "/no/such/node: no such node; check the path"),
-        (&["create", "/zookeeper"], 65, "exists already; choose another path"),
-        (&["ls", "/no/such/node"], 1, "no such node"),
-        (&["create", "/no/such/node"], 1, "-p creates it"),
-    ] {
-        let ran = run(&server, arguments).await;
-        assert_eq!(ran.out, "", "{arguments:?}");
-        ran.failed(code, text);
-    }
 }
 
 #[tokio::test]

@@ -1,15 +1,10 @@
 //! What the commands print: nothing that a terminal acts on, and no success when the output cannot be written. Runs on the
 //! server of `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::fs::File;
 
+use crate::support::{Ran, client, docent, ended, run, server, unique_path};
 use serde_json::Value;
-use support::{Ran, client, docent, ended, run, server, unique_path};
 
 /// A control sequence, a mark of direction, and a backslash.
 const HOSTILE: &str = "a\u{9b}2J\u{7f}\u{202e}b\\n";

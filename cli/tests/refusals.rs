@@ -1,22 +1,50 @@
 //! Settings and trees that make a command fail, or that it must not take for others. Runs on the server of
 //! `DOCENT_TEST_CONNECT`, or on an embedded one.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+use std::{fs, process::Stdio};
 
-mod support;
-
-use std::process::Stdio;
-
+use crate::support::{Ran, TemporaryFile, client, docent, ended, run, server, unique_path};
 use docent::{Acl, CreateMode, Perms, acl};
 use docent_testing::{
     fault::{Action, Fault},
     tap::Tap,
 };
-use support::{Ran, client, docent, ended, run, server, unique_path};
 use tokio::io::AsyncWriteExt as _;
 
 /// The commands that run another one; without a server, or with the wrong one, they would guard nothing.
 const GUARDS: [[&str; 4]; 2] = [["lock", "/l", "--", "true"], ["lead", "/l", "--", "true"]];
+
+/// The words of a command line; those with spaces are in single quotes.
+fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    parts
+        .flat_map(|(n, part)| if n % 2 == 1 { vec![part] } else { part.split(' ').collect() })
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+#[tokio::test]
+async fn invalid_arguments_are_rejected_in_one_line_before_anything_is_done() {
+    let (server, file) = (server(), TemporaryFile::new());
+    fs::write(file.path(), "no program").unwrap();
+    let lines = include_str!("usage.txt").lines();
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert!(lines.len() > 80, "{}", lines.len());
+    for line in lines {
+        let [code, command, text] = line.splitn(3, " | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let command = command.replace("FILE", file.path());
+        let ran = run(&server, &words(&command)).await;
+        assert_eq!(ran.out, "", "{line}");
+        assert!(!command.contains("--auth") || !ran.err.contains("secret"), "{line}: {ran:?}");
+        let is_mistyped = command.contains("--tiemout");
+        assert!(!is_mistyped || !ran.err.contains("put --"), "{line}: {ran:?}");
+        ran.failed(code.parse().unwrap(), text);
+    }
+    // Behind `--`, an option is one of the command.
+    run(&server, &["lock", &unique_path("words"), "--", "true", "--tiemout"]).await.ok();
+}
 
 async fn with_variable(name: &str, value: &str, arguments: &[&str]) -> Ran {
     let output = docent("", arguments).env(name, value).output().await.unwrap();
@@ -132,22 +160,6 @@ async fn a_server_that_hangs_while_a_tree_is_read_does_not_keep_the_command() {
         let limited = [command, &[&path, "--request-timeout", "100ms"]].concat();
         run(&tap.connect_string(), &limited).await.failed(69, "--request-timeout");
     }
-}
-
-#[tokio::test]
-async fn words_that_are_no_options_are_explained() {
-    let server = server();
-    let path = unique_path("words");
-    for command in ["lock", "lead"] {
-        run(&server, &[command, &path, "true"]).await.failed(64, "put -- before the command");
-        let mistyped = run(&server, &[command, "--tiemout", "3", &path, "--", "true"]).await;
-        assert!(!mistyped.err.contains("put --"), "{mistyped:?}");
-        mistyped.failed(64, "--timeout");
-    }
-    let none = ["lock", "--semaphore", "0", &path, "--", "true"];
-    run(&server, &none).await.failed(64, "must be from 1 to 65535");
-    let acl = ["create", "--acl", "auth::cdrwa", &path];
-    run(&server, &acl).await.failed(64, "add --auth");
 }
 
 #[tokio::test]

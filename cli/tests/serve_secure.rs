@@ -1,13 +1,9 @@
 //! `docent serve` with TLS and SASL, and the commands that connect to it: what each error says.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::{fs, process::Stdio};
 
+use crate::support::{Ran, docent, run, within_deadline};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use support::{Ran, docent, run, within_deadline};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Child,

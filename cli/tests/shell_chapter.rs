@@ -1,8 +1,5 @@
 //! Runs the commands in the guide's chapter on the shell.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::{env, path::Path, process::Stdio, time::Duration};
 
 use docent_testing::TestingServer;

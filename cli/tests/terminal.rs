@@ -1,16 +1,11 @@
 //! `docent lock` and `docent serve` in a terminal, which script(1) provides.
 
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::{
     process::Stdio,
     sync::{Arc, Mutex},
 };
 
-use support::{
+use crate::support::{
     client, docent, ended, eventually, kill, program, real::skip, server, unique_path,
     until_children, within_deadline,
 };
@@ -132,7 +127,7 @@ async fn ctrl_z_stops_it_and_returns_to_the_shell() {
     terminal.press("\u{1a}").await;
     terminal.wait_for("Stopped").await;
     // The lock is held while the command is stopped.
-    assert_eq!(support::children(&client(&server).await, &path).await.len(), 1);
+    assert_eq!(crate::support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
     terminal.press("hello\n").await;
     terminal.wait_for("got hello").await;
@@ -207,7 +202,7 @@ async fn ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline() {
     terminal.wait_for("ready").await;
     terminal.press("\u{1a}").await;
     terminal.wait_for("Stopped").await;
-    assert_eq!(support::children(&client(&server).await, &path).await.len(), 1);
+    assert_eq!(crate::support::children(&client(&server).await, &path).await.len(), 1);
     terminal.press("fg\n").await;
     // The shell prints the command line for the third time when it is in the foreground again. It does not show when it
     // has handed over the terminal, so Ctrl-C is repeated; at the prompt it has no effect.

@@ -1,13 +1,9 @@
 //! TLS from the command line, with a real server that requires client certificates.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::fs;
 
+use crate::support::{Ran, docent, real::RealServer, run, within_deadline};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use support::{Ran, docent, real::RealServer, run, within_deadline};
 use xtask::{KeptPort, Settings, TemporaryDirectory};
 
 /// A TLS server, with the certificates and keys to connect to it.

@@ -1,15 +1,10 @@
 //! `docent tree`: the lines, the exit codes, and what an outage does to it.
 
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::os::unix::process::ExitStatusExt as _;
 
+use crate::support::{client, docent, kill, run, server, unique_path, within_deadline};
 use docent::CreateMode;
 use docent_testing::tap::Tap;
-use support::{client, docent, kill, run, server, unique_path, within_deadline};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout},
@@ -133,7 +128,7 @@ async fn the_differences_of_an_outage_are_printed() {
     behind.accept().await.unwrap();
     watching.expect(&["deleted /t/b/c 0", "created /t/b/d 0", "resynced 2"]).await;
     // In another session.
-    behind.kill_session(support::DEADLINE).await.unwrap();
+    behind.kill_session(crate::support::DEADLINE).await.unwrap();
     watching.expect(&["stale", "resynced 2"]).await;
     watching.child.kill().await.unwrap();
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     AddWatchMode, ErrorCode, EventType, Id, KeeperState, List, OpCode, Perms, Stat, Text,
-    WatcherType, acl::AclList, reply::ClientInfo,
+    WatcherType, acl::AclList, client_info::ClientInfo,
 };
 
 /// A field: its name in zookeeper.jute, and its value.

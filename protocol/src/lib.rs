@@ -46,6 +46,7 @@ mod macros;
 pub mod acl;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
+mod client_info;
 pub mod connect;
 mod digest;
 mod display;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use bytes::BufMut;
 
+pub use crate::client_info::ClientInfo;
 use crate::{
     DecodeError, ErrorCode, OpCode, Stat, Text,
     acl::AclList,
@@ -116,16 +117,6 @@ record! {
     pub struct ErrorReply {
         /// The error of the header, repeated.
         pub err: ErrorCode = "err",
-    }
-}
-
-record! {
-    /// One id of a connection.
-    pub struct ClientInfo<'a> {
-        /// The authentication scheme.
-        pub auth_scheme: Text<'a> = "authScheme",
-        /// The user.
-        pub user: Text<'a> = "user",
     }
 }
 

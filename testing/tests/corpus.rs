@@ -2,7 +2,6 @@
 //! every input that ever failed.
 
 #![allow(unreachable_pub, reason = "the target is public where the fuzzer has it")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
 

@@ -15,17 +15,9 @@
 //! * addWatch with a null path: a real server then fails to close the connection.
 //! * Requests behind closeSession: a race in a real server.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod support;
-
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use crate::support::{Answer, Raw, real_server, unique};
 use docent_protocol::{
     Acl, Decode as _, Encode as _, ErrorCode, Id, OpCode, Perms, Text, WatcherEvent, WatcherType,
     jute::Reader,
@@ -42,7 +34,6 @@ use docent_testing::{
     server::{Config, Version},
     tap::{Field, Value, reply_fields},
 };
-use support::{Answer, Raw, real_server, unique};
 
 const SESSIONS: usize = 3;
 const STEPS: usize = 30;

@@ -4,17 +4,13 @@
 //! They need Debian's `libzookeeper-java` and `libcurator-*-java` with a JDK, and a Python with kazoo
 //! (`DOCENT_TEST_KAZOO` names the interpreter; `python3` is tried). Missing ones are reported and skipped.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::{path::Path, process::Stdio, time::Duration};
 
+use crate::support::skip;
 use docent_testing::{
     TestingCluster, TestingServer,
     server::{Config, Version},
 };
-use support::skip;
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
 /// How long a program may run.
@@ -52,7 +48,7 @@ async fn run(command: &mut Command, input: &str) -> (bool, String) {
 }
 
 fn temp_dir(name: &str) -> std::path::PathBuf {
-    let dir = std::env::temp_dir().join(support::unique(name).trim_start_matches('/'));
+    let dir = std::env::temp_dir().join(crate::support::unique(name).trim_start_matches('/'));
     std::fs::create_dir(&dir).unwrap();
     dir
 }

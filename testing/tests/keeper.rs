@@ -1,18 +1,14 @@
 //! The machine as ClickHouse Keeper.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::machine::Bench;
 use docent_protocol::{
     AddWatchMode, ErrorCode, OpCode,
     raw::RawBody,
     request::{AddWatchRequest, ReadRequest},
 };
 use docent_testing::server::{Config, Version};
-use support::machine::Bench;
 
 fn bench(version: Version) -> Bench {
     Bench::new(Config { version, ..Config::default() })

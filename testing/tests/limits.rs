@@ -1,11 +1,8 @@
 //! The server does not run ahead of a client that does not read.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{create, machine::Bench};
 use docent_protocol::{
     OpCode, Text,
     multi::{MultiOp, MultiRequest},
@@ -13,7 +10,6 @@ use docent_protocol::{
     request::ReadRequest,
 };
 use docent_testing::server::{Config, ConnectionId, Peer};
-use support::{create, machine::Bench};
 
 /// The length of a value, in bytes.
 const VALUE: usize = 500_000;

@@ -1,32 +1,22 @@
 //! The machine by itself: sessions, versions, ensembles, and any bytes at all. Time is virtual.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    create,
+    machine::{Bench, Greeting},
+};
 use docent_protocol::{
-    Acl, AddWatchMode, Decode as _, ErrorCode, EventType, OpCode, Perms, Stat, Text,
+    Acl, AddWatchMode, Decode as _, ErrorCode, EventType, OpCode, Perms, Text,
     jute::Reader,
     multi::{MultiOp, MultiReply, MultiRequest, MultiResult},
     raw::RawBody,
-    reply::GetDataReply,
     request::{
         AddWatchRequest, CreateRequest, CreateTtlRequest, DeleteRequest, PathRequest, ReadRequest,
         SetAclRequest, SetDataRequest,
     },
 };
 use docent_testing::server::{Config, Role, Version};
-use support::{
-    create,
-    machine::{Bench, Greeting},
-};
 
 fn bench(version: Version) -> Bench {
     Bench::new(Config { version, ..Config::default() })
@@ -337,12 +327,6 @@ fn ensemble() -> Bench {
     Bench::new(Config { servers: 3, ..Config::default() })
 }
 
-fn data(b: &mut Bench, id: u64, path: &str) -> (Vec<u8>, Stat) {
-    let answer = b.call(id, OpCode::GetData, &read(path)).unwrap();
-    let reply = GetDataReply::decode(&mut Reader::new(&answer.body)).unwrap();
-    (reply.data.unwrap().to_vec(), reply.stat)
-}
-
 /// A lagging follower answers old values, until sync or a write of its own client.
 #[test]
 fn a_follower_may_lag_and_never_goes_back() {
@@ -352,18 +336,17 @@ fn a_follower_may_lag_and_never_goes_back() {
     b.create(leader, "/x", 0);
     assert_eq!(b.exists(follower, "/x", false), ErrorCode::Ok);
     b.machine.set_lag(b.now, 1, true);
-    let set = |data| SetDataRequest { path: "/x".into(), data: Some(data), version: -1 };
-    b.call(leader, OpCode::SetData, &set(b"1"));
-    assert_eq!(data(&mut b, follower, "/x").0, b"x");
-    b.call(follower, OpCode::Sync, &PathRequest { path: "/".into() });
-    assert_eq!(data(&mut b, follower, "/x").0, b"1");
-    b.call(leader, OpCode::SetData, &set(b"2"));
+    b.set(leader, "/x", b"1");
+    assert_eq!(b.data(follower, "/x"), b"x");
+    b.sync(follower);
+    assert_eq!(b.data(follower, "/x"), b"1");
+    b.set(leader, "/x", b"2");
     b.create(follower, "/y", 0);
-    assert_eq!(data(&mut b, follower, "/x").0, b"2");
-    b.call(leader, OpCode::SetData, &set(b"3"));
-    assert_eq!(data(&mut b, follower, "/x").0, b"2");
+    assert_eq!(b.data(follower, "/x"), b"2");
+    b.set(leader, "/x", b"3");
+    assert_eq!(b.data(follower, "/x"), b"2");
     b.machine.set_lag(b.now, 1, false);
-    assert_eq!(data(&mut b, follower, "/x").0, b"3");
+    assert_eq!(b.data(follower, "/x"), b"3");
 }
 
 /// A watch on a lagging follower fires when the follower hears of it.

@@ -5,21 +5,16 @@
 //! `DOCENT_PARTITION_SEED=7` begins with that one; `DOCENT_PARTITION_TRACE=1` notes each answer. A failure names its scenario
 //! and prints what happened in it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod support;
-
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Write as _,
     time::Duration,
 };
 
+use crate::support::{
+    create,
+    machine::{Bench, Greeting},
+};
 use docent_protocol::{
     Decode as _, ErrorCode, OpCode,
     jute::Reader,
@@ -28,10 +23,6 @@ use docent_protocol::{
     request::{PathRequest, ReadRequest, SetDataRequest},
 };
 use docent_testing::server::{Config, ConnectionId, Peer, Role};
-use support::{
-    create,
-    machine::{Bench, Greeting},
-};
 
 const MEMBERS: usize = 3;
 const CLIENTS: usize = 4;

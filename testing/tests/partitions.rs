@@ -3,33 +3,18 @@
 //! What follows from the cuts was measured on three real 3.8.0 servers; `tests/ensemble` in the root crate has cases
 //! on real ones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    create,
+    machine::{Bench, Greeting, ms},
+};
 use docent_protocol::{
-    Decode as _, ErrorCode, OpCode,
-    jute::Reader,
+    ErrorCode, OpCode,
     raw::RawBody,
-    reply::GetDataReply,
     request::{PathRequest, ReadRequest, SetDataRequest},
 };
 use docent_testing::server::{Config, ConnectionId, Peer, Role};
-use support::{
-    create,
-    machine::{Bench, Greeting},
-};
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// Three members. Member 0 leads.
 fn ensemble(tick: u64, sync_limit: u32) -> Bench {
@@ -56,26 +41,6 @@ fn session(
     (id, session, passwd)
 }
 
-fn ping(b: &mut Bench, id: ConnectionId) -> bool {
-    b.send(id, -2, OpCode::Ping, &RawBody(&[]));
-    b.answers(id).iter().any(|answer| answer.header.xid == -2)
-}
-
-fn sync(b: &mut Bench, id: ConnectionId) -> bool {
-    b.call(id, OpCode::Sync, &PathRequest { path: "/".into() }).is_some()
-}
-
-fn data(b: &mut Bench, id: ConnectionId, path: &str) -> Vec<u8> {
-    let read = ReadRequest { path: path.into(), watch: false };
-    let answer = b.call(id, OpCode::GetData, &read).unwrap();
-    GetDataReply::decode(&mut Reader::new(&answer.body)).unwrap().data.unwrap().to_vec()
-}
-
-fn set(b: &mut Bench, id: ConnectionId, path: &str, data: &[u8]) -> Option<ErrorCode> {
-    let set = SetDataRequest { path: path.into(), data: Some(data), version: -1 };
-    b.call(id, OpCode::SetData, &set).map(|answer| answer.header.err)
-}
-
 /// Whether a node exists, for a new session on a member.
 fn exists_on(b: &mut Bench, member: usize, path: &str) -> bool {
     b.time_out = 60_000;
@@ -99,7 +64,7 @@ fn early(first_ping: Duration, cut_after: Duration) -> Duration {
             b.machine.isolate(b.now, 1);
         }
         if step % 40 == 0 && !b.machine.is_closed(id) {
-            assert!(ping(&mut b, id), "{step}");
+            assert!(b.ping(id), "{step}");
             assert_eq!(b.exists(id, "/e", false), ErrorCode::Ok, "its own tree has the node");
             last = b.now;
         }
@@ -137,7 +102,7 @@ fn an_isolated_follower_answers_after_the_session_is_gone() {
     b.machine.isolate(b.now, 1);
     for _ in 0..48 {
         b.advance(ms(100));
-        assert!(ping(&mut b, id));
+        assert!(b.ping(id));
         assert_eq!(b.exists(id, "/e", false), ErrorCode::Ok);
     }
     assert!(!exists_on(&mut b, 2, "/e"));
@@ -157,7 +122,7 @@ fn a_follower_reports_its_sessions_every_half_tick() {
         b.advance(ms(100));
         let (id, ..) = session(&mut b, 1, 2000, "/e");
         b.advance(ms(1800));
-        assert!(ping(&mut b, id));
+        assert!(b.ping(id));
         b.advance(ms(cut_at) - b.now);
         b.machine.isolate(b.now, 1);
         b.advance(ms(expires_at - 1) - b.now);
@@ -181,8 +146,8 @@ fn a_write_through_a_follower_does_not_renew_the_session() {
     let (leader, ..) = session(&mut b, 1, 2000, "/l");
     let mut last = b.now;
     while !b.machine.is_closed(follower) {
-        assert_eq!(set(&mut b, leader, "/l", b""), Some(ErrorCode::Ok));
-        assert_eq!(set(&mut b, follower, "/f", b""), Some(ErrorCode::Ok));
+        assert_eq!(b.set(leader, "/l", b""), Some(ErrorCode::Ok));
+        assert_eq!(b.set(follower, "/f", b""), Some(ErrorCode::Ok));
         last = b.now;
         b.advance(ms(100));
         assert!(b.now < ms(60_000), "never");
@@ -202,12 +167,12 @@ fn a_leader_that_is_cut_off_answers_reads_and_sync_until_it_steps_down() {
     // The others have given it up; it has not noticed yet.
     assert_eq!((b.machine.leader(), b.machine.role(0)), (Some(1), Role::Leader));
     let (new, ..) = b.connect_to(2);
-    assert_eq!(set(&mut b, new, "/x", b"new"), Some(ErrorCode::Ok));
-    assert!(sync(&mut b, old), "it proves nothing");
-    assert_eq!(data(&mut b, old, "/x"), b"x");
-    assert!(ping(&mut b, old));
-    assert_eq!(set(&mut b, writer, "/x", b"late"), None);
-    assert!(!ping(&mut b, writer), "behind the write");
+    assert_eq!(b.set(new, "/x", b"new"), Some(ErrorCode::Ok));
+    assert!(b.sync(old).is_some(), "it proves nothing");
+    assert_eq!(b.data(old, "/x"), b"x");
+    assert!(b.ping(old));
+    assert_eq!(b.set(writer, "/x", b"late"), None);
+    assert!(!b.ping(writer), "behind the write");
     assert_eq!(b.machine.poll_transmit(writer), None);
     let (joining, greeting) = b.greet(0, 0, &[0; 16], Some(false), 0);
     assert_eq!(greeting, Greeting::Silence, "a new session is a write");
@@ -219,7 +184,7 @@ fn a_leader_that_is_cut_off_answers_reads_and_sync_until_it_steps_down() {
     b.machine.heal_all(b.now);
     assert_eq!(b.machine.role(0), Role::Follower);
     let (again, ..) = b.connect_to(0);
-    assert_eq!(data(&mut b, again, "/x"), b"new", "the other write is gone");
+    assert_eq!(b.data(again, "/x"), b"new", "the other write is gone");
 }
 
 /// A change that no majority has accepted takes effect if its leader leads again, long after its client heard of the broken
@@ -231,14 +196,14 @@ fn a_write_without_a_majority_may_take_effect_later() {
     for member in 0..3 {
         b.machine.isolate(b.now, member);
     }
-    assert_eq!(set(&mut b, writer, "/x", b"late"), None);
+    assert_eq!(b.set(writer, "/x", b"late"), None);
     b.advance(ms(4000));
     assert!(b.machine.is_closed(writer));
     assert_eq!(b.machine.leader(), None);
     b.machine.heal_all(b.now);
     assert_eq!(b.machine.leader(), Some(0));
     let (again, ..) = b.connect_to(1);
-    assert_eq!(data(&mut b, again, "/x"), b"late");
+    assert_eq!(b.data(again, "/x"), b"late");
 }
 
 /// Thousands of handshakes that were waiting, each with a request behind it, end one after the other.
@@ -325,9 +290,9 @@ fn a_follower_that_hears_nothing_still_writes() {
     let mut b = ensemble(500, 5);
     let (id, ..) = session(&mut b, 1, 10_000, "/x");
     b.machine.cut(b.now, 0, 1);
-    assert_eq!(set(&mut b, id, "/x", b"1"), None);
+    assert_eq!(b.set(id, "/x", b"1"), None);
     let (other, ..) = b.connect_to(2);
-    assert_eq!(data(&mut b, other, "/x"), b"1");
+    assert_eq!(b.data(other, "/x"), b"1");
     b.advance(ms(3000));
     assert!(b.machine.is_closed(id));
     assert_eq!((b.machine.leader(), b.machine.role(1)), (Some(0), Role::Looking));
@@ -342,14 +307,14 @@ fn a_follower_that_is_not_heard_still_reads() {
     let (id, ..) = session(&mut b, 1, 4000, "/x");
     let (other, ..) = b.connect_to(2);
     b.machine.cut(b.now, 1, 0);
-    assert_eq!(set(&mut b, other, "/x", b"1"), Some(ErrorCode::Ok));
-    assert_eq!(data(&mut b, id, "/x"), b"1");
-    assert_eq!(set(&mut b, id, "/x", b"2"), None);
+    assert_eq!(b.set(other, "/x", b"1"), Some(ErrorCode::Ok));
+    assert_eq!(b.data(id, "/x"), b"1");
+    assert_eq!(b.set(id, "/x", b"2"), None);
     b.advance(ms(2400));
     assert_eq!(b.machine.role(1), Role::Follower);
     b.advance(ms(200));
     assert_eq!(b.machine.role(1), Role::Looking);
-    assert_eq!(data(&mut b, other, "/x"), b"1");
+    assert_eq!(b.data(other, "/x"), b"1");
     assert!(b.machine.is_closed(id));
     assert!(exists_on(&mut b, 2, "/x"));
     b.advance(ms(4000));
@@ -409,7 +374,7 @@ fn a_new_leader_restarts_sessions_with_the_timeout_of_their_creation() {
     b.time_out = 2000;
     b.greet(1, other, &other_passwd, Some(false), 0);
     b.advance(ms(1250));
-    assert!(ping(&mut b, again));
+    assert!(b.ping(again));
     let zxid = b.machine.last_zxid();
     b.machine.stop_member(b.now, 0);
     let stopped = b.now;
@@ -443,7 +408,7 @@ fn a_member_isolated_from_its_clients() {
     let (id, ..) = session(&mut b, 1, 4000, "/e");
     let (gone, ..) = session(&mut b, 1, 4000, "/g");
     b.machine.cut(b.now, Peer::Clients, 1);
-    assert!(!ping(&mut b, id));
+    assert!(!b.ping(id));
     let peer = std::net::Ipv4Addr::LOCALHOST.into();
     assert_eq!(b.machine.handle_connect(b.now, 1, peer), None);
     b.machine.handle_disconnected(b.now, gone);

@@ -1,29 +1,13 @@
 //! Members that are paused, elections that take their time, and the record of applied changes. Time is virtual.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::machine::{Bench, ms};
 use docent_protocol::{
-    Decode as _, ErrorCode, EventType, OpCode,
-    jute::Reader,
-    raw::RawBody,
-    reply::GetDataReply,
-    request::{ReadRequest, SetDataRequest},
+    Decode as _, ErrorCode, EventType, OpCode, jute::Reader, reply::GetDataReply,
+    request::ReadRequest,
 };
-use docent_testing::server::{Config, ConnectionId, Role};
-use support::machine::Bench;
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
+use docent_testing::server::{Config, Role};
 
 /// Three members with ticks of 1 s. Member 0 leads.
 fn ensemble(election_time: Duration) -> Bench {
@@ -37,22 +21,12 @@ fn ensemble(election_time: Duration) -> Bench {
     })
 }
 
-fn set(b: &mut Bench, id: ConnectionId, path: &str, data: &[u8]) -> Option<ErrorCode> {
-    let set = SetDataRequest { path: path.into(), data: Some(data), version: -1 };
-    b.call(id, OpCode::SetData, &set).map(|answer| answer.header.err)
-}
-
-fn answers_ping(b: &mut Bench, id: ConnectionId) -> bool {
-    b.send(id, -2, OpCode::Ping, &RawBody(&[]));
-    b.answers(id).iter().any(|answer| answer.header.xid == -2)
-}
-
 #[test]
 fn a_paused_member_answers_when_it_goes_on() {
     let mut b = ensemble(Duration::ZERO);
     let (id, ..) = b.connect_to(1);
     b.machine.pause_member(b.now, 1);
-    assert!(!answers_ping(&mut b, id));
+    assert!(!b.ping(id));
     let new = b.accept(1);
     b.advance(ms(1500));
     assert!(!b.machine.is_closed(id) && !b.machine.is_closed(new));
@@ -74,7 +48,7 @@ fn a_resumed_leader_answers_its_waiting_clients_from_an_old_tree() {
         let leader = b.machine.leader().unwrap();
         assert_ne!(leader, 0);
         let (other, ..) = b.connect_to(leader);
-        assert_eq!(set(&mut b, other, "/a", b"new"), Some(ErrorCode::Ok));
+        assert_eq!(b.set(other, "/a", b"new"), Some(ErrorCode::Ok));
         let read = ReadRequest { path: "/a".into(), watch: false };
         b.send(at_leader, 7, OpCode::GetData, &read);
         assert!(b.answers(at_leader).is_empty());
@@ -98,9 +72,9 @@ fn a_resumed_member_handles_messages_in_their_order() {
     assert_eq!(b.create(at_leader, "/a", 0), ErrorCode::Ok);
     b.machine.pause_member(b.now, 1);
     for data in [b"1", b"2"] {
-        assert_eq!(set(&mut b, at_leader, "/a", data), Some(ErrorCode::Ok));
+        assert_eq!(b.set(at_leader, "/a", data), Some(ErrorCode::Ok));
     }
-    assert_eq!(set(&mut b, at_paused, "/a", b"3"), None);
+    assert_eq!(b.set(at_paused, "/a", b"3"), None);
     b.machine.resume_member(b.now, 1, true);
     assert_eq!(b.answers(at_paused).len(), 1);
     assert_eq!(b.machine.node("/a").unwrap().0, "3");
@@ -131,8 +105,8 @@ fn a_record_has_each_change_of_a_node_once() {
     assert_eq!(b.create(id, "/before", 0), ErrorCode::Ok);
     b.machine.start_recording();
     assert_eq!(b.create(id, "/a", 0), ErrorCode::Ok);
-    assert_eq!(set(&mut b, id, "/a", b"x"), Some(ErrorCode::Ok));
-    assert_eq!(set(&mut b, id, "/missing", b"x"), Some(ErrorCode::NoNode));
+    assert_eq!(b.set(id, "/a", b"x"), Some(ErrorCode::Ok));
+    assert_eq!(b.set(id, "/missing", b"x"), Some(ErrorCode::NoNode));
     let changes = b.machine.take_changes();
     let seen: Vec<_> = changes.iter().map(|of| (of.path.as_str(), of.event_type)).collect();
     assert_eq!(seen, [("/a", EventType::NodeCreated), ("/a", EventType::NodeDataChanged)]);

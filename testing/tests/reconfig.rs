@@ -1,11 +1,8 @@
 //! Changes of the members of an ensemble whose links are cut. `tests/ensemble/reconfig.rs` of the workspace has the rest.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Answer, create, machine::Bench};
 use docent_protocol::{
     Decode as _, ErrorCode, OpCode, Text,
     jute::Reader,
@@ -13,7 +10,6 @@ use docent_protocol::{
     request::{AuthRequest, ReadRequest, ReconfigRequest},
 };
 use docent_testing::server::{Config, ConnectionId};
-use support::{Answer, create, machine::Bench};
 
 fn bench(servers: usize) -> Bench {
     Bench::new(Config {

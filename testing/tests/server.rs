@@ -1,20 +1,16 @@
 //! The embedded server on real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::{
     io,
     time::{Duration, Instant},
 };
 
+use crate::support::{DEADLINE, Raw, create};
 use docent_protocol::{ErrorCode, OpCode, Text, operation, request::ReadRequest};
 use docent_testing::{
     TestingCluster, TestingServer,
     server::{Config, Role, Version},
 };
-use support::{DEADLINE, Raw, create};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

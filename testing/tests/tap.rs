@@ -1,18 +1,14 @@
 //! The tap in front of a real server: it changes nothing, sees everything, and causes the configured faults.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::{io, time::Duration};
 
+use crate::support::{DEADLINE, Raw, create, real_server, unique};
 use docent_protocol::{ErrorCode, EventType, OpCode, operation, request::ReadRequest};
 use docent_testing::{
     TestingServer,
     fault::Fault,
     tap::{CompareOptions, Direction, Record, Tap, What, compare},
 };
-use support::{DEADLINE, Raw, create, real_server, unique};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 const fn exists(path: &str) -> operation::Exists<'_> {

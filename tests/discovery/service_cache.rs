@@ -105,7 +105,7 @@ on_both_servers! {
 /// Readers that begin before and during the first load: an instance that it adds is followed by its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_begin_during_the_first_load_see_its_end() {
-    const COUNT: usize = 300;
+    const COUNT: usize = 100;
     let fixture = Fixture::embedded().await;
     let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;

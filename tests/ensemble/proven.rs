@@ -34,36 +34,41 @@ fn is_proven(client: &Client, guard: &LockGuard) -> bool {
 /// Each renewal on a follower needs a connection, and on the leader only the first one.
 async fn a_hold_stays_proven(ensemble: Ensemble) {
     let leader = ensemble.leader().await;
-    for member in [leader, (leader + 1) % 3] {
-        let client = client(&ensemble, member, TIMEOUT).await;
-        // The bound from the creation of the session passes before the lock is acquired.
-        let created = client.session().unwrap();
-        eventually("the first bound has passed", async || {
-            (client.now() > created.proven_until()).then_some(())
-        })
-        .await;
-        let guard = hold(&client, "/lock", Some(TIMEOUT / 8)).await;
-        let first = guard.proven_until();
-        assert!(is_proven(&client, &guard), "not proven when it is acquired");
-        let mut states = client.states();
-        let state = states.next().await;
-        eventually("two timeouts of renewals", async || {
-            assert!(is_proven(&client, &guard), "lapsed");
-            (guard.proven_until() > first + TIMEOUT * 2).then_some(())
-        })
-        .await;
-        let connections = client.metrics().connections;
-        eprintln!("{connections} connections for {TIMEOUT:?} * 2");
-        if member == leader {
-            assert!(connections <= 3, "{connections} connections at the leader");
-        } else {
-            assert!(connections > 10, "{connections} connections at a follower");
-        }
-        assert!(guard.is_held());
-        assert_eq!(*client.state().borrow(), state, "the state of the connection has changed");
-        guard.release().await.unwrap();
-        client.close().await.unwrap();
+    tokio::join!(
+        stays_proven(&ensemble, leader, true),
+        stays_proven(&ensemble, (leader + 1) % 3, false),
+    );
+}
+
+async fn stays_proven(ensemble: &Ensemble, member: usize, is_leader: bool) {
+    let client = client(ensemble, member, TIMEOUT).await;
+    // The bound from the creation of the session passes before the lock is acquired.
+    let created = client.session().unwrap();
+    eventually("the first bound has passed", async || {
+        (client.now() > created.proven_until()).then_some(())
+    })
+    .await;
+    let guard = hold(&client, &format!("/lock-{member}"), Some(TIMEOUT / 8)).await;
+    let first = guard.proven_until();
+    assert!(is_proven(&client, &guard), "not proven when it is acquired");
+    let mut states = client.states();
+    let state = states.next().await;
+    eventually("two timeouts of renewals", async || {
+        assert!(is_proven(&client, &guard), "lapsed");
+        (guard.proven_until() > first + TIMEOUT * 2).then_some(())
+    })
+    .await;
+    let connections = client.metrics().connections;
+    eprintln!("{connections} connections for {TIMEOUT:?} * 2");
+    if is_leader {
+        assert!(connections <= 3, "{connections} connections at the leader");
+    } else {
+        assert!(connections > 10, "{connections} connections at a follower");
     }
+    assert!(guard.is_held());
+    assert_eq!(*client.state().borrow(), state, "the state of the connection has changed");
+    guard.release().await.unwrap();
+    client.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

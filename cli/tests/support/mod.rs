@@ -1,13 +1,6 @@
 //! Shared code of the tests: a server, the program and its processes.
 
 #![allow(dead_code, reason = "every test program includes all of it and uses a part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "clippy knows test functions, but not the helpers that only they call"
-)]
 
 use std::{
     ffi::OsStr,

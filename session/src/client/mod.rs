@@ -17,6 +17,7 @@ mod wait;
 mod transaction;
 
 mod retry_loop;
+mod retry_policy;
 
 mod subtree;
 

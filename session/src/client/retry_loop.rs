@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use super::{client::Client, retry::RetryPolicy};
+use super::{client::Client, retry_policy::RetryPolicy};
 use crate::{Error, Instant, Outcome, driver::timer};
 
 /// One operation with its retries: their number, and the time since the first attempt. [`Client::retry`] and

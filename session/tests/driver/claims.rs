@@ -44,8 +44,7 @@ async fn a_claim_ends_with_its_deadline() {
 async fn a_silent_server_ends_claim_session_and_watches_at_once() {
     let (client, mut conn, net) = connected().await;
     let call = client.get_data_and_watch("/a");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
+    conn.answer_data(b"").await;
     let (_, mut watcher) = soon("the read", call).await.unwrap();
     let claim = claim(&client);
     let deadline = claim.lease().deadline();
@@ -87,9 +86,7 @@ async fn a_claim_ends_when_the_server_says_so_and_when_the_client_ends() {
         match ending {
             "expired" => {
                 drop(conn);
-                let mut conn = net.accept().await;
-                conn.handshake().await;
-                conn.grant(0, 0).await;
+                let (_conn, _) = net.serve_for(0, 0).await;
             }
             "closed" => {
                 let close = client.close();
@@ -113,54 +110,18 @@ async fn a_claim_ends_when_the_server_says_so_and_when_the_client_ends() {
 /// Another server grants less time than the claim's timer is set to.
 #[tokio::test(start_paused = true)]
 async fn a_claim_follows_a_deadline_that_comes_nearer() {
-    let (dialer, mut net) = net();
-    let client = start(config().with_session_timeout(ms(60_000)), dialer);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(7, 60_000).await;
-    client.wait_until_connected(LONG).await.unwrap();
+    let (client, conn, mut net) =
+        connected_with(config().with_session_timeout(ms(60_000)), 60_000).await;
     let claim = claim(&client);
     let mut lost = pin!(claim.lost());
     assert!(!is_lost(&mut lost).await);
     drop(conn);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(7, 6000).await;
+    let (conn, _) = net.serve_for(7, 6000).await;
     let before = client.now();
     lost.await;
     let waited = client.now().duration_since(before);
     assert!(waited > ms(5600) && waited <= ms(5701), "{waited:?}");
     drop(conn);
-}
-
-/// A reply of which a byte comes now and then is no contact: with the claim end the connection and the session.
-#[tokio::test(start_paused = true)]
-async fn the_end_of_the_lease_ends_the_connection() {
-    let (client, mut conn, mut net) = connected().await;
-    let mut states = client.states();
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected));
-    let claim = claim(&client);
-    let waiting = tokio::spawn(async move { claim.lost().await });
-    let call = client.get_data("/slow");
-    let (xid, _) = conn.request().await;
-    let before = client.now();
-    let bytes = reply(xid, 9, ErrorCode::Ok, &get_data_body(&[0; 100_000]));
-    let trickle = tokio::spawn(async move {
-        for byte in bytes.chunks(1) {
-            tokio::time::sleep(ms(200)).await;
-            conn.send_bytes(byte).await;
-        }
-    });
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Lost));
-    let waited = client.now().duration_since(before);
-    assert!(waited > ms(5600) && waited < ms(6000), "{waited:?}");
-    let error = soon("the error", call).await.unwrap_err();
-    assert_eq!(error.kind(), docent_session::ErrorKind::SessionExpired, "{error}");
-    soon("the end of the claim", waiting).await.unwrap();
-    let (_conn, asked) = net.serve(8).await;
-    assert_eq!(asked.session_id, 0);
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Reconnected));
-    trickle.abort();
 }
 
 /// Any number of waits, given up at any time, on any thread.

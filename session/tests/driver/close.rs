@@ -5,58 +5,13 @@ use docent_session::{ConnectionState, ErrorKind, Outcome};
 
 use crate::support::*;
 
-/// The session and its connection are there, and the list changes before the call to `close`.
-#[tokio::test(start_paused = true)]
-async fn close_right_behind_a_change_of_the_server_list_closes_the_session() {
-    // Before the driver has run, and once it has left the server.
-    for left in [false, true] {
-        let (client, mut conn, mut net) = connected().await;
-        client.update_server_list("two:1").unwrap();
-        if left {
-            assert_eq!(conn.maybe_request().await, None);
-        }
-        let close = client.close();
-        if left {
-            conn = net.serve(7).await.0;
-            assert_eq!(conn.host.name, "two");
-        }
-        conn.confirm_close().await;
-        soon("close", close).await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_in_the_pause_before_a_reconnect_closes_on_the_next_connection() {
-    let (client, conn, mut net) = connected().await;
-    drop(conn);
-    let mut state = client.state();
-    state.wait_for(|state| *state == Some(ConnectionState::Suspended)).await.unwrap();
-    let before = client.create("/before", b"", docent_protocol::CreateMode::Ephemeral);
-    let begin = stopwatch();
-    let close = client.close();
-    let (mut conn, asked) = net.serve(7).await;
-    assert_eq!(asked.session_id, 7);
-    assert_eq!(begin.elapsed(), ms(0), "there is nothing to wait for");
-    let (xid, request) = conn.request().await;
-    assert!(request.contains("/before"), "{request}");
-    conn.reply(xid, 9, ErrorCode::NodeExists, &[]).await;
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
-    assert_eq!(soon("create", before).await.unwrap_err().kind(), ErrorKind::NodeExists);
-}
-
 /// A long pause between two rounds of attempts is cut short as well: there may be no time for it.
 #[tokio::test(start_paused = true)]
 async fn close_in_a_long_pause_tries_every_server_at_once() {
-    let (dialer, mut net) = net();
     let config = config()
         .with_session_timeout(ms(60_000))
         .with_connect_string("one:1,two:1".parse().unwrap());
-    let client = start(config, dialer);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(7, 60_000).await;
-    client.wait_until_connected(LONG).await.unwrap();
+    let (client, conn, mut net) = connected_with(config, 60_000).await;
     drop(conn);
     // Until the pause is one of 2.5 to 5 s.
     while tokio::time::timeout(ms(2000), net.accept()).await.is_ok() {}
@@ -73,15 +28,10 @@ async fn close_in_a_long_pause_tries_every_server_at_once() {
 /// A server that has fallen silent gets its share of the time, as at an attempt to connect.
 #[tokio::test(start_paused = true)]
 async fn a_close_on_a_silent_server_goes_to_the_next() {
-    let (dialer, mut net) = net();
     let config = config()
         .with_session_timeout(ms(60_000))
         .with_connect_string("one:1,two:1,three:1".parse().unwrap());
-    let client = start(config, dialer);
-    let mut silent = net.accept().await;
-    silent.handshake().await;
-    silent.grant(7, 60_000).await;
-    client.wait_until_connected(LONG).await.unwrap();
+    let (client, silent, mut net) = connected_with(config, 60_000).await;
     // Long after the last answer: the share begins with the close.
     tokio::time::sleep(ms(5000)).await;
     let begin = stopwatch();
@@ -97,15 +47,10 @@ async fn a_close_on_a_silent_server_goes_to_the_next() {
 /// A server that answers the requests in front of a close is not left.
 #[tokio::test(start_paused = true)]
 async fn a_close_behind_slow_answers_waits_for_them() {
-    let (dialer, mut net) = net();
     let config = config()
         .with_session_timeout(ms(60_000))
         .with_connect_string("one:1,two:1,three:1".parse().unwrap());
-    let client = start(config, dialer);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(7, 60_000).await;
-    client.wait_until_connected(LONG).await.unwrap();
+    let (client, mut conn, _net) = connected_with(config, 60_000).await;
     let reads: Vec<_> = (0..2).map(|_| client.get_data("/a")).collect();
     let close = client.close();
     for _ in 0..2 {
@@ -131,22 +76,6 @@ async fn a_close_whose_answer_is_lost_is_sent_again() {
     assert_eq!(asked.session_id, 7);
     conn.confirm_close().await;
     soon("close", close).await.unwrap();
-}
-
-/// The first closeSession has ended it.
-#[tokio::test(start_paused = true)]
-async fn a_session_that_has_ended_meanwhile_is_closed() {
-    let (client, mut conn, mut net) = connected().await;
-    let close = client.close();
-    assert_eq!(conn.request().await.1, "CloseSession");
-    drop(conn);
-    let mut conn = net.accept().await;
-    assert_eq!(conn.handshake().await.session_id, 7);
-    conn.grant(0, 0).await;
-    soon("close", close).await.unwrap();
-    assert_eq!(conn.maybe_request().await, None);
-    tokio::time::sleep(ms(60_000)).await;
-    assert_eq!(net.attempts(), 2, "no new session is made");
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,23 +109,6 @@ async fn a_second_close_waits_for_the_first() {
     assert_eq!(conn.maybe_request().await, None);
 }
 
-/// The grace of the last drop is not the time that `close` has.
-#[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_behind_its_close_does_not_shorten_it() {
-    let (dialer, mut net) = net();
-    let client = start(config().with_connection_timeout(ms(30_000)), dialer);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(7, 90_000).await;
-    client.wait_until_connected(LONG).await.unwrap();
-    let close = client.close();
-    drop(client);
-    let (xid, _) = conn.request().await;
-    tokio::time::sleep(ms(29_000)).await;
-    conn.reply(xid, 10, ErrorCode::Ok, &[]).await;
-    soon("close", close).await.unwrap();
-}
-
 /// No listener hangs, whether it came before the end or behind it, and whoever keeps the client.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_client_ends_its_states() {
@@ -228,29 +140,6 @@ async fn states_end_behind_the_last_one() {
         assert_eq!(soon("a state", states.next()).await, expected);
     }
     assert_eq!(*client.state().borrow(), Some(ConnectionState::Lost));
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_waits_for_capacity_learns_of_a_close_at_once() {
-    let (dialer, mut net) = net();
-    let config = config().with_max_requests(2).unwrap();
-    let client = start(config, dialer);
-    let (mut conn, _) = net.serve(7).await;
-    client.wait_until_connected(LONG).await.unwrap();
-    let calls = [client.get_data("/1"), client.get_data("/2")];
-    let waiting = tokio::spawn(client.ready());
-    tokio::task::yield_now().await;
-    let close = client.close();
-    for ready in [soon("room", waiting).await.unwrap(), soon("room", client.ready()).await] {
-        assert_eq!(ready.unwrap_err().kind(), ErrorKind::Closed);
-    }
-    for call in calls {
-        let (xid, _) = conn.request().await;
-        conn.data(xid, b"").await;
-        soon("an answer", call).await.unwrap();
-    }
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
 }
 
 /// What `run` closes: the session of a body that returns, that returns early, that panics.
@@ -295,18 +184,6 @@ async fn run_returns_what_its_body_returned_even_if_no_server_hears_of_the_end()
     soon("run", run).await.unwrap().unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_run_that_is_dropped_closes_the_session_in_the_background() {
-    let (client, mut conn, _net) = connected().await;
-    let mut run = Box::pin(client.run(async |client| client.get_data("/a").await));
-    let polled =
-        std::future::poll_fn(|cx| std::task::Poll::Ready(run.as_mut().poll(cx).is_ready()));
-    assert!(!polled.await);
-    drop(run);
-    assert!(conn.request().await.1.contains("/a"));
-    assert_eq!(conn.request().await.1, "CloseSession");
-}
-
 /// A task that was started in the body may still have a clone: dropped handles would not close the session.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_closes_the_session_of_other_clones_too() {
@@ -315,8 +192,7 @@ async fn a_run_that_is_dropped_closes_the_session_of_other_clones_too() {
     let mut run = Box::pin(client.run(async |client| client.get_data("/a").await));
     let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(run.as_mut().poll(cx).is_ready()));
     assert!(!poll.await);
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
+    conn.answer_data(b"").await;
     drop(run);
     conn.confirm_close().await;
     assert_eq!(soon("a call", clone.get_data("/b")).await.unwrap_err().kind(), ErrorKind::Closed);

@@ -1,8 +1,8 @@
 //! The table of contracts: what happens to a call, whatever happens around it.
 
-use std::{pin::Pin, time::Duration};
+use std::time::Duration;
 
-use docent_protocol::{CreateMode, ErrorCode, EventType};
+use docent_protocol::{CreateMode, ErrorCode};
 use docent_session::{Clock, Connecting, ErrorKind, Host, Outcome, Transport};
 use tokio::sync::mpsc;
 
@@ -58,30 +58,10 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
     drop(client.get_data_and_watch("/given-up"));
     let after = client.get_data("/after");
     for _ in 0..2 {
-        let (xid, _) = conn.request().await;
-        conn.data(xid, b"").await;
+        conn.answer_data(b"").await;
     }
     soon("an answer behind it", after).await.unwrap();
     assert_eq!(pending_and_watches(&client), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_broken_connection_fails_sent_requests_and_keeps_unsent_ones() {
-    let (client, mut conn, mut net) = connected().await;
-    let sent = client.get_data("/sent");
-    conn.request().await;
-    drop(conn);
-    assert_eq!(
-        verdict(soon("its failure", sent).await),
-        (ErrorKind::ConnectionLoss, Outcome::Unknown)
-    );
-    let kept = client.get_data("/kept");
-    let (mut conn, asked) = net.serve(7).await;
-    assert_eq!(asked.session_id, 7);
-    let (xid, request) = conn.request().await;
-    assert!(request.contains("/kept"));
-    conn.data(xid, b"there").await;
-    assert_eq!(soon("its answer", kept).await.unwrap().data, "there");
 }
 
 /// The rest of a broken stream is not looked at by the next connection, and the requests that were waiting
@@ -95,24 +75,10 @@ async fn rubbish_breaks_one_connection_only() {
         let (mut conn, asked) = net.serve(7).await;
         assert_eq!(asked.session_id, 7);
         let call = client.get_data("/after");
-        let (xid, _) = conn.request().await;
-        conn.data(xid, b"fine").await;
+        conn.answer_data(b"fine").await;
         assert_eq!(soon("its answer", call).await.unwrap().data, "fine", "{rubbish:?}");
         assert_eq!(net.attempts(), 2);
     }
-}
-
-/// Rubbish and requests at once: requests not written yet have a known outcome.
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_broke_takes_no_more_requests() {
-    let (client, mut conn, mut net) = connected().await;
-    conn.send_bytes(&[0xFF; 4]).await;
-    // The driver has not run since: it finds the rubbish and the request in the same turn.
-    let call = client.get_data("/a");
-    let (mut conn, _) = net.serve(7).await;
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"x").await;
-    soon("its answer", call).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,8 +87,7 @@ async fn the_last_clone_closes_the_session() {
     let clone = client.clone();
     drop(client);
     let call = clone.get_data("/a");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
+    conn.answer_data(b"").await;
     soon("an answer to the clone", call).await.unwrap();
     drop(clone);
     conn.confirm_close().await;
@@ -136,23 +101,6 @@ async fn the_last_clone_gone_does_not_wait_for_a_silent_server() {
     assert_eq!(conn.request().await.1, "CloseSession");
     assert_eq!(conn.maybe_request().await, None, "within the grace");
     assert!(net.is_quiet());
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_waits_for_what_was_called_before_it_and_for_its_answer() {
-    let (client, mut conn, _net) = connected().await;
-    let before = client.get_data("/before");
-    let close = client.close();
-    let after = client.get_data("/after");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
-    soon("the one before", before).await.unwrap();
-    assert_eq!(
-        verdict(soon("the one after", after).await),
-        (ErrorKind::Closed, Outcome::NotApplied)
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,72 +172,6 @@ fn a_runtime_that_ends_at_once_completes_all_waits() {
         verdict(tokio::time::timeout(ms(5000), call).await.expect("an end to the wait")).0
     });
     assert_eq!(kind, ErrorKind::Closed);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_queue_over_its_limit_refuses_at_once_and_keeps_its_order() {
-    let (dialer, mut net) = net();
-    let config = config().with_max_requests(2).unwrap();
-    let client = start(config, dialer);
-    let calls = [client.get_data("/1"), client.get_data("/2"), client.get_data("/3")];
-    let [first, second, third] = calls;
-    assert_eq!(
-        verdict(soon("the third", third).await),
-        (ErrorKind::TooManyRequests, Outcome::NotApplied)
-    );
-    let (mut conn, _) = net.serve(7).await;
-    for _ in 0..2 {
-        let (xid, _) = conn.request().await;
-        conn.data(xid, b"").await;
-    }
-    soon("the first", first).await.unwrap();
-    soon("the second", second).await.unwrap();
-    let fourth = client.get_data("/4");
-    let (xid, request) = conn.request().await;
-    assert!(request.contains("/4"));
-    conn.data(xid, b"").await;
-    soon("room again", fourth).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_over_the_limit_is_never_sent() {
-    let (client, mut conn, _net) = connected().await;
-    let large = client.set_data("/a", &vec![0; 1 << 20], None);
-    let small = client.get_data("/b");
-    let error = soon("the refusal", large).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::RequestTooLarge, Outcome::NotApplied));
-    assert!(error.to_string().contains("1048575"), "{error}");
-    let (xid, request) = conn.request().await;
-    assert!(request.contains("/b"));
-    conn.data(xid, b"").await;
-    soon("the small one", small).await.unwrap();
-}
-
-/// issue 2, bad input: each names the value and the rule, and nothing is sent.
-#[tokio::test(start_paused = true)]
-async fn bad_paths_are_refused_before_anything_is_sent() {
-    let (client, mut conn, _net) = connected().await;
-    for (path, rule) in [
-        ("", "must not be empty"),
-        ("a", "must begin with a slash"),
-        ("/a/", "must not end with a slash"),
-        ("/a//b", "empty node name"),
-        ("/a/../b", "relative node name"),
-        ("/a\0b", "U+0000"),
-    ] {
-        let error = soon(path, client.get_data(path)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidPath);
-        let text = error.to_string();
-        assert!(text.contains(rule) && text.contains(&format!("{path:?}")), "{text}");
-        assert_eq!(soon(path, client.exists_and_watch(path)).await.unwrap_err(), {
-            let exists = soon(path, client.exists(path)).await.unwrap_err();
-            assert_eq!(exists.outcome(), Outcome::NotApplied);
-            exists
-        });
-    }
-    let call = client.get_data("/good");
-    assert!(conn.request().await.1.contains("/good"), "the first thing that was sent");
-    drop(call);
 }
 
 /// By the rules of `PathUtils.validatePath`; its flag `isSequential` validates the name with a digit behind it.
@@ -400,34 +282,13 @@ async fn every_method_refuses_bad_paths_before_anything_is_sent() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_a_connection_a_call_fails_in_time() {
-    let (dialer, net) = net();
-    let client = start(config(), dialer);
-    let before = client.now();
-    // The server accepts no connection: the handshake never comes. A call made meanwhile has a deadline of its own.
-    let first = client.get_data("/a");
-    assert_eq!(
-        verdict(soon("the first", first).await),
-        (ErrorKind::ConnectionLoss, Outcome::NotApplied)
-    );
-    assert!(
-        client.now().duration_since(before) < ms(3100),
-        "{:?}",
-        client.now().duration_since(before)
-    );
-    drop(net);
-}
-
 /// The server takes no bytes, so part of a write is left over. A call made after the cut still has its
 /// deadline noticed.
 #[tokio::test(start_paused = true)]
 async fn a_half_written_request_does_not_make_the_driver_deaf() {
     let (dialer, mut net) = net_with_capacity(64);
     let client = start(config().with_session_timeout(ms(60_000)), dialer);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(7, 60_000).await;
+    let (conn, _) = net.serve_for(7, 60_000).await;
     client.wait_until_connected(LONG).await.unwrap();
     let stuck = client.set_data("/a", &[0; 1000], None);
     tokio::task::yield_now().await;
@@ -503,9 +364,7 @@ fn no_wake_up_is_lost() {
         config().with_session_timeout(ms(600_000)).with_transport(dialer).start()
     };
     runtime.spawn(async move {
-        let mut conn = net.accept().await;
-        conn.handshake().await;
-        conn.grant(7, 600_000).await;
+        let (mut conn, _) = net.serve_for(7, 600_000).await;
         conn.answer_all().await;
     });
     let threads: Vec<_> = (0..4)
@@ -526,21 +385,6 @@ fn no_wake_up_is_lost() {
     for thread in threads {
         thread.join().unwrap();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_outlives_nothing_but_its_session() {
-    let (client, mut conn, _net) = connected().await;
-    let call = client.get_data_and_watch("/a");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
-    let (_, mut watcher) = soon("the read", call).await.unwrap();
-    let changed = Pin::from(Box::new(watcher.changed()));
-    let close = client.close();
-    conn.confirm_close().await;
-    soon("close", close).await.unwrap();
-    let event = soon("the end of the watch", changed).await;
-    assert_eq!(event.event_type, EventType::None);
 }
 
 /// Many listeners that never look do not hold up anything.

@@ -11,9 +11,7 @@ fn waiting(max_requests: usize) -> Config {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_kept() {
-    let (dialer, mut net) = net();
-    let client = start(waiting(1), dialer);
-    let (mut conn, _) = net.serve(7).await;
+    let (client, mut conn, _net) = connected_with(waiting(1), 6000).await;
     let first = client.get_data("/1");
     drop(client.get_data("/dropped"));
     let mut polled = Box::pin(client.get_data("/polled"));
@@ -39,36 +37,9 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     .await
 }
 
-/// A server that answers when it has been asked for as much as it may be.
-#[tokio::test(start_paused = true)]
-async fn never_more_is_in_flight_than_the_limit_and_everything_is_answered() {
-    const LIMIT: usize = 10;
-    let (dialer, mut net) = net();
-    let client = start(waiting(LIMIT), dialer);
-    let (mut conn, _) = net.serve(7).await;
-    let calls: Vec<_> = (0..1000).map(|n| client.get_data(&format!("/{n}"))).collect();
-    let mut asked = Vec::new();
-    for n in 0..1000 {
-        let (xid, request) = conn.request().await;
-        assert!(request.contains(&format!("\"/{n}\"")), "{n}: {request}");
-        asked.push(xid);
-        if asked.len() == LIMIT {
-            assert_eq!(client.metrics().in_flight, LIMIT);
-            for xid in asked.drain(..) {
-                conn.data(xid, b"").await;
-            }
-        }
-    }
-    for call in calls {
-        soon("an answer", call).await.unwrap();
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_capacity_fails_with_the_client_and_was_not_applied() {
-    let (dialer, mut net) = net();
-    let client = start(waiting(1), dialer);
-    let (mut conn, _) = net.serve(7).await;
+    let (client, mut conn, _net) = connected_with(waiting(1), 6000).await;
     let sent = client.get_data("/sent");
     let waits = client.get_data("/waits");
     conn.request().await;

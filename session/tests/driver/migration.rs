@@ -1,7 +1,7 @@
 //! Other servers, other clients, slow ones: what the driver has to do for it.
 
 use docent_protocol::{ErrorCode, connect::ConnectResponse};
-use docent_session::{ConnectionState, ErrorKind, Outcome};
+use docent_session::{ConnectionState, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::*;
@@ -60,33 +60,11 @@ async fn a_read_write_server_is_searched_for_and_moved_to() {
     soon("a session", connected).await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_slow_answer_fails_its_own_request_in_time() {
-    let (dialer, mut net) = net();
-    let client = start(config().with_request_timeout(ms(200)).unwrap(), dialer);
-    let (mut conn, _) = net.serve(7).await;
-    client.wait_until_connected(LONG).await.unwrap();
-    let begin = stopwatch();
-    let slow = client.get_data("/slow");
-    let (xid, _) = conn.request().await;
-    let error = soon("the timeout", slow).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::OperationTimeout, Outcome::Unknown));
-    assert!(begin.elapsed() < ms(250), "{:?}", begin.elapsed());
-    let next = client.get_data("/next");
-    conn.data(xid, b"late").await;
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"in time").await;
-    assert_eq!(soon("the next", next).await.unwrap().data, "in time");
-    assert_eq!(net.attempts(), 1);
-}
-
 /// A producer without limit is slowed down to the server's pace.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_capacity_never_finds_the_queue_full() {
-    let (dialer, mut net) = net();
     let config = config().with_max_requests(10).unwrap();
-    let client = start(config, dialer);
-    let (mut conn, _) = net.serve(7).await;
+    let (client, mut conn, _net) = connected_with(config, 6000).await;
     let server = tokio::spawn(async move {
         conn.answer_all().await;
     });

@@ -1,6 +1,6 @@
 //! A session over several connections: kept, expired, moved, refused; and what its watches see of it.
 
-use docent_protocol::{ErrorCode, EventType, KeeperState, connect::ConnectResponse, xid};
+use docent_protocol::{ErrorCode, EventType, KeeperState, xid};
 use docent_session::{ConnectionState, ErrorKind, Outcome};
 
 use crate::support::*;
@@ -63,58 +63,6 @@ async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     drop(call);
 }
 
-/// No server reports the expiry; the client's clock does.
-#[tokio::test(start_paused = true)]
-async fn without_any_server_the_session_is_lost_after_its_timeout() {
-    let (client, conn, net) = connected().await;
-    let mut states = client.states();
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Connected));
-    let begin = stopwatch();
-    drop((conn, net));
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Suspended));
-    assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Lost));
-    let waited = begin.elapsed();
-    assert!(waited >= ms(5700) && waited < ms(5702), "{waited:?}");
-}
-
-/// An idle session is kept by pings, three to a timeout.
-#[tokio::test(start_paused = true)]
-async fn an_idle_session_is_kept_by_pings() {
-    let (client, mut conn, net) = connected().await;
-    let mut pings = 0;
-    let begin = stopwatch();
-    while begin.elapsed() < ms(60_000) {
-        let payload = conn.frame().await.unwrap();
-        assert_eq!(payload, [0xFF, 0xFF, 0xFF, 0xFE, 0, 0, 0, 11]);
-        pings += 1;
-        conn.reply(xid::PING, 1, ErrorCode::Ok, &[]).await;
-    }
-    assert!((29..=31).contains(&pings), "{pings} pings in a minute");
-    assert!(client.session().unwrap().deadline().duration_since(client.now()) > ms(3000));
-    assert_eq!(net.attempts(), 1);
-}
-
-/// Credentials precede the requests of callers.
-#[tokio::test(start_paused = true)]
-async fn credentials_come_first_on_every_connection() {
-    let (dialer, mut net) = net();
-    let client = start(config().with_auth("digest", b"user:secret"), dialer);
-    let call = client.get_data("/a");
-    let (mut conn, _) = net.serve(7).await;
-    let (xid, request) = conn.request().await;
-    assert_eq!(xid, xid::AUTH);
-    assert!(!request.contains("secret"), "{request}");
-    conn.reply(xid, 0, ErrorCode::Ok, &[]).await;
-    assert!(conn.request().await.1.contains("/a"));
-    drop(conn);
-    soon("its failure", call).await.unwrap_err();
-    let call = client.get_data("/b");
-    let (mut conn, _) = net.serve(7).await;
-    assert_eq!(conn.request().await.0, xid::AUTH);
-    assert!(conn.request().await.1.contains("/b"));
-    drop(call);
-}
-
 /// The state is final: the client does not reconnect.
 #[tokio::test(start_paused = true)]
 async fn refused_credentials_end_the_client() {
@@ -133,71 +81,6 @@ async fn refused_credentials_end_the_client() {
     assert_eq!(late.detail(), Some("the server refused the credentials"));
     tokio::time::sleep(ms(60_000)).await;
     assert_eq!(net.attempts(), 1);
-}
-
-/// The reply to a ping may be that authentication is required (`enforce.auth.enabled`).
-#[tokio::test(start_paused = true)]
-async fn a_server_that_requires_authentication_ends_the_client() {
-    let (client, mut conn, net) = connected().await;
-    conn.frame().await.unwrap();
-    conn.reply(xid::PING, 0, ErrorCode::SessionClosedRequireSaslAuth, &[]).await;
-    let wait = async {
-        let mut state = client.state();
-        state.wait_for(|state| *state == Some(ConnectionState::Lost)).await.map(|_| ())
-    };
-    soon("the end", wait).await.unwrap();
-    let error = client.wait_until_connected(ms(1000)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::AuthFailed);
-    tokio::time::sleep(ms(60_000)).await;
-    assert_eq!(net.attempts(), 1);
-}
-
-/// A server closes without a reply when the session has moved, when it is behind the client, and without a quorum: this
-/// is not an expiry.
-#[tokio::test(start_paused = true)]
-async fn servers_that_close_silently_do_not_end_the_session() {
-    let (client, conn, mut net) = connected().await;
-    drop(conn);
-    for _ in 0..3 {
-        let mut conn = net.accept().await;
-        assert_eq!(conn.handshake().await.session_id, 7);
-    }
-    let (_conn, asked) = net.serve(7).await;
-    assert_eq!(asked.session_id, 7);
-    soon("a session", client.wait_until_connected(ms(1000))).await.unwrap();
-    assert!(!client.session().unwrap().is_lost());
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_session_than_asked_for_is_an_expiry() {
-    let (client, conn, mut net) = connected().await;
-    let old = client.session().unwrap();
-    drop(conn);
-    let _ = net.serve(99).await;
-    let (_conn, asked) = net.serve(8).await;
-    assert_eq!(asked.session_id, 0);
-    soon("a session", client.wait_until_connected(ms(1000))).await.unwrap();
-    assert!(old.is_lost());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_granted_timeout_sets_the_pace() {
-    let (dialer, mut net) = net();
-    let client = start(config(), dialer);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.send(&ConnectResponse {
-        protocol_version: 0,
-        time_out: 60_000,
-        session_id: 7,
-        passwd: Some(PASSWORD),
-        read_only: Some(false),
-    })
-    .await;
-    client.wait_until_connected(LONG).await.unwrap();
-    let begin = stopwatch();
-    conn.frame().await.unwrap();
-    assert!(begin.elapsed() >= ms(9_900), "no ping before 10 s: {:?}", begin.elapsed());
 }
 
 /// A session timeout without limit is no overflow.
@@ -219,10 +102,8 @@ async fn settings_at_their_limits_are_no_panic() {
 /// A watcher that is not polled delays no other, keeps a limited number of events, and reports that it dropped some.
 #[tokio::test(start_paused = true)]
 async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss() {
-    let (dialer, mut net) = net();
     let config = config().with_max_watch_events(10);
-    let client = start(config, dialer);
-    let (mut conn, _) = net.serve(7).await;
+    let (client, mut conn, _net) = connected_with(config, 6000).await;
     let call = client.add_watch("/a", docent_protocol::AddWatchMode::Persistent);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
@@ -231,8 +112,7 @@ async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss
         conn.event(EventType::NodeDataChanged, "/a").await;
     }
     let call = client.get_data("/b");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
+    conn.answer_data(b"").await;
     soon("an answer behind them", call).await.unwrap();
     let first = soon("the marker", watcher.changed()).await;
     assert!(first.is_resync() && !first.is_end(), "{first:?}");
@@ -247,11 +127,9 @@ async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss
 /// A resync names the watched path, whichever node the dropped event was about.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_has_missed_events_names_its_own_path() {
-    let (dialer, mut net) = net();
     let config =
         config().with_max_watch_events(2).with_connect_string("one:1/app".parse().unwrap());
-    let client = start(config, dialer);
-    let (mut conn, _) = net.serve(7).await;
+    let (client, mut conn, _net) = connected_with(config, 6000).await;
     let call = client.add_watch("/a", docent_protocol::AddWatchMode::PersistentRecursive);
     let (xid, _) = conn.request().await;
     conn.reply(xid, 5, ErrorCode::Ok, &[0; 4]).await;
@@ -260,8 +138,7 @@ async fn a_watcher_that_has_missed_events_names_its_own_path() {
         conn.event(EventType::NodeCreated, &format!("/app/a/{number}")).await;
     }
     let call = client.get_data("/b");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
+    conn.answer_data(b"").await;
     soon("an answer behind them", call).await.unwrap();
     let marker = watcher.try_changed().unwrap();
     assert!(marker.is_resync() && &*marker.path == "/a", "{marker:?}");
@@ -291,35 +168,6 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     drop(call);
 }
 
-/// The chroot is in front of every path, a sequential child of the root included.
-#[tokio::test(start_paused = true)]
-async fn a_chroot_stands_in_front_of_every_path() {
-    use docent_protocol::{CreateMode, Encode, reply::PathReply};
-    let (dialer, mut net) = net();
-    let config = config().with_connect_string("one:1/app".parse().unwrap());
-    let client = start(config, dialer);
-    let (mut conn, _) = net.serve(7).await;
-    for (path, mode, sent, answered, returned) in [
-        ("/a", CreateMode::Persistent, "\"/app/a\"", "/app/a", "/a"),
-        ("/", CreateMode::PersistentSequential, "\"/app/\"", "/app/0000000001", "/0000000001"),
-        (
-            "/x/",
-            CreateMode::EphemeralSequential,
-            "\"/app/x/\"",
-            "/app/x/0000000001",
-            "/x/0000000001",
-        ),
-    ] {
-        let call = client.create(path, b"", mode);
-        let (xid, request) = conn.request().await;
-        assert!(request.contains(sent), "{request}");
-        let mut body = Vec::new();
-        PathReply { path: answered.into() }.encode(&mut body);
-        conn.reply(xid, 5, ErrorCode::Ok, &body).await;
-        assert_eq!(soon("create", call).await.unwrap(), returned);
-    }
-}
-
 /// A waiter for more events than there will be is at least notified of the end of the client, whether it is kept or
 /// dropped.
 #[tokio::test(start_paused = true)]
@@ -327,8 +175,7 @@ async fn a_watcher_that_has_delivered_its_event_still_reports_the_end() {
     for dropped in [false, true] {
         let (client, mut conn, _net) = connected().await;
         let call = client.get_data_and_watch("/a");
-        let (xid, _) = conn.request().await;
-        conn.data(xid, b"").await;
+        conn.answer_data(b"").await;
         let (_, mut watcher) = soon("the read", call).await.unwrap();
         conn.event(EventType::NodeDataChanged, "/a").await;
         soon("the event", watcher.changed()).await;

@@ -102,8 +102,7 @@ async fn no_request_fails_for_a_silent_server_beside_one_that_serves() {
         };
         client.wait_until_connected(LONG).await.unwrap();
         let before = client.get_data("/before");
-        let (xid, _) = conn.request().await;
-        conn.data(xid, b"x").await;
+        conn.answer_data(b"x").await;
         soon("an answer", before).await.unwrap();
         drop(conn);
         let server = serve_but(net, &["one"]);
@@ -156,9 +155,7 @@ async fn a_close_is_not_held_up_by_a_silent_server() {
     for seed in 0..20 {
         let (dialer, mut net) = net();
         let client = start(three(seed), dialer);
-        let mut conn = net.accept().await;
-        conn.handshake().await;
-        conn.grant(7, 60_000).await;
+        let (conn, _) = net.serve_for(7, 60_000).await;
         client.wait_until_connected(LONG).await.unwrap();
         let gone = conn.host.clone();
         drop(conn);

@@ -16,8 +16,7 @@ async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
 async fn a_one_shot_watch_is_a_stream_of_one_event() {
     let (client, mut conn, _net) = connected().await;
     let call = client.get_data_and_watch("/a");
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"").await;
+    conn.answer_data(b"").await;
     let (_, mut watcher) = soon("the read", call).await.unwrap();
     let (event, ()) = tokio::join!(next(&mut watcher), conn.event(EventType::NodeDeleted, "/a"));
     assert_eq!(event.unwrap().event_type, EventType::NodeDeleted);

@@ -107,11 +107,16 @@ impl Net {
         Conn { host, stream, buffer: BytesMut::new() }
     }
 
-    /// The next connection, up to an accepted session; and its request.
+    /// The next connection, up to a session with a timeout of 6 s; and its request.
     pub(crate) async fn serve(&mut self, session_id: i64) -> (Conn, Asked) {
+        self.serve_for(session_id, 6000).await
+    }
+
+    /// As [`serve`](Self::serve), with another timeout, in milliseconds.
+    pub(crate) async fn serve_for(&mut self, session_id: i64, time_out: i32) -> (Conn, Asked) {
         let mut conn = self.accept().await;
         let asked = conn.handshake().await;
-        conn.grant(session_id, 6000).await;
+        conn.grant(session_id, time_out).await;
         (conn, asked)
     }
 
@@ -180,14 +185,7 @@ impl Conn {
     }
 
     pub(crate) async fn grant(&mut self, session_id: i64, time_out: i32) {
-        self.send(&ConnectResponse {
-            protocol_version: 0,
-            time_out,
-            session_id,
-            passwd: Some(if session_id == 0 { &[0; 16] } else { PASSWORD }),
-            read_only: Some(false),
-        })
-        .await;
+        self.send(&granted(session_id, time_out)).await;
     }
 
     /// The next request that is no ping: its xid, and itself as text. Pings are answered.
@@ -225,6 +223,13 @@ impl Conn {
         self.send_bytes(&reply(xid, zxid, err, body)).await;
     }
 
+    /// Answers the next request, a getData, and returns the request.
+    pub(crate) async fn answer_data(&mut self, data: &[u8]) -> String {
+        let (xid, request) = self.request().await;
+        self.data(xid, data).await;
+        request
+    }
+
     /// Answers a getData.
     pub(crate) async fn data(&mut self, xid: i32, data: &[u8]) {
         self.reply(xid, 9, ErrorCode::Ok, &get_data_body(data)).await;
@@ -257,6 +262,13 @@ impl Conn {
             }
         }
     }
+}
+
+/// The reply to a handshake. Session 0: no session.
+pub(crate) fn granted(session_id: i64, time_out: i32) -> ConnectResponse<'static> {
+    let passwd: &[u8] = if session_id == 0 { &[0; 16] } else { PASSWORD };
+    let (passwd, read_only) = (Some(passwd), Some(false));
+    ConnectResponse { protocol_version: 0, time_out, session_id, passwd, read_only }
 }
 
 pub(crate) fn reply(xid: i32, zxid: i64, err: ErrorCode, body: &[u8]) -> Vec<u8> {
@@ -296,9 +308,14 @@ pub(crate) fn start(config: Config, dialer: Dialer) -> Client {
 
 /// A client with the session 7, and the server's end of its connection.
 pub(crate) async fn connected() -> (Client, Conn, Net) {
+    connected_with(config(), 6000).await
+}
+
+/// As [`connected`], with these settings and this session timeout, in milliseconds.
+pub(crate) async fn connected_with(config: Config, time_out: i32) -> (Client, Conn, Net) {
     let (dialer, mut net) = net();
-    let client = start(config(), dialer);
-    let (conn, _) = net.serve(7).await;
+    let client = start(config, dialer);
+    let (conn, _) = net.serve_for(7, time_out).await;
     client.wait_until_connected(LONG).await.unwrap();
     (client, conn, net)
 }

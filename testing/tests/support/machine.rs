@@ -12,12 +12,17 @@ use docent_protocol::{
     frame,
     jute::Reader,
     raw::{RawBody, put_request_parts},
-    reply::ReplyHeader,
-    request::ReadRequest,
+    reply::{GetDataReply, ReplyHeader},
+    request::{PathRequest, ReadRequest, SetDataRequest},
+    xid,
 };
 use docent_testing::server::{Config, ConnectionId, Ensemble};
 
 use super::Answer;
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 /// A machine and its clients.
 pub(crate) struct Bench {
@@ -206,6 +211,29 @@ impl Bench {
         let answer = self.call(id, OpCode::Create, &super::create(path, b"x", flags)).unwrap();
         assert_eq!(answer.header.err, ErrorCode::Ok, "{path}");
         Reader::new(&answer.body).text("path").unwrap().to_string()
+    }
+
+    /// Writes data whatever the version is. `None`: there is no reply.
+    pub(crate) fn set(&mut self, id: ConnectionId, path: &str, data: &[u8]) -> Option<ErrorCode> {
+        let set = SetDataRequest { path: path.into(), data: Some(data), version: -1 };
+        self.call(id, OpCode::SetData, &set).map(|answer| answer.header.err)
+    }
+
+    pub(crate) fn data(&mut self, id: ConnectionId, path: &str) -> Vec<u8> {
+        let read = ReadRequest { path: path.into(), watch: false };
+        let answer = self.call(id, OpCode::GetData, &read).unwrap();
+        GetDataReply::decode(&mut Reader::new(&answer.body)).unwrap().data.unwrap().to_vec()
+    }
+
+    /// Whether a ping is answered.
+    pub(crate) fn ping(&mut self, id: ConnectionId) -> bool {
+        self.send(id, xid::PING, OpCode::Ping, &RawBody(&[]));
+        self.answers(id).iter().any(|answer| answer.header.xid == xid::PING)
+    }
+
+    pub(crate) fn sync(&mut self, id: ConnectionId) -> Option<ErrorCode> {
+        let sync = PathRequest { path: "/".into() };
+        self.call(id, OpCode::Sync, &sync).map(|answer| answer.header.err)
     }
 
     /// exists, with a watch or not.

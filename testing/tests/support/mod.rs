@@ -1,13 +1,5 @@
 //! What the tests of this crate share: a raw client, and where the server is.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
 pub(crate) mod machine;
 
 use std::{io::Write as _, time::Duration};
@@ -19,7 +11,7 @@ use docent_protocol::{
     frame,
     jute::{Encode, Reader},
     operation::Operation,
-    raw::{RawBody, put_request_parts},
+    raw::put_request_parts,
     reply::ReplyHeader,
     request::CreateRequest,
 };
@@ -154,11 +146,6 @@ impl Raw {
     /// Sends and reads until the reply; events are dropped.
     pub(crate) async fn call(&mut self, call: &impl Operation) -> Option<Answer> {
         let xid = self.send(call).await;
-        self.reply_to(xid).await
-    }
-
-    pub(crate) async fn raw_call(&mut self, op: OpCode, body: &[u8]) -> Option<Answer> {
-        let xid = self.send_op(op, &RawBody(body)).await;
         self.reply_to(xid).await
     }
 

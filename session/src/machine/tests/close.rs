@@ -3,12 +3,6 @@
 use super::*;
 
 impl Scenario {
-    /// Calls close with a second to go.
-    fn close(&mut self, token: u32) {
-        let until = self.now + ms(1000);
-        self.machine.close(Some(token), until);
-    }
-
     /// Whether closeSession was the last thing that was sent.
     fn sent_close(&mut self) -> bool {
         self.flush();
@@ -28,8 +22,7 @@ const CLOSED: (ErrorKind, Outcome) = (ErrorKind::Closed, Outcome::NotApplied);
 fn close_goes_behind_all_requests_and_waits_for_its_reply() {
     let mut scenario = Scenario::connected();
     scenario.get("/a", 1);
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     scenario.get("/late", 2);
     scenario.flush();
     assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
@@ -57,10 +50,9 @@ fn a_close_ends_all_claims_before_it_is_sent() {
 #[test]
 fn a_close_without_an_answer_ends_in_time_and_says_so() {
     let mut scenario = Scenario::connected();
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     scenario.flush();
-    assert_eq!(scenario.machine.poll_timeout(), Some(until));
+    assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1000)));
     scenario.wait(ms(1000));
     assert_eq!(scenario.completions(), [(9, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
     assert!(scenario.machine.is_ended());
@@ -206,9 +198,7 @@ fn a_session_that_expires_while_it_is_closed_is_closed_if_a_server_says_so() {
 #[test]
 fn a_read_only_server_ends_no_session_of_the_quorums() {
     for err in [ErrorCode::NotReadOnly, ErrorCode::Ok] {
-        let mut scenario = Scenario::new(config().with_read_only(true));
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario = Scenario::connected_with(config().with_read_only(true));
         scenario.cut();
         scenario.connect();
         scenario.accept_read_only(7);
@@ -225,8 +215,7 @@ fn a_read_only_server_ends_no_session_of_the_quorums() {
         scenario.accept_read_only(7);
         assert!(scenario.is_broken());
         scenario.cut();
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         scenario.answer_close(ErrorCode::Ok);
         assert_eq!(scenario.completions(), [(9, Ok(6))]);
     }
@@ -257,8 +246,7 @@ fn a_refused_close_is_sent_again_elsewhere() {
     assert_eq!(scenario.machine.metrics().error_replies, 1);
     scenario.cut();
     assert_eq!(scenario.completions(), []);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     scenario.answer_close(ErrorCode::Ok);
     assert_eq!(scenario.completions(), [(9, Ok(6))]);
     assert_eq!(scenario.machine.metrics().error_replies, 1);
@@ -291,9 +279,7 @@ fn a_full_queue_does_not_keep_a_close_from_its_place_at_the_end() {
             .unwrap()
             .with_max_pending_bytes(1)
             .unwrap();
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario = Scenario::connected_with(config);
         scenario.get("/a", 1);
         scenario.machine.wait_for_capacity(2);
         scenario.close(9);

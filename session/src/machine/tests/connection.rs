@@ -11,8 +11,7 @@ fn a_cut_fails_sent_requests_and_keeps_unsent_ones() {
     scenario.get("/unsent", 2);
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Err(LOST))]);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, 1, 0, 2]);
     scenario.reply(2, 9, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(2, Ok(9))]);
@@ -29,8 +28,7 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
         scenario.completions(),
         [(1, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
     );
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, 2], "the other one goes out whole");
 }
 
@@ -38,9 +36,7 @@ fn without_a_connection_a_request_waits_for_a_limited_time() {
 /// Credentials and watches are the client's own; their replies serve no caller.
 #[test]
 fn a_request_that_no_connection_carries_fails_at_its_deadline() {
-    let mut scenario = Scenario::new(config().with_auth("digest", b"u:p"));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
     scenario.watch(WatchKind::Data, "/w", 1);
     scenario.flush();
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
@@ -55,14 +51,7 @@ fn a_request_that_no_connection_carries_fails_at_its_deadline() {
         assert!(scenario.now < submitted + ms(10_000), "it waits for ever");
         scenario.connect();
         let mut bytes = Vec::new();
-        let accepted = ConnectResponse {
-            protocol_version: 0,
-            time_out: 6000,
-            session_id: 7,
-            passwd: Some(b"0123456789abcdef"),
-            read_only: Some(false),
-        };
-        frame::put_record(&mut bytes, usize::MAX, &accepted).unwrap();
+        frame::put_record(&mut bytes, usize::MAX, &granted(7, 6000)).unwrap();
         for xid in [xid::AUTH, xid::SET_WATCHES, 1000] {
             let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
             frame::put_record(&mut bytes, usize::MAX, &header).unwrap();
@@ -133,8 +122,7 @@ fn a_reply_to_nothing_ends_the_connection() {
 fn states_are_published_as_by_curator() {
     let mut scenario = Scenario::connected();
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     use ConnectionState::{Connected, Reconnected, Suspended};
     assert_eq!(scenario.states(), [Connected, Suspended, Reconnected]);
 }

@@ -145,8 +145,7 @@ fn calls_on_a_connection_visit_no_other_request() {
         }
         each("drop a persistent watch", count, |number| {
             let number = mixed(number, count);
-            let now = scenario.now;
-            scenario.machine.cancel_watch(&path(number, paths), &number, || now);
+            scenario.cancel_watch(&path(number, paths), number);
             scenario.turn();
         });
     }
@@ -181,4 +180,44 @@ fn requests_that_time_out_visit_no_other_request() {
         scenario.turn();
         assert_eq!(scenario.machine.metrics().timed_out, u64::from(count));
     }
+}
+
+/// A watcher that counts how often it is compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Counted(u32);
+
+thread_local! {
+    static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+impl Ord for Counted {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Counted {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Watches of one path that are asked for while there is no connection, and dropped in another order: each takes a number
+/// of steps that grows with the logarithm of their number.
+#[test]
+fn watches_that_wait_for_a_connection_are_found_without_a_search() {
+    const COUNT: u32 = 20_000;
+    let mut machine: Session<u32, Counted> = Session::new(config(), 1);
+    for number in 0..COUNT {
+        let (mode, path) = (AddWatchMode::Persistent, "/a".into());
+        machine.add_watch(mode, number, path, Counted(number), || Instant::ZERO);
+    }
+    assert_eq!(machine.pending(), COUNT as usize);
+    for number in 0..COUNT {
+        machine.cancel_watch("/a", &Counted(mixed(number, COUNT)), || Instant::ZERO);
+    }
+    // Two searches and an insertion, of 15 steps each; nodes of a tree are searched one by one.
+    let steps = COMPARED.get() / u64::from(COUNT);
+    assert!(steps <= 200, "{steps} steps for each of {COUNT}");
 }

@@ -19,8 +19,7 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
     scenario.add_auth("digest", b"u:p", 1);
     scenario.flush();
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, xid::AUTH, 0, xid::AUTH]);
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(1, Ok(0))]);
@@ -30,9 +29,7 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
 #[test]
 fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connection() {
     let config = config().with_auth("digest", b"first:p").with_auth("digest", b"second:p");
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     for _ in 0..2 {
         scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     }
@@ -44,8 +41,7 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
             scenario.add_auth("digest", b"fourth:p", 2);
         }
         scenario.wire.clear();
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         let sent: Vec<_> = scenario.wire.iter().skip(1).map(|(_, request)| request).collect();
         assert_eq!(sent.len(), if answered == 0 { 3 } else { 4 }, "{sent:?}");
         for _ in 0..answered {
@@ -81,9 +77,7 @@ fn refused_credentials_end_the_client() {
 /// The server answers pings only; the late reply is dropped, and those of later credentials reach their callers.
 #[test]
 fn credentials_without_a_reply_end_by_the_request_timeout() {
-    let mut scenario = Scenario::new(config().with_request_timeout(ms(1000)).unwrap());
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)).unwrap());
     scenario.add_auth("digest", b"u:p", 1);
     scenario.flush();
     assert_eq!(scenario.machine.poll_timeout(), Some(scenario.now + ms(1000)));

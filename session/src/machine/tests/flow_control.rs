@@ -5,10 +5,7 @@ use crate::WhenFull;
 
 fn waiting(max_requests: usize) -> Scenario {
     let config = config().with_when_full(WhenFull::Wait).with_max_requests(max_requests).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
-    scenario
+    Scenario::connected_with(config)
 }
 
 #[test]
@@ -38,9 +35,7 @@ fn what_exceeds_the_capacity_waits_and_leaves_in_call_order() {
 #[test]
 fn bytes_count_as_requests_do() {
     let config = config().with_when_full(WhenFull::Wait).with_max_pending_bytes(60).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     for (token, length) in [(1, 1), (2, 1), (3, 100), (4, 1), (5, 1)] {
         scenario.get(&format!("/{}", "x".repeat(length)), token);
     }
@@ -66,8 +61,7 @@ fn a_cut_fails_what_was_in_flight_and_sends_what_waited() {
     scenario.flush();
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Ok(5)), (2, Err(LOST)), (3, Err(LOST))]);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, 1, 2, 3, 0, 4]);
 }
 
@@ -79,9 +73,7 @@ fn a_request_that_waits_for_too_long_is_never_sent_and_others_follow_whole() {
         .unwrap()
         .with_max_requests(1)
         .unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.get("/first", 1);
     scenario.get("/a-longer-one", 2);
     scenario.flush();
@@ -108,8 +100,7 @@ fn a_close_goes_behind_what_waits() {
     let mut scenario = waiting(1);
     scenario.get("/a", 1);
     scenario.get("/b", 2);
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     for xid in 1..=3 {
         scenario.flush();
         scenario.reply(xid, 5, ErrorCode::Ok, b"");
@@ -188,8 +179,7 @@ fn a_request_without_capacity_waits_for_a_connection_up_to_its_limit() {
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Err(LOST))]);
     scenario.wait(ms(1000));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     scenario.wait(limit);
     assert_eq!(scenario.completions(), [], "connected: they wait for room");
     scenario.reply(2, 5, ErrorCode::Ok, b"");
@@ -215,9 +205,7 @@ fn the_machines_own_requests_do_not_time_out_with_others() {
         .unwrap()
         .with_max_requests(1)
         .unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.watch(WatchKind::Data, "/w", 1);
     scenario.flush();
     scenario.reply(1, 5, ErrorCode::Ok, b"");
@@ -283,9 +271,7 @@ fn many_of_the_machines_own_requests_cost_later_calls_nothing() {
 /// An alarm for a request completed meanwhile is early, and is set for the next one.
 #[test]
 fn the_alarm_of_a_request_timeout_moves_on_with_the_requests() {
-    let mut scenario = Scenario::new(config().with_request_timeout(ms(1000)).unwrap());
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)).unwrap());
     let start = scenario.now;
     scenario.get("/first", 1);
     scenario.flush();

@@ -49,15 +49,22 @@ fn the_granted_timeout_sets_the_intervals() {
     assert_eq!(scenario.machine.timeouts().read, ms(2000));
 }
 
-/// A read-only server since 3.7 replies to the handshake with a reply header.
+/// Since 3.7 it replies to the handshake with a reply header.
 #[test]
-fn a_reply_header_instead_of_a_handshake_is_a_server_to_leave() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
-    scenario.feed(&ReplyHeader { xid: 0, zxid: 2, err: ErrorCode::NotReadOnly });
-    let error = scenario.machine.wants_disconnect().unwrap();
-    assert!(error.to_string().contains("read-only"), "{error}");
-    assert_eq!(scenario.machine.state(), None);
+fn a_read_only_server_is_passed_over() {
+    for as_header in [true, false] {
+        let mut scenario = Scenario::new(config());
+        scenario.connect();
+        if as_header {
+            scenario.feed(&ReplyHeader { xid: 0, zxid: 2, err: ErrorCode::NotReadOnly });
+        } else {
+            scenario.accept_read_only(9);
+        }
+        let error = scenario.machine.wants_disconnect().unwrap();
+        assert!(error.to_string().contains("read-only"), "{error}");
+        assert_eq!(scenario.machine.state(), None);
+        assert!(scenario.machine.lease().is_none());
+    }
 }
 
 #[test]
@@ -74,13 +81,7 @@ fn http_instead_of_a_handshake_is_named() {
 fn a_handshake_without_the_read_only_byte_is_accepted() {
     let mut scenario = Scenario::new(config());
     scenario.connect();
-    scenario.feed(&ConnectResponse {
-        protocol_version: 0,
-        time_out: 6000,
-        session_id: 7,
-        passwd: Some(&[1; 16]),
-        read_only: None,
-    });
+    scenario.feed(&ConnectResponse { read_only: None, ..granted(7, 6000) });
     assert!(scenario.machine.is_connected());
 }
 
@@ -89,7 +90,7 @@ fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
     let mut scenario = Scenario::new(config());
     scenario.connect();
     let deadline = scenario.machine.poll_timeout().unwrap();
-    assert!(deadline.duration_since(scenario.now) <= ms(6000));
+    assert_eq!(deadline.duration_since(scenario.now), ms(3000), "the connection timeout");
     scenario.now = deadline;
     scenario.machine.handle_timeout(deadline);
     assert!(scenario.is_broken());

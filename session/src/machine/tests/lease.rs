@@ -7,8 +7,7 @@ impl Scenario {
     /// A session of the quorum, and then a read-only server that takes it up (3.4 to 3.6).
     fn moved_to_a_read_only_server() -> Self {
         let mut scenario = Self::new(config().with_read_only(true));
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         scenario.cut();
         scenario.connect();
         scenario.accept_read_only(7);
@@ -80,8 +79,7 @@ fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
     let claim = scenario.lease().claim();
     scenario.now += ms(4000);
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert!(claim.is_valid(scenario.now + ms(5000)));
 }
 
@@ -89,18 +87,12 @@ fn after_a_read_only_server_the_quorum_renews_the_lease_again() {
 #[test]
 fn a_read_only_server_that_does_not_know_the_session_is_no_expiry() {
     for session_id in [0, 99] {
-        let mut scenario = Scenario::new(config().with_read_only(true));
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario = Scenario::connected_with(config().with_read_only(true));
         scenario.cut();
         scenario.connect();
-        scenario.feed(&ConnectResponse {
-            protocol_version: 0,
-            time_out: if session_id == 0 { 0 } else { 6000 },
-            session_id,
-            passwd: Some(&[0; 16]),
-            read_only: Some(true),
-        });
+        let time_out = if session_id == 0 { 0 } else { 6000 };
+        let granted = granted(session_id, time_out);
+        scenario.feed(&ConnectResponse { read_only: Some(true), ..granted });
         assert!(scenario.is_broken());
         scenario.cut();
         assert!(!scenario.lease().is_lost());
@@ -142,9 +134,7 @@ fn at_a_read_only_server_the_session_is_lost_by_its_deadline() {
 
 /// An idle session whose server falls silent right behind the answer to a ping.
 fn silence(config: Config) -> (Scenario, Instant) {
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.wait(ms(2000));
     let contact = scenario.now;
     scenario.flush();
@@ -217,8 +207,7 @@ fn a_cut_ends_no_session_whatever_the_percentage() {
     scenario.cut();
     scenario.wait(ms(0));
     assert_eq!(scenario.states(), [ConnectionState::Suspended]);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.states(), [ConnectionState::Reconnected]);
 }
 
@@ -255,9 +244,7 @@ fn a_session_that_is_resumed_behind_the_deadline_lives_and_its_claims_do_not() {
 /// The timers of waiting tasks may be late, after a suspension of the machine.
 #[test]
 fn a_reply_behind_the_deadline_reports_the_lapse() {
-    let mut scenario = Scenario::new(config());
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected();
     let claim = scenario.lease().claim();
     while scenario.machine.poll_event().is_some() {}
     scenario.get("/a", 1);
@@ -425,9 +412,7 @@ fn a_server_that_drops_each_session_behind_the_handshake_sees_growing_pauses() {
 /// Answers to other things than the watches do not make a session usable whose watches are not set.
 #[test]
 fn a_session_is_usable_once_its_watches_are_set() {
-    let mut scenario = Scenario::new(config().with_auth("digest", b"u:p"));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
     scenario.watch(WatchKind::Data, "/a", 1);
     scenario.flush();
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
@@ -491,9 +476,7 @@ fn the_answer_to_a_ping_that_was_not_noted_counts_from_no_later_one() {
     let lease = scenario.lease();
     scenario.get("/long", 1);
     scenario.flush();
-    let mut frame = Vec::new();
-    let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
-    frame::put_record(&mut frame, usize::MAX, &Parts(header, &[0; 100_000])).unwrap();
+    let frame = reply_frame(1, &[0; 100_000]);
     let mut input = BytesMut::new();
     let pings =
         |scenario: &Scenario| scenario.xids().iter().filter(|sent| **sent == xid::PING).count();

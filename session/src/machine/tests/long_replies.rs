@@ -4,9 +4,7 @@ use super::*;
 
 /// An idle session, and the limit of its replies in bytes.
 fn idle(limit: usize) -> Scenario {
-    let mut scenario = Scenario::new(config().with_max_reply_bytes(limit).unwrap());
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_max_reply_bytes(limit).unwrap());
     scenario.states();
     scenario
 }
@@ -17,9 +15,7 @@ impl Scenario {
     fn slow_reply(&mut self, pause: Duration) -> usize {
         self.get("/long", 1);
         self.flush();
-        let mut frame = Vec::new();
-        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(&mut frame, usize::MAX, &Parts(header, &[0; 4980])).unwrap();
+        let frame = reply_frame(1, &[0; 4980]);
         let (mut input, mut arrived) = (BytesMut::new(), 0);
         for bytes in frame.chunks(100) {
             self.wait(pause);

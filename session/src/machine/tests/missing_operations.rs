@@ -23,8 +23,7 @@ impl Scenario {
     }
 
     fn come_back(&mut self) {
-        self.connect();
-        self.accept(7, 6000);
+        self.resume();
     }
 
     /// Submits an addWatch; returns the number of requests that are sent.
@@ -147,8 +146,7 @@ fn a_refusal_behind_many_replies_is_found() {
     let mut scenario = Scenario::connected();
     for token in 0..200 {
         assert_eq!(scenario.who_am_i(token), 1);
-        let xid = scenario.wire.last().unwrap().0;
-        scenario.reply(xid, 1, ErrorCode::NoNode, b"");
+        scenario.reply_to_last(1, ErrorCode::NoNode);
     }
     assert_eq!(scenario.who_am_i(200), 1);
     scenario.refuse_last();
@@ -184,8 +182,7 @@ fn no_watch_is_removed_from_a_server_that_cannot() {
         let path = format!("/{token}");
         scenario.watch(WatchKind::Data, &path, token);
         scenario.flush();
-        let xid = scenario.wire.last().unwrap().0;
-        scenario.reply(xid, 50, ErrorCode::Ok, b"");
+        scenario.reply_to_last(50, ErrorCode::Ok);
     }
     scenario.completions();
     for (token, sent) in [(1, 1), (2, 0)] {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::{BufMut, BytesMut};
 use docent_protocol::{
     Encode, ErrorCode, EventType, KeeperState, WatcherEvent, WatcherType,
-    connect::{ConnectRequest, ConnectResponse, HandshakeReply},
+    connect::{ConnectRequest, ConnectResponse},
     frame,
     jute::{Decode, Reader},
     operation::{Delete, Exists, GetChildren, GetData},
@@ -74,10 +74,19 @@ impl Scenario {
 
     /// Up to a session with the id 7 and a timeout of 6 s.
     fn connected() -> Self {
-        let mut scenario = Self::new(config());
-        scenario.connect();
-        scenario.accept(7, 6000);
+        Self::connected_with(config())
+    }
+
+    fn connected_with(config: Config) -> Self {
+        let mut scenario = Self::new(config);
+        scenario.resume();
         scenario
+    }
+
+    /// The next connection, on which the server grants or resumes that session.
+    fn resume(&mut self) {
+        self.connect();
+        self.accept(7, 6000);
     }
 
     fn connect(&mut self) {
@@ -95,13 +104,7 @@ impl Scenario {
     }
 
     fn accept(&mut self, session_id: i64, time_out: i32) {
-        self.feed(&HandshakeReply::Response(ConnectResponse {
-            protocol_version: 0,
-            time_out,
-            session_id,
-            passwd: Some(b"0123456789abcdef"),
-            read_only: Some(false),
-        }));
+        self.feed(&granted(session_id, time_out));
         self.flush();
     }
 
@@ -122,6 +125,12 @@ impl Scenario {
 
     fn reply(&mut self, xid: i32, zxid: i64, err: ErrorCode, body: &[u8]) {
         self.feed(&Parts(ReplyHeader { xid, zxid, err }, body));
+    }
+
+    /// Replies to the last request that was sent.
+    fn reply_to_last(&mut self, zxid: i64, err: ErrorCode) {
+        let xid = self.wire.last().expect("a request").0;
+        self.reply(xid, zxid, err, b"");
     }
 
     fn event(&mut self, event_type: EventType, path: &str) {
@@ -171,6 +180,16 @@ impl Scenario {
         let now = self.now;
         let operation = Delete(DeleteRequest { path: path.into(), version: -1 });
         self.machine.submit(&operation, token, None, || now);
+    }
+
+    /// Calls close with a second to go.
+    fn close(&mut self, token: u32) {
+        self.machine.close(Some(token), self.now + ms(1000));
+    }
+
+    fn cancel_watch(&mut self, path: &str, watcher: u32) {
+        let now = self.now;
+        self.machine.cancel_watch(path, &watcher, || now);
     }
 
     fn watch(&mut self, kind: WatchKind, path: &str, token: u32) {
@@ -234,6 +253,25 @@ impl Scenario {
     fn is_broken(&self) -> bool {
         self.machine.wants_disconnect().is_some()
     }
+}
+
+/// The reply to a handshake.
+const fn granted(session_id: i64, time_out: i32) -> ConnectResponse<'static> {
+    ConnectResponse {
+        protocol_version: 0,
+        time_out,
+        session_id,
+        passwd: Some(b"0123456789abcdef"),
+        read_only: Some(false),
+    }
+}
+
+/// The frame of a successful reply with the zxid 5.
+fn reply_frame(xid: i32, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
+    frame::put_record(&mut out, usize::MAX, &Parts(header, body)).unwrap();
+    out
 }
 
 /// A header and a body.

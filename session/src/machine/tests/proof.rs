@@ -57,10 +57,7 @@ impl Scenario {
 }
 
 fn direct() -> Scenario {
-    let mut scenario = Scenario::new(config().with_direct_servers(true));
-    scenario.connect();
-    scenario.accept(7, 6000);
-    scenario
+    Scenario::connected_with(config().with_direct_servers(true))
 }
 
 #[test]
@@ -115,8 +112,7 @@ fn a_planned_reconnect_that_fails_is_a_loss() {
     assert_eq!(deadline, scenario.now + scenario.machine.timeouts().reattach);
     scenario.cut();
     assert_eq!(scenario.states(), [ConnectionState::Suspended]);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.states(), [ConnectionState::Reconnected]);
     let xid = scenario.last_xid();
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
@@ -175,8 +171,7 @@ fn a_connect_request_without_a_reply_is_the_base_until_a_write_has_succeeded() {
     let first = scenario.now;
     scenario.now += ms(700);
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     let xid = scenario.last_xid();
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
     assert_eq!(scenario.proven_until(), first + LASTS);
@@ -270,15 +265,12 @@ fn a_close_keeps_the_connection_that_was_to_be_replaced() {
 #[test]
 fn a_session_that_was_handed_in_is_never_proven() {
     let token = Scenario::connected().machine.session_token().unwrap();
-    let mut scenario = Scenario::new(config().with_session(token));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_session(token));
     scenario.now += ms(2000);
     scenario.renew();
     assert!(!scenario.is_broken(), "replaced for nothing");
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     let xid = scenario.last_xid();
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
     assert_eq!(scenario.proven_until(), Instant::ZERO);
@@ -375,8 +367,7 @@ fn the_role_of_a_connection_ends_with_it() {
     let [number] = scenario.role_probes()[..] else { panic!("asked once") };
     scenario.machine.handle_role(number, true);
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert!(!scenario.machine.is_at_leader());
     assert_eq!(scenario.role_probes().len(), 1, "asked again");
 }

@@ -1,7 +1,5 @@
 //! Replies on their way to their callers.
 
-use docent_protocol::{connect::ConnectResponse, raw::RawBody};
-
 use super::*;
 use crate::machine::{MAX_MEMORY_FACTOR, MAX_SHARED_INPUT};
 
@@ -22,31 +20,27 @@ impl Answers<u32> for Noted {
     fn shrink_to(&mut self, _: usize) {}
 }
 
+/// Up to an accepted session.
+fn accept<A: Answers<u32>>(machine: &mut Session<u32, u32, A>, now: Instant) {
+    assert!(matches!(machine.poll_connect(now), Connect::To(..)));
+    machine.handle_connected(now);
+    machine.poll_transmit(now, &mut Vec::new());
+    let mut input = BytesMut::new();
+    frame::put_record(&mut input, usize::MAX, &granted(7, 6000)).unwrap();
+    machine.handle_input(now, &mut input);
+}
+
 /// A reply behind events is marked as such, so that a client learns of a change before it reads it.
 #[test]
 fn answers_know_of_the_events_in_front_of_them() {
     let mut machine: Session<u32, u32, Noted> =
         Session::with_answers(config(), 1, Noted::default());
     let now = Instant::ZERO + ms(1000);
-    let feed = |machine: &mut Session<u32, u32, Noted>, payload: &[u8]| {
-        let mut out = BytesMut::new();
-        frame::put_record(&mut out, usize::MAX, &RawBody(payload)).unwrap();
-        machine.handle_input(now, &mut out);
-    };
+    accept(&mut machine, now);
     let mut out = Vec::new();
-    assert!(matches!(machine.poll_connect(now), Connect::To(..)));
-    machine.handle_connected(now);
-    machine.poll_transmit(now, &mut out);
-    let mut accepted = Vec::new();
-    ConnectResponse {
-        protocol_version: 0,
-        time_out: 6000,
-        session_id: 7,
-        passwd: Some(&[0; 16]),
-        read_only: Some(false),
-    }
-    .encode(&mut accepted);
-    feed(&mut machine, &accepted);
+    let feed = |machine: &mut Session<u32, u32, Noted>, frame: &[u8]| {
+        machine.handle_input(now, &mut BytesMut::from(frame));
+    };
     for token in 1..=5 {
         let operation = GetData(ReadRequest { path: "/node".into(), watch: true });
         let watch = Registration { kind: WatchKind::Data, path: "/node".into(), watcher: token };
@@ -54,23 +48,18 @@ fn answers_know_of_the_events_in_front_of_them() {
         machine.submit(&operation, token, Some(watch).filter(|_| token <= 3), || now);
     }
     machine.poll_transmit(now, &mut out);
-    let parts = |xid, body: &[u8]| {
-        let mut out = Vec::new();
-        Parts(ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok }, body).encode(&mut out);
-        out
-    };
     let mut event = Vec::new();
     let (event_type, state) = (EventType::NodeDataChanged, KeeperState::SyncConnected);
     WatcherEvent { event_type, state, path: "/node".into() }.encode(&mut event);
     while machine.poll_event().is_some() {}
-    feed(&mut machine, &parts(1, b""));
-    feed(&mut machine, &parts(xid::NOTIFICATION, &event));
-    feed(&mut machine, &parts(2, b""));
+    feed(&mut machine, &reply_frame(1, b""));
+    feed(&mut machine, &reply_frame(xid::NOTIFICATION, &event));
+    feed(&mut machine, &reply_frame(2, b""));
     while machine.poll_event().is_some() {}
-    feed(&mut machine, &parts(3, b""));
-    feed(&mut machine, &parts(4, b""));
-    feed(&mut machine, &parts(xid::NOTIFICATION, &event));
-    feed(&mut machine, &parts(5, b""));
+    feed(&mut machine, &reply_frame(3, b""));
+    feed(&mut machine, &reply_frame(4, b""));
+    feed(&mut machine, &reply_frame(xid::NOTIFICATION, &event));
+    feed(&mut machine, &reply_frame(5, b""));
     assert_eq!(machine.answers_mut().0, [(1, false), (2, true), (3, false), (4, false), (5, true)]);
 }
 
@@ -80,9 +69,7 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
     for limit in [1 << 20, 0] {
         for len in 0..16 {
             let config = config().with_max_reply_bytes(64).unwrap();
-            let mut scenario = Scenario::new(config);
-            scenario.connect();
-            scenario.accept(7, 6000);
+            let mut scenario = Scenario::connected_with(config);
             scenario.machine.config.max_reply_bytes = limit;
             scenario.get("/a", 1);
             scenario.flush();
@@ -106,15 +93,12 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
 #[test]
 fn replies_over_a_small_limit_that_come_together_fail_each_by_itself() {
     let config = config().with_max_reply_bytes(100).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     let mut bytes = Vec::new();
     for xid in 1..=20 {
         scenario.get("/node", u32::try_from(xid).unwrap());
         let len = if xid % 2 == 0 { 500 } else { 0 };
-        let reply = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(&mut bytes, usize::MAX, &Parts(reply, &vec![0; len])).unwrap();
+        bytes.extend(reply_frame(xid, &vec![0; len]));
     }
     scenario.flush();
     scenario.feed_bytes(&bytes);
@@ -133,8 +117,7 @@ fn replies_of_all_sizes_come_out_as_they_went_in() {
     let mut bytes = Vec::new();
     let expected: Vec<_> = (1..).zip(sizes.iter().cycle().take(100)).collect();
     for (xid, size) in &expected {
-        let reply = ReplyHeader { xid: *xid, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(&mut bytes, usize::MAX, &Parts(reply, &body(*xid, **size))).unwrap();
+        bytes.extend(reply_frame(*xid, &body(*xid, **size)));
     }
     for piece in [bytes.len(), 5000, 2048, 333] {
         let mut scenario = Scenario::connected();
@@ -227,18 +210,12 @@ fn xids_wrap_to_one() {
 #[test]
 fn a_reply_over_the_limit_fails_only_its_own_request() {
     let config = config().with_max_reply_bytes(100).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.get("/big", 1);
     scenario.get("/small", 2);
     scenario.flush();
-    let mut bytes = Vec::new();
-    let reply = |xid| ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
-    frame::put_record(&mut bytes, usize::MAX, &Parts(reply(1), &[0; 1000])).unwrap();
-    frame::put_record(&mut bytes, usize::MAX, &Parts(reply(2), b"")).unwrap();
     let mut input = BytesMut::new();
-    for byte in bytes {
+    for byte in [reply_frame(1, &[0; 1000]), reply_frame(2, b"")].concat() {
         input.put_u8(byte);
         let now = scenario.now;
         scenario.machine.handle_input(now, &mut input);
@@ -253,9 +230,7 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
 #[test]
 fn an_error_in_a_reply_over_the_limit_is_reported() {
     let config = config().with_max_reply_bytes(100).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.get("/big", 1);
     scenario.flush();
     scenario.reply(1, 5, ErrorCode::NoNode, &[0; 1000]);
@@ -297,9 +272,7 @@ fn nothing_is_sent_on_a_connection_that_is_given_up() {
 /// The buffers hold data and credentials, the identity a password.
 #[test]
 fn debug_shows_neither_password_nor_data() {
-    let mut scenario = Scenario::new(config().with_auth("digest", b"user:secret"));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_auth("digest", b"user:secret"));
     scenario.get("/a", 1);
     let text = format!("{:?}", scenario.machine);
     assert!(text.contains("0x7") && !text.contains("48, 49, 50"), "{text}");
@@ -309,9 +282,7 @@ fn debug_shows_neither_password_nor_data() {
 #[test]
 fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
     let config = config().with_max_request_bytes(64).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.get(&format!("/{}", "x".repeat(64)), 1);
     scenario.get("/a", 2);
     scenario.flush();
@@ -344,9 +315,7 @@ fn what_gives_something_back_is_taken_by_a_full_queue() {
             .unwrap()
             .with_max_pending_bytes(max_pending_bytes)
             .unwrap();
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario = Scenario::connected_with(config);
         for token in 1..=3 {
             scenario.get("/abcdefghij", token);
         }
@@ -363,8 +332,7 @@ fn what_gives_something_back_is_taken_by_a_full_queue() {
         }
         assert_eq!(scenario.completions().last(), Some(&(4, Ok(5))));
         // Not when nothing is sent any more.
-        let until = scenario.now + ms(1000);
-        scenario.machine.close(Some(5), until);
+        scenario.close(5);
         scenario.machine.submit_reserved(&delete, 6, || now);
         assert_eq!(scenario.completions(), [(6, Err((ErrorKind::Closed, Outcome::NotApplied)))]);
     }
@@ -392,15 +360,11 @@ fn the_last_zxid_is_taken_from_replies_only() {
 fn a_reply_as_long_as_the_limit_may_come_in_pieces() {
     for (over, expected) in [(0, Ok(5)), (1, Err((ErrorKind::ReplyTooLarge, Outcome::Unknown)))] {
         let config = config().with_max_reply_bytes(2000).unwrap();
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario = Scenario::connected_with(config);
         scenario.get("/big", 1);
         scenario.flush();
         let before = scenario.machine.metrics().bytes_received;
-        let mut bytes = Vec::new();
-        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(&mut bytes, usize::MAX, &Parts(header, &vec![0; 1984 + over])).unwrap();
+        let bytes = reply_frame(1, &vec![0; 1984 + over]);
         // The first piece is exactly the header.
         let mut input = BytesMut::from(&bytes[..20]);
         scenario.machine.handle_input(scenario.now, &mut input);
@@ -427,9 +391,7 @@ fn an_event_over_the_limit_ends_the_connection_and_says_why() {
     for (xid, said) in [(xid::NOTIFICATION, "an event of 1016 bytes"), (77, "xid 77"), (0, "xid 0")]
     {
         let config = config().with_max_reply_bytes(100).unwrap();
-        let mut scenario = Scenario::new(config);
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario = Scenario::connected_with(config);
         scenario.reply(xid, 5, ErrorCode::Ok, &[0; 1000]);
         let why = scenario.machine.wants_disconnect().unwrap();
         assert!(why.detail().unwrap().contains(said), "{why}");
@@ -489,27 +451,14 @@ fn shared(sizes: &[usize]) -> Vec<Option<(usize, usize)>> {
     let mut machine: Session<u32, u32, Shared> =
         Session::with_answers(config(), 1, Shared::default());
     let now = Instant::ZERO + ms(1000);
-    let mut out = Vec::new();
-    assert!(matches!(machine.poll_connect(now), Connect::To(..)));
-    machine.handle_connected(now);
-    machine.poll_transmit(now, &mut out);
+    accept(&mut machine, now);
     let mut input = BytesMut::new();
-    let accepted = ConnectResponse {
-        protocol_version: 0,
-        time_out: 6000,
-        session_id: 7,
-        passwd: Some(&[0; 16]),
-        read_only: Some(false),
-    };
-    frame::put_record(&mut input, usize::MAX, &accepted).unwrap();
-    machine.handle_input(now, &mut input);
     for (xid, size) in (1..).zip(sizes) {
         let call = GetData(ReadRequest { path: "/node".into(), watch: false });
         machine.submit(&call, 1, None, || now);
-        let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(&mut input, usize::MAX, &Parts(header, &vec![0; size - 20])).unwrap();
+        input.extend(reply_frame(xid, &vec![0; size - 20]));
     }
-    machine.poll_transmit(now, &mut out);
+    machine.poll_transmit(now, &mut Vec::new());
     machine.handle_input(now, &mut input);
     assert!(input.is_empty() && !machine.is_broken());
     std::mem::take(&mut machine.answers_mut().0)
@@ -551,9 +500,10 @@ fn what_follows_a_frame_with_a_buffer_of_its_own_is_moved_out_of_it() {
         let mut scenario = Scenario::connected();
         scenario.get("/a", 1);
         scenario.flush();
-        let mut input = BytesMut::new();
-        let header = ReplyHeader { xid: 1, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(&mut input, usize::MAX, &Parts(header, &vec![0; size - 20])).unwrap();
+        // As the driver reads it: a buffer that is just large enough.
+        let frame = reply_frame(1, &vec![0; size - 20]);
+        let mut input = BytesMut::with_capacity(size + 3);
+        input.extend_from_slice(&frame);
         input.extend_from_slice(&[0, 0, 1]);
         let behind = input.as_ptr().addr() + size;
         scenario.machine.handle_input(scenario.now, &mut input);
@@ -565,10 +515,6 @@ fn what_follows_a_frame_with_a_buffer_of_its_own_is_moved_out_of_it() {
 /// The stream cannot be trusted from there on.
 #[test]
 fn nothing_is_answered_behind_what_breaks_the_connection() {
-    let reply = |bytes: &mut BytesMut, xid, len| {
-        let header = ReplyHeader { xid, zxid: 5, err: ErrorCode::Ok };
-        frame::put_record(bytes, usize::MAX, &Parts(header, &vec![0; len])).unwrap();
-    };
     // Short frames, frames in shared buffers, and long ones.
     for len in [0, 900, 2000] {
         let mut scenario = Scenario::connected();
@@ -576,10 +522,8 @@ fn nothing_is_answered_behind_what_breaks_the_connection() {
             scenario.get("/a", token);
         }
         scenario.flush();
-        let mut bytes = BytesMut::new();
-        reply(&mut bytes, 1, len);
-        reply(&mut bytes, 77, len);
-        (2..=9).for_each(|xid| reply(&mut bytes, xid, len));
+        let xids = [1, 77].into_iter().chain(2..=9);
+        let bytes: Vec<_> = xids.flat_map(|xid| reply_frame(xid, &vec![0; len])).collect();
         scenario.feed_bytes(&bytes);
         assert_eq!(scenario.completions(), [(1, Ok(5))], "{len}");
         assert!(scenario.is_broken());

@@ -15,8 +15,7 @@ impl Scenario {
     /// Up to the server's acceptance of the session, and the client's first word.
     fn greeted(config: Config) -> Self {
         let mut scenario = Self::new(config);
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         scenario
     }
 
@@ -136,8 +135,7 @@ fn each_connection_begins_again_with_a_nonce_of_its_own_and_before_the_watches()
     scenario.reply(3, 50, ErrorCode::Ok, b"");
     scenario.cut();
     scenario.get("/a", 2);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_ne!(scenario.challenge(), first);
     scenario.flush();
     scenario.prove();
@@ -199,8 +197,7 @@ fn a_server_that_talks_nonsense_is_left_for_the_next_one() {
         assert_eq!(scenario.machine.ended(), None);
         scenario.cut();
         assert_eq!(scenario.completions(), []);
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         scenario.authenticate();
         scenario.flush();
         assert!(scenario.requests().last().unwrap().starts_with("GetData"));
@@ -247,8 +244,7 @@ fn a_server_that_never_ends_the_exchange_does_not_hold_requests_for_ever() {
     scenario.get("/a", 1);
     let mut rounds = 0;
     while scenario.now.duration_since(begin) < ms(3000) {
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         scenario.cut();
         rounds += 1;
         assert!(rounds < 100, "a busy loop");
@@ -269,8 +265,7 @@ fn a_server_that_never_ends_the_exchange_does_not_hold_requests_for_ever() {
 fn a_close_in_the_middle_waits_for_its_turn() {
     let mut scenario = Scenario::greeted(bob());
     scenario.get("/a", 1);
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     scenario.get("/late", 2);
     assert_eq!(scenario.completions(), [(2, Err((ErrorKind::Closed, Outcome::NotApplied)))]);
     scenario.authenticate();
@@ -285,19 +280,16 @@ fn a_close_in_the_middle_waits_for_its_turn() {
 #[test]
 fn a_close_in_the_middle_ends_in_time_whatever_the_server_does() {
     let mut scenario = Scenario::greeted(bob());
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     scenario.wait(ms(1000));
     assert_eq!(scenario.completions(), [(9, Err((ErrorKind::OperationTimeout, Outcome::Unknown)))]);
 
     // The session is there; another server can end it.
     let mut scenario = Scenario::greeted(bob());
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     scenario.cut();
     assert_eq!(scenario.completions(), []);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     scenario.authenticate();
     scenario.flush();
     assert_eq!(scenario.requests().last(), Some(&"CloseSession"));

@@ -57,10 +57,7 @@ impl SaslExchange for Line {
 
 /// Up to the acceptance of the session.
 fn accepted(is_blocking: bool) -> Scenario {
-    let mut scenario = Scenario::new(config().with_sasl_mechanism(Script { is_blocking }));
-    scenario.connect();
-    scenario.accept(7, 6000);
-    scenario
+    Scenario::connected_with(config().with_sasl_mechanism(Script { is_blocking }))
 }
 
 impl Scenario {
@@ -154,8 +151,7 @@ fn a_retryable_error_leaves_the_server_and_a_final_one_ends_the_client() {
         scenario.cut();
         assert_eq!(scenario.machine.ended(), None);
 
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         scenario.run_step();
         let xid = *scenario.xids().last().unwrap();
         scenario.get("/a", 1);
@@ -175,8 +171,7 @@ fn one_step_runs_at_a_time_and_a_late_result_is_dropped() {
     assert!(scenario.machine.poll_sasl_step().is_none());
     for _ in 0..3 {
         scenario.cut();
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
         assert!(scenario.machine.poll_sasl_step().is_none(), "a second step beside the first");
     }
     scenario.machine.handle_sasl_step(first.run());
@@ -227,9 +222,8 @@ fn a_computation_has_the_time_of_the_attempt() {
 #[test]
 fn a_slow_computation_never_costs_the_session() {
     let config = config().with_connection_timeout(ms(15_000));
-    let mut scenario = Scenario::new(config.with_sasl_mechanism(Script { is_blocking: true }));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario =
+        Scenario::connected_with(config.with_sasl_mechanism(Script { is_blocking: true }));
     let step = scenario.machine.poll_sasl_step().unwrap();
     for _ in 0..10 {
         let accepted = scenario.now;
@@ -238,8 +232,7 @@ fn a_slow_computation_never_costs_the_session() {
             assert!(scenario.now.duration_since(accepted) <= ms(4000));
         }
         scenario.cut();
-        scenario.connect();
-        scenario.accept(7, 6000);
+        scenario.resume();
     }
     assert_eq!(scenario.machine.lease().map(|lease| lease.is_lost()), Some(false));
     assert_eq!(scenario.machine.metrics().sessions, 1);

@@ -156,13 +156,10 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 scenario.machine.submit_reserved(&operation, given, || now);
             }
             Step::AcceptReadOnly(session_id, time_out) => {
-                scenario.feed(&HandshakeReply::Response(ConnectResponse {
-                    protocol_version: 0,
-                    time_out,
-                    session_id,
-                    passwd: Some(b"0123456789abcdef"),
+                scenario.feed(&ConnectResponse {
                     read_only: Some(true),
-                }));
+                    ..granted(session_id, time_out)
+                });
                 scenario.flush();
             }
             Step::Event(which, deep) => {

@@ -14,13 +14,7 @@ fn hosts(names: &[&str]) -> Vec<Host> {
 
 impl Scenario {
     pub(super) fn accept_read_only(&mut self, session_id: i64) {
-        self.feed(&ConnectResponse {
-            protocol_version: 0,
-            time_out: 6000,
-            session_id,
-            passwd: Some(b"0123456789abcdef"),
-            read_only: Some(true),
-        });
+        self.feed(&ConnectResponse { read_only: Some(true), ..granted(session_id, 6000) });
         self.flush();
     }
 
@@ -45,8 +39,7 @@ fn a_server_that_is_no_longer_listed_is_left_without_losing_a_request() {
     assert!(scenario.is_broken());
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Ok(5))]);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, 1, 0, 2]);
     scenario.reply(2, 6, ErrorCode::Ok, b"");
     assert_eq!(scenario.completions(), [(2, Ok(6))]);
@@ -58,8 +51,7 @@ fn a_close_is_not_held_up_by_a_move() {
     scenario.get("/sent", 1);
     scenario.flush();
     scenario.machine.update_server_list(&hosts(&["two"]));
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
+    scenario.close(9);
     scenario.flush();
     assert_eq!(scenario.wire.last().unwrap().1, "CloseSession");
 }
@@ -114,9 +106,7 @@ fn the_session_of_a_read_only_server_is_left_with_it() {
 /// Servers up to 3.6 resume a global session while they are read-only: it stays the same.
 #[test]
 fn a_global_session_survives_a_read_only_server() {
-    let mut scenario = Scenario::new(config().with_read_only(true));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_read_only(true));
     scenario.cut();
     scenario.connect();
     scenario.accept_read_only(7);
@@ -192,9 +182,7 @@ fn a_session_that_was_handed_in_and_has_ended_is_lost() {
 /// Only the request that timed out fails; its late reply is dropped.
 #[test]
 fn a_request_without_an_answer_in_time_fails_alone() {
-    let mut scenario = Scenario::new(config().with_request_timeout(ms(500)).unwrap());
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)).unwrap());
     scenario.get("/slow", 1);
     scenario.flush();
     scenario.now += ms(400);
@@ -218,9 +206,8 @@ fn a_refusal_among_timed_out_requests_leaves_the_others_their_timeouts() {
     const LATE: Completed = Err((ErrorKind::OperationTimeout, Outcome::Unknown));
     // Three of five have timed out; which one is refused, and how many timed-out ones are left then.
     for (refused, left) in [(2, 2), (3, 2), (4, 3), (5, 3)] {
-        let mut scenario = Scenario::new(config().with_request_timeout(ms(500)).unwrap());
-        scenario.connect();
-        scenario.accept(7, 6000);
+        let mut scenario =
+            Scenario::connected_with(config().with_request_timeout(ms(500)).unwrap());
         for token in 1..=3 {
             scenario.get("/early", token);
         }
@@ -254,8 +241,7 @@ fn a_request_that_was_not_sent_in_time_is_not_sent() {
         scenario.completions(),
         [(1, Err((ErrorKind::OperationTimeout, Outcome::NotApplied)))]
     );
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, 2]);
     assert_eq!(scenario.machine.metrics().timed_out, 1);
 }
@@ -270,8 +256,7 @@ fn more_bytes_than_allowed_are_refused_unless_alone() {
         scenario.completions(),
         [(2, Err((ErrorKind::TooManyRequests, Outcome::NotApplied)))]
     );
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     scenario.reply(1, 5, ErrorCode::Ok, b"");
     scenario.get("/a", 3);
     scenario.get("/b", 4);
@@ -283,9 +268,7 @@ fn more_bytes_than_allowed_are_refused_unless_alone() {
 #[test]
 fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
     let config = config().with_max_requests(4).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.machine.wait_for_capacity(10);
     assert_eq!(scenario.completions().len(), 1, "there is capacity");
     for token in 1..=4 {
@@ -361,8 +344,7 @@ fn what_happens_is_counted() {
     scenario.reply(2, 6, ErrorCode::NoNode, b"");
     scenario.wait(ms(2000));
     scenario.cut();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     let metrics = scenario.machine.metrics();
     assert_eq!((metrics.requests, metrics.replies, metrics.error_replies), (2, 2, 1));
     assert_eq!((metrics.refused, metrics.events, metrics.pings), (1, 1, 1));
@@ -440,9 +422,7 @@ impl Scenario {
 #[test]
 fn a_client_ahead_of_every_server_reports_it_and_continues_with_a_new_session() {
     let list = Config::new("one:1,two:1,three:1").unwrap().with_session_timeout(ms(6000));
-    let mut scenario = Scenario::new(list);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(list);
     scenario.get("/a", 1);
     scenario.flush();
     scenario.reply(1, 0x99, ErrorCode::Ok, b"");
@@ -483,8 +463,7 @@ fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
     scenario.cut();
     assert_eq!(scenario.machine.ahead_of_servers(), None);
     scenario.closed_silently_by("one");
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.machine.ahead_of_servers(), None);
 }
 

@@ -145,15 +145,6 @@ fn under_a_recursive_watch_a_child_stands_for_changed_children() {
 }
 
 #[test]
-fn an_event_without_a_watcher_is_ignored() {
-    let mut watches = table(&[(Data, "/a", 1)]);
-    assert!(who(&mut watches, EventType::NodeDeleted, "/b").is_empty());
-    watches.remove("/a", &1);
-    assert!(who(&mut watches, EventType::NodeDeleted, "/a").is_empty());
-    assert_eq!(watches.len(), 0);
-}
-
-#[test]
 fn the_replay_keeps_the_lists_apart_and_names_a_path_once_in_each() {
     let watches = table(&[
         (Data, "/d", 1),

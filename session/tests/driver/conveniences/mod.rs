@@ -122,8 +122,7 @@ async fn one_kind_of_error_is_allowed_and_no_other() {
         client.get_data("//").allow(ErrorKind::InvalidPath),
     ];
     let watch = client.get_data_and_watch("/4").allow(ErrorKind::NoNode);
-    let (xid, _) = conn.request().await;
-    conn.data(xid, b"x").await;
+    conn.answer_data(b"x").await;
     conn.script(&[
         ("GetData", "/2", NO_NODE),
         ("GetData", "/3", NO_AUTH),

@@ -118,9 +118,7 @@ async fn a_wait_goes_on_in_the_next_session() {
     let call = wait_for_a(&client);
     until_it_waits(&mut conn).await;
     drop(conn);
-    let mut conn = net.accept().await;
-    conn.handshake().await;
-    conn.grant(0, 0).await;
+    let (_conn, _) = net.serve_for(0, 0).await;
     let (mut conn, _) = net.serve(8).await;
     until_it_waits(&mut conn).await;
     conn.event(EventType::NodeCreated, "/a").await;

@@ -61,10 +61,27 @@ impl Scenario {
     fn reconnect(&mut self) -> Vec<String> {
         self.cut();
         self.completions();
+        self.resume_and_read()
+    }
+
+    /// The requests behind the handshake of the next connection.
+    fn resume_and_read(&mut self) -> Vec<String> {
         self.connect();
         self.wire.clear();
         self.accept(7, 6000);
         self.wire.iter().map(|(_, request)| request.clone()).collect()
+    }
+
+    /// Sends one request, with this text in it, and replies to it.
+    #[track_caller]
+    fn sends(&mut self, text: &str) {
+        let sent = self.answer();
+        assert!(sent.len() == 1 && sent[0].contains(text), "{sent:?}");
+    }
+
+    fn remove_all(&mut self, path: &str, watcher_type: WatcherType, token: u32) {
+        let now = self.now;
+        self.machine.remove_watches(path.into(), watcher_type, token, || now);
     }
 
     fn watch_events_in_state(&mut self) -> Vec<(u32, EventType, KeeperState)> {
@@ -148,29 +165,6 @@ fn an_exists_that_finds_its_node_is_set_again_as_data() {
     }
 }
 
-/// Servers before 3.6 know setWatches only.
-#[test]
-fn one_shot_watches_alone_are_set_again_by_set_watches() {
-    let mut scenario = Scenario::connected();
-    scenario.read_and_watch(WatchKind::Child, "/c", 1);
-    scenario.answer();
-    let sent = scenario.reconnect();
-    assert!(sent[0].starts_with("SetWatches("), "{sent:?}");
-}
-
-/// `WatchManagerOptimized` refuses persistent watches; the session must not reconnect for ever.
-#[test]
-fn a_server_that_refuses_persistent_watches_ends_them_and_not_the_session() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/p", 1);
-    scenario.answer();
-    scenario.reconnect();
-    scenario.reply(xid::SET_WATCHES, 60, ErrorCode::MarshallingError, b"");
-    assert!(!scenario.is_broken());
-    assert_eq!(scenario.watch_events(), [(1, EventType::PersistentWatchRemoved)]);
-    assert_eq!(scenario.machine.watches(), 0);
-}
-
 /// ZOOKEEPER-4466: a one-shot watch must not end a persistent one.
 #[test]
 fn below_a_persistent_watch_a_read_is_sent_without_its_flag() {
@@ -237,21 +231,6 @@ fn a_watch_is_there_once_its_reply_is() {
     assert_eq!(scenario.machine.watches(), 0);
 }
 
-/// A read without a waiter.
-#[test]
-fn a_cancelled_watch_is_not_registered_by_its_reply() {
-    let mut scenario = Scenario::connected();
-    scenario.watch(WatchKind::Data, "/a", 1);
-    scenario.watch(WatchKind::Data, "/a", 2);
-    scenario.flush();
-    scenario.machine.cancel_watch("/a", &1, || Instant::ZERO);
-    scenario.reply(1, 5, ErrorCode::Ok, b"");
-    scenario.reply(2, 5, ErrorCode::Ok, b"");
-    assert_eq!(scenario.machine.watches(), 1);
-    scenario.machine.cancel_watch("/a", &2, || Instant::ZERO);
-    assert_eq!(scenario.machine.watches(), 0);
-}
-
 #[test]
 fn an_event_without_a_watcher_is_dropped() {
     let mut scenario = Scenario::connected();
@@ -263,9 +242,7 @@ fn an_event_without_a_watcher_is_dropped() {
 /// The order of `ClientCnxn.SendThread.primeConnection`: watches and credentials precede all requests.
 #[test]
 fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
-    let mut scenario = Scenario::new(config().with_auth("digest", b"u:p"));
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config().with_auth("digest", b"u:p"));
     scenario.reply(xid::AUTH, 0, ErrorCode::Ok, b"");
     scenario.watch(WatchKind::Data, "/d", 1);
     scenario.watch(WatchKind::Exist, "/e", 2);
@@ -277,8 +254,7 @@ fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
     scenario.get("/unsent", 4);
     scenario.cut();
     scenario.wire.clear();
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     assert_eq!(scenario.xids(), [0, xid::AUTH, xid::SET_WATCHES, 4]);
     let replay = &scenario.wire[2].1;
     assert!(
@@ -292,51 +268,4 @@ fn a_reconnect_sets_credentials_and_watches_before_anything_else() {
     scenario.reply(xid::SET_WATCHES, 80, ErrorCode::Ok, b"");
     assert_eq!(scenario.watch_events(), [(1, EventType::NodeDeleted)]);
     assert!(!scenario.is_broken());
-}
-
-// Cost.
-
-/// A watcher that counts how often it is compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Counted(u32);
-
-thread_local! {
-    static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
-impl Ord for Counted {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        COMPARED.set(COMPARED.get() + 1);
-        self.0.cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Counted {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Watches that are asked for while there is no connection, and dropped in another order: on one path or on many, each
-/// takes a number of steps that grows with the logarithm of how many there are.
-#[test]
-fn watches_that_wait_for_a_connection_are_found_without_a_search() {
-    for paths in [1, 1000, 1_000_000] {
-        let count = 20_000;
-        let mut machine: Session<u32, Counted> = Session::new(config(), 1);
-        COMPARED.set(0);
-        let path = |number: u32| format!("/{}", number % paths);
-        for number in 0..count {
-            let (path, watcher) = (path(number).into(), Counted(number));
-            machine.add_watch(PERSISTENT, number, path, watcher, || Instant::ZERO);
-        }
-        assert_eq!(machine.pending(), count as usize);
-        for number in 0..count {
-            let number = number * 7919 % count;
-            machine.cancel_watch(&path(number), &Counted(number), || Instant::ZERO);
-        }
-        // Two searches and an insertion, of 15 steps each; nodes of a tree are searched one by one.
-        let steps = COMPARED.get() / u64::from(count);
-        assert!(steps <= 200, "{steps} steps for each of {count} on {paths} paths");
-    }
 }

@@ -74,17 +74,17 @@ fn refusals_make_the_pauses_longer() {
     }
 }
 
-/// One-shot watches alone: setWatches, and the connection stays.
+/// One-shot watches alone: setWatches, which is all that servers before 3.6 know.
 #[test]
 fn set_watches_of_one_shots_that_is_refused_is_sent_again() {
     let mut scenario = Scenario::connected();
     scenario.read_and_watch(WatchKind::Child, "/c", 1);
     scenario.answer();
-    scenario.reconnect();
+    let sent = scenario.reconnect();
+    assert!(sent[0].starts_with("SetWatches("), "{sent:?}");
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.wait(ms(100));
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].starts_with("SetWatches("), "{sent:?}");
+    scenario.sends("SetWatches(");
     assert_eq!(scenario.machine.watches(), 1);
 }
 
@@ -101,7 +101,7 @@ fn watches_that_could_not_be_set_again_are_set_on_the_next_server() {
     scenario.wire.clear();
     scenario.get("/x", 3);
     scenario.flush();
-    scenario.reply(scenario.wire[0].0, 70, ErrorCode::Ok, b"");
+    scenario.reply_to_last(70, ErrorCode::Ok);
     let sent = scenario.reconnect();
     assert!(sent[0].contains("relative_zxid: 50,"), "{sent:?}");
     // It had no reply, either.
@@ -123,9 +123,8 @@ fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
     scenario.watch_events();
     scenario.completions();
     scenario.remove("/a", 1);
-    scenario.wire.clear();
     scenario.flush();
-    scenario.reply(scenario.wire[0].0, 51, ErrorCode::ThrottledOp, b"");
+    scenario.reply_to_last(51, ErrorCode::ThrottledOp);
     assert_eq!(
         scenario.completions(),
         [(1, Ok(51))],
@@ -138,7 +137,7 @@ fn a_mode_that_cannot_be_narrowed_stays_until_it_can() {
     assert!(sent.iter().any(|request| request.contains("mode: Persistent }")), "{sent:?}");
 }
 
-/// A removal that is refused is sent again while the watch is unwanted.
+/// A removal that is refused is sent again after a pause, while the watch is unwanted.
 #[test]
 fn a_removal_that_is_refused_is_sent_again() {
     for wanted in [false, true] {
@@ -146,9 +145,9 @@ fn a_removal_that_is_refused_is_sent_again() {
         scenario.add_watch(PERSISTENT, "/a", 1);
         scenario.answer();
         scenario.remove("/a", 1);
-        scenario.wire.clear();
         scenario.flush();
-        scenario.reply(scenario.wire[0].0, 51, ErrorCode::ThrottledOp, b"");
+        scenario.reply_to_last(51, ErrorCode::ThrottledOp);
+        assert_eq!(scenario.answer(), [""; 0], "not at once");
         if wanted {
             scenario.add_watch(PERSISTENT, "/a", 2);
             scenario.answer();
@@ -200,7 +199,7 @@ fn an_exists_whose_cover_was_refused_resyncs() {
 
 /// An addWatch that waited for a connection for too long was never sent.
 #[test]
-fn a_read_does_not_rely_on_a_watch_that_was_never_sent() {
+fn a_watch_that_waited_too_long_for_a_connection_covers_no_read() {
     let mut scenario = Scenario::connected();
     scenario.cut();
     scenario.add_watch(PERSISTENT, "/a", 1);
@@ -210,8 +209,7 @@ fn a_read_does_not_rely_on_a_watch_that_was_never_sent() {
         [(1, Err((ErrorKind::ConnectionLoss, Outcome::NotApplied)))]
     );
     scenario.read_and_watch(WatchKind::Exist, "/a", 2);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    scenario.resume();
     let (xid, request) = scenario.wire.last().unwrap().clone();
     assert!(request.contains("watch: true"), "{request}");
     scenario.reply(xid, 50, ErrorCode::NoNode, b"");
@@ -226,9 +224,8 @@ fn a_removal_for_all_that_halves_a_mode_is_made_up_for() {
     scenario.add_watch(PERSISTENT, "/a", 1);
     scenario.read_and_watch(WatchKind::Child, "/a", 2);
     scenario.answer();
-    let now = scenario.now;
     // Before 3.9 it takes the data half of the persistent watch (ZOOKEEPER-4471).
-    scenario.machine.remove_watches("/a".into(), WatcherType::Data, 3, || now);
+    scenario.remove_all("/a", WatcherType::Data, 3);
     scenario.answer();
     let sent = scenario.answer();
     assert_eq!(sent.len(), 1, "{sent:?}");
@@ -250,6 +247,7 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
     scenario.reconnect();
     scenario.watch_events();
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::MarshallingError, b"");
+    assert!(!scenario.is_broken());
     assert_eq!(scenario.watch_events(), [(1, EventType::PersistentWatchRemoved)]);
     let sent = scenario.answer();
     assert!(sent.len() == 1 && sent[0].starts_with("SetWatches("), "{sent:?}");
@@ -261,9 +259,7 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
 #[test]
 fn set_watches_keeps_to_the_limit_of_requests() {
     let config = config().with_max_request_bytes(1000).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     for watcher in 0..100 {
         scenario.read_and_watch(WatchKind::Data, &format!("/{watcher:050}"), watcher);
     }
@@ -271,13 +267,7 @@ fn set_watches_keeps_to_the_limit_of_requests() {
     scenario.answer();
     scenario.cut();
     scenario.connect();
-    scenario.feed(&HandshakeReply::Response(ConnectResponse {
-        protocol_version: 0,
-        time_out: 6000,
-        session_id: 7,
-        passwd: Some(b"0123456789abcdef"),
-        read_only: Some(false),
-    }));
+    scenario.feed(&granted(7, 6000));
     let mut out = Vec::new();
     scenario.machine.poll_transmit(scenario.now, &mut out);
     let (mut rest, mut frames) = (&out[..], 0);
@@ -292,9 +282,7 @@ fn set_watches_keeps_to_the_limit_of_requests() {
 #[test]
 fn a_watch_whose_path_fits_into_no_set_watches_ends() {
     let config = config().with_max_request_bytes(100).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.add_watch(PERSISTENT, &format!("/{:080}", 1), 1);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.answer();
@@ -314,35 +302,15 @@ fn watches_that_come_and_go_without_a_connection_leave_nothing() {
     scenario.cut();
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.add_watch(RECURSIVE, "/b", 3);
-    let now = scenario.now;
-    scenario.machine.cancel_watch("/a", &1, || now);
-    scenario.machine.cancel_watch("/b", &3, || now);
-    scenario.connect();
-    scenario.wire.clear();
-    scenario.accept(7, 6000);
-    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    scenario.cancel_watch("/a", 1);
+    scenario.cancel_watch("/b", 3);
+    let sent = scenario.resume_and_read();
     assert_eq!(sent.len(), 2, "nothing is set again: {sent:?}");
     let sent = [scenario.answer_sent(), scenario.answer(), scenario.answer()].concat();
     // The first was asked for when a recursive watch was there.
     assert!(sent.iter().any(|request| request.contains(r#""/a", mode: Persistent }"#)), "{sent:?}");
     assert!(sent.iter().any(|request| request.contains(r#""/b", watcher_type: Any"#)), "{sent:?}");
     assert_eq!(scenario.machine.watches(), 1);
-}
-
-/// An addWatch that has waited for a connection for too long covers nothing.
-#[test]
-fn a_watch_that_waited_too_long_for_a_connection_covers_no_read() {
-    let mut scenario = Scenario::connected();
-    scenario.cut();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.wait(ms(3000));
-    assert_eq!(scenario.completions().len(), 1);
-    scenario.read_and_watch(WatchKind::Data, "/a", 2);
-    scenario.connect();
-    scenario.wire.clear();
-    scenario.accept(7, 6000);
-    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
-    assert!(sent.len() == 1 && sent[0].contains("watch: true"), "{sent:?}");
 }
 
 /// They begin anew with each connection.
@@ -371,12 +339,10 @@ fn a_persistent_watch_is_set_again_from_when_it_was_lost() {
     scenario.reply(xid::SET_WATCHES, 60, ErrorCode::ThrottledOp, b"");
     scenario.get("/x", 2);
     scenario.flush();
-    let xid = scenario.wire.last().unwrap().0;
-    scenario.reply(xid, 70, ErrorCode::Ok, b"");
+    scenario.reply_to_last(70, ErrorCode::Ok);
     scenario.wire.clear();
     scenario.wait(ms(100));
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("relative_zxid: 50,"), "{sent:?}");
+    scenario.sends("relative_zxid: 50,");
 }
 
 /// A server before 3.6 that refuses all: no persistent watch ends by it, and it is not asked again at once.

@@ -18,8 +18,7 @@ fn only_the_last_watcher_of_a_kind_is_given_back() {
     let sent = scenario.answer();
     assert!(sent.len() == 1 && sent[0].contains("RemoveWatches") && sent[0].contains("Data"));
     scenario.remove("/a", 3);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("Children"), "{sent:?}");
+    scenario.sends("Children");
     assert_eq!(scenario.machine.watches(), 0);
 }
 
@@ -33,8 +32,7 @@ fn a_watch_that_is_gone_already_is_given_back_all_the_same() {
     scenario.remove("/a", 1);
     scenario.flush();
     scenario.event(EventType::NodeDataChanged, "/a");
-    let xid = scenario.wire.last().unwrap().0;
-    scenario.reply(xid, 51, ErrorCode::NoWatcher, b"");
+    scenario.reply_to_last(51, ErrorCode::NoWatcher);
     assert_eq!(scenario.completions(), [(1, Ok(51))]);
     assert_eq!(scenario.watch_events(), []);
 }
@@ -60,11 +58,10 @@ fn another_watch_of_the_path_keeps_the_persistent_watch_on_the_server() {
         } else {
             scenario.remove("/a", 2);
         }
-        let sent = scenario.answer();
-        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        scenario.sends("Any");
         // Nothing is known of the path any more.
         scenario.read_and_watch(WatchKind::Data, "/a", 4);
-        assert!(scenario.answer()[0].contains("watch: true"));
+        scenario.sends("watch: true");
     }
 }
 
@@ -79,17 +76,15 @@ fn a_recursive_watch_that_goes_leaves_the_persistent_one() {
     // Until the server says so, it is as before: children's events are all there is.
     scenario.event(EventType::NodeCreated, "/a/b");
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    scenario.sends("mode: Persistent }");
     // Since 3.9 both modes are there now, and an event of each comes.
     scenario.event(EventType::NodeDeleted, "/a/b");
     scenario.event(EventType::NodeChildrenChanged, "/a");
     assert_eq!(scenario.watch_events(), [(2, EventType::NodeChildrenChanged)]);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("PersistentRecursive"), "{sent:?}");
+    scenario.sends("PersistentRecursive");
     assert_eq!(scenario.answer(), [""; 0]);
     scenario.remove("/a", 2);
-    assert!(scenario.answer()[0].contains("Any"));
+    scenario.sends("Any");
 }
 
 /// Before 3.9 the type is not known, and the mode was replaced.
@@ -101,9 +96,8 @@ fn a_server_that_keeps_one_mode_is_not_asked_twice_to_remove_the_other() {
     scenario.answer();
     scenario.remove("/a", 1);
     scenario.answer();
-    scenario.wire.clear();
     scenario.flush();
-    scenario.reply(scenario.wire[0].0, 51, ErrorCode::MarshallingError, b"");
+    scenario.reply_to_last(51, ErrorCode::MarshallingError);
     scenario.wait(ms(1900));
     assert_eq!(scenario.answer(), [""; 0]);
 }
@@ -117,8 +111,7 @@ fn the_only_watch_of_a_path_is_removed_as_a_whole() {
         scenario.answer();
         scenario.completions();
         scenario.remove("/a", 1);
-        let sent = scenario.answer();
-        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        scenario.sends("Any");
         assert_eq!(scenario.completions(), [(1, Ok(50))]);
         assert_eq!(scenario.answer(), [""; 0]);
     }
@@ -132,10 +125,8 @@ fn a_recursive_watch_that_goes_while_another_is_on_its_way_is_made_up_for() {
     scenario.answer();
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.remove("/a", 1);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("mode: PersistentRecursive"), "{sent:?}");
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    scenario.sends("mode: PersistentRecursive");
+    scenario.sends("mode: Persistent }");
     scenario.answer();
     scenario.watch_events();
     scenario.event(EventType::NodeChildrenChanged, "/a");
@@ -152,8 +143,7 @@ fn a_recursive_watch_that_goes_while_a_read_is_on_its_way_is_narrowed() {
     scenario.flush();
     let read = scenario.wire.last().unwrap().0;
     scenario.remove("/a", 1);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("mode: Persistent }"), "{sent:?}");
+    scenario.sends("mode: Persistent }");
     assert!(read > 0);
 }
 
@@ -175,11 +165,11 @@ fn a_forgotten_recursive_watch_keeps_its_mode() {
     );
     // A read relies on it still, for its own watch would take half of it away.
     scenario.read_and_watch(WatchKind::Data, "/a", 4);
-    assert!(scenario.answer()[0].contains("watch: false"));
+    scenario.sends("watch: false");
     // The removal of a watch takes it along.
     scenario.event(EventType::NodeDataChanged, "/a");
     scenario.remove("/a", 2);
-    assert!(scenario.answer()[0].contains("Any"));
+    scenario.sends("Any");
 }
 
 /// A one-shot watch under a persistent one has nothing of its own on the server.
@@ -201,8 +191,7 @@ fn nothing_is_given_back_while_another_is_on_its_way() {
     scenario.answer();
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
     scenario.remove("/a", 1);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("GetData"), "{sent:?}");
+    scenario.sends("GetData");
     assert_eq!(scenario.machine.watches(), 1);
 }
 
@@ -211,10 +200,9 @@ fn nothing_is_given_back_while_another_is_on_its_way() {
 fn an_abandoned_add_watch_is_removed_once_it_is_set() {
     let mut scenario = Scenario::connected();
     scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.machine.cancel_watch("/a", &1, || Instant::ZERO);
+    scenario.cancel_watch("/a", 1);
     scenario.answer();
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("RemoveWatches"), "{sent:?}");
+    scenario.sends("RemoveWatches");
     assert_eq!(scenario.machine.watches(), 0);
 }
 
@@ -230,10 +218,7 @@ fn queued_watch_requests_go_with_the_connection() {
     scenario.get("/behind", 3);
     scenario.cut();
     assert_eq!(scenario.completions(), [(1, Ok(50))], "the watch is gone, as was asked for");
-    scenario.connect();
-    scenario.wire.clear();
-    scenario.accept(7, 6000);
-    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    let sent = scenario.resume_and_read();
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert!(sent[0].contains("/before") && sent[1].contains("/behind"), "{sent:?}");
 }
@@ -249,15 +234,13 @@ fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
             scenario.answer();
         }
         scenario.read_and_watch(WatchKind::Data, "/a", 2);
-        let now = scenario.now;
-        scenario.machine.cancel_watch("/a", &1, || now);
+        scenario.cancel_watch("/a", 1);
         scenario.answer();
         assert_eq!(scenario.answer(), [""; 0]);
         assert_eq!(scenario.machine.watches(), 1);
         scenario.event(EventType::NodeDataChanged, "/a");
         assert_eq!(scenario.watch_events(), [(2, EventType::NodeDataChanged)]);
-        let sent = scenario.answer();
-        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        scenario.sends("Any");
     }
 }
 
@@ -277,9 +260,8 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
         scenario.wire.clear();
         scenario.flush();
         assert_eq!(scenario.wire.len(), 1);
-        scenario.reply(scenario.wire[0].0, 51, err, b"");
-        let sent = scenario.answer();
-        assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+        scenario.reply_to_last(51, err);
+        scenario.sends("Any");
         assert_eq!(scenario.machine.watches(), 0);
     }
 }
@@ -292,8 +274,7 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelle
     scenario.answer();
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
     scenario.remove("/a", 1);
-    let now = scenario.now;
-    scenario.machine.cancel_watch("/a", &2, || now);
+    scenario.cancel_watch("/a", 2);
     let sent = [scenario.answer(), scenario.answer()].concat();
     assert!(sent.len() == 2 && sent[1].contains("Any"), "{sent:?}");
     assert_eq!(scenario.machine.watches(), 0);
@@ -306,8 +287,7 @@ fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
         let mut scenario = Scenario::connected();
         scenario.add_watch(PERSISTENT, "/a", 1);
         scenario.add_watch(PERSISTENT, "/a", 2);
-        let now = scenario.now;
-        scenario.machine.cancel_watch("/a", &gone, || now);
+        scenario.cancel_watch("/a", gone);
         assert_eq!(scenario.answer().len(), 2);
         assert_eq!(scenario.answer(), [""; 0], "the other relies on it");
         scenario.event(EventType::NodeDataChanged, "/a");
@@ -323,8 +303,7 @@ fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
         let mut scenario = Scenario::connected();
         scenario.read_and_watch(WatchKind::Data, "/a", 1);
         scenario.read_and_watch(WatchKind::Data, "/a", 2);
-        let now = scenario.now;
-        scenario.machine.cancel_watch("/a", &gone, || now);
+        scenario.cancel_watch("/a", gone);
         scenario.answer();
         scenario.event(EventType::NodeDataChanged, "/a");
         assert_eq!(scenario.watch_events(), [(left, EventType::NodeDataChanged)]);
@@ -336,9 +315,7 @@ fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
 #[test]
 fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
     let config = config().with_max_requests(2).unwrap().with_max_pending_bytes(100).unwrap();
-    let mut scenario = Scenario::new(config);
-    scenario.connect();
-    scenario.accept(7, 6000);
+    let mut scenario = Scenario::connected_with(config);
     scenario.add_watch(RECURSIVE, "/a", 1);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.answer();
@@ -352,7 +329,7 @@ fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
     assert_eq!(sent.len(), 3, "{sent:?}");
     assert!(sent[2].contains("AddWatch"), "{sent:?}");
     assert!(scenario.completions().contains(&(1, Ok(50))));
-    assert!(scenario.answer()[0].contains("RemoveWatches"));
+    scenario.sends("RemoveWatches");
 }
 
 /// It is sent to the next server before all requests.
@@ -364,10 +341,7 @@ fn a_read_between_two_connections_relies_on_the_persistent_watch() {
     scenario.cut();
     scenario.completions();
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
-    scenario.connect();
-    scenario.wire.clear();
-    scenario.accept(7, 6000);
-    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    let sent = scenario.resume_and_read();
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert!(sent[0].contains("SetWatches2") && sent[1].contains("watch: false"), "{sent:?}");
 }
@@ -380,10 +354,9 @@ fn the_mode_for_the_next_server_stays_as_long_as_a_watcher_does() {
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.answer();
     scenario.cut();
-    let now = scenario.now;
-    scenario.machine.cancel_watch("/a", &2, || now);
+    scenario.cancel_watch("/a", 2);
     assert!(scenario.machine.watches.is_covered("/a"));
-    scenario.machine.cancel_watch("/a", &1, || now);
+    scenario.cancel_watch("/a", 1);
     assert!(!scenario.machine.watches.is_covered("/a"));
     assert!(!scenario.machine.watches.has_modes());
 }
@@ -395,15 +368,11 @@ fn reads_between_connections_rely_on_the_watch_requests_in_front_of_them() {
     scenario.add_watch(PERSISTENT, "/b", 1);
     scenario.answer();
     scenario.add_watch(PERSISTENT, "/a", 2);
-    let now = scenario.now;
-    scenario.machine.remove_watches("/b".into(), WatcherType::Any, 3, || now);
+    scenario.remove_all("/b", WatcherType::Any, 3);
     scenario.cut();
     scenario.read_and_watch(WatchKind::Data, "/a", 4);
     scenario.read_and_watch(WatchKind::Data, "/b", 5);
-    scenario.connect();
-    scenario.wire.clear();
-    scenario.accept(7, 6000);
-    let sent: Vec<_> = scenario.wire.iter().map(|(_, request)| request.clone()).collect();
+    let sent = scenario.resume_and_read();
     let [set, add, remove, covered, own] = &sent[..] else { panic!("{sent:?}") };
     assert!(set.contains("SetWatches2") && add.contains("AddWatch") && remove.contains("Any"));
     assert!(covered.contains("watch: false") && own.contains("watch: true"), "{sent:?}");
@@ -428,8 +397,7 @@ fn a_one_shot_watch_that_is_cancelled_stays_on_the_server() {
     let mut scenario = Scenario::connected();
     scenario.read_and_watch(WatchKind::Data, "/a", 1);
     scenario.answer();
-    let now = scenario.now;
-    scenario.machine.cancel_watch("/a", &1, || now);
+    scenario.cancel_watch("/a", 1);
     assert_eq!((scenario.answer(), scenario.machine.watches()), (vec![], 0));
 }
 
@@ -442,10 +410,8 @@ fn a_forgotten_persistent_watch_stays_until_another_is_cancelled() {
     assert_eq!(scenario.answer(), [""; 0]);
     scenario.add_watch(PERSISTENT, "/a", 2);
     scenario.answer();
-    let now = scenario.now;
-    scenario.machine.cancel_watch("/a", &2, || now);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+    scenario.cancel_watch("/a", 2);
+    scenario.sends("Any");
 }
 
 /// closeSession is the last request.
@@ -454,28 +420,9 @@ fn nothing_is_sent_about_watches_behind_a_close() {
     let mut scenario = Scenario::connected();
     scenario.add_watch(PERSISTENT, "/a", 1);
     scenario.answer();
-    let until = scenario.now + ms(1000);
-    scenario.machine.close(Some(9), until);
-    let now = scenario.now;
-    scenario.machine.cancel_watch("/a", &1, || now);
+    scenario.close(9);
+    scenario.cancel_watch("/a", 1);
     scenario.wire.clear();
     scenario.flush();
     assert_eq!(scenario.wire.len(), 1, "{:?}", scenario.wire);
-}
-
-/// A refused removal is not sent again before its pause is over.
-#[test]
-fn a_refused_removal_waits_for_its_pause() {
-    let mut scenario = Scenario::connected();
-    scenario.add_watch(PERSISTENT, "/a", 1);
-    scenario.answer();
-    scenario.remove("/a", 1);
-    scenario.wire.clear();
-    scenario.flush();
-    let xid = scenario.wire[0].0;
-    scenario.reply(xid, 51, ErrorCode::ThrottledOp, b"");
-    assert_eq!(scenario.answer(), [""; 0]);
-    scenario.wait(ms(100));
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
 }

@@ -11,8 +11,7 @@ fn what_is_read_behind_a_removal_for_all_does_not_rely_on_what_goes() {
     scenario.read_and_watch(WatchKind::Data, "/a", 2);
     scenario.flush();
     let read = scenario.wire.last().unwrap().0;
-    let now = scenario.now;
-    scenario.machine.remove_watches("/a".into(), WatcherType::Any, 3, || now);
+    scenario.remove_all("/a", WatcherType::Any, 3);
     scenario.read_and_watch(WatchKind::Child, "/a", 4);
     scenario.flush();
     scenario.reply(read, 50, ErrorCode::Ok, b"");
@@ -36,10 +35,9 @@ fn watchers_are_notified_when_a_caller_removes_all_watches() {
     scenario.read_and_watch(WatchKind::Child, "/a", 2);
     scenario.add_watch(PERSISTENT, "/b", 3);
     scenario.answer();
-    let now = scenario.now;
-    scenario.machine.remove_watches("/a".into(), WatcherType::Data, 4, || now);
-    scenario.machine.remove_watches("/a".into(), WatcherType::Any, 5, || now);
-    scenario.machine.remove_watches("/b".into(), WatcherType::Any, 6, || now);
+    scenario.remove_all("/a", WatcherType::Data, 4);
+    scenario.remove_all("/a", WatcherType::Any, 5);
+    scenario.remove_all("/b", WatcherType::Any, 6);
     scenario.answer();
     assert_eq!(
         scenario.watch_events(),
@@ -58,18 +56,15 @@ fn a_removal_for_all_that_finds_none_removes_none() {
     scenario.read_and_watch(WatchKind::Data, "/a", 1);
     scenario.answer();
     scenario.completions();
-    let now = scenario.now;
-    scenario.machine.remove_watches("/a".into(), WatcherType::Children, 2, || now);
+    scenario.remove_all("/a", WatcherType::Children, 2);
     scenario.flush();
-    let xid = scenario.wire.last().unwrap().0;
-    scenario.reply(xid, 51, ErrorCode::NoWatcher, b"");
+    scenario.reply_to_last(51, ErrorCode::NoWatcher);
     assert_eq!(scenario.machine.watches(), 1);
     assert_eq!(scenario.completions(), [(2, Err((ErrorKind::NoWatcher, Outcome::NotApplied)))]);
     // The machine's own removal finds none either: an error, but no caller's.
     scenario.remove("/a", 1);
     scenario.flush();
-    let xid = scenario.wire.last().unwrap().0;
-    scenario.reply(xid, 52, ErrorCode::NoWatcher, b"");
+    scenario.reply_to_last(52, ErrorCode::NoWatcher);
     assert_eq!(scenario.completions(), [(1, Ok(52))]);
     assert_eq!(scenario.machine.metrics().error_replies, 2);
 }
@@ -90,8 +85,7 @@ fn a_removal_of_one_type_notifies_the_watchers_of_its_kinds() {
         scenario.add_watch(PERSISTENT, "/a", 3);
         scenario.add_watch(recursive, "/a", 4);
         scenario.answer();
-        let now = scenario.now;
-        scenario.machine.remove_watches("/a".into(), watcher_type, 9, || now);
+        scenario.remove_all("/a", watcher_type, 9);
         scenario.watch_events();
         let sent = scenario.answer();
         assert!(sent.iter().any(|request| request.contains("RemoveWatches")), "{sent:?}");
@@ -110,8 +104,7 @@ fn the_removal_of_a_persistent_watch_leaves_a_recursive_one_beside_it_as_it_is()
     let mut scenario = Scenario::connected();
     scenario.add_watch(AddWatchMode::PersistentRecursive, "/a", 1);
     scenario.answer();
-    let now = scenario.now;
-    scenario.machine.remove_watches("/a".into(), WatcherType::Persistent, 2, || now);
+    scenario.remove_all("/a", WatcherType::Persistent, 2);
     scenario.answer();
     assert_eq!(scenario.answer(), [""; 0]);
     assert_eq!(scenario.watch_events(), []);
@@ -124,12 +117,9 @@ fn the_half_of_a_persistent_watch_that_a_removal_left_is_given_back() {
     let mut scenario = Scenario::connected();
     scenario.add_watch(PERSISTENT, "/a", 1);
     scenario.answer();
-    let now = scenario.now;
-    scenario.machine.remove_watches("/a".into(), WatcherType::Children, 2, || now);
+    scenario.remove_all("/a", WatcherType::Children, 2);
     scenario.remove("/a", 1);
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("Children"), "{sent:?}");
-    let sent = scenario.answer();
-    assert!(sent.len() == 1 && sent[0].contains("Any"), "{sent:?}");
+    scenario.sends("Children");
+    scenario.sends("Any");
     assert_eq!(scenario.answer(), [""; 0]);
 }
