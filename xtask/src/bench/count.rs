@@ -5,7 +5,7 @@ use std::{ffi::OsString, process::Command};
 use xtask::{Result, TemporaryDirectory};
 
 use super::{WORKLOADS, Workload, peers::Peer, report::Report};
-use crate::packages::succeeds;
+use xtask::command::succeeds;
 
 /// The counts per operation.
 #[derive(Clone, Copy, Default)]

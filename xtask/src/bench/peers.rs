@@ -12,7 +12,7 @@ use std::{
 use xtask::{Result, workspace::root};
 
 use super::build as cargo_build;
-use crate::packages::succeeds;
+use xtask::command::succeeds;
 
 /// The longest time of a round, which usually takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(120);

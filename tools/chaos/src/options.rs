@@ -5,18 +5,18 @@ use std::time::Duration;
 
 /// The options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) length: Duration,
-    pub(super) seed: u64,
-    pub(super) members: usize,
-    pub(super) report: Option<PathBuf>,
-    pub(super) shows_plan: bool,
+pub(crate) struct Options {
+    pub(crate) length: Duration,
+    pub(crate) seed: u64,
+    pub(crate) members: usize,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) shows_plan: bool,
     /// Where the picture of a run with one fault is written, instead of a run with many.
-    pub(super) picture: Option<PathBuf>,
+    pub(crate) picture: Option<PathBuf>,
 }
 
 impl Options {
-    pub(super) fn parse(arguments: &[&str]) -> Result<Self, String> {
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self {
             length: Duration::from_secs(5 * 60),
             seed: 1,

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use xtask::{Java, Result, workspace::root};
 
-use super::janitor::Janitor;
-use super::network::{Host, Network};
-use super::{Signal, signal};
+use crate::janitor::Janitor;
+use crate::network::{Host, Network};
+use crate::{Signal, signal};
 
 /// The directory of the jars of another version of the servers.
 const SERVER_LIBRARY: &str = "DOCENT_CHAOS_SERVER_LIB";
 
 /// The argument that makes this program ask a server, in the server's namespace.
-pub(super) const ASK: &str = "--ask";
+pub(crate) const ASK: &str = "--ask";
 
 const CLIENT_PORT: u16 = 2181;
 
@@ -33,7 +33,7 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 const DISK_BYTES: usize = 96 << 20;
 
 /// The ensemble.
-pub(super) struct Members {
+pub(crate) struct Members {
     java: Java,
     classes: PathBuf,
     network: Arc<Network>,
@@ -43,7 +43,7 @@ pub(super) struct Members {
 
 impl Members {
     /// Creates the directories and namespaces of the members.
-    pub(super) fn new(
+    pub(crate) fn new(
         janitor: &Janitor,
         java: &Java,
         network: &Arc<Network>,
@@ -62,7 +62,7 @@ impl Members {
             processes: (0..count).map(|_| Mutex::default()).collect(),
         };
         // A copy: the program may be built anew meanwhile.
-        fs::copy(super::PROGRAM, members.asker())?;
+        fs::copy(crate::PROGRAM, members.asker())?;
         for index in 0..count {
             network.add(janitor, Host::Member(index))?;
             let data = members.data(index);
@@ -87,17 +87,17 @@ impl Members {
         Ok(members)
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.processes.len()
     }
 
-    pub(super) fn connect_string(&self) -> String {
+    pub(crate) fn connect_string(&self) -> String {
         let addresses = (0..self.count()).map(|index| address(index).to_string());
         addresses.collect::<Vec<_>>().join(",")
     }
 
     /// Starts a member, unless it runs.
-    pub(super) fn start(&self, index: usize) -> Result<()> {
+    pub(crate) fn start(&self, index: usize) -> Result<()> {
         let mut process = self.process(index);
         if let Some(running) = process.as_mut()
             && running.try_wait()?.is_none()
@@ -122,7 +122,7 @@ impl Members {
     /// A server may not read a log whose last record is incomplete, as in ZOOKEEPER-1621: it ends, or tries for ever. Then its
     /// data are removed, as an operator would do; that is safe once all others serve, because each of them has all
     /// committed writes. Returns whether they were removed.
-    pub(super) fn start_after_full_disk(&self, index: usize) -> Result<bool> {
+    pub(crate) fn start_after_full_disk(&self, index: usize) -> Result<bool> {
         self.start(index)?;
         if self.serves_within(index, RECOVERY_TIMEOUT).is_ok() {
             return Ok(false);
@@ -140,11 +140,11 @@ impl Members {
     }
 
     /// Waits until every member serves clients.
-    pub(super) fn wait_until_all_serve(&self) -> Result<()> {
+    pub(crate) fn wait_until_all_serve(&self) -> Result<()> {
         (0..self.count()).try_for_each(|index| self.wait_until_serving(index))
     }
 
-    pub(super) fn wait_until_serving(&self, index: usize) -> Result<()> {
+    pub(crate) fn wait_until_serving(&self, index: usize) -> Result<()> {
         self.serves_within(index, START_TIMEOUT)
     }
 
@@ -165,7 +165,7 @@ impl Members {
     }
 
     /// The member that says that it leads.
-    pub(super) fn leader(&self) -> Option<usize> {
+    pub(crate) fn leader(&self) -> Option<usize> {
         thread::scope(|scope| {
             let asked: Vec<_> =
                 (0..self.count()).map(|index| scope.spawn(move || self.mode(index))).collect();
@@ -175,7 +175,7 @@ impl Members {
     }
 
     /// Waits until it has ended.
-    pub(super) fn kill(&self, index: usize) -> Result<()> {
+    pub(crate) fn kill(&self, index: usize) -> Result<()> {
         if let Some(mut process) = self.process(index).take() {
             process.kill()?;
             process.wait()?;
@@ -183,20 +183,20 @@ impl Members {
         Ok(())
     }
 
-    pub(super) fn signal(&self, index: usize, number: Signal) {
+    pub(crate) fn signal(&self, index: usize, number: Signal) {
         if let Some(process) = self.process(index).as_ref() {
             signal(process.id(), number);
         }
     }
 
     /// Whether the process has not ended by itself.
-    pub(super) fn is_running(&self, index: usize) -> bool {
+    pub(crate) fn is_running(&self, index: usize) -> bool {
         let mut process = self.process(index);
         process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(None)))
     }
 
     /// Fills the file system of the last member, and leaves it full until [`Members::empty_disk`].
-    pub(super) fn fill_disk(&self) -> Result<()> {
+    pub(crate) fn fill_disk(&self) -> Result<()> {
         let mut file = File::create(self.filling())?;
         let zeros = vec![0; 64 << 10];
         // The end of the space is the purpose.
@@ -204,15 +204,18 @@ impl Members {
         Ok(())
     }
 
-    pub(super) fn empty_disk(&self) -> Result<()> {
+    pub(crate) fn empty_disk(&self) -> Result<()> {
         Ok(fs::remove_file(self.filling())?)
     }
 
     /// The version that the servers report.
-    pub(super) fn version(&self) -> Option<String> {
-        let answer = self.ask(0)?;
-        let line = answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
-        line.split('-').next().map(str::to_owned)
+    pub(crate) fn version(&self) -> Option<String> {
+        (0..self.count()).find_map(|index| {
+            // A member without a leader replies only that it serves no requests.
+            let answer = self.ask(index)?;
+            let line = answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+            line.split('-').next().map(str::to_owned)
+        })
     }
 
     fn mode(&self, index: usize) -> Option<String> {
@@ -222,7 +225,7 @@ impl Members {
 
     fn ask(&self, index: usize) -> Option<String> {
         let mut command = self.network.command(Host::Member(index));
-        command.arg(self.asker()).args(["chaos", ASK, &address(index).to_string()]);
+        command.arg(self.asker()).args([ASK, &address(index).to_string()]);
         let output = command.stdin(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -242,7 +245,7 @@ impl Members {
 
     /// This program.
     fn asker(&self) -> PathBuf {
-        self.directory.join("xtask")
+        self.directory.join("chaos")
     }
 
     fn filling(&self) -> PathBuf {
@@ -255,7 +258,7 @@ impl Members {
 
     /// Whether a member has reported that its data differ from those of the leader: the digests that servers compare since
     /// 3.6 (`DataTree.compareDigest`).
-    pub(super) fn has_other_data(&self, index: usize) -> bool {
+    pub(crate) fn has_other_data(&self, index: usize) -> bool {
         fs::read_to_string(self.log(index)).is_ok_and(|log| log.contains("digest mismatch"))
     }
 
@@ -285,7 +288,7 @@ impl Members {
 }
 
 /// Asks a server on behalf of another process of this program, which is in another namespace.
-pub(super) fn ask(address: &str) -> Result<()> {
+pub(crate) fn ask(address: &str) -> Result<()> {
     print!("{}", xtask::four_letter_word(address.parse()?, "srvr")?);
     Ok(())
 }

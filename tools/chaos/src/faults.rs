@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use xtask::Result;
 
-use super::Signal;
-use super::history::now;
-use super::network::{Cut, Host};
-use super::plan::{Fault, Kind, Target};
-use super::world::World;
+use crate::Signal;
+use crate::history::now;
+use crate::network::{Cut, Host};
+use crate::plan::{Fault, Kind, Target};
+use crate::world::World;
 
 /// Carries out the faults of one sequence, each to its end, until the run stops. A fault whose turn comes too late, because
 /// those before it took longer than planned, is left out.
-pub(super) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64) -> Result<()> {
+pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64) -> Result<()> {
     for (number, fault) in (first_number..).zip(faults) {
         let at = world.start + nanos(fault.at);
         world.sleep_until(at);

@@ -8,52 +8,58 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Nanoseconds of the clock that all processes of a machine share, `CLOCK_MONOTONIC`.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// A history that is written.
-pub(super) struct History {
+pub(crate) struct History {
     file: Mutex<BufWriter<File>>,
 }
 
 impl History {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         Ok(Self { file: Mutex::new(BufWriter::new(File::create(path)?)) })
     }
 
     /// Adds a line. An error shows when the history is finished.
-    pub(super) fn add(&self, line: impl std::fmt::Display) {
+    pub(crate) fn add(&self, line: impl std::fmt::Display) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(file, "{line}");
     }
 
-    pub(super) fn finish(&self) -> io::Result<()> {
+    pub(crate) fn finish(&self) -> io::Result<()> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 
 /// A line of a history that is read.
 #[derive(Debug, Clone)]
-pub(super) struct Line<'a> {
-    pub(super) word: &'a str,
+pub(crate) struct Line<'a> {
+    pub(crate) word: &'a str,
     fields: &'a str,
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn parse(line: &'a str) -> Self {
+    pub(crate) fn parse(line: &'a str) -> Self {
         let (word, fields) = line.split_once(' ').unwrap_or((line, ""));
         Self { word, fields }
     }
 
     /// The value of a field; empty if there is none.
-    pub(super) fn text(&self, name: &str) -> &'a str {
+    pub(crate) fn text(&self, name: &str) -> &'a str {
         let fields = self.fields.split(' ').filter_map(|field| field.split_once('='));
         fields.filter(|(field, _)| *field == name).map(|(_, value)| value).next().unwrap_or("")
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.text(name).parse().ok()
     }
+}
+
+/// When the run of a history began.
+pub(crate) fn start(lines: &[Line<'_>]) -> u64 {
+    let run = lines.iter().find(|line| line.word == "run");
+    run.and_then(|run| run.number("start")).unwrap_or(0)
 }

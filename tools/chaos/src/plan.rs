@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::random::Random;
+use crate::random::Random;
 
 /// A member that a fault is about. The leader is only known when the fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Leader,
     /// The follower of this rank, counted round.
     Follower(usize),
@@ -15,7 +15,7 @@ pub(super) enum Target {
 
 /// What a fault does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// The members are cut into two groups, the smaller one of them with this target.
     Halves(Target),
     /// One member is cut off the others; clients still reach it.
@@ -48,24 +48,24 @@ pub(super) enum Kind {
 
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) at: Duration,
-    pub(super) lasts: Duration,
-    pub(super) kind: Kind,
+pub(crate) struct Fault {
+    pub(crate) at: Duration,
+    pub(crate) lasts: Duration,
+    pub(crate) kind: Kind,
 }
 
 /// The faults of a run, in two sequences: those of members and those of clients overlap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) of_members: Vec<Fault>,
-    pub(super) of_clients: Vec<Fault>,
+pub(crate) struct Plan {
+    pub(crate) of_members: Vec<Fault>,
+    pub(crate) of_clients: Vec<Fault>,
 }
 
 /// Without faults, for the first connections.
 const QUIET: Duration = Duration::from_secs(8);
 
 /// Draws the faults of a run.
-pub(super) fn draw(seed: u64, length: Duration, members: usize, clients: usize) -> Plan {
+pub(crate) fn draw(seed: u64, length: Duration, members: usize, clients: usize) -> Plan {
     Plan {
         of_members: of_members(seed, length, members),
         of_clients: of_clients(seed, length, clients),
@@ -167,7 +167,7 @@ impl fmt::Display for Kind {
 
 impl Kind {
     /// Its word in a history.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Halves(_) => "halves",
             Self::Alone(Target::Leader) => "leader-alone",

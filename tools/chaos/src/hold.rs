@@ -1,19 +1,19 @@
 //! One hold of a lock or a leadership, as its client reports it.
 
-use super::history::now;
-use super::peers::{Answer, Library, Peer};
-use super::world::{MILLISECOND, World};
+use crate::history::now;
+use crate::peers::{Answer, Library, Peer};
+use crate::world::{MILLISECOND, World};
 
 /// A hold. It ends with [`Hold::release`] or [`Hold::end`], which record it.
-pub(super) struct Hold<'a> {
+pub(crate) struct Hold<'a> {
     world: &'a World,
     peer: &'a Peer,
-    handle: &'a str,
-    pub(super) token: Option<u64>,
+    pub(crate) handle: &'a str,
+    pub(crate) token: Option<u64>,
     called: u64,
-    pub(super) granted: u64,
+    pub(crate) granted: u64,
     /// Until when docent says that the hold is proven.
-    pub(super) proven: Option<u64>,
+    pub(crate) proven: Option<u64>,
     /// From the first to the last moment at which the client said that it holds the lock.
     held: Option<(u64, u64)>,
 }
@@ -23,7 +23,7 @@ const QUESTION_INTERVAL_MS: u64 = 60;
 
 impl<'a> Hold<'a> {
     /// Acquires a lock; `None` if that fails, after a pause.
-    pub(super) fn acquire(
+    pub(crate) fn acquire(
         world: &'a World,
         peer: &'a Peer,
         handle: &'a str,
@@ -61,7 +61,7 @@ impl<'a> Hold<'a> {
     }
 
     /// Asks whether the lock is held.
-    pub(super) fn is_held(&mut self) -> bool {
+    pub(crate) fn is_held(&mut self) -> bool {
         let Answer::Ok { text, .. } = self.peer.ask(&format!("held {}", self.handle)) else {
             return false;
         };
@@ -75,7 +75,7 @@ impl<'a> Hold<'a> {
     }
 
     /// Keeps the lock until a time, as long as it is held; returns whether it still is.
-    pub(super) fn keep(&mut self, until: u64) -> bool {
+    pub(crate) fn keep(&mut self, until: u64) -> bool {
         loop {
             if !self.is_held() {
                 return false;
@@ -88,7 +88,7 @@ impl<'a> Hold<'a> {
     }
 
     /// The same, for a hold whose proven bound is renewed meanwhile: asks for the bound too.
-    pub(super) fn keep_renewed(&mut self, until: u64) {
+    pub(crate) fn keep_renewed(&mut self, until: u64) {
         while self.is_held() {
             // The bound of a hold does not go back, but the client may have lost the hold.
             self.proven = self.proven.max(self.number("proven"));
@@ -99,18 +99,13 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// The last moment at which the client said that it holds the lock.
-    pub(super) fn held_until(&self) -> u64 {
-        self.held.map_or(self.granted, |(_, to)| to)
-    }
-
     /// A command about this hold.
-    pub(super) fn ask(&self, verb: &str, rest: &str) -> Answer {
+    pub(crate) fn ask(&self, verb: &str, rest: &str) -> Answer {
         self.peer.ask(&format!("{verb} {} {rest}", self.handle))
     }
 
     /// Releases the lock.
-    pub(super) fn release(self) {
+    pub(crate) fn release(self) {
         let at = now();
         match self.peer.ask(&format!("release {}", self.handle)) {
             Answer::Ok { .. } => self.end(Some(at), "released"),
@@ -125,7 +120,7 @@ impl<'a> Hold<'a> {
 
     /// Records the end of a hold. `release` is the time of its release, or of the end of its session or process, if that
     /// is known.
-    pub(super) fn end(self, release: Option<u64>, end: &str) {
+    pub(crate) fn end(self, release: Option<u64>, end: &str) {
         let lock = self.handle.split_once(':').map_or(self.handle, |(_, path)| path);
         let text = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
         let held = self.held.map_or_else(|| "-".to_owned(), |(from, to)| format!("{from}-{to}"));
@@ -143,7 +138,7 @@ impl<'a> Hold<'a> {
 }
 
 /// Records a command without an answer.
-pub(super) fn stuck(world: &World, peer: &Peer, command: &str) {
+pub(crate) fn stuck(world: &World, peer: &Peer, command: &str) {
     world.counters.stuck.add(1);
     world.history.add(format_args!(
         "stuck client={} kind={} command={command} at={}",

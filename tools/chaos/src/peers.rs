@@ -12,21 +12,21 @@ use std::time::Duration;
 
 use xtask::{Java, Result, workspace::root};
 
-use super::network::{Host, Network};
-use super::{Signal, signal};
+use crate::network::{Host, Network};
+use crate::{Signal, signal};
 
 /// How long a command may take. The longest are acquires of a client that is stopped meanwhile.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Which library a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Library {
+pub(crate) enum Library {
     Docent,
     Curator,
 }
 
 impl Library {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Docent => "docent",
             Self::Curator => "curator",
@@ -35,8 +35,8 @@ impl Library {
 }
 
 /// How clients are started.
-pub(super) struct Programs {
-    pub(super) lock_peer: PathBuf,
+pub(crate) struct Programs {
+    pub(crate) lock_peer: PathBuf,
     java: Java,
     classes: PathBuf,
     connect: String,
@@ -45,7 +45,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    pub(super) fn new(
+    pub(crate) fn new(
         lock_peer: PathBuf,
         java: &Java,
         connect: String,
@@ -75,7 +75,7 @@ impl Programs {
 
 /// The answer to a command. `at` is the client's time when it wrote the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Ok {
         text: String,
         at: u64,
@@ -94,9 +94,9 @@ pub(super) enum Answer {
 }
 
 /// A client, which may be another process after a restart.
-pub(super) struct Peer {
-    pub(super) name: String,
-    pub(super) library: Library,
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    pub(crate) library: Library,
     /// `LOCK_PEER_OPTIONS`.
     options: &'static str,
     host: Host,
@@ -116,7 +116,7 @@ struct Running {
 type Waiting = Option<HashMap<u64, mpsc::Sender<Answer>>>;
 
 impl Peer {
-    pub(super) fn new(
+    pub(crate) fn new(
         name: String,
         library: Library,
         options: &'static str,
@@ -129,7 +129,7 @@ impl Peer {
     }
 
     /// Starts a process, unless one runs.
-    pub(super) fn start(&self) -> Result<()> {
+    pub(crate) fn start(&self) -> Result<()> {
         let mut running = lock(&self.running);
         if running.is_some() {
             return Ok(());
@@ -166,7 +166,7 @@ impl Peer {
     }
 
     /// Sends a command and waits for its answer.
-    pub(super) fn ask(&self, command: &str) -> Answer {
+    pub(crate) fn ask(&self, command: &str) -> Answer {
         let Some(running) = lock(&self.running).clone() else { return Answer::Gone };
         let number = running.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
@@ -185,7 +185,7 @@ impl Peer {
     }
 
     /// `kill -9`; returns once the process has ended.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if let Some(running) = lock(&self.running).take() {
             let mut process = lock(&running.process);
             let _ = process.kill();
@@ -193,7 +193,7 @@ impl Peer {
         }
     }
 
-    pub(super) fn signal(&self, number: Signal) {
+    pub(crate) fn signal(&self, number: Signal) {
         if let Some(running) = lock(&self.running).as_ref() {
             signal(lock(&running.process).id(), number);
         }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use xtask::TemporaryDirectory;
 
-/// The program of `cargo xtask`.
-const PROGRAM: &str = env!("CARGO_BIN_EXE_xtask");
+/// The program of `cargo xtask chaos`.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_docent-chaos");
 
 /// A run builds a client before it creates anything; a machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -65,7 +65,7 @@ fn without_root_a_run_says_so_and_stops() {
     let test = "chaos without_root_a_run_says_so_and_stops";
     // A copy that everybody may execute.
     let directory = TemporaryDirectory::new("no-root").unwrap();
-    let program = directory.path().join("xtask");
+    let program = directory.path().join("chaos");
     let is_root = rustix::process::geteuid().is_root();
     let mut command = if is_root {
         if !succeeds("setpriv", &["--version"]) {
@@ -81,13 +81,13 @@ fn without_root_a_run_says_so_and_stops() {
     } else {
         Command::new(PROGRAM)
     };
-    let run = command.args(["chaos", "--minutes", "0.5"]).current_dir("/").stdin(Stdio::null());
+    let run = command.args(["--minutes", "0.5"]).current_dir("/").stdin(Stdio::null());
     let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let name = name(run.id());
     let output = run.wait_with_output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "xtask: cargo xtask chaos: needs root, for network namespaces: `sudo cargo xtask chaos`\n"
+        "chaos: needs root, for network namespaces: `sudo cargo xtask chaos`\n"
     );
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &[][..]));
     assert_eq!(Created::default().left(&name), [""; 0]);
@@ -154,7 +154,7 @@ impl Run {
         let process = Command::new("env")
             .arg("--default-signal=INT")
             .arg(&program)
-            .args(["chaos", "--minutes", MINUTES, "--report"])
+            .args(["--minutes", MINUTES, "--report"])
             .arg(files.path())
             .env("PATH", path)
             .stdin(Stdio::null())
@@ -404,9 +404,7 @@ fn requirements() -> Result<(), &'static str> {
 }
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    xtask::command::succeeds(Command::new(program).args(arguments))
 }
 
 /// Reports and counts that a test is skipped.

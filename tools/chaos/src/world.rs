@@ -6,71 +6,71 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::history::{History, now};
-use super::members::Members;
-use super::network::Network;
-use super::peers::Peer;
+use crate::history::{History, now};
+use crate::members::Members;
+use crate::network::Network;
+use crate::peers::Peer;
 
 /// A run.
-pub(super) struct World {
-    pub(super) seed: u64,
+pub(crate) struct World {
+    pub(crate) seed: u64,
     /// When the run began.
-    pub(super) start: u64,
-    pub(super) history: History,
-    pub(super) network: Arc<Network>,
-    pub(super) members: Members,
+    pub(crate) start: u64,
+    pub(crate) history: History,
+    pub(crate) network: Arc<Network>,
+    pub(crate) members: Members,
     /// The clients that faults are about; short-lived clients come behind them.
-    pub(super) peers: Vec<Arc<Peer>>,
+    pub(crate) peers: Vec<Arc<Peer>>,
     /// The number of hosts with a client.
-    pub(super) hosts: usize,
-    pub(super) counters: Counters,
+    pub(crate) hosts: usize,
+    pub(crate) counters: Counters,
     /// The sets in memory that clients change under a lock: the naive and the proven one.
-    pub(super) naive_set: Mutex<BTreeSet<u64>>,
-    pub(super) proven_set: Mutex<BTreeSet<u64>>,
+    pub(crate) naive_set: Mutex<BTreeSet<u64>>,
+    pub(crate) proven_set: Mutex<BTreeSet<u64>>,
     /// The number of registers.
-    pub(super) registers: u64,
+    pub(crate) registers: u64,
     stops: AtomicBool,
 }
 
 /// What the last line and the progress show.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) holds: Counter,
-    pub(super) guarded: Counter,
-    pub(super) operations: Counter,
-    pub(super) faults: Counter,
-    pub(super) elements: Counter,
-    pub(super) stuck: Counter,
+pub(crate) struct Counters {
+    pub(crate) holds: Counter,
+    pub(crate) guarded: Counter,
+    pub(crate) operations: Counter,
+    pub(crate) faults: Counter,
+    pub(crate) elements: Counter,
+    pub(crate) stuck: Counter,
 }
 
 /// A number that threads increase.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Returns the number before.
-    pub(super) fn add(&self, number: u64) -> u64 {
+    pub(crate) fn add(&self, number: u64) -> u64 {
         self.0.fetch_add(number, Ordering::Relaxed)
     }
 
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The parts of a world that its maker chooses.
-pub(super) struct Parts {
-    pub(super) seed: u64,
-    pub(super) history: History,
-    pub(super) network: Arc<Network>,
-    pub(super) members: Members,
-    pub(super) peers: Vec<Arc<Peer>>,
-    pub(super) hosts: usize,
-    pub(super) registers: u64,
+pub(crate) struct Parts {
+    pub(crate) seed: u64,
+    pub(crate) history: History,
+    pub(crate) network: Arc<Network>,
+    pub(crate) members: Members,
+    pub(crate) peers: Vec<Arc<Peer>>,
+    pub(crate) hosts: usize,
+    pub(crate) registers: u64,
 }
 
 impl World {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let Parts { seed, history, network, members, peers, hosts, registers } = parts;
         Self {
             seed,
@@ -88,13 +88,13 @@ impl World {
         }
     }
 
-    pub(super) fn peer(&self, index: usize) -> &Peer {
+    pub(crate) fn peer(&self, index: usize) -> &Peer {
         #[expect(clippy::indexing_slicing, reason = "a plan names clients that exist")]
         &self.peers[index]
     }
 
     /// Sleeps until a time, or until the run stops.
-    pub(super) fn sleep_until(&self, until: u64) {
+    pub(crate) fn sleep_until(&self, until: u64) {
         while !self.is_stopping() {
             let left = until.saturating_sub(now());
             if left == 0 {
@@ -104,22 +104,22 @@ impl World {
         }
     }
 
-    pub(super) fn sleep_ms(&self, ms: u64) {
+    pub(crate) fn sleep_ms(&self, ms: u64) {
         self.sleep_until(now() + ms * MILLISECOND);
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stops.load(Ordering::Relaxed)
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stops.store(true, Ordering::Relaxed);
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// In nanoseconds.
-pub(super) const MILLISECOND: u64 = 1_000_000;
+pub(crate) const MILLISECOND: u64 = 1_000_000;

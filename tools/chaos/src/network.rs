@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 
 use xtask::Result;
 
-use super::janitor::{Janitor, PREFIX};
+use crate::janitor::{Janitor, PREFIX};
 
 /// A host of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Host {
+pub(crate) enum Host {
     Member(usize),
     Client(usize),
 }
 
 impl Host {
-    pub(super) fn address(self) -> Ipv4Addr {
+    pub(crate) fn address(self) -> Ipv4Addr {
         let (base, number) = match self {
             Self::Member(number) => (1, number),
             Self::Client(number) => (101, number),
@@ -38,10 +38,10 @@ impl Host {
 }
 
 /// A pair of hosts: what the first sends to the second is dropped.
-pub(super) type Cut = (Host, Host);
+pub(crate) type Cut = (Host, Host);
 
 /// The network.
-pub(super) struct Network {
+pub(crate) struct Network {
     /// The beginning of the names of its namespaces.
     name: String,
     /// By the number of the fault.
@@ -50,7 +50,7 @@ pub(super) struct Network {
 
 impl Network {
     /// Creates the bridge. `run` is a name that no other run has.
-    pub(super) fn new(janitor: &Janitor, run: &str) -> Result<Self> {
+    pub(crate) fn new(janitor: &Janitor, run: &str) -> Result<Self> {
         let network = Self { name: format!("{PREFIX}{run}"), cuts: Mutex::default() };
         let bridge = network.bridge();
         add_namespace(janitor, &bridge)?;
@@ -61,7 +61,7 @@ impl Network {
     }
 
     /// Connects a new namespace with the bridge.
-    pub(super) fn add(&self, janitor: &Janitor, host: Host) -> Result<()> {
+    pub(crate) fn add(&self, janitor: &Janitor, host: Host) -> Result<()> {
         let (namespace, bridge, port) = (self.namespace(host), self.bridge(), host.name());
         add_namespace(janitor, &namespace)?;
         let peer = ["peer", "name", "eth0", "netns", &namespace];
@@ -74,21 +74,21 @@ impl Network {
     }
 
     /// A command that runs a program in the namespace of a host. The process is the program's: `ip` executes it.
-    pub(super) fn command(&self, host: Host) -> Command {
+    pub(crate) fn command(&self, host: Host) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(host)]);
         command
     }
 
     /// Makes the cuts of a fault, at once.
-    pub(super) fn cut(&self, fault: usize, cuts: Vec<Cut>) -> Result<()> {
+    pub(crate) fn cut(&self, fault: usize, cuts: Vec<Cut>) -> Result<()> {
         let mut all = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(fault, cuts);
         self.apply(&all)
     }
 
     /// Ends the cuts of a fault.
-    pub(super) fn heal(&self, fault: usize) -> Result<()> {
+    pub(crate) fn heal(&self, fault: usize) -> Result<()> {
         let mut all = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         match all.remove(&fault) {
             Some(_) => self.apply(&all),
@@ -140,10 +140,5 @@ fn ip(arguments: &[&str]) -> Result<()> {
 }
 
 fn run_ip(arguments: &[&str], input: Stdio) -> Result<()> {
-    let output = Command::new("ip").args(arguments).stdin(input).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let error = String::from_utf8_lossy(&output.stderr);
-    Err(format!("ip {}: {}", arguments.join(" "), error.trim()).into())
+    xtask::command::output(Command::new("ip").args(arguments).stdin(input)).map(drop)
 }

@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 use xtask::Result;
 
 /// The argument that makes this program the janitor.
-pub(super) const ARGUMENT: &str = "--janitor";
+pub(crate) const ARGUMENT: &str = "--janitor";
 
 /// The prefix of the names of all that a run creates.
-pub(super) const PREFIX: &str = "docent-";
+pub(crate) const PREFIX: &str = "docent-";
 
 /// The janitor's process. On drop it is let go, and waited for.
-pub(super) struct Janitor {
+pub(crate) struct Janitor {
     process: Child,
     input: Mutex<Option<ChildStdin>>,
 }
 
 impl Janitor {
-    pub(super) fn start() -> Result<Self> {
-        let mut process = Command::new(super::PROGRAM)
-            .args(["chaos", ARGUMENT])
+    pub(crate) fn start() -> Result<Self> {
+        let mut process = Command::new(crate::PROGRAM)
+            .args([ARGUMENT])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .process_group(0)
@@ -41,7 +41,7 @@ impl Janitor {
     }
 
     /// To be called before the thing is created: a run may end in between.
-    pub(super) fn register(&self, what: &str, name: &str) -> Result<()> {
+    pub(crate) fn register(&self, what: &str, name: &str) -> Result<()> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_mut().ok_or("the run has ended")?;
         writeln!(input, "{what} {name}")?;
@@ -50,7 +50,7 @@ impl Janitor {
 
     /// An input for a command that creates a registered thing. The janitor begins when all its inputs are closed: a command
     /// that outlives a killed run creates nothing behind it.
-    pub(super) fn awaited_input(&self) -> Result<Stdio> {
+    pub(crate) fn awaited_input(&self) -> Result<Stdio> {
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_ref().ok_or("the run has ended")?;
         Ok(input.as_fd().try_clone_to_owned()?.into())
@@ -65,7 +65,7 @@ impl Drop for Janitor {
 }
 
 /// The janitor's main function.
-pub(super) fn run() -> Result<ExitCode> {
+pub(crate) fn run() -> Result<ExitCode> {
     let (mut namespaces, mut mounts, mut directories) = (Vec::new(), Vec::new(), Vec::new());
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -74,7 +74,7 @@ pub(super) fn run() -> Result<ExitCode> {
             "namespace" if name.starts_with(PREFIX) => namespaces.push(name.to_owned()),
             "mount" if is_ours(name) => mounts.push(name.to_owned()),
             "directory" if is_ours(name) => directories.push(name.to_owned()),
-            _ => eprintln!("xtask: not removed: {line}"),
+            _ => eprintln!("chaos: not removed: {line}"),
         }
     }
     for namespace in &namespaces {
@@ -116,7 +116,7 @@ fn kill_processes(namespace: &str) {
             return;
         }
         for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()) {
-            super::signal(pid, super::Signal::KILL);
+            crate::signal(pid, crate::Signal::KILL);
         }
         thread::sleep(Duration::from_millis(20));
     }

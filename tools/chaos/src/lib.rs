@@ -1,4 +1,8 @@
-//! `cargo xtask chaos`: a real ensemble and real clients in a network that is really cut. docs/CHAOS.md is its guide.
+//! A real ensemble and real clients in a network that is really cut. docs/CHAOS.md is its guide.
+//!
+//! `cargo xtask chaos` builds this program and passes its arguments on.
+
+#![cfg(target_os = "linux")]
 
 mod faults;
 mod history;
@@ -18,16 +22,17 @@ mod world;
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, thread};
 
 use docent_judge::Judgement;
 use rustix::process::{Pid, Signal, kill_process};
-use xtask::{Result, workspace::cargo};
+use xtask::command::succeeds;
+use xtask::workspace::{build, root, target};
+use xtask::{Java, Result};
 
-use crate::packages;
 use history::{History, now};
 use janitor::Janitor;
 use members::Members;
@@ -36,12 +41,13 @@ use options::Options;
 use peers::{Answer, Library, Peer, Programs};
 use plan::Plan;
 use random::Random;
+use report::Report;
 use world::{Parts, World};
 
 /// The session timeout of all clients.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// This program, also if it was built anew since its start.
+/// The program that runs, also if it was built anew since its start.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The long-lived clients. Curator proves no holds.
@@ -95,59 +101,71 @@ impl Work {
 /// The number of clients that live for one hold.
 const SHORT_LIVED_CLIENTS: usize = 3;
 
-/// Runs the command. The last line is `H holds, W guarded writes, F faults, V violations`.
-pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+/// The argument that makes this program report whether this machine can run it, and do nothing else.
+const REQUIREMENTS: &str = "--requirements";
+
+const USAGE: &str = "\
+usage: cargo xtask chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]
+       cargo xtask chaos --picture FILE";
+
+/// Runs the program. The last line of a run is `H holds, W guarded writes, F faults, V violations`.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    match arguments.as_slice() {
-        [janitor::ARGUMENT] => return janitor::run(),
-        [members::ASK, address] => return members::ask(address).map(|()| ExitCode::SUCCESS),
-        _ => {}
-    }
-    let options = match Options::parse(&arguments) {
-        Ok(options) => options,
-        Err(text) => {
-            eprintln!("xtask: {text}");
-            return Ok(crate::usage());
-        }
+    let outcome = match arguments.as_slice() {
+        [janitor::ARGUMENT] => janitor::run(),
+        [members::ASK, address] => members::ask(address).map(|()| ExitCode::SUCCESS),
+        [REQUIREMENTS] => requirements().map(|()| ExitCode::SUCCESS),
+        _ => match Options::parse(&arguments) {
+            Ok(options) => run(&options),
+            Err(text) => {
+                eprintln!("chaos: {text}\n{USAGE}");
+                Ok(ExitCode::from(2))
+            }
+        },
     };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("chaos: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(options: &Options) -> Result<ExitCode> {
     let plan = plan::draw(options.seed, options.length, options.members, CLIENTS.len());
     if options.shows_plan {
         // A reader may close the pipe early.
         let _ = write!(io::stdout(), "{plan}");
         return Ok(ExitCode::SUCCESS);
     }
-    if let Err(missing) = requirements() {
-        eprintln!("xtask: cargo xtask chaos: {missing}");
-        return Ok(ExitCode::FAILURE);
-    }
+    requirements()?;
     if let Some(file) = &options.picture {
-        fs::write(file, draw_picture(&options)?)?;
-        println!("xtask: wrote {}", file.display());
+        fs::write(file, draw_picture(options)?)?;
+        println!("chaos: wrote {}", file.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let judgement = try_run(&options, &plan)?;
+    let judgement = try_run(options, &plan)?;
     println!("{}", report::last_line(&judgement));
     Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a run needs and this machine lacks.
-pub(crate) fn requirements() -> Result<()> {
+/// The rights that a run needs. What must be installed is the business of `cargo xtask chaos`.
+fn requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err("needs root, for network namespaces: `sudo cargo xtask chaos`".into());
     }
     // A container may have root without the right to do this.
-    if !packages::succeeds(Command::new("unshare").args(["--net", "--mount", "true"])) {
+    if !succeeds(Command::new("unshare").args(["--net", "--mount", "true"])) {
         return Err(
             "this process may not create network namespaces (a container: --privileged)".into()
         );
     }
-    packages::network_tools()?;
-    packages::java().map(drop)
+    Ok(())
 }
 
 fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     println!(
-        "xtask: seed {}, {} members, {} min: building",
+        "chaos: seed {}, {} members, {} min: building",
         options.seed,
         options.members,
         options.length.as_secs_f64() / 60.0
@@ -180,7 +198,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         registers: options.length.as_secs() / 2 + 5,
     });
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
-    println!("xtask: ZooKeeper {version} serves; report in {}", report.display());
+    println!("chaos: ZooKeeper {version} serves; report in {}", report.display());
     observer.start()?;
     prepare(&world, &observer)?;
     let finished = disturb(&world, plan, options);
@@ -193,14 +211,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         world.peers.iter().take(CLIENTS.len()).for_each(|peer| lock_at_the_end(&world, peer));
         read_at_the_end(&world, &observer)
     });
-    world.history.add(format_args!(
-        "run seed={} members={} version={version} start={} end={} session={}",
-        options.seed,
-        options.members,
-        world.start,
-        now(),
-        SESSION_TIMEOUT.as_nanos()
-    ));
+    add_run(&world, options);
     for member in (0..world.members.count()).filter(|index| world.members.has_other_data(*index)) {
         let (member, at) = (member + 1, now());
         let text = "reported_a_digest_mismatch:_the_servers_lost_a_committed_write";
@@ -225,7 +236,7 @@ struct Stage {
 
 impl Stage {
     fn new(members: usize) -> Result<Self> {
-        let java = packages::java()?;
+        let java = Java::find()?;
         let lock_peer = build_lock_peer()?;
         let janitor = Janitor::start()?;
         let run = format!("{:x}-{:x}", std::process::id(), now() / 1_000 % 0x100_0000);
@@ -259,24 +270,45 @@ impl Stage {
 /// Makes the picture of a run with one fault.
 fn draw_picture(options: &Options) -> Result<String> {
     let stage = Stage::new(options.members)?;
-    let peers = (0..picture::CLIENTS)
-        .map(|number| stage.peer(number, format!("client-{}", number + 1), Library::Docent, ""));
+    let history = stage.directory.join("history.txt");
+    let peers = picture::CLIENTS.into_iter().enumerate();
+    let peers =
+        peers.map(|(number, name)| stage.peer(number, name.to_owned(), Library::Docent, ""));
     let peers = peers.collect::<Result<_>>()?;
-    let Stage { janitor, directory, network, members, .. } = stage;
+    let Stage { janitor, network, members, .. } = stage;
     let world = World::new(Parts {
         seed: options.seed,
-        history: History::create(&directory.join("history.txt"))?,
+        history: History::create(&history)?,
         network,
         members,
         peers,
-        hosts: picture::CLIENTS,
+        hosts: picture::CLIENTS.len(),
         registers: 0,
     });
-    let drawn = picture::run(&world, u64::try_from(SESSION_TIMEOUT.as_nanos()).unwrap_or(u64::MAX));
+    let finished = picture::run(&world);
     world.peers.iter().for_each(|peer| peer.kill());
+    // No client writes to the set.
+    world.history.add("final set=guarded version=0 elements=");
+    add_run(&world, options);
+    world.history.finish()?;
+    let text = fs::read_to_string(&history)?;
     drop(world);
     drop(janitor);
-    drawn
+    finished?;
+    Ok(Report::new(&text)?.timeline())
+}
+
+/// Adds the line about the whole run to the history.
+fn add_run(world: &World, options: &Options) {
+    let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
+    world.history.add(format_args!(
+        "run seed={} members={} version={version} start={} end={} session={}",
+        options.seed,
+        options.members,
+        world.start,
+        now(),
+        SESSION_TIMEOUT.as_nanos()
+    ));
 }
 
 /// Creates the nodes of the workloads.
@@ -329,7 +361,7 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
             world.sleep_until(end.min(now() + 20_000 * world::MILLISECOND));
             let counters = &world.counters;
             println!(
-                "xtask: {:>4} s: {} holds, {} guarded writes, {} operations on registers, {} faults",
+                "chaos: {:>4} s: {} holds, {} guarded writes, {} operations on registers, {} faults",
                 (now() - world.start) / 1_000_000_000,
                 counters.holds.get(),
                 counters.guarded.get(),
@@ -415,20 +447,12 @@ fn read_at_the_end(world: &World, observer: &Peer) -> Result<()> {
 
 /// Builds the client. Returns its program.
 fn build_lock_peer() -> Result<PathBuf> {
-    let status = cargo()
-        .args(["build", "--quiet", "--package", "docent-tests", "--example", "lock_peer"])
-        .stdin(Stdio::null())
-        .status()?;
-    if !status.success() {
-        return Err("the example lock_peer cannot be built".into());
-    }
-    let program = std::env::current_exe()?;
-    let target = program.parent().and_then(Path::parent).ok_or("a program outside target")?;
-    Ok(target.join("debug/examples/lock_peer"))
+    build(&["--package", "docent-tests", "--example", "lock_peer"])?;
+    Ok(target()?.join("debug/examples/lock_peer"))
 }
 
 fn default_report() -> PathBuf {
-    xtask::workspace::root().join("target/chaos")
+    root().join("target/chaos")
 }
 
 /// Keeps the logs beside the report. An error only loses them.
@@ -450,14 +474,4 @@ fn signal(process: u32, signal: Signal) {
     if let Some(pid) = pid {
         let _ = kill_process(pid, signal);
     }
-}
-
-/// Runs the short plan that belongs to all tests, and returns whether it found no violation.
-pub(crate) fn test() -> Result<bool> {
-    let report = default_report().join("test").display().to_string();
-    let status = Command::new(PROGRAM)
-        .args(["chaos", "--minutes", "2", "--seed", "4", "--report", &report])
-        .stdin(Stdio::null())
-        .status()?;
-    Ok(status.success())
 }

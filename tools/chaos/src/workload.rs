@@ -3,28 +3,28 @@
 use std::thread;
 use std::time::Duration;
 
-use super::Signal;
-use super::history::now;
-use super::hold::Hold;
-use super::peers::{Answer, Library, Peer};
-use super::random::Random;
-use super::world::{MILLISECOND, World, lock};
+use crate::Signal;
+use crate::history::now;
+use crate::hold::Hold;
+use crate::peers::{Answer, Library, Peer};
+use crate::random::Random;
+use crate::world::{MILLISECOND, World, lock};
 
 /// The node of the set that is written under a lock.
-pub(super) const SET: &str = "/chaos/set";
+pub(crate) const SET: &str = "/chaos/set";
 
 /// An acquire of a contended lock.
 const WAIT_MS: u64 = 8_000;
 
 /// Runs until the world stops.
-pub(super) type Workload = fn(&World, &Peer, Random);
+pub(crate) type Workload = fn(&World, &Peer, Random);
 
 /// The workloads of clients of both libraries.
-pub(super) const OF_ALL: [Workload; 5] =
+pub(crate) const OF_ALL: [Workload; 5] =
     [lock_and_hold, change_memory, write_guarded, use_registers, lead];
 
 /// The workloads of clients that renew the proven bounds of their holds.
-pub(super) const OF_PROVEN: [Workload; 2] = [hold_renewed, hold_strict];
+pub(crate) const OF_PROVEN: [Workload; 2] = [hold_renewed, hold_strict];
 
 /// A lock whose holds must not overlap. Most are short, some outlast a session.
 fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
@@ -237,7 +237,7 @@ fn use_registers(world: &World, peer: &Peer, mut random: Random) {
 /// A client that lives for one hold: a hold is proven from the creation of its session only.
 ///
 /// If the lock is not free at once, the session is too old when it becomes free: then the client ends.
-pub(super) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) {
+pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         if peer.start().is_err() {
             return;
@@ -292,4 +292,4 @@ pub(super) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
 }
 
 /// Whether a short-lived client of this library makes sense: only docent proves holds.
-pub(super) const SHORT_LIVED: Library = Library::Docent;
+pub(crate) const SHORT_LIVED: Library = Library::Docent;
