@@ -2,7 +2,6 @@
 
 mod api;
 mod bench;
-mod bench_locks;
 mod chaos;
 mod check;
 mod compose;
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
         Some(("api", [])) => api::run(),
         Some(("bench", rest)) => bench::run(rest),
         Some(("chaos", rest)) => chaos::run(rest),
-        Some(("bench-locks", rest)) => bench_locks::run(rest),
+        Some(("bench-locks", rest)) => bench::run_locks(rest),
         Some(("check", [])) => check::run(),
         Some(("guide", rest)) => guide::run(rest),
         Some(("mutants", rest)) => mutants::run(rest),
