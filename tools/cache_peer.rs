@@ -1,5 +1,5 @@
 //! A cache of docent to be measured, and the clients that fill and change its tree. Run by `cargo xtask bench cache`; the
-//! twin around Curator's cache is `benches/peers/java/CacheBench.java`.
+//! twin around Curator's cache is `benches/java/CacheBench.java`.
 //!
 //! | `cache_peer CONNECT` | what |
 //! | --- | --- |

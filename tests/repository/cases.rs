@@ -183,7 +183,7 @@ fn assert_exist(names: &BTreeSet<&str>) {
         "testing",
         "tests",
         "cli",
-        "xtask/tests",
+        "tools/chaos/tests",
     ] {
         collect(&root.join(directory), &mut functions);
     }

@@ -1,5 +1,5 @@
 //! The shared part of all programs of the bench-peer convention: the command line, the measurement, and the one
-//! line it answers. The peers under `benches/peers` include this file.
+//! line it answers. The peers under `benches/src/peers` include this file.
 
 use std::{
     fmt,

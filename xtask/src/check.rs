@@ -78,11 +78,9 @@ fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
         let fuzz = cargo_with(&["check", "--manifest-path", "fuzz/Cargo.toml"]);
         checks.push(("fuzz targets", fuzz));
     }
-    // Others, whose dependencies take too long to build for their lints.
-    for manifest in ["benches/locks/Cargo.toml", "benches/peers/Cargo.toml"] {
-        let format = cargo_with(&["fmt", "--manifest-path", manifest, "--check"]);
-        checks.push(("format of a benchmark", format));
-    }
+    // Another, whose dependencies take too long to build for its lints.
+    let format = cargo_with(&["fmt", "--manifest-path", "benches/Cargo.toml", "--check"]);
+    checks.push(("format of the benchmarks", format));
     // A separate workspace too, with compiler flags of its own.
     let in_sim = |arguments: &[&str]| {
         let mut command = sim::cargo_in_sim();

@@ -3,10 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
-use xtask::Result;
-
-use crate::packages::succeeds;
-use xtask::workspace::root;
+use xtask::{Result, command::succeeds, workspace::root};
 
 /// A server in a container; dropping it removes the container and its volumes.
 pub(crate) struct Container {

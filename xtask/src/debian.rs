@@ -10,9 +10,8 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use xtask::Result;
+use xtask::command::{output, succeeds};
 use xtask::workspace::root;
-
-use crate::packages::succeeds;
 
 /// The directories whose environment this process has.
 const ENTERED: &str = "DOCENT_DEBIAN";
@@ -52,7 +51,7 @@ pub(crate) fn fetch(missing: &str, group: &str, packages: &[&str]) -> Result<()>
             "xtask: {missing}: fetched {count} Debian packages, {megabytes} MB, into {target}"
         );
         packages.iter().try_for_each(|file| {
-            run(Command::new("dpkg").arg("--extract").arg(file).arg(&unpacked)).map(drop)
+            output(Command::new("dpkg").arg("--extract").arg(file).arg(&unpacked)).map(drop)
         })?;
         move_links(&unpacked, &unpacked)?;
         fs::remove_dir_all(unpacked.join(DOWNLOADS))?;
@@ -97,18 +96,18 @@ fn download(directory: &Path, packages: &[&str]) -> Result<Vec<PathBuf>> {
     ];
     let apt = |program: &str| {
         let mut command = Command::new(program);
-        command.args(&options).current_dir(&archives);
+        command.args(&options).current_dir(&archives).stdin(Stdio::null());
         command
     };
-    run(apt("apt-get").arg("update"))?;
+    output(apt("apt-get").arg("update"))?;
     let install = ["install", "--yes", "--download-only", "--no-install-recommends"];
-    run(apt("apt-get").args(install).args(packages))?;
+    output(apt("apt-get").args(install).args(packages))?;
     let depends = ["depends", "--recurse", "--important", "--installed"];
-    let dependencies = run(apt("apt-cache").args(depends).args(packages))?;
+    let dependencies = output(apt("apt-cache").args(depends).args(packages))?;
     let installed = fs::read_to_string("/var/lib/dpkg/status")?;
     let of_java = installed_java(&dependencies, &installed);
     if !of_java.is_empty() {
-        run(apt("apt-get").arg("download").args(of_java))?;
+        output(apt("apt-get").arg("download").args(of_java))?;
     }
     let mut files = entries(&archives);
     files.retain(|file| file.extension() == Some(OsStr::new("deb")));
@@ -198,16 +197,6 @@ fn directory() -> PathBuf {
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let entries = directory.read_dir().into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
-}
-
-/// Runs a command, and returns its output.
-fn run(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8(output.stdout)?);
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}: {}", output.status, errors.trim()).into())
 }
 
 #[cfg(unix)]

@@ -4,10 +4,9 @@ use std::process::{Command, ExitCode};
 
 use xtask::{
     Result,
+    command::succeeds,
     workspace::{cargo, root},
 };
-
-use crate::packages::succeeds;
 
 /// Fails if a recording fails, or if mdbook is installed and cannot build the book.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::Result;
+use crate::workspace::target;
 
 /// The directory of Debian's jars; `DOCENT_JAVA_LIB` overrides it.
 const DEBIAN_JARS: &str = "/usr/share/java";
@@ -95,13 +96,13 @@ impl Java {
         }
         hasher.write(self.class_path.as_encoded_bytes());
         let name = source.file_stem().ok_or("a source file without a name")?.display();
-        let target = target_directory()?.join("java");
-        let classes = target.join(format!("{name}-{:016x}", hasher.finish()));
+        let compiled = target()?.join("java");
+        let classes = compiled.join(format!("{name}-{:016x}", hasher.finish()));
         if classes.is_dir() {
             return Ok(classes);
         }
 
-        fs::create_dir_all(&target)?;
+        fs::create_dir_all(&compiled)?;
         let unfinished = crate::TemporaryDirectory::new("javac")?;
         let output = Command::new(&self.javac)
             .args([
@@ -125,7 +126,7 @@ impl Java {
         }
         // A rename works only within a file system, so the classes are copied to the same directory first.
         let unique = unfinished.path().file_name().ok_or("a directory without a name")?.display();
-        let staged = target.join(format!(".{unique}"));
+        let staged = compiled.join(format!(".{unique}"));
         copy_directory(unfinished.path(), &staged)?;
         if fs::rename(&staged, &classes).is_err() {
             // A concurrent run or test has created the directory.
@@ -177,14 +178,6 @@ fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut directories = home.into_iter().chain(env::split_paths(&path));
     directories.find_map(|directory| Some(directory.join(&name)).filter(|file| file.is_file()))
-}
-
-/// Finds cargo's target directory: the ancestor of the running program that contains CACHEDIR.TAG.
-fn target_directory() -> Result<PathBuf> {
-    let program = env::current_exe()?;
-    let is_marked = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
-    let target = program.ancestors().skip(1).find(is_marked);
-    Ok(target.ok_or("this program is not in a target directory of cargo")?.to_path_buf())
 }
 
 fn copy_directory(from: &Path, to: &Path) -> Result<()> {

@@ -3,6 +3,7 @@
 //! Concurrent runs do not conflict: ports are free ones, and directories are temporary or written under another name
 //! and moved. Every process started here exits with this process, even if this process is killed.
 
+pub mod command;
 mod ensemble;
 mod example;
 mod expand;

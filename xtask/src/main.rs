@@ -2,8 +2,6 @@
 
 mod api;
 mod bench;
-mod bench_locks;
-#[cfg(target_os = "linux")]
 mod chaos;
 mod check;
 mod compose;
@@ -65,9 +63,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("api", [])) => api::run(),
         Some(("bench", rest)) => bench::run(rest),
-        #[cfg(target_os = "linux")]
         Some(("chaos", rest)) => chaos::run(rest),
-        Some(("bench-locks", rest)) => bench_locks::run(rest),
+        Some(("bench-locks", rest)) => bench::run_locks(rest),
         Some(("check", [])) => check::run(),
         Some(("guide", rest)) => guide::run(rest),
         Some(("mutants", rest)) => mutants::run(rest),

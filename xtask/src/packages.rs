@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use xtask::{Java, Kdc, Result, gssapi_headers};
 
 use crate::debian;
+use xtask::command::succeeds;
 use xtask::workspace::root;
 
 /// The Debian packages of the jars, and of java and javac.
@@ -32,7 +33,6 @@ pub(crate) fn java() -> Result<Java> {
 }
 
 /// Finds `ip` and `nft`, or fetches their packages.
-#[cfg(target_os = "linux")]
 pub(crate) fn network_tools() -> Result<()> {
     if succeeds(Command::new("ip").arg("-Version"))
         && succeeds(Command::new("nft").arg("--version"))
@@ -87,14 +87,4 @@ pub(crate) fn kazoo() -> Result<Option<PathBuf>> {
         }
     }
     Ok(Some(directory))
-}
-
-/// Whether a command can be started and succeeds.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
 }

@@ -9,11 +9,9 @@ use std::{env, fs, thread};
 
 use xtask::{EXAMPLES_BUILT, Result, Server, Settings, TemporaryDirectory, four_letter_word};
 
-#[cfg(target_os = "linux")]
-use crate::chaos;
 use crate::compose::Container;
 use crate::summary::Summary;
-use crate::{packages, sim};
+use crate::{chaos, packages, sim};
 use xtask::workspace::{cargo, is_ci, root};
 
 /// Runs the tests. The last lines printed are what failed, the duration, and `N passed, N failed, N skipped`.
@@ -273,9 +271,14 @@ fn test_simulator(build: BackgroundBuild, summary: &mut Summary) -> Result<bool>
 }
 
 /// Runs two minutes of chaos, which count as one test. Returns why not, if this machine cannot: that is one skipped test.
-#[cfg(target_os = "linux")]
 fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Option<String> {
-    let missing = if hermetic { Some("--hermetic".into()) } else { chaos::requirements().err() };
+    let missing = if hermetic {
+        Some("--hermetic".into())
+    } else if cfg!(not(target_os = "linux")) {
+        Some("it needs Linux".into())
+    } else {
+        chaos::requirements().err()
+    };
     if let Some(missing) = missing {
         summary.skip_run();
         return Some(format!("xtask: skipped: cargo xtask chaos: {missing}"));
@@ -288,12 +291,6 @@ fn test_chaos(hermetic: bool, summary: &mut Summary, success: &mut bool) -> Opti
     summary.add_run("cargo xtask chaos", is_good);
     *success &= is_good;
     None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn test_chaos(_hermetic: bool, summary: &mut Summary, _success: &mut bool) -> Option<String> {
-    summary.skip_run();
-    Some("xtask: skipped: cargo xtask chaos: it needs Linux".to_owned())
 }
 
 /// Runs a test command of cargo, forwards its output and adds it to the summary.

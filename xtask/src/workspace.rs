@@ -3,7 +3,9 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use crate::Result;
 
 /// Returns the root of the source tree that this program was built from.
 #[must_use]
@@ -28,6 +30,19 @@ pub fn cargo() -> Command {
         }
     }
     command
+}
+
+/// Builds something in the source tree.
+pub fn build(arguments: &[&str]) -> Result<()> {
+    crate::command::run(cargo().args(["build", "--quiet"]).args(arguments).stdin(Stdio::null()))
+}
+
+/// Returns cargo's target directory: the ancestor of the running program that contains CACHEDIR.TAG.
+pub fn target() -> Result<PathBuf> {
+    let program = env::current_exe()?;
+    let is_marked = |directory: &&Path| directory.join("CACHEDIR.TAG").is_file();
+    let target = program.ancestors().skip(1).find(is_marked);
+    Ok(target.ok_or("this program is not in a target directory of cargo")?.to_path_buf())
 }
 
 /// Whether this is a CI run, in which a skipped check or test is a failure.

@@ -1,45 +1,51 @@
 //! A diagram as a picture: narrow enough for a phone, readable on light and dark pages, and on a slide.
 
-use std::fmt::Write as _;
+use docent_drawing::{Point, Svg};
 
 use super::diagram::{Diagram, Frame, Kind, Row};
 
 /// The width in units of the picture; a phone shows about one pixel for each.
-const WIDTH: usize = 360;
-const SIDE: usize = 26;
-/// The most letters of a line: about 6 units each at the size of 10.
-const LETTERS: usize = (WIDTH - 20) / 6;
-const LINE: usize = 12;
+const WIDTH: f64 = 360.0;
+const SIDE: f64 = 26.0;
+/// The lifeline of the server.
+const SERVER: f64 = WIDTH - SIDE;
+/// The width of a letter at the size of 10.
+const LETTER: f64 = 6.0;
+/// The most letters of a line.
+const LETTERS: usize = 56;
+const LINE: f64 = 12.0;
 
 /// On a dark page the picture is dark too.
-const STYLE: &str = "<style>
-text{fill:#1b2430}.page{fill:#fff}.life{stroke:#9aa4b0}.note{fill:#fff3c9;stroke:#e0c56a}
-.request line,.request path{stroke:#14527a}.request .head,.request .badge{fill:#14527a}.request text{fill:#0f4163}
-.reply line,.reply path{stroke:#5a6572}.reply .head{fill:#5a6572}.reply text{fill:#434c57}
-.event line,.event path{stroke:#b3261e}.event .head,.event .badge{fill:#b3261e}.event text{fill:#9c1c15}
-.hold{fill:#3f9142}.pause{fill:#5a6572;font-style:italic}path.cross{stroke:#d0021b;stroke-width:2.5}
-.remark{font-style:italic}text.number{fill:#fff;font-weight:bold}
+const STYLE: &str = "
+text{fill:#1b2430;font:10px ui-monospace,Menlo,Consolas,monospace}
+.name{font-size:12px;font-weight:bold}.middle{text-anchor:middle}.end{text-anchor:end}.small{font-size:9.5px}
+.page{fill:#fff}.life{stroke:#9aa4b0}.dotted{stroke-dasharray:1 4}.note{fill:#fff3c9;stroke:#e0c56a}
+line.request{stroke:#14527a}path.request,circle.request{fill:#14527a}text.request{fill:#0f4163}
+line.reply{stroke:#5a6572;stroke-dasharray:4 3}path.reply{fill:#5a6572}text.reply{fill:#434c57}
+line.event{stroke:#b3261e}path.event,circle.event{fill:#b3261e}text.event{fill:#9c1c15}
+.hold{fill:#3f9142}text.pause{fill:#5a6572;font-style:italic}path.cross{fill:none;stroke:#d0021b;stroke-width:2.5}
+text.remark{font-style:italic}text.number{fill:#fff;font-weight:bold}
 @media (prefers-color-scheme:dark){
 text{fill:#e6e9ee}.page{fill:#1c2026}.life{stroke:#667080}.note{fill:#4a3f14;stroke:#8a7530}
-.request line,.request path{stroke:#6cb8ec}.request .head,.request .badge{fill:#6cb8ec}.request text{fill:#9fd2f5}
-.reply line,.reply path{stroke:#a4adb8}.reply .head{fill:#a4adb8}.reply text{fill:#c3cad3}
-.event line,.event path{stroke:#ff8a80}.event .head,.event .badge{fill:#ff8a80}.event text{fill:#ffb0a9}
-.hold{fill:#63c267}.pause{fill:#a4adb8}path.cross{stroke:#ff5a4e}text.number{fill:#10151b}}
-</style>";
+line.request{stroke:#6cb8ec}path.request,circle.request{fill:#6cb8ec}text.request{fill:#9fd2f5}
+line.reply{stroke:#a4adb8}path.reply{fill:#a4adb8}text.reply{fill:#c3cad3}
+line.event{stroke:#ff8a80}path.event,circle.event{fill:#ff8a80}text.event{fill:#ffb0a9}
+.hold{fill:#63c267}text.pause{fill:#a4adb8}path.cross{stroke:#ff5a4e}text.number{fill:#10151b}}
+";
 
 /// The picture so far: what is drawn behind the rows, and the rows.
 #[derive(Default)]
 struct Picture {
-    behind: String,
-    rows: String,
-    y: usize,
+    behind: Svg,
+    rows: Svg,
+    y: f64,
 }
 
 impl Diagram {
     pub(crate) fn svg(&self) -> String {
-        let mut picture = Picture { y: 30, ..Picture::default() };
+        let mut picture = Picture { y: 30.0, ..Picture::default() };
         // The beginning of each client's hold.
-        let mut held: Vec<Option<usize>> = vec![None; self.clients.len()];
+        let mut held: Vec<Option<f64>> = vec![None; self.clients.len()];
         for row in &self.rows {
             match row {
                 Row::Note(text) => picture.note(text),
@@ -55,33 +61,25 @@ impl Diagram {
                 Row::Frame(frame) => picture.frame(frame, self.x(&frame.client)),
             }
         }
-        for (column, from) in held.iter().enumerate() {
+        for (client, from) in self.clients.iter().zip(held) {
             if let Some(from) = from {
-                picture.hold(self.x(&self.clients[column]), *from);
+                picture.hold(self.x(client), from);
             }
         }
-        let end = picture.y + 6;
-        picture.y += 14;
+        let end = picture.y + 6.0;
+        picture.y += 14.0;
         self.legend(&mut picture);
-        let height = picture.y + 4;
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{}\" role=\"img\" \
-             font-family=\"ui-monospace, Menlo, Consolas, monospace\" font-size=\"10\">\n\
-             <title>{}</title>\n{STYLE}\n<rect class=\"page\" width=\"100%\" height=\"100%\" rx=\"4\"/>\n",
-            WIDTH * 3 / 2,
-            escape(self.title)
-        );
-        let names = self.clients.iter().map(|name| (self.x(name), &**name));
-        for (x, name) in names.chain([(server(), "ZooKeeper")]) {
-            // The last name would pass the edge.
-            let (at, anchor) = if x == server() { (WIDTH - 6, "end") } else { (x, "middle") };
-            let _ = writeln!(
-                out,
-                "<text x=\"{at}\" y=\"18\" text-anchor=\"{anchor}\" font-size=\"12\" font-weight=\"bold\">{name}</text>\
-                 <line class=\"life\" x1=\"{x}\" y1=\"24\" x2=\"{x}\" y2=\"{end}\"/>"
-            );
+        let mut page = Svg::default();
+        for client in &self.clients {
+            page.text((self.x(client), 18.0), "name middle", client);
+            page.line((self.x(client), 24.0), (self.x(client), end), "life");
         }
-        out + &picture.behind + &picture.rows + "</svg>\n"
+        // Centred, it would pass the edge.
+        page.text((WIDTH - 6.0, 18.0), "name end", "ZooKeeper");
+        page.line((SERVER, 24.0), (SERVER, end), "life");
+        page.draw(&picture.behind);
+        page.draw(&picture.rows);
+        page.file((WIDTH, picture.y + 4.0), 1.5, self.title, STYLE)
     }
 
     fn column(&self, client: &str) -> usize {
@@ -89,9 +87,9 @@ impl Diagram {
     }
 
     /// The lifeline of a client.
-    fn x(&self, client: &str) -> usize {
-        let step = if self.clients.len() > 3 { 34 } else { 52 };
-        SIDE + self.column(client) * step
+    fn x(&self, client: &str) -> f64 {
+        let step = if self.clients.len() > 3 { 34.0 } else { 52.0 };
+        SIDE + self.column(client) as f64 * step
     }
 
     /// Explains what occurs in this diagram.
@@ -104,183 +102,130 @@ impl Diagram {
         };
         let has = |kind| frames().any(|frame| frame.kind == kind);
         let is_held = self.rows.iter().any(|row| matches!(row, Row::Holds { .. }));
-        let line = |dash: &str| format!("<line x1=\"0\" y1=\"-3\" x2=\"18\" y2=\"-3\"{dash}/>");
-        let mut items = Vec::new();
-        for (kind, name, text) in [
-            (Kind::Request, "request", "request"),
-            (Kind::Reply, "reply", "reply"),
-            (Kind::Event, "event", "event"),
-        ] {
+        let (mut x, mut y) = (8.0, picture.y + 6.0);
+        let mut item = |text: &str, sign: &dyn Fn(&mut Svg, Point)| {
+            let width = 34.0 + text.len() as f64 * LETTER;
+            if x + width > WIDTH {
+                (x, y) = (8.0, y + LINE + 3.0);
+            }
+            sign(&mut picture.rows, (x, y));
+            picture.rows.text((x + 23.0, y), "small", text);
+            x += width;
+        };
+        for kind in [Kind::Request, Kind::Reply, Kind::Event] {
             if has(kind) {
-                let dash = if kind == Kind::Reply { DASHES } else { "" };
-                items.push((format!("<g class=\"{name}\">{}</g>", line(dash)), text));
+                item(class(kind), &|svg, (x, y)| {
+                    svg.line((x, y - 3.0), (x + 18.0, y - 3.0), class(kind));
+                });
             }
         }
         if frames().any(|frame| frame.lost) {
-            items.push((format!("<g transform=\"translate(0 -3)\">{}</g>", cross(9, 0)), "lost"));
+            item("lost", &|svg, (x, y)| cross(svg, (x + 9.0, y - 3.0)));
         }
         if is_held {
-            items.push((
-                "<rect class=\"hold\" x=\"6\" y=\"-9\" width=\"5\" height=\"11\"/>".to_owned(),
-                "holds the lock, as far as it knows",
-            ));
+            item("holds the lock, as far as it knows", &|svg, (x, y)| {
+                svg.rect((x + 6.0, y - 9.0), (5.0, 11.0), "hold", "");
+            });
         }
         if frames().any(|frame| frame.step.is_some()) {
-            items.push((
-                "<g class=\"request\"><circle class=\"badge\" cx=\"9\" cy=\"-3\" r=\"6\"/></g>\
-                 <text class=\"number\" x=\"9\" y=\"0.5\" text-anchor=\"middle\" font-size=\"9\">5</text>"
-                    .to_owned(),
-                "step of LockInternals",
-            ));
+            item("step of LockInternals", &|svg, at| badge(svg, at, 6.0, "request", 5));
         }
-        let mut x = 8;
-        for (sign, text) in items {
-            let width = 34 + text.len() * 6;
-            if x + width > WIDTH {
-                (x, picture.y) = (8, picture.y + LINE + 3);
-            }
-            let _ = writeln!(
-                picture.rows,
-                "<g transform=\"translate({x} {y})\">{sign}<text x=\"23\" y=\"0\" font-size=\"9.5\">{text}</text></g>",
-                y = picture.y + 6
-            );
-            x += width;
-        }
-        picture.y += LINE;
+        picture.y = y - 6.0 + LINE;
     }
 }
 
-const DASHES: &str = " stroke-dasharray=\"4 3\"";
-
-fn server() -> usize {
-    WIDTH - SIDE
+fn class(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Request => "request",
+        Kind::Reply => "reply",
+        Kind::Event => "event",
+    }
 }
 
-fn cross(x: usize, y: usize) -> String {
-    format!("<path class=\"cross\" fill=\"none\" d=\"M{x} {y} m-5 -5 l10 10 m0 -10 l-10 10\"/>")
+fn cross(svg: &mut Svg, (x, y): Point) {
+    svg.path(&format!("M{x} {y} m-5 -5 l10 10 m0 -10 l-10 10"), "cross");
+}
+
+/// The number of a step. The place is that of the left end of a line of text.
+fn badge(svg: &mut Svg, (x, y): Point, radius: f64, class: &str, step: u64) {
+    svg.circle((x + 9.0, y - 3.0), radius, class);
+    svg.text((x + 9.0, y + 0.5), "number middle", &step.to_string());
 }
 
 impl Picture {
     fn note(&mut self, text: &str) {
         let lines = wrapped(text, LETTERS);
-        let height = lines.len() * LINE + 6;
-        self.y += 6;
-        let _ = writeln!(
-            self.rows,
-            "<rect class=\"note\" x=\"4\" y=\"{}\" width=\"{}\" height=\"{height}\" rx=\"2\"/>",
-            self.y,
-            WIDTH - 8
-        );
-        for (number, line) in lines.iter().enumerate() {
-            let y = self.y + (number + 1) * LINE;
-            let _ = writeln!(self.rows, "<text x=\"9\" y=\"{y}\">{}</text>", escape(line));
+        let height = lines.len() as f64 * LINE + 6.0;
+        self.y += 6.0;
+        self.rows.rect((4.0, self.y), (WIDTH - 8.0, height), "note", "");
+        let mut y = self.y;
+        for line in lines {
+            y += LINE;
+            self.rows.text((9.0, y), "", &line);
         }
-        self.y += height + 4;
+        self.y += height + 4.0;
     }
 
     /// Room in which nothing is sent: the lifelines are interrupted.
     fn pause(&mut self, text: &str) {
         let lines = wrapped(text, LETTERS - 6);
-        let height = 34 + lines.len() * LINE;
-        let (top, end) = (self.y + 8, self.y + height - 4);
-        let _ = writeln!(
-            self.behind,
-            "<rect class=\"page\" x=\"0\" y=\"{top}\" width=\"{WIDTH}\" height=\"{}\"/>",
-            end - top
-        );
+        let height = 34.0 + lines.len() as f64 * LINE;
+        let (top, end) = (self.y + 8.0, self.y + height - 4.0);
+        self.behind.rect((0.0, top), (WIDTH, end - top), "page", "");
         for y in [top, end] {
-            let _ = writeln!(
-                self.behind,
-                "<line class=\"life\" x1=\"4\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke-dasharray=\"1 4\"/>",
-                WIDTH - 4
-            );
+            self.behind.line((4.0, y), (WIDTH - 4.0, y), "life dotted");
         }
-        for (number, line) in lines.iter().enumerate() {
-            let y = top + 16 + number * LINE;
-            let _ = writeln!(
-                self.rows,
-                "<text class=\"pause\" x=\"{}\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-                WIDTH / 2,
-                escape(line)
-            );
+        let mut y = top + 4.0;
+        for line in lines {
+            y += LINE;
+            self.rows.text((WIDTH / 2.0, y), "pause middle", &line);
         }
         self.y += height;
     }
 
-    fn hold(&mut self, x: usize, from: usize) {
-        let _ = writeln!(
-            self.behind,
-            "<rect class=\"hold\" x=\"{}\" y=\"{from}\" width=\"6\" height=\"{}\" rx=\"2\"/>",
-            x - 3,
-            (self.y + 4).saturating_sub(from)
-        );
+    fn hold(&mut self, x: f64, from: f64) {
+        self.behind.rect((x - 3.0, from), (6.0, self.y + 4.0 - from), "hold", "");
     }
 
-    fn frame(&mut self, frame: &Frame, client: usize) {
-        let class = match frame.kind {
-            Kind::Request => "request",
-            Kind::Reply => "reply",
-            Kind::Event => "event",
-        };
-        let mut lines: Vec<_> =
-            wrapped(&frame.text, LETTERS).into_iter().map(|line| (line, "")).collect();
-        if let Some(remark) = &frame.remark {
-            lines.extend(
-                wrapped(remark, LETTERS).into_iter().map(|line| (line, " class=\"remark\"")),
-            );
-        }
-        let _ = writeln!(self.rows, "<g class=\"{class}\">");
-        let widest = lines.iter().map(|(line, _)| line.chars().count() * 6).max().unwrap_or(0);
-        let left = (client + 12).min((WIDTH - 10).saturating_sub(widest)).max(8);
+    fn frame(&mut self, frame: &Frame, client: f64) {
+        let class = class(frame.kind);
+        let text = wrapped(&frame.text, LETTERS);
+        let remark = frame.remark.iter().flat_map(|remark| wrapped(remark, LETTERS));
+        let lines: Vec<_> = text
+            .into_iter()
+            .map(|line| (line, ""))
+            .chain(remark.map(|line| (line, " remark")))
+            .collect();
+        let width = |text: &str| text.chars().count() as f64 * LETTER;
+        let widest = lines.iter().map(|(line, _)| width(line)).fold(0.0, f64::max);
+        let left = (client + 12.0).min(WIDTH - 10.0 - widest).max(8.0);
         for (line, style) in &lines {
             self.y += LINE;
-            // Lifelines do not cross the letters.
             let text = line.trim_start();
-            let indent = 6 * (line.len() - text.len());
-            let _ = writeln!(
-                self.rows,
-                "<rect class=\"page\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{LINE}\"/>\
-                 <text x=\"{}\" y=\"{}\"{style}>{}</text>",
-                left + indent - 1,
-                self.y - 9,
-                text.chars().count() * 6 + 2,
-                left + indent,
-                self.y,
-                escape(text)
-            );
+            let x = left + width(line) - width(text);
+            // Lifelines do not cross the letters.
+            self.rows.rect((x - 1.0, self.y - 9.0), (width(text) + 2.0, LINE), "page", "");
+            self.rows.text((x, self.y), &format!("{class}{style}"), text);
         }
-        let y = self.y + 7;
-        self.y = y + 5;
+        let y = self.y + 7.0;
+        self.y = y + 5.0;
         // The number stands at the client's end.
-        let near = client + if frame.step.is_some() { 7 } else { 0 };
+        let near = client + if frame.step.is_some() { 7.0 } else { 0.0 };
         let (from, to, head) = match frame.kind {
-            Kind::Request => (near, server(), -6),
-            Kind::Reply | Kind::Event => (server(), near, 6),
+            Kind::Request => (near, SERVER, -6),
+            Kind::Reply | Kind::Event => (SERVER, near, 6),
         };
-        let dash = if frame.kind == Kind::Reply { DASHES } else { "" };
         if frame.lost {
-            let middle = usize::midpoint(from, to);
-            let _ = writeln!(
-                self.rows,
-                "<line x1=\"{from}\" y1=\"{y}\" x2=\"{middle}\" y2=\"{y}\"{dash}/>{}",
-                cross(middle, y)
-            );
+            let middle = f64::midpoint(from, to);
+            self.rows.line((from, y), (middle, y), class);
+            cross(&mut self.rows, (middle, y));
         } else {
-            let _ = writeln!(
-                self.rows,
-                "<line x1=\"{from}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\"{dash}/>\
-                 <path class=\"head\" d=\"M{to} {y} l{head} -3 v6 z\"/>"
-            );
+            self.rows.line((from, y), (to, y), class);
+            self.rows.path(&format!("M{to} {y} l{head} -3 v6 z"), class);
         }
         if let Some(step) = frame.step {
-            let _ = writeln!(
-                self.rows,
-                "<circle class=\"badge\" cx=\"{client}\" cy=\"{y}\" r=\"7\"/>\
-                 <text class=\"number\" x=\"{client}\" y=\"{}\" text-anchor=\"middle\">{step}</text>",
-                y + 4
-            );
+            badge(&mut self.rows, (client - 9.0, y + 3.0), 7.0, class, step);
         }
-        self.rows.push_str("</g>\n");
     }
 }
 
@@ -298,10 +243,6 @@ fn wrapped(text: &str, letters: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[test]

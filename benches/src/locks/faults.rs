@@ -1,0 +1,513 @@
+//! `--fault NAME --service SERVICE`: one fault, in rounds. Several rounds run at the same time, each on a lock of
+//! its own: a fault of a process or of a server hits all of them.
+//!
+//! In each round a holder acquires the lock and works, a second contender waits for it, and the fault happens. The
+//! resource counts late writes ([`crate::resource`]).
+
+use std::{
+    fs,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use xtask::{Result, command::output};
+
+use super::{
+    microseconds, random,
+    resource::{Record, Resource, is_of},
+    results,
+    servers::{Additions, Agent, Kind, Servers, find_program, pooler},
+    services::{ENTRIES, Entry, entry},
+};
+use crate::{arguments::Arguments, proxy::Proxy, statistics};
+
+/// A fault, and the services that it is about.
+pub(crate) struct Fault {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) services: fn(&Entry) -> bool,
+    /// Whether the servers write to the disk.
+    pub(crate) fsync: bool,
+}
+
+const fn has_server(service: &Entry) -> bool {
+    !matches!(service.kind, Kind::File)
+}
+
+fn is_redis(service: &Entry) -> bool {
+    matches!(service.kind, Kind::Redis | Kind::Redis3)
+}
+
+fn is_postgres(service: &Entry) -> bool {
+    service.kind == Kind::Postgres
+}
+
+pub(crate) const FAULTS: [Fault; 13] = [
+    Fault {
+        name: "none",
+        what: "no fault: the holder releases, and the waiter acquires",
+        services: |_| true,
+        fsync: true,
+    },
+    Fault {
+        name: "holder-stopped",
+        what: "the holder's process is stopped (SIGSTOP) until the waiter has acquired the lock, at most four \
+               leases, and continued",
+        services: |_| true,
+        fsync: true,
+    },
+    Fault {
+        name: "server-stopped",
+        what: "all servers are stopped (SIGSTOP) for one and a half leases, and continued",
+        services: has_server,
+        fsync: true,
+    },
+    Fault {
+        name: "server-killed",
+        what: "all servers are killed (SIGKILL) and started with their data, which is durable",
+        services: has_server,
+        fsync: true,
+    },
+    Fault {
+        name: "server-killed-volatile",
+        what: "the same with Redis without persistence, its default in many installations",
+        services: is_redis,
+        fsync: false,
+    },
+    Fault {
+        name: "server-restored",
+        what: "all servers are killed and started with a copy of their data from before the acquire",
+        services: |service| service.has_lease && service.name != "zookeeper-docent-pipelined",
+        fsync: true,
+    },
+    Fault {
+        name: "reply-lost",
+        what: "the reply to the holder's acquire is lost with its connection; the holder retries",
+        services: has_server,
+        fsync: true,
+    },
+    Fault {
+        name: "clock-moved",
+        what: "the wall clock of all servers jumps forward by an hour (libfaketime)",
+        services: is_redis,
+        fsync: true,
+    },
+    Fault {
+        name: "redis-failover",
+        what: "the primary is killed and its replica promoted, which has not received the key yet",
+        services: |service| service.kind == Kind::Redis,
+        fsync: true,
+    },
+    Fault {
+        name: "majority-restarted",
+        what: "two of three servers without persistence are killed and started",
+        services: |service| service.kind == Kind::Redis3,
+        fsync: false,
+    },
+    Fault {
+        name: "backend-killed",
+        what: "the backend of the holder is ended by pg_terminate_backend",
+        services: is_postgres,
+        fsync: true,
+    },
+    Fault {
+        name: "pooler",
+        what: "no fault, but holder and waiter are behind pgbouncer in transaction mode",
+        services: is_postgres,
+        fsync: true,
+    },
+    Fault {
+        name: "lease-revoked",
+        what: "the waiter's lease is revoked while it waits, then the holder releases, and a third contender comes",
+        services: |service| service.kind == Kind::Etcd,
+        fsync: true,
+    },
+];
+
+/// The lease of all services: etcd grants no shorter one, and ZooKeeper's limit is one second here.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// How long a contender may take: a lease that was renewed at the fault, and a wait for a second one, twice.
+const LIMIT: Duration = Duration::from_secs(4 * LEASE.as_secs());
+
+/// glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready for it.
+const MALLOC: &str = "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0";
+
+/// Time in which a waiter gets into the queue, and in which late writes arrive: several steps of a holder.
+const SETTLE: Duration = Duration::from_millis(400);
+
+/// The servers of the rounds, and who takes part.
+struct Scene<'a> {
+    fault: &'a str,
+    service: &'static Entry,
+    fsync: bool,
+    servers: Servers,
+    resource: Resource,
+    /// The file from which libfaketime reads its offset.
+    clock: Option<std::path::PathBuf>,
+}
+
+/// What became of one round.
+#[derive(Debug, Clone, Default)]
+struct Round {
+    record: Record,
+    /// Milliseconds from the fault until the next contender had the lock.
+    next_after: Option<f64>,
+    holder_said_lost: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, name: &str) -> Result<()> {
+    let fault = FAULTS.iter().find(|fault| fault.name == name).ok_or_else(|| {
+        let names: Vec<_> = FAULTS.iter().map(|fault| fault.name).collect();
+        format!("no fault {name:?}; the faults are {}", names.join(", "))
+    })?;
+    let service = entry(arguments.text("service").ok_or("--service is missing")?)?;
+    if !(fault.services)(service) {
+        let names = ENTRIES.iter().filter(|entry| (fault.services)(entry)).map(|entry| entry.name);
+        let names: Vec<_> = names.collect();
+        return Err(format!("{name} is about {}", names.join(", ")).into());
+    }
+    let rounds: usize = arguments.number("rounds", 200)?;
+    let parallel: usize = arguments.number("parallel", 25)?;
+    let fsync = match arguments.text("fsync") {
+        None => fault.fsync,
+        Some("on") => true,
+        Some("off") => false,
+        Some(other) => return Err(format!("--fsync {other}: on or off").into()),
+    };
+    let begin = Instant::now();
+    let mut done: Vec<Round> = Vec::new();
+    let mut failure = None;
+    match Scene::new(name, service, fsync) {
+        Err(error) => failure = Some(error.to_string()),
+        Ok(mut scene) => {
+            let mut failed = 0;
+            while done.len() < rounds {
+                match scene.batch(parallel.min(rounds - done.len())) {
+                    Ok(rounds) => done.extend(rounds),
+                    Err(error) => {
+                        eprintln!("bench: {name}, {}: {error}", service.name);
+                        failure = Some(error.to_string());
+                        failed += 1;
+                        if failed == 3 {
+                            break;
+                        }
+                        scene = Scene::new(name, service, fsync)?;
+                    }
+                }
+            }
+        }
+    }
+    let line = summary(fault, service, fsync, &done, failure, begin.elapsed());
+    println!("{line}");
+    if arguments.flag("save") {
+        results::append("faults", &line)?;
+    }
+    Ok(())
+}
+
+fn summary(
+    fault: &Fault,
+    service: &Entry,
+    fsync: bool,
+    rounds: &[Round],
+    failure: Option<String>,
+    took: Duration,
+) -> Value {
+    let count =
+        |condition: fn(&Round) -> bool| rounds.iter().filter(|round| condition(round)).count();
+    let has_token = rounds.iter().all(|round| !round.record.without_token);
+    let mut after: Vec<_> = rounds.iter().filter_map(|round| round.next_after).collect();
+    after.sort_by(f64::total_cmp);
+    let mut line = json!({
+        "fault": fault.name,
+        "service": service.name,
+        "fsync": fsync,
+        "rounds": rounds.len(),
+        "violations": count(|round| round.record.late > 0),
+        "late_writes": rounds.iter().map(|round| round.record.late).sum::<u64>(),
+        "wrong_answers": count(|round| round.record.wrong_answers > 0),
+        "said_lost": count(|round| round.holder_said_lost),
+        "next_acquired": after.len(),
+        "next_after_ms": statistics::quantile(&after, 0.5),
+        "next_after_max_ms": after.last(),
+        "seconds": took.as_secs_f64().round(),
+        "date": results::date(),
+    });
+    if let Some(line) = line.as_object_mut() {
+        if has_token && !rounds.is_empty() {
+            let despite = count(|round| round.record.late_despite_token > 0);
+            line.insert("violations_despite_token".into(), despite.into());
+        }
+        if rounds.is_empty() {
+            line.insert("error".into(), failure.unwrap_or_default().into());
+        }
+    }
+    line
+}
+
+impl<'a> Scene<'a> {
+    fn new(fault: &'a str, service: &'static Entry, fsync: bool) -> Result<Self> {
+        let mut additions = Additions::default();
+        let mut clock = None;
+        if fault == "clock-moved" {
+            let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+            fs::metadata(library).map_err(|_| "no libfaketime (Debian package libfaketime)")?;
+            let file = std::env::temp_dir().join(format!("docent-clock-{:x}", random()));
+            fs::write(&file, "+0\n")?;
+            let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            additions.environment = vec![
+                variable("LD_PRELOAD", &format!("{MALLOC}:{library}")),
+                variable("FAKETIME_TIMESTAMP_FILE", &file.display().to_string()),
+                variable("FAKETIME_NO_CACHE", "1"),
+                variable("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ];
+            clock = Some(file);
+        }
+        let servers = Servers::start_with(service.kind, fsync, &additions)?;
+        Ok(Self { fault, service, fsync, servers, resource: Resource::start()?, clock })
+    }
+
+    /// Starts a contender for all locks of a batch.
+    fn agent(&self, name: &str, addresses: &[String], locks: &[String]) -> Result<Agent> {
+        let lease = LEASE.as_millis().to_string();
+        let (addresses, locks) = (addresses.join(","), locks.join(","));
+        let words = ["locks", "client", self.service.name, "agent", "--agent", name];
+        let options = ["--addresses", &addresses, "--lease-ms", &lease, "--locks", &locks];
+        Agent::start(&[&words[..], &options, &["--resource", &self.resource.address()]].concat())
+    }
+
+    fn batch(&mut self, count: usize) -> Result<Vec<Round>> {
+        let batch = random();
+        let locks: Vec<_> = (0..count).map(|number| format!("l{batch:x}-{number}")).collect();
+        let (since, next) = match self.fault {
+            "redis-failover" => (self.failover(&locks)?, "waiter"),
+            "lease-revoked" => (self.revoke(&locks)?, "third"),
+            "reply-lost" => (self.lose_replies(&locks)?, "holder"),
+            _ => (self.with_waiter(&locks)?, "waiter"),
+        };
+        let round = |lock: &String| {
+            let record = self.resource.record(lock);
+            let entered = record.entered.iter().find(|(grant, _)| is_of(grant, next));
+            let next_after = entered.map(|(_, at)| at.saturating_sub(since) as f64 / 1000.0);
+            let holder_said_lost = record.lost.iter().any(|grant| is_of(grant, "holder"));
+            Round { record, next_after, holder_said_lost }
+        };
+        Ok(locks.iter().map(round).collect())
+    }
+
+    /// Lets an agent acquire all locks.
+    fn acquire(&self, agent: &mut Agent, name: &str, locks: &[String]) -> Result<()> {
+        agent.command("acquire")?;
+        if self.resource.wait_for(name, locks, 5 * LEASE) {
+            return Ok(());
+        }
+        Err(format!("the {name} did not acquire its locks").into())
+    }
+
+    /// A holder, a waiter, and the fault. Returns when the fault began.
+    fn with_waiter(&mut self, locks: &[String]) -> Result<u64> {
+        let snapshot = if self.fault == "server-restored" {
+            // An agent creates what the locks need: a snapshot without parent nodes is another fault.
+            drop(self.agent("before", self.servers.addresses(), locks)?);
+            self.servers.stop()?;
+            let copy = self.servers.copy_data()?;
+            self.servers.start_again()?;
+            Some(copy)
+        } else {
+            None
+        };
+        let pooler =
+            if self.fault == "pooler" { Some(pooler(self.servers.address())?) } else { None };
+        let addresses = match &pooler {
+            Some((_, _, address)) => vec![address.clone()],
+            None => self.servers.addresses().to_vec(),
+        };
+        let mut holder = self.agent("holder", &addresses, locks)?;
+        let mut waiter = self.agent("waiter", &addresses, locks)?;
+        self.acquire(&mut holder, "holder", locks)?;
+        waiter.command("acquire")?;
+        thread::sleep(SETTLE);
+        let since = microseconds();
+        let all = usize::MAX;
+        match self.fault {
+            "none" => holder.command("release")?,
+            "holder-stopped" => {
+                holder.signal(Signal::SIGSTOP)?;
+                self.resource.wait_for("waiter", locks, LIMIT);
+                thread::sleep(SETTLE / 4);
+                holder.signal(Signal::SIGCONT)?;
+                thread::sleep(SETTLE);
+            }
+            "server-stopped" => {
+                self.servers.signal(Signal::SIGSTOP, all)?;
+                thread::sleep(LEASE * 3 / 2);
+                self.servers.signal(Signal::SIGCONT, all)?;
+            }
+            "server-killed" | "server-killed-volatile" => {
+                self.servers.kill(all)?;
+                self.servers.start_again()?;
+            }
+            "server-restored" => {
+                self.servers.kill(all)?;
+                if let Some(snapshot) = &snapshot {
+                    self.servers.restore_data(snapshot)?;
+                }
+                self.servers.start_again()?;
+            }
+            "majority-restarted" => {
+                self.servers.kill(2)?;
+                self.servers.start_again()?;
+            }
+            "clock-moved" => {
+                let file = self.clock.as_ref().ok_or("no clock")?;
+                let text = fs::read_to_string(file)?;
+                let offset: u64 = text.trim().trim_start_matches('+').parse()?;
+                fs::write(file, format!("+{}\n", offset + 3600))?;
+            }
+            "backend-killed" => terminate_backends(self.servers.address())?,
+            "pooler" => {}
+            other => return Err(format!("no fault {other:?}").into()),
+        }
+        // The holder works on meanwhile: late writes are those behind the waiter's grant.
+        self.resource.wait_for("waiter", locks, LIMIT);
+        thread::sleep(SETTLE);
+        Ok(since)
+    }
+
+    /// A replica that has lost its connection to the primary is promoted when the primary is killed.
+    fn failover(&mut self, locks: &[String]) -> Result<u64> {
+        let mut replica = Servers::start(Kind::Redis, self.fsync)?;
+        let proxy = Proxy::start(self.servers.address())?;
+        let (host, port) = (proxy.address(), replica.address().to_owned());
+        let (host, of_proxy) = host.split_once(':').ok_or("an address without a port")?;
+        redis(&port, &["REPLICAOF", host, of_proxy])?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !redis(&port, &["INFO", "replication"])?.contains("master_link_status:up") {
+            if Instant::now() > deadline {
+                return Err("the replica did not connect".into());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        let mut holder = self.agent("holder", self.servers.addresses(), locks)?;
+        // What the primary sends from now on does not arrive before its death.
+        proxy.stall();
+        self.acquire(&mut holder, "holder", locks)?;
+        let since = microseconds();
+        self.servers.kill(usize::MAX)?;
+        redis(&port, &["REPLICAOF", "NO", "ONE"])?;
+        let mut waiter = self.agent("waiter", replica.addresses(), locks)?;
+        waiter.command("acquire")?;
+        self.resource.wait_for("waiter", locks, LIMIT);
+        thread::sleep(SETTLE);
+        drop((holder, waiter));
+        replica.kill(usize::MAX)?;
+        self.servers.start_again()?;
+        Ok(since)
+    }
+
+    /// The holder's first acquire loses its reply, and it retries; then a waiter comes.
+    fn lose_replies(&mut self, locks: &[String]) -> Result<u64> {
+        let proxies: Result<Vec<_>> =
+            self.servers.addresses().iter().map(|address| Proxy::start(address)).collect();
+        let proxies = proxies?;
+        let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        let mut holder = self.agent("holder", &addresses, locks)?;
+        let mut waiter = self.agent("waiter", self.servers.addresses(), locks)?;
+        proxies.iter().for_each(Proxy::lose_next_replies);
+        let since = microseconds();
+        self.acquire(&mut holder, "holder", locks)?;
+        waiter.command("acquire")?;
+        thread::sleep(SETTLE);
+        holder.command("release")?;
+        self.resource.wait_for("waiter", locks, LIMIT);
+        thread::sleep(SETTLE);
+        Ok(since)
+    }
+
+    /// The waiter's lease is revoked while it waits.
+    fn revoke(&mut self, locks: &[String]) -> Result<u64> {
+        let addresses = self.servers.addresses();
+        let mut holder = self.agent("holder", addresses, locks)?;
+        let mut waiter = self.agent("waiter", addresses, locks)?;
+        let mut third = self.agent("third", addresses, locks)?;
+        self.acquire(&mut holder, "holder", locks)?;
+        waiter.command("acquire")?;
+        thread::sleep(SETTLE);
+        let since = microseconds();
+        waiter.command("disturb")?;
+        waiter.wait_for("disturbed")?;
+        holder.command("release")?;
+        self.resource.wait_for("waiter", locks, SETTLE);
+        third.command("acquire")?;
+        self.resource.wait_for("third", locks, LIMIT);
+        thread::sleep(SETTLE);
+        Ok(since)
+    }
+}
+
+impl Drop for Scene<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = &self.clock {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// Ends every backend that holds an advisory lock.
+fn terminate_backends(address: &str) -> Result<()> {
+    let psql = find_program("psql").ok_or("no psql (Debian package postgresql-client)")?;
+    let (host, port) = address.split_once(':').ok_or("an address without a port")?;
+    let query =
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    let mut command = Command::new(psql);
+    command.args(["-q", "-h", host, "-p", port, "-U", "locks", "-d", "postgres", "-c", query]);
+    output(&mut command).map(drop)
+}
+
+/// Sends a command to a Redis server by redis-cli and returns the reply.
+fn redis(address: &str, words: &[&str]) -> Result<String> {
+    let (host, port) = address.split_once(':').ok_or("an address without a port")?;
+    output(Command::new("redis-cli").args(["-h", host, "-p", port]).args(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_counts_once_however_often_its_holder_wrote_late() {
+        let mut record = Record::default();
+        record.enter("holder.1", Some(1), 10);
+        record.enter("waiter.1", Some(2), 20);
+        record.write("holder.1", Some(1), 15);
+        record.write("holder.1", Some(1), 25);
+        let violated = Round { record, next_after: Some(10.0), holder_said_lost: true };
+        let rounds = [violated, Round::default()];
+        let line = summary(&FAULTS[1], &ENTRIES[0], true, &rounds, None, Duration::ZERO);
+        assert_eq!((&line["rounds"], &line["violations"]), (&json!(2), &json!(1)));
+        assert_eq!((&line["late_writes"], &line["wrong_answers"]), (&json!(2), &json!(1)));
+        assert_eq!(line["violations_despite_token"], json!(0));
+        assert_eq!((&line["next_acquired"], &line["said_lost"]), (&json!(1), &json!(1)));
+    }
+
+    #[test]
+    fn a_service_without_tokens_has_no_column_for_them() {
+        let mut record = Record::default();
+        record.enter("holder.1", None, 10);
+        let round = Round { record, ..Round::default() };
+        let line = summary(&FAULTS[1], &ENTRIES[4], true, &[round], None, Duration::ZERO);
+        assert_eq!(line.get("violations_despite_token"), None);
+    }
+
+    #[test]
+    fn every_fault_is_about_a_service() {
+        for fault in &FAULTS {
+            assert!(ENTRIES.iter().any(fault.services), "{}", fault.name);
+        }
+    }
+}

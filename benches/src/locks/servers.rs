@@ -1,0 +1,577 @@
+//! The servers of the services: each on free loopback ports, with its files in a temporary directory, ended by its
+//! process id, and also by the kernel if this process is killed.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::chown,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, User},
+};
+use xtask::{Java, Result, Server, Settings, TemporaryDirectory, command::output};
+
+use crate::process::Process;
+
+/// A set of servers that services share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    ZooKeeper,
+    Etcd,
+    Redis,
+    Redis3,
+    Postgres,
+    MariaDb,
+    File,
+}
+
+impl Kind {
+    /// How writes are made durable, and how they are not.
+    pub(crate) const fn durability(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ZooKeeper => ("zookeeper.forceSync=yes", "zookeeper.forceSync=no"),
+            Self::Etcd => ("data on the disk", "data in /dev/shm: 3.4 has no option for it"),
+            Self::Redis | Self::Redis3 => {
+                ("--appendonly yes --appendfsync always", "--appendonly no")
+            }
+            Self::Postgres => ("fsync=on (advisory locks write nothing)", "fsync=off"),
+            Self::MariaDb => (
+                "innodb_flush_log_at_trx_commit=1 (these locks write nothing)",
+                "innodb_flush_log_at_trx_commit=0",
+            ),
+            Self::File => ("none", "none"),
+        }
+    }
+
+    /// The program of the server, and the Debian package that has it.
+    const fn program(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ZooKeeper | Self::File => ("sh", "dash"),
+            Self::Etcd => ("etcd", "etcd-server"),
+            Self::Redis | Self::Redis3 => ("redis-server", "redis-server"),
+            Self::Postgres => ("/usr/lib/postgresql/15/bin/postgres", "postgresql"),
+            Self::MariaDb => ("mariadbd", "mariadb-server"),
+        }
+    }
+
+    /// The version of the installed server, in one line.
+    pub(crate) fn version(self) -> Result<String> {
+        if self == Self::File {
+            return Ok("the operating system".into());
+        }
+        if self == Self::ZooKeeper {
+            // The jar that is used may be a link without its version, or the target of links with it.
+            let directory = std::env::var("DOCENT_JAVA_LIB").unwrap_or("/usr/share/java".into());
+            let names = fs::read_dir(directory)?.flatten().map(|entry| entry.file_name());
+            let version = names.filter_map(|name| {
+                let rest = name.to_str()?.strip_prefix("zookeeper-")?.strip_suffix(".jar")?;
+                rest.starts_with(|c: char| c.is_ascii_digit()).then(|| rest.to_owned())
+            });
+            return Ok(format!("ZooKeeper {}", version.max().unwrap_or_default()));
+        }
+        let output = Command::new(find(self)?).arg("--version").output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+    }
+}
+
+/// Finds a server's program.
+fn find(kind: Kind) -> Result<PathBuf> {
+    if kind == Kind::Etcd && cfg!(not(feature = "etcd")) {
+        return Err(
+            "etcd-client is not built in: no protoc (Debian package protobuf-compiler)".into()
+        );
+    }
+    let (program, package) = kind.program();
+    find_program(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
+}
+
+/// Finds a program in PATH, and where Debian keeps those for administrators.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories: Vec<_> = std::env::split_paths(&path).collect();
+    directories.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    directories.into_iter().map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// A command that ends with this process, as the given user if this process is root.
+fn owned_command(program: &Path, user: Option<&str>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]);
+    if let Some(user) = user.filter(|_| nix::unistd::geteuid().is_root()) {
+        command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"]);
+    }
+    command.arg("--").arg(program);
+    command
+}
+
+/// Gives a directory to a user, if this process is root.
+fn give(directory: &Path, user: &str) -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        let user = User::from_name(user)?.ok_or_else(|| format!("no user {user}"))?;
+        chown(directory, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+    }
+    Ok(())
+}
+
+/// `count` different free ports.
+fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let listeners: std::io::Result<Vec<_>> =
+        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect();
+    let ports: std::io::Result<Vec<_>> =
+        listeners?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect();
+    Ok(ports?)
+}
+
+/// How a server shows that it serves.
+#[derive(Debug, Clone, Copy)]
+enum Ready {
+    Redis,
+    Etcd,
+    Postgres,
+    /// Sends a greeting.
+    Greeting,
+    Accepts,
+}
+
+/// A process with its command line, to be started again.
+#[derive(Debug)]
+pub(crate) struct ServerProcess {
+    program: PathBuf,
+    user: Option<&'static str>,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    directory: PathBuf,
+    port: u16,
+    ready: Ready,
+    child: Option<Child>,
+}
+
+/// A server starts within a second, on a busy machine within ten.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+impl ServerProcess {
+    fn start(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            let log = fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(self.directory.join("log"))?;
+            let mut command = owned_command(&self.program, self.user);
+            command.args(&self.arguments).current_dir(&self.directory);
+            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+            let mut child = command.spawn()?;
+            // One that has ended found the port or the files of its predecessor still in use.
+            while child.try_wait()?.is_none() {
+                if self.is_ready() {
+                    self.child = Some(child);
+                    return Ok(());
+                }
+                if Instant::now() > deadline {
+                    child.kill()?;
+                    child.wait()?;
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+            if Instant::now() > deadline {
+                let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+                let lines: Vec<_> = log.lines().collect();
+                let end = lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n");
+                return Err(format!("{} did not start: {end}", self.program.display()).into());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let ask = |request: &[u8]| -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(request)?;
+            let mut bytes = [0; 512];
+            let length = stream.read(&mut bytes)?;
+            Ok(String::from_utf8_lossy(bytes.get(..length).unwrap_or_default()).into_owned())
+        };
+        match self.ready {
+            Ready::Redis => ask(b"PING\r\n").is_ok_and(|reply| reply.starts_with("+PONG")),
+            Ready::Etcd => ask(b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                .is_ok_and(|reply| reply.contains("\"true\"") || reply.contains("200 OK")),
+            Ready::Postgres => {
+                let mut command = Command::new("/usr/lib/postgresql/15/bin/pg_isready");
+                command.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+                command.status().is_ok_and(|status| status.success())
+            }
+            Ready::Greeting => ask(b"").is_ok_and(|reply| !reply.is_empty()),
+            Ready::Accepts => TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
+        }
+    }
+
+    fn end(&mut self, signal: Signal) -> Result<()> {
+        if let Some(mut child) = self.child.take() {
+            send(child.id(), signal)?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // PostgreSQL's processes end with their parent on SIGQUIT, and leave shared memory on SIGKILL.
+        let postgres = matches!(self.ready, Ready::Postgres);
+        let signal = if postgres { Signal::SIGQUIT } else { Signal::SIGKILL };
+        let _ = self.end(signal);
+    }
+}
+
+fn send(process: u32, signal: Signal) -> Result<()> {
+    Ok(kill(Pid::from_raw(process.try_into()?), signal)?)
+}
+
+/// One server.
+#[derive(Debug)]
+enum Member {
+    Process(ServerProcess),
+    ZooKeeper(Box<Server>),
+}
+
+impl Member {
+    fn id(&self) -> Option<u32> {
+        match self {
+            Self::Process(process) => process.child.as_ref().map(Child::id),
+            Self::ZooKeeper(server) => server.process_id(),
+        }
+    }
+}
+
+/// Running servers.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    pub(crate) kind: Kind,
+    members: Vec<Member>,
+    addresses: Vec<String>,
+    // Removed after the servers have ended.
+    directories: Vec<TemporaryDirectory>,
+    /// Data in memory, removed on drop.
+    in_memory: Option<PathBuf>,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.members.clear();
+        if let Some(directory) = &self.in_memory {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Adds to the command line of a server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Additions {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+impl Servers {
+    pub(crate) fn start(kind: Kind, fsync: bool) -> Result<Self> {
+        Self::start_with(kind, fsync, &Additions::default())
+    }
+
+    pub(crate) fn start_with(kind: Kind, fsync: bool, additions: &Additions) -> Result<Self> {
+        find(kind)?;
+        let mut servers = Self {
+            kind,
+            members: Vec::new(),
+            addresses: Vec::new(),
+            directories: Vec::new(),
+            in_memory: None,
+        };
+        let count = if kind == Kind::Redis3 { 3 } else { 1 };
+        for _ in 0..count {
+            servers.add(fsync, additions)?;
+        }
+        Ok(servers)
+    }
+
+    fn add(&mut self, fsync: bool, additions: &Additions) -> Result<()> {
+        if self.kind == Kind::ZooKeeper {
+            let property = ("zookeeper.forceSync", if fsync { "yes" } else { "no" });
+            let settings = Settings {
+                // Its unit of time: a session timeout of 2 s is allowed from here on.
+                tick_time: Duration::from_millis(500),
+                properties: vec![(property.0.to_owned(), property.1.to_owned())],
+                ..Settings::default()
+            };
+            let server = Server::start(&Java::find()?, settings)?;
+            self.addresses.push(server.address().to_string());
+            self.members.push(Member::ZooKeeper(Box::new(server)));
+            return Ok(());
+        }
+        let directory = TemporaryDirectory::new("locks")?;
+        let path = directory.path().to_owned();
+        self.directories.push(directory);
+        if self.kind == Kind::File {
+            self.addresses.push(path.display().to_string());
+            return Ok(());
+        }
+        let mut process = self.process(&path, fsync)?;
+        process.arguments.extend(additions.arguments.iter().cloned());
+        process.environment.extend(additions.environment.iter().cloned());
+        self.addresses.push(format!("127.0.0.1:{}", process.port));
+        process.start()?;
+        self.members.push(Member::Process(process));
+        Ok(())
+    }
+
+    fn process(&mut self, directory: &Path, fsync: bool) -> Result<ServerProcess> {
+        let ports = free_ports(2)?;
+        let (port, other) = match ports.as_slice() {
+            [port, other] => (*port, *other),
+            _ => return Err("no free ports".into()),
+        };
+        let path = directory.display();
+        let (user, ready, arguments) = match self.kind {
+            Kind::Redis | Kind::Redis3 => {
+                let durability =
+                    if fsync { "--appendonly yes --appendfsync always" } else { "--appendonly no" };
+                let line = format!("--port {port} --bind 127.0.0.1 --dir {path} {durability}");
+                let mut arguments = words(&line);
+                arguments.extend(["--save".to_owned(), String::new()]);
+                (None, Ready::Redis, arguments)
+            }
+            Kind::Etcd => {
+                let mut data = directory.join("data");
+                if !fsync {
+                    data = Path::new("/dev/shm").join(directory.file_name().unwrap_or_default());
+                    self.in_memory = Some(data.clone());
+                }
+                let (client, peer) =
+                    (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{other}"));
+                let line = format!(
+                    "--name one --data-dir {} --listen-client-urls {client} --advertise-client-urls {client} \
+                     --listen-peer-urls {peer} --initial-advertise-peer-urls {peer} --initial-cluster one={peer} \
+                     --log-level warn --logger zap",
+                    data.display()
+                );
+                (None, Ready::Etcd, words(&line))
+            }
+            Kind::Postgres => {
+                let user = "postgres";
+                give(directory, user)?;
+                let initdb = Path::new("/usr/lib/postgresql/15/bin/initdb");
+                let line = format!("-D {path}/data -U locks --auth=trust --no-sync");
+                output(
+                    owned_command(initdb, Some(user)).args(words(&line)).current_dir(directory),
+                )?;
+                let on = if fsync { "on" } else { "off" };
+                let line = format!(
+                    "-D {path}/data -p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={path} \
+                     -c fsync={on} -c synchronous_commit={on} -c max_connections=400"
+                );
+                (Some(user), Ready::Postgres, words(&line))
+            }
+            Kind::MariaDb => {
+                let user = "mysql";
+                give(directory, user)?;
+                let install = find_program("mariadb-install-db").ok_or("no mariadb-install-db")?;
+                let line = format!(
+                    "--no-defaults --datadir={path}/data --auth-root-authentication-method=normal \
+                     --skip-test-db --skip-name-resolve"
+                );
+                output(
+                    owned_command(&install, Some(user)).args(words(&line)).current_dir(directory),
+                )?;
+                let flush = u8::from(fsync);
+                let line = format!(
+                    "--no-defaults --datadir={path}/data --port={port} --bind-address=127.0.0.1 \
+                     --socket={path}/socket --skip-name-resolve --max-connections=400 \
+                     --innodb-flush-log-at-trx-commit={flush}"
+                );
+                (Some(user), Ready::Greeting, words(&line))
+            }
+            Kind::ZooKeeper | Kind::File => return Err("not a process of ours".into()),
+        };
+        let program = find(self.kind)?;
+        let directory = directory.to_owned();
+        let environment = Vec::new();
+        Ok(ServerProcess {
+            program,
+            user,
+            arguments,
+            environment,
+            directory,
+            port,
+            ready,
+            child: None,
+        })
+    }
+
+    /// The address of the first server.
+    pub(crate) fn address(&self) -> &str {
+        self.addresses.first().map_or("", String::as_str)
+    }
+
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// The process ids of the servers that run.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.members.iter().filter_map(Member::id).collect()
+    }
+
+    /// Sends a signal to all processes of the first `count` servers.
+    pub(crate) fn signal(&self, signal: Signal, count: usize) -> Result<()> {
+        for id in self.members.iter().take(count).filter_map(Member::id) {
+            for process in descendants(id) {
+                send(process, signal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills the first `count` servers.
+    pub(crate) fn kill(&mut self, count: usize) -> Result<()> {
+        for member in self.members.iter_mut().take(count) {
+            match member {
+                Member::Process(process) => process.end(Signal::SIGKILL)?,
+                Member::ZooKeeper(server) => server.kill()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the servers in order, with their data on the disk.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            match member {
+                Member::Process(process) => process.end(Signal::SIGTERM)?,
+                Member::ZooKeeper(server) => server.stop()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the servers that do not run, with their ports and their data.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            match member {
+                Member::Process(process) if process.child.is_none() => process.start()?,
+                Member::ZooKeeper(server) if server.process_id().is_none() => {
+                    server.start_again()?;
+                }
+                Member::Process(_) | Member::ZooKeeper(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the data of the servers, which do not run, and returns where to.
+    pub(crate) fn copy_data(&self) -> Result<TemporaryDirectory> {
+        let copy = TemporaryDirectory::new("snapshot")?;
+        for (index, directory) in self.data_directories().iter().enumerate() {
+            let to = copy.path().join(index.to_string());
+            output(Command::new("cp").arg("-a").arg(directory).arg(&to))?;
+        }
+        Ok(copy)
+    }
+
+    /// Puts a copy in place of the data of the servers, which do not run.
+    pub(crate) fn restore_data(&self, copy: &TemporaryDirectory) -> Result<()> {
+        for (index, directory) in self.data_directories().iter().enumerate() {
+            fs::remove_dir_all(directory)?;
+            let from = copy.path().join(index.to_string());
+            output(Command::new("cp").arg("-a").arg(&from).arg(directory))?;
+        }
+        Ok(())
+    }
+
+    fn data_directories(&self) -> Vec<PathBuf> {
+        let of_member = |member: &Member| match member {
+            Member::ZooKeeper(server) => server.directory().to_owned(),
+            Member::Process(process) => process.directory.clone(),
+        };
+        self.members.iter().map(of_member).collect()
+    }
+}
+
+/// A process and its descendants.
+fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut index = 0;
+    while let Some(process) = found.get(index).copied() {
+        let path = format!("/proc/{process}/task/{process}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        index += 1;
+    }
+    found
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A pooler in transaction mode in front of a PostgreSQL server.
+pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory, String)> {
+    let program = find_program("pgbouncer").ok_or("no pgbouncer (Debian package pgbouncer)")?;
+    let (host, server_port) = server.split_once(':').ok_or("an address without a port")?;
+    let directory = TemporaryDirectory::new("pgbouncer")?;
+    give(directory.path(), "postgres")?;
+    let port = free_ports(1)?.first().copied().ok_or("no free port")?;
+    let file = directory.path().join("pgbouncer.ini");
+    let text = format!(
+        "[databases]\npostgres = host={host} port={server_port} user=locks dbname=postgres\n\
+         [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = any\npool_mode = transaction\nmax_client_conn = 400\ndefault_pool_size = 20\n"
+    );
+    fs::write(&file, text)?;
+    let mut process = ServerProcess {
+        program,
+        user: Some("postgres"),
+        arguments: vec![file.display().to_string()],
+        environment: Vec::new(),
+        directory: directory.path().to_owned(),
+        port,
+        ready: Ready::Accepts,
+        child: None,
+    };
+    process.start()?;
+    Ok((process, directory, format!("127.0.0.1:{port}")))
+}
+
+/// A contender in a process of its own.
+#[derive(Debug)]
+pub(crate) struct Agent(Process);
+
+impl Agent {
+    /// Starts this program with these arguments, and waits until it is ready.
+    pub(crate) fn start(arguments: &[&str]) -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut agent = Self(Process::start(owned_command(&program, None).args(arguments))?);
+        agent.wait_for("ready")?;
+        Ok(agent)
+    }
+
+    pub(crate) fn wait_for(&mut self, expected: &str) -> Result<()> {
+        self.0.expect(expected).map(drop)
+    }
+
+    pub(crate) fn command(&mut self, text: &str) -> Result<()> {
+        self.0.send(text)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        send(self.0.id(), signal)
+    }
+}

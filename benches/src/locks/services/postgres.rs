@@ -1,0 +1,44 @@
+//! PostgreSQL's advisory locks of a session.
+
+use tokio_postgres::{Client, NoTls};
+
+use xtask::Result;
+
+use super::{Service, Target};
+
+/// A connection. Its locks end with it, or with the backend behind it.
+pub(crate) struct Advisory(Client);
+
+/// FNV-1a of the name: an advisory lock is a number of 64 bits.
+fn number(name: &str) -> i64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
+}
+
+impl Service for Advisory {
+    type Guard = i64;
+
+    async fn connect(target: &Target) -> Result<Self> {
+        let (host, port) = target.address().split_once(':').ok_or("an address without a port")?;
+        let config = format!("host={host} port={port} user=locks dbname=postgres");
+        let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(Self(client))
+    }
+
+    // Simple queries: a pooler in transaction mode knows no prepared statements.
+    async fn acquire(&self, lock: &str) -> Result<i64> {
+        let number = number(lock);
+        self.0.simple_query(&format!("SELECT pg_advisory_lock({number})")).await?;
+        Ok(number)
+    }
+
+    async fn is_held(&self, _guard: &i64) -> bool {
+        !self.0.is_closed()
+    }
+
+    async fn release(&self, guard: i64) -> Result<()> {
+        self.0.simple_query(&format!("SELECT pg_advisory_unlock({guard})")).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Tables of a document, and their numbers.
+
+use std::{fmt::Write as _, fs};
+
+use xtask::{Result, workspace::root};
+
+/// A number with at least three significant digits and thousands separated; `-` without one.
+pub(crate) fn number(value: Option<f64>) -> String {
+    let Some(value) = value else { return "-".into() };
+    let digits = match value.abs() {
+        value if value >= 100.0 || value == 0.0 => 0,
+        value if value >= 10.0 => 1,
+        value if value >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_once('.').map_or((text.as_str(), None), |(w, r)| (w, Some(r)));
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 && !grouped.ends_with('-') {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    rest.map_or_else(|| grouped.clone(), |rest| format!("{grouped}.{rest}"))
+}
+
+/// A table. The first `names` columns are words, the others numbers; a row may be shorter than the head.
+pub(crate) fn table<Row: AsRef<[String]>>(
+    head: &[&str],
+    names: usize,
+    rows: impl IntoIterator<Item = Row>,
+) -> String {
+    let (words, numbers) = ("---|".repeat(names), "---:|".repeat(head.len() - names));
+    let mut text = format!("| {} |\n|{words}{numbers}\n", head.join(" | "));
+    for row in rows {
+        let row = row.as_ref();
+        let missing = " |".repeat(head.len() - row.len());
+        let _ = writeln!(text, "| {} |{missing}", row.join(" | "));
+    }
+    text
+}
+
+/// Replaces what an earlier run has written into docs/BENCHMARKS.md, between the marks of this name.
+pub(crate) fn write_measured(name: &str, measured: &str) -> Result<()> {
+    let file = root().join("docs/BENCHMARKS.md");
+    let old = fs::read_to_string(&file)?;
+    Ok(fs::write(file, with_measured(&old, name, measured)?)?)
+}
+
+fn with_measured(document: &str, name: &str, measured: &str) -> Result<String> {
+    let (begin, end) = (format!("<!-- measured: {name} -->\n"), "<!-- end -->\n");
+    let parts = document.split_once(&begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(end)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.ok_or_else(|| format!("docs/BENCHMARKS.md has no {begin}"))?;
+    Ok(format!("{before}{begin}{}\n{end}{after}", measured.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_groups() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.126, "0.126"),
+            (1.0, "1.00"),
+            (12.34, "12.3"),
+            (123.4, "123"),
+            (1234.0, "1,234"),
+            (1_234_567.0, "1,234,567"),
+            (-1234.0, "-1,234"),
+        ] {
+            assert_eq!(number(Some(value)), text);
+        }
+        assert_eq!(number(None), "-");
+    }
+
+    #[test]
+    fn a_short_row_has_all_cells() {
+        let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["missing".to_owned()]];
+        let text = table(&["", "x"], 1, rows);
+        assert_eq!(text, "|  | x |\n|---|---:|\n| a | 1 |\n| missing | |\n");
+    }
+
+    #[test]
+    fn the_document_has_a_place_for_each_table() {
+        let document = fs::read_to_string(root().join("docs/BENCHMARKS.md")).unwrap();
+        for name in ["client", "cache", "holds"] {
+            let written = with_measured(&document, name, "a table\n").unwrap();
+            assert!(written.contains(&format!("<!-- measured: {name} -->\na table\n<!-- end -->")));
+            assert_eq!(written.matches("<!-- end -->").count(), 3);
+        }
+        assert!(with_measured(&document, "other", "").is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! A TCP proxy that counts what passes, and cuts connections, stands still, or loses a reply.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use xtask::Result;
+
+/// Longer frames are text or another protocol.
+const MAX_FRAME: u32 = 256 << 20;
+
+/// How long no frame passes before an exchange counts as complete.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What has passed since the last [`Proxy::reset`]. Frames are those of ZooKeeper.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    /// Bytes from clients that follow bytes from the server, or begin a connection: requests, or one write of several.
+    pub(crate) flights: u64,
+    /// Of both directions.
+    pub(crate) bytes: u64,
+    /// Of both directions, with handshakes and pings.
+    pub(crate) frames: u64,
+    /// The requests of callers: neither handshakes nor pings.
+    pub(crate) requests: u64,
+    pub(crate) most_in_flight: u64,
+    in_flight: u64,
+    /// Those that clients have opened.
+    pub(crate) connections: u64,
+    /// Those among them that were for a session.
+    pub(crate) handshakes: u64,
+    /// When the last frame passed that is no ping.
+    pub(crate) last: Instant,
+    /// When the last handshake was answered.
+    pub(crate) connected: Instant,
+}
+
+impl Counts {
+    fn new(in_flight: u64) -> Self {
+        Self {
+            flights: 0,
+            bytes: 0,
+            frames: 0,
+            requests: 0,
+            most_in_flight: 0,
+            in_flight,
+            connections: 0,
+            handshakes: 0,
+            last: Instant::now(),
+            connected: Instant::now(),
+        }
+    }
+
+    /// Counts a frame by its first number, the xid of all but handshakes.
+    fn frame(&mut self, xid: i32, is_handshake: bool, from_client: bool) {
+        const PING: i32 = -2;
+        let now = Instant::now();
+        self.frames += 1;
+        match (is_handshake, from_client) {
+            (true, true) => self.handshakes += 1,
+            (true, false) => self.connected = now,
+            (false, true) if xid >= 0 => {
+                self.requests += 1;
+                self.in_flight += 1;
+                self.most_in_flight = self.most_in_flight.max(self.in_flight);
+            }
+            (false, false) if xid >= 0 => self.in_flight = self.in_flight.saturating_sub(1),
+            _ => {}
+        }
+        if is_handshake || xid != PING {
+            self.last = now;
+        }
+    }
+}
+
+/// A proxy in front of one server. Its threads end with the process.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    counts: Mutex<Counts>,
+    sockets: Mutex<Vec<TcpStream>>,
+    /// Each connection that is older than this epoch loses its next reply.
+    epoch: AtomicU64,
+    stalled: AtomicBool,
+}
+
+impl Shared {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Proxy {
+    pub(crate) fn start(server: &str) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let shared = Arc::new(Shared {
+            counts: Mutex::new(Counts::new(0)),
+            sockets: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            stalled: AtomicBool::new(false),
+        });
+        let proxy = Self { address: listener.local_addr()?, shared: Arc::clone(&shared) };
+        let server = server.to_owned();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                // Without a server the client's connection is closed.
+                if let Ok(server) = TcpStream::connect(&server) {
+                    let _ = connect(&shared, client, server);
+                }
+            }
+        });
+        Ok(proxy)
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        *self.shared.counts()
+    }
+
+    /// Begins to count anew.
+    pub(crate) fn reset(&self) {
+        let mut counts = self.shared.counts();
+        *counts = Counts::new(counts.in_flight);
+    }
+
+    /// Closes all connections.
+    pub(crate) fn cut(&self) {
+        for socket in self.shared.sockets().drain(..) {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Each existing connection that sends a request from now on is cut in place of the reply to it.
+    #[cfg(any(test, feature = "locks"))]
+    pub(crate) fn lose_next_replies(&self) {
+        self.shared.epoch.fetch_add(1, SeqCst);
+    }
+
+    /// Forwards nothing from now on; connections stay open.
+    #[cfg(feature = "locks")]
+    pub(crate) fn stall(&self) {
+        self.shared.stalled.store(true, SeqCst);
+    }
+
+    /// Waits until at least one request was answered, none is in flight, and nothing happens any more.
+    pub(crate) fn wait_until_quiet(&self, limit: Duration) -> Result<Counts> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let counts = self.counts();
+            let is_done = counts.requests > 0 && counts.in_flight == 0;
+            if is_done && counts.last.elapsed() > QUIET {
+                return Ok(counts);
+            }
+            if Instant::now() > deadline {
+                return Err(format!("still busy after {limit:?}: {counts:?}").into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// One connection through the proxy.
+#[derive(Debug)]
+struct Connection {
+    born: u64,
+    /// Whether the last bytes came from the client.
+    asked: AtomicBool,
+    /// Whether the client has sent something since the replies were to be lost.
+    doomed: AtomicBool,
+}
+
+fn connect(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) -> Result<()> {
+    for socket in [&client, &server] {
+        socket.set_nodelay(true)?;
+        shared.sockets().push(socket.try_clone()?);
+    }
+    let mut counts = shared.counts();
+    counts.in_flight = 0;
+    counts.connections += 1;
+    drop(counts);
+    let connection = Arc::new(Connection {
+        born: shared.epoch.load(SeqCst),
+        asked: AtomicBool::new(false),
+        doomed: AtomicBool::new(false),
+    });
+    let (to_server, to_client) = (server.try_clone()?, client.try_clone()?);
+    for (from, to, from_client) in [(client, to_server, true), (server, to_client, false)] {
+        let (shared, connection) = (Arc::clone(shared), Arc::clone(&connection));
+        thread::spawn(move || forward(from, to, &shared, &connection, from_client));
+    }
+    Ok(())
+}
+
+/// Copies bytes until either side is closed.
+fn forward(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    shared: &Shared,
+    connection: &Connection,
+    from_client: bool,
+) {
+    let mut buffer = vec![0; 256 * 1024];
+    let mut frames = Frames::default();
+    while let Ok(length) = from.read(&mut buffer) {
+        let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else { break };
+        while shared.stalled.load(SeqCst) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let mut counts = shared.counts();
+        if from_client {
+            if shared.epoch.load(SeqCst) > connection.born {
+                connection.doomed.store(true, SeqCst);
+            }
+            counts.flights += u64::from(!connection.asked.swap(true, SeqCst));
+        } else if connection.doomed.load(SeqCst) {
+            break;
+        } else {
+            connection.asked.store(false, SeqCst);
+        }
+        counts.bytes += length as u64;
+        frames.read(bytes, |xid, is_handshake| counts.frame(xid, is_handshake, from_client));
+        drop(counts);
+        if to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+/// Finds the frames of one direction.
+#[derive(Default)]
+struct Frames {
+    /// The beginning of a frame: its length and its first number.
+    head: Vec<u8>,
+    /// The rest of a frame whose beginning has passed.
+    skip: usize,
+    /// The first frame of a direction belongs to the handshake.
+    is_past_handshake: bool,
+}
+
+impl Frames {
+    fn read(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(i32, bool)) {
+        while !bytes.is_empty() {
+            let (skipped, behind) = bytes.split_at(bytes.len().min(self.skip));
+            self.skip -= skipped.len();
+            let (more, behind) = behind.split_at(behind.len().min(8 - self.head.len()));
+            self.head.extend(more);
+            bytes = behind;
+            if let [l0, l1, l2, l3, x0, x1, x2, x3] = self.head[..] {
+                let length = u32::from_be_bytes([l0, l1, l2, l3]);
+                if length > MAX_FRAME {
+                    // Not frames but the reply to a four-letter word.
+                    self.skip = usize::MAX;
+                } else {
+                    on_frame(i32::from_be_bytes([x0, x1, x2, x3]), !self.is_past_handshake);
+                    self.is_past_handshake = true;
+                    self.skip = (length as usize).saturating_sub(4);
+                }
+                self.head.clear();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends back each byte.
+    fn echo() -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                thread::spawn(move || {
+                    let mut byte = [0];
+                    while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
+                });
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn round_trips_and_bytes_are_counted() {
+        let proxy = Proxy::start(&echo()).unwrap();
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        for _ in 0..5 {
+            client.write_all(b"x").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        }
+        let counts = proxy.counts();
+        assert_eq!((counts.flights, counts.bytes, counts.connections), (5, 10, 1));
+    }
+
+    #[test]
+    fn a_lost_reply_cuts_the_connection_once() {
+        let proxy = Proxy::start(&echo()).unwrap();
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        client.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        proxy.lose_next_replies();
+        client.write_all(b"x").unwrap();
+        assert!(client.read_exact(&mut [0]).is_err());
+        let mut again = TcpStream::connect(proxy.address()).unwrap();
+        again.write_all(b"x").unwrap();
+        again.read_exact(&mut [0]).unwrap();
+    }
+
+    #[test]
+    fn frames_are_found_in_any_pieces() {
+        let frame = |xid: i32, body: usize| {
+            let length = u32::try_from(body + 4).unwrap().to_be_bytes();
+            [&length[..], &xid.to_be_bytes(), &vec![0; body]].concat()
+        };
+        let bytes = [frame(0, 40), frame(1, 0), frame(-2, 0), frame(2, 9)].concat();
+        for size in 1..bytes.len() {
+            let (mut frames, mut found) = (Frames::default(), Vec::new());
+            bytes
+                .chunks(size)
+                .for_each(|part| frames.read(part, |xid, first| found.push((xid, first))));
+            assert_eq!(found, [(0, true), (1, false), (-2, false), (2, false)]);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Carries out the plan.
+
+use std::thread;
+use std::time::Duration;
+
+use xtask::Result;
+
+use crate::Signal;
+use crate::history::now;
+use crate::network::{Cut, Host};
+use crate::plan::{Fault, Kind, Target};
+use crate::world::World;
+
+/// Carries out the faults of one sequence, each to its end, until the run stops. A fault whose turn comes too late, because
+/// those before it took longer than planned, is left out.
+pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64) -> Result<()> {
+    for (number, fault) in (first_number..).zip(faults) {
+        let at = world.start + nanos(fault.at);
+        world.sleep_until(at);
+        if world.is_stopping() || now() + nanos(fault.lasts) > end {
+            return Ok(());
+        }
+        let leader = world.members.leader();
+        let from = now();
+        let mut undo =
+            Undo { world, number, kind: fault.kind, targets: targets(world, fault.kind, leader) };
+        let begun = undo.begin();
+        if begun.is_ok() {
+            world.sleep_until(from + nanos(fault.lasts));
+        }
+        let ended = undo.end();
+        let text = format!("{} {}", fault.kind, undo.names()).trim().replace([' ', '='], "_");
+        let (kind, until) = (fault.kind.name(), now());
+        let victims: Vec<_> = undo.victims().iter().map(ToString::to_string).collect();
+        world.history.add(format_args!(
+            "fault number={number} kind={kind} from={from} until={until} members={} clients={} text={text}",
+            victims.join(","),
+            undo.clients().join(","),
+        ));
+        world.counters.faults.add(1);
+        begun.and(ended)?;
+        wait_for_leader(world);
+    }
+    Ok(())
+}
+
+/// Waits until the ensemble serves clients, but not for ever: faults may come into an election.
+fn wait_for_leader(world: &World) {
+    let deadline = now() + nanos(Duration::from_secs(20));
+    while now() < deadline && !world.is_stopping() && world.members.leader().is_none() {
+        world.sleep_ms(500);
+    }
+}
+
+/// A fault that is carried out, and how it ends.
+struct Undo<'a> {
+    world: &'a World,
+    number: usize,
+    kind: Kind,
+    /// The members of it: the first one is its target, the others are on its side.
+    targets: Vec<usize>,
+}
+
+/// The members that a fault is about.
+fn targets(world: &World, kind: Kind, leader: Option<usize>) -> Vec<usize> {
+    let count = world.members.count();
+    let leader = leader.unwrap_or(0);
+    let followers: Vec<_> = (0..count).filter(|index| *index != leader).collect();
+    let resolve = |target| match target {
+        Target::Leader => leader,
+        Target::Follower(rank) => {
+            followers.get(rank % followers.len().max(1)).copied().unwrap_or(leader)
+        }
+    };
+    match kind {
+        Kind::Halves(target) => {
+            let first = resolve(target);
+            (0..count / 2).map(|step| (first + step) % count).collect()
+        }
+        Kind::Alone(target)
+        | Kind::AloneWithClients(target)
+        | Kind::Mute(target)
+        | Kind::Deaf(target)
+        | Kind::Bridge(target)
+        | Kind::Kill(target)
+        | Kind::Pause(target)
+        | Kind::OneServer(_, target) => vec![resolve(target)],
+        Kind::Rolling => (0..count).collect(),
+        Kind::FullDisk => vec![count.saturating_sub(1)],
+        Kind::PauseClient(_) | Kind::KillClient(_) | Kind::CutClient(_) => Vec::new(),
+    }
+}
+
+impl Undo<'_> {
+    fn begin(&mut self) -> Result<()> {
+        let (world, target) = (self.world, self.targets.first().copied().unwrap_or(0));
+        match self.kind {
+            Kind::Kill(_) => world.members.kill(target),
+            Kind::Pause(_) => {
+                world.members.signal(target, Signal::STOP);
+                Ok(())
+            }
+            Kind::Rolling => {
+                for index in &self.targets {
+                    world.members.kill(*index)?;
+                    thread::sleep(Duration::from_millis(300));
+                    self.start_again(*index)?;
+                }
+                Ok(())
+            }
+            Kind::FullDisk => world.members.fill_disk(),
+            Kind::PauseClient(client) => {
+                world.peer(client).signal(Signal::STOP);
+                Ok(())
+            }
+            Kind::KillClient(client) => {
+                world.peer(client).kill();
+                Ok(())
+            }
+            _ => world.network.cut(self.number, self.cuts(target)),
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let (world, target) = (self.world, self.targets.first().copied().unwrap_or(0));
+        match self.kind {
+            Kind::Kill(_) => world.members.start(target),
+            Kind::Pause(_) => {
+                world.members.signal(target, Signal::CONT);
+                Ok(())
+            }
+            Kind::Rolling => Ok(()),
+            Kind::FullDisk => {
+                // As long as it runs, it would join again with a hole in its log (ZOOKEEPER-4882).
+                world.members.kill(target)?;
+                world.members.empty_disk()?;
+                self.start_again(target)
+            }
+            Kind::PauseClient(client) => {
+                world.peer(client).signal(Signal::CONT);
+                Ok(())
+            }
+            Kind::KillClient(client) => world.peer(client).start(),
+            _ => world.network.heal(self.number),
+        }
+    }
+
+    /// Starts a member and waits until it serves. The last one may have an incomplete log: its disk has been full.
+    fn start_again(&self, member: usize) -> Result<()> {
+        let world = self.world;
+        if member + 1 < world.members.count() {
+            world.members.start(member)?;
+            return world.members.wait_until_serving(member);
+        }
+        if world.members.start_after_full_disk(member)? {
+            let (member, at) = (member + 1, now());
+            world.history.add(format_args!(
+                "note at={at} text=m{member}_started_without_its_data:_its_log_was_incomplete"
+            ));
+        }
+        Ok(())
+    }
+
+    fn cuts(&self, target: usize) -> Vec<Cut> {
+        let members = 0..self.world.members.count();
+        let clients = 0..self.world.hosts;
+        let both = |one: Host, other: Host| [(one, other), (other, one)];
+        let others = members.clone().filter(|index| *index != target);
+        let alone = || -> Vec<Cut> {
+            others
+                .clone()
+                .flat_map(|other| both(Host::Member(target), Host::Member(other)))
+                .collect()
+        };
+        match self.kind {
+            Kind::Halves(_) => {
+                let rest = members.filter(|index| !self.targets.contains(index));
+                let pairs =
+                    rest.flat_map(|other| self.targets.iter().map(move |one| (*one, other)));
+                pairs
+                    .flat_map(|(one, other)| both(Host::Member(one), Host::Member(other)))
+                    .collect()
+            }
+            Kind::Alone(_) => alone(),
+            Kind::AloneWithClients(_) => {
+                let mut cuts = alone();
+                for client in clients {
+                    let side: Vec<_> = members
+                        .clone()
+                        .filter(|member| (client % 2 == 0) != (*member == target))
+                        .collect();
+                    cuts.extend(
+                        side.iter().flat_map(|m| both(Host::Client(client), Host::Member(*m))),
+                    );
+                }
+                cuts
+            }
+            Kind::Mute(_) => {
+                others.map(|other| (Host::Member(target), Host::Member(other))).collect()
+            }
+            Kind::Deaf(_) => {
+                others.map(|other| (Host::Member(other), Host::Member(target))).collect()
+            }
+            Kind::Bridge(_) => {
+                let others: Vec<_> = others.collect();
+                let (left, right) = others.split_at(others.len() / 2);
+                let pairs =
+                    left.iter().flat_map(|one| right.iter().map(move |other| (*one, *other)));
+                pairs
+                    .flat_map(|(one, other)| both(Host::Member(one), Host::Member(other)))
+                    .collect()
+            }
+            Kind::CutClient(client) => members
+                .flat_map(|member| both(Host::Client(client), Host::Member(member)))
+                .collect(),
+            Kind::OneServer(client, _) => {
+                others.flat_map(|member| both(Host::Client(client), Host::Member(member))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The members that the fault disturbs.
+    fn victims(&self) -> Vec<usize> {
+        match self.kind {
+            Kind::OneServer(..) => Vec::new(),
+            Kind::Bridge(_) => (0..self.world.members.count())
+                .filter(|index| !self.targets.contains(index))
+                .collect(),
+            _ => self.targets.clone(),
+        }
+    }
+
+    /// The clients that the fault is about.
+    fn clients(&self) -> Vec<String> {
+        match self.kind {
+            Kind::PauseClient(client)
+            | Kind::KillClient(client)
+            | Kind::CutClient(client)
+            | Kind::OneServer(client, _) => vec![self.world.peer(client).name.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn names(&self) -> String {
+        let named = matches!(
+            self.kind,
+            Kind::Halves(_)
+                | Kind::Alone(_)
+                | Kind::AloneWithClients(_)
+                | Kind::Mute(_)
+                | Kind::Deaf(_)
+                | Kind::Bridge(_)
+                | Kind::Kill(_)
+                | Kind::Pause(_)
+                | Kind::OneServer(..)
+        );
+        let members: Vec<_> = self.targets.iter().map(|index| format!("m{}", index + 1)).collect();
+        if named { format!("({})", members.join(" ")) } else { String::new() }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,150 @@
+//! One hold of a lock or a leadership, as its client reports it.
+
+use crate::history::now;
+use crate::peers::{Answer, Library, Peer};
+use crate::world::{MILLISECOND, World};
+
+/// A hold. It ends with [`Hold::release`] or [`Hold::end`], which record it.
+pub(crate) struct Hold<'a> {
+    world: &'a World,
+    peer: &'a Peer,
+    pub(crate) handle: &'a str,
+    pub(crate) token: Option<u64>,
+    called: u64,
+    pub(crate) granted: u64,
+    /// Until when docent says that the hold is proven.
+    pub(crate) proven: Option<u64>,
+    /// From the first to the last moment at which the client said that it holds the lock.
+    held: Option<(u64, u64)>,
+}
+
+/// The time between two questions.
+const QUESTION_INTERVAL_MS: u64 = 60;
+
+impl<'a> Hold<'a> {
+    /// Acquires a lock; `None` if that fails, after a pause.
+    pub(crate) fn acquire(
+        world: &'a World,
+        peer: &'a Peer,
+        handle: &'a str,
+        wait_ms: u64,
+    ) -> Option<Self> {
+        let called = now();
+        let granted = match peer.ask(&format!("acquire {handle} {wait_ms}")) {
+            Answer::Ok { at, .. } => at,
+            Answer::False => return None,
+            Answer::Failed { .. } | Answer::Gone => {
+                world.sleep_ms(200);
+                return None;
+            }
+            Answer::Stuck => {
+                stuck(world, peer, "acquire");
+                return None;
+            }
+        };
+        world.counters.holds.add(1);
+        let mut hold =
+            Hold { world, peer, handle, token: None, called, granted, proven: None, held: None };
+        hold.is_held();
+        if peer.library == Library::Docent {
+            hold.proven = hold.number("proven");
+        }
+        hold.token = hold.number("token");
+        Some(hold)
+    }
+
+    fn number(&self, verb: &str) -> Option<u64> {
+        match self.peer.ask(&format!("{verb} {}", self.handle)) {
+            Answer::Ok { text, .. } => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Asks whether the lock is held.
+    pub(crate) fn is_held(&mut self) -> bool {
+        let Answer::Ok { text, .. } = self.peer.ask(&format!("held {}", self.handle)) else {
+            return false;
+        };
+        let Some(at) = text.strip_prefix("true ").and_then(|at| at.parse().ok()) else {
+            return false;
+        };
+        let from = self.held.map_or(self.granted, |(from, _)| from);
+        // The question may have been taken up before the line about the acquire was written.
+        self.held = Some((from.min(at), at));
+        true
+    }
+
+    /// Keeps the lock until a time, as long as it is held; returns whether it still is.
+    pub(crate) fn keep(&mut self, until: u64) -> bool {
+        loop {
+            if !self.is_held() {
+                return false;
+            }
+            if now() >= until || self.world.is_stopping() {
+                return true;
+            }
+            self.world.sleep_until(until.min(now() + QUESTION_INTERVAL_MS * MILLISECOND));
+        }
+    }
+
+    /// The same, for a hold whose proven bound is renewed meanwhile: asks for the bound too.
+    pub(crate) fn keep_renewed(&mut self, until: u64) {
+        while self.is_held() {
+            // The bound of a hold does not go back, but the client may have lost the hold.
+            self.proven = self.proven.max(self.number("proven"));
+            if now() >= until || self.world.is_stopping() {
+                return;
+            }
+            self.world.sleep_until(until.min(now() + QUESTION_INTERVAL_MS * MILLISECOND));
+        }
+    }
+
+    /// A command about this hold.
+    pub(crate) fn ask(&self, verb: &str, rest: &str) -> Answer {
+        self.peer.ask(&format!("{verb} {} {rest}", self.handle))
+    }
+
+    /// Releases the lock.
+    pub(crate) fn release(self) {
+        let at = now();
+        match self.peer.ask(&format!("release {}", self.handle)) {
+            Answer::Ok { .. } => self.end(Some(at), "released"),
+            Answer::Failed { .. } | Answer::False => self.end(Some(at), "failed"),
+            Answer::Gone => self.end(Some(at), "gone"),
+            Answer::Stuck => {
+                stuck(self.world, self.peer, "release");
+                self.end(Some(at), "stuck");
+            }
+        }
+    }
+
+    /// Records the end of a hold. `release` is the time of its release, or of the end of its session or process, if that
+    /// is known.
+    pub(crate) fn end(self, release: Option<u64>, end: &str) {
+        let lock = self.handle.split_once(':').map_or(self.handle, |(_, path)| path);
+        let text = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
+        let held = self.held.map_or_else(|| "-".to_owned(), |(from, to)| format!("{from}-{to}"));
+        self.world.history.add(format_args!(
+            "hold lock={lock} client={} kind={} token={} called={} granted={} proven={} release={} end={end} held={held}",
+            self.peer.name,
+            self.peer.library.name(),
+            text(self.token),
+            self.called,
+            self.granted,
+            text(self.proven),
+            text(release),
+        ));
+    }
+}
+
+/// Records a command without an answer.
+pub(crate) fn stuck(world: &World, peer: &Peer, command: &str) {
+    world.counters.stuck.add(1);
+    world.history.add(format_args!(
+        "stuck client={} kind={} command={command} at={}",
+        peer.name,
+        peer.library.name(),
+        now()
+    ));
+    world.sleep_ms(1_000);
+}

@@ -1,0 +1,245 @@
+//! The clients: processes of docent's `lock_peer` and of its Java twin, which take commands and answer with times.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use xtask::{Java, Result, workspace::root};
+
+use crate::network::{Host, Network};
+use crate::{Signal, signal};
+
+/// How long a command may take. The longest are acquires of a client that is stopped meanwhile.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Which library a client uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Library {
+    Docent,
+    Curator,
+}
+
+impl Library {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Docent => "docent",
+            Self::Curator => "curator",
+        }
+    }
+}
+
+/// How clients are started.
+pub(crate) struct Programs {
+    pub(crate) lock_peer: PathBuf,
+    java: Java,
+    classes: PathBuf,
+    connect: String,
+    session: Duration,
+    directory: PathBuf,
+}
+
+impl Programs {
+    pub(crate) fn new(
+        lock_peer: PathBuf,
+        java: &Java,
+        connect: String,
+        session: Duration,
+        directory: &Path,
+    ) -> Result<Self> {
+        let classes = java.compile(&root().join("tests/java/CuratorPeer.java"))?;
+        let (java, directory) = (java.clone(), directory.to_path_buf());
+        Ok(Self { lock_peer, java, classes, connect, session, directory })
+    }
+
+    fn add(&self, command: &mut Command, library: Library) -> Result<()> {
+        match library {
+            Library::Docent => {
+                command.arg(&self.lock_peer);
+            }
+            Library::Curator => {
+                let java = self.java.command(&self.classes)?;
+                command.arg(java.get_program()).args(java.get_args());
+                command.args(["-Xmx128m", "CuratorPeer"]);
+            }
+        }
+        command.arg(&self.connect).arg(self.session.as_millis().to_string()).arg("3");
+        Ok(())
+    }
+}
+
+/// The answer to a command. `at` is the client's time when it wrote the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Ok {
+        text: String,
+        at: u64,
+    },
+    /// A time was up.
+    False,
+    /// The kind of the error, and for writes the outcome.
+    Failed {
+        kind: String,
+        outcome: String,
+    },
+    /// The process has ended.
+    Gone,
+    /// It took too much time.
+    Stuck,
+}
+
+/// A client, which may be another process after a restart.
+pub(crate) struct Peer {
+    pub(crate) name: String,
+    pub(crate) library: Library,
+    /// `LOCK_PEER_OPTIONS`.
+    options: &'static str,
+    host: Host,
+    network: Arc<Network>,
+    programs: Arc<Programs>,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+struct Running {
+    process: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    next: AtomicU64,
+    answers: Arc<Mutex<Waiting>>,
+}
+
+/// The senders of answers, by the number of the command; `None` once the process has ended.
+type Waiting = Option<HashMap<u64, mpsc::Sender<Answer>>>;
+
+impl Peer {
+    pub(crate) fn new(
+        name: String,
+        library: Library,
+        options: &'static str,
+        host: Host,
+        network: &Arc<Network>,
+        programs: &Arc<Programs>,
+    ) -> Self {
+        let (network, programs) = (Arc::clone(network), Arc::clone(programs));
+        Self { name, library, options, host, network, programs, running: Mutex::default() }
+    }
+
+    /// Starts a process, unless one runs.
+    pub(crate) fn start(&self) -> Result<()> {
+        let mut running = lock(&self.running);
+        if running.is_some() {
+            return Ok(());
+        }
+        let log = self.programs.directory.join(format!("{}.log", self.name));
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut command = self.network.command(self.host);
+        self.programs.add(&mut command, self.library)?;
+        command.env("LOCK_PEER_TIMES", "1").env("LOCK_PEER_OPTIONS", self.options);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut process = command.spawn()?;
+        let input = process.stdin.take().ok_or("a client without standard input")?;
+        let output = process.stdout.take().ok_or("a client without standard output")?;
+        let answers: Arc<Mutex<Waiting>> = Arc::new(Mutex::new(Some(HashMap::new())));
+        let waiting = Arc::clone(&answers);
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                if let Some((number, answer)) = parse(&line)
+                    && let Some(waiting) = lock(&waiting).as_mut()
+                    && let Some(sender) = waiting.remove(&number)
+                {
+                    // The asker may have given up.
+                    let _ = sender.send(answer);
+                }
+            }
+            // Drops the senders, which ends the waits for answers.
+            lock(&waiting).take();
+        });
+        let (process, input) = (Mutex::new(process), Mutex::new(input));
+        *running = Some(Arc::new(Running { process, input, next: AtomicU64::new(1), answers }));
+        Ok(())
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(crate) fn ask(&self, command: &str) -> Answer {
+        let Some(running) = lock(&self.running).clone() else { return Answer::Gone };
+        let number = running.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = mpsc::channel();
+        match lock(&running.answers).as_mut() {
+            Some(waiting) => waiting.insert(number, sender),
+            None => return Answer::Gone,
+        };
+        if writeln!(lock(&running.input), "{number} {command}").is_err() {
+            return Answer::Gone;
+        }
+        match receiver.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(answer) => answer,
+            Err(mpsc::RecvTimeoutError::Disconnected) => Answer::Gone,
+            Err(mpsc::RecvTimeoutError::Timeout) => Answer::Stuck,
+        }
+    }
+
+    /// `kill -9`; returns once the process has ended.
+    pub(crate) fn kill(&self) {
+        if let Some(running) = lock(&self.running).take() {
+            let mut process = lock(&running.process);
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    pub(crate) fn signal(&self, number: Signal) {
+        if let Some(running) = lock(&self.running).as_ref() {
+            signal(lock(&running.process).id(), number);
+        }
+    }
+}
+
+/// Parses `@NANOS NUMBER RESULT`.
+fn parse(line: &str) -> Option<(u64, Answer)> {
+    let (at, rest) = line.strip_prefix('@')?.split_once(' ')?;
+    let (at, (number, result)) = (at.parse().ok()?, rest.split_once(' ')?);
+    let mut words = result.splitn(2, ' ');
+    let answer = match (words.next()?, words.next().unwrap_or_default()) {
+        ("ok", text) => Answer::Ok { text: text.to_owned(), at },
+        ("false", _) => Answer::False,
+        (_, text) => {
+            let mut words = text.split(' ').map(str::to_owned);
+            let kind = words.next().unwrap_or_default();
+            Answer::Failed { kind, outcome: words.next().unwrap_or_default() }
+        }
+    };
+    Some((number.parse().ok()?, answer))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, parse};
+
+    #[test]
+    fn lines_are_parsed() {
+        let ok = |text: &str, at| Answer::Ok { text: text.to_owned(), at };
+        assert_eq!(parse("@5 1 ok true 4"), Some((1, ok("true 4", 5))));
+        assert_eq!(parse("@5 1 ok"), Some((1, ok("", 5))));
+        assert_eq!(parse("@5 2 false"), Some((2, Answer::False)));
+        let failed = |kind: &str, outcome: &str| Answer::Failed {
+            kind: kind.to_owned(),
+            outcome: outcome.to_owned(),
+        };
+        assert_eq!(
+            parse("@5 3 err ConnectionLoss Unknown the connection broke"),
+            Some((3, failed("ConnectionLoss", "Unknown")))
+        );
+        assert_eq!(parse("@5 ! state CONNECTED"), None);
+        assert_eq!(parse("1 ok"), None);
+    }
+}

@@ -1,0 +1,295 @@
+//! What the clients do, one thread for each client and workload.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::Signal;
+use crate::history::now;
+use crate::hold::Hold;
+use crate::peers::{Answer, Library, Peer};
+use crate::random::Random;
+use crate::world::{MILLISECOND, World, lock};
+
+/// The node of the set that is written under a lock.
+pub(crate) const SET: &str = "/chaos/set";
+
+/// An acquire of a contended lock.
+const WAIT_MS: u64 = 8_000;
+
+/// Runs until the world stops.
+pub(crate) type Workload = fn(&World, &Peer, Random);
+
+/// The workloads of clients of both libraries.
+pub(crate) const OF_ALL: [Workload; 5] =
+    [lock_and_hold, change_memory, write_guarded, use_registers, lead];
+
+/// The workloads of clients that renew the proven bounds of their holds.
+pub(crate) const OF_PROVEN: [Workload; 2] = [hold_renewed, hold_strict];
+
+/// A lock whose holds must not overlap. Most are short, some outlast a session.
+fn lock_and_hold(world: &World, peer: &Peer, mut random: Random) {
+    while !world.is_stopping() {
+        let ms = match random.below(10) {
+            0 | 1 => random.between(8_000, 20_000),
+            2 | 3 => random.between(500, 2_000),
+            _ => random.between(10, 500),
+        };
+        if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/lock", WAIT_MS) {
+            hold.keep(now() + ms * MILLISECOND);
+            hold.release();
+        }
+        world.sleep_ms(random.below(100));
+    }
+}
+
+/// A mutex with `LockOptions::with_proven_renewal`.
+fn hold_renewed(world: &World, peer: &Peer, random: Random) {
+    hold_proven(world, peer, random, "renewed:/chaos/renewed");
+}
+
+/// A `StrictMutex`.
+fn hold_strict(world: &World, peer: &Peer, random: Random) {
+    hold_proven(world, peer, random, "strict:/chaos/strict");
+}
+
+/// Holds a lock, some times for longer than a session lives: then only renewals prove the rest of the hold.
+fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
+    while !world.is_stopping() {
+        let ms = match random.below(10) {
+            0..=2 => random.between(6_000, 20_000),
+            3..=5 => random.between(500, 3_000),
+            _ => random.between(10, 500),
+        };
+        if let Some(mut hold) = Hold::acquire(world, peer, handle, 2 * WAIT_MS) {
+            hold.keep_renewed(now() + ms * MILLISECOND);
+            hold.release();
+        }
+        world.sleep_ms(random.below(100));
+    }
+}
+
+/// Two sets in the memory of this process, as in Jepsen's tests of etcd: read, changed up to 2 s later and written back.
+/// One is written if the client says that it holds the lock, the other within its proven bound only.
+fn change_memory(world: &World, peer: &Peer, mut random: Random) {
+    while !world.is_stopping() {
+        if let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/memory", WAIT_MS) {
+            let (mut naive, mut proven) =
+                (lock(&world.naive_set).clone(), lock(&world.proven_set).clone());
+            let ms = if random.below(3) == 0 { random.below(2_000) } else { random.below(300) };
+            world.sleep_ms(ms);
+            if hold.is_held() {
+                let element = world.counters.elements.add(1);
+                naive.insert(element);
+                *lock(&world.naive_set) = naive;
+                record_memory(world, peer, "naive", element);
+            }
+            if let Some(until) = hold.proven {
+                let element = world.counters.elements.add(1);
+                proven.insert(element);
+                let mut set = lock(&world.proven_set);
+                // Under the mutex: nothing can come between this look at the clock and the write.
+                let is_proven = now() < until;
+                if is_proven {
+                    *set = proven;
+                }
+                drop(set);
+                if is_proven {
+                    record_memory(world, peer, "proven", element);
+                }
+            }
+            hold.release();
+        }
+        world.sleep_ms(random.below(150));
+    }
+}
+
+fn record_memory(world: &World, peer: &Peer, set: &str, element: u64) {
+    let (client, kind, at) = (&peer.name, peer.library.name(), now());
+    world.history.add(format_args!(
+        "memory set={set} element={element} client={client} kind={kind} at={at}"
+    ));
+}
+
+/// The same set in a node, written with `guarded()`: nothing may be lost, however late a holder writes.
+fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
+    while !world.is_stopping() {
+        if let Some(hold) = Hold::acquire(world, peer, "mutex:/chaos/guarded", WAIT_MS) {
+            if let Answer::Ok { text, .. } = peer.ask(&format!("get {SET}")) {
+                let elements = text.split(' ').nth(3).unwrap_or("-").to_owned();
+                let ms = match random.below(16) {
+                    // Longer than a session that has no connection.
+                    0 => random.between(6_000, 9_000),
+                    1..=3 => random.below(2_000),
+                    _ => random.below(200),
+                };
+                world.sleep_ms(ms);
+                let element = world.counters.elements.add(1);
+                let called = now();
+                // Without a look at `is_held`: the guard is all that protects the set.
+                let answer = hold.ask("guarded", &format!("{SET} {elements},{element}"));
+                let outcome = match &answer {
+                    Answer::Ok { .. } => "applied",
+                    Answer::Failed { outcome, .. } if outcome == "NotApplied" => "not",
+                    _ => "unknown",
+                };
+                if outcome == "applied" {
+                    world.counters.guarded.add(1);
+                }
+                let token = hold.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+                world.history.add(format_args!(
+                    "guarded element={element} client={} kind={} token={token} called={called} returned={} outcome={outcome}",
+                    peer.name,
+                    peer.library.name(),
+                    now()
+                ));
+            }
+            hold.release();
+        }
+        world.sleep_ms(random.below(100));
+    }
+}
+
+/// Leadership of an election, which is judged as a lock is.
+fn lead(world: &World, peer: &Peer, mut random: Random) {
+    while !world.is_stopping() {
+        let ms =
+            if random.below(6) == 0 { random.between(4_000, 12_000) } else { random.below(1_500) };
+        if let Some(mut hold) = Hold::acquire(world, peer, "latch:/chaos/election", WAIT_MS) {
+            hold.keep(now() + ms * MILLISECOND);
+            hold.release();
+        }
+        world.sleep_ms(random.below(300));
+    }
+}
+
+/// The number of operations on one register, before the next one is used: the search for an order is exponential.
+const OPERATIONS_OF_A_REGISTER: u64 = 80;
+
+/// Registers: reads, writes, compare-and-set.
+fn use_registers(world: &World, peer: &Peer, mut random: Random) {
+    // The last version that this worker has seen, and of which register.
+    let mut seen = (0, 0);
+    while !world.is_stopping() {
+        let number = world.counters.operations.add(1);
+        let key = (number / OPERATIONS_OF_A_REGISTER).min(world.registers - 1);
+        if seen.0 != key {
+            seen = (key, 0);
+        }
+        let path = format!("/chaos/r{key}");
+        let operation = match random.below(20) {
+            0..=6 => "fenced",
+            7..=9 => "plain",
+            10..=11 => "synced",
+            12..=16 => "set",
+            _ => "cas",
+        };
+        let fence = format!("/chaos/fence-{}", peer.name);
+        let command = match operation {
+            "fenced" => format!("fencedget {path} {fence}"),
+            "plain" => format!("get {path}"),
+            "synced" => format!("syncget {path}"),
+            "set" => format!("set {path} {number} -1"),
+            _ => format!("set {path} {number} {}", seen.1),
+        };
+        let called = now();
+        let answer = peer.ask(&command);
+        let returned = now();
+        let is_read = matches!(operation, "fenced" | "plain" | "synced");
+        let mut words = match &answer {
+            Answer::Ok { text, .. } => text.split(' '),
+            _ => "".split(' '),
+        };
+        let version: Option<u64> = words.next().and_then(|version| version.parse().ok());
+        let result =
+            match &answer {
+                Answer::Ok { .. } => "ok",
+                Answer::Failed { kind, outcome } if outcome == "NotApplied" => {
+                    if kind == "BadVersion" { "refused" } else { "not" }
+                }
+                _ => "unknown",
+            };
+        let head = format!("register key={key} client={} op={operation}", peer.name);
+        let times = format!("called={called} returned={returned} result={result}");
+        if is_read {
+            if let Some(version) = version {
+                let (session, value) = (words.nth(1).unwrap_or("-"), words.next().unwrap_or("-"));
+                world.history.add(format_args!(
+                    "{head} value={value} version={version} session={session} {times}"
+                ));
+            }
+        } else {
+            let expected = if operation == "cas" { seen.1.to_string() } else { "-".to_owned() };
+            let version = version.map_or_else(|| "-".to_owned(), |version| version.to_string());
+            world.history.add(format_args!(
+                "{head} value={number} expected={expected} version={version} {times}"
+            ));
+        }
+        if let Some(version) = version {
+            seen.1 = version;
+        }
+        if answer == Answer::Gone {
+            world.sleep_ms(200);
+        }
+        world.sleep_ms(random.between(50, 250));
+    }
+}
+
+/// A client that lives for one hold: a hold is proven from the creation of its session only.
+///
+/// If the lock is not free at once, the session is too old when it becomes free: then the client ends.
+pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) {
+    while !world.is_stopping() {
+        if peer.start().is_err() {
+            return;
+        }
+        let Some(mut hold) = Hold::acquire(world, peer, "mutex:/chaos/proven", 1_500) else {
+            peer.ask("close");
+            peer.kill();
+            world.sleep_ms(random.below(300));
+            continue;
+        };
+        let proven = hold.proven.unwrap_or(0);
+        match random.below(6) {
+            // Released early.
+            0 | 1 => {
+                hold.keep(now() + random.between(10, 800) * MILLISECOND);
+                hold.release();
+                peer.ask("close");
+            }
+            // Kept until the proven bound.
+            2 => {
+                hold.keep(proven);
+                hold.release();
+                peer.ask("close");
+            }
+            // Ended with its session.
+            3 => {
+                hold.keep(now() + random.between(10, 2_000) * MILLISECOND);
+                let at = now();
+                peer.ask("close");
+                hold.end(Some(at), "closed");
+            }
+            // Killed.
+            4 => {
+                hold.keep(now() + random.between(10, 2_000) * MILLISECOND);
+                peer.kill();
+                hold.end(None, "killed");
+            }
+            // Stopped for longer than its session lives, and asked again.
+            _ => {
+                hold.keep(now() + random.between(10, 1_000) * MILLISECOND);
+                peer.signal(Signal::STOP);
+                thread::sleep(Duration::from_millis(random.between(6_000, 8_500)));
+                peer.signal(Signal::CONT);
+                hold.is_held();
+                peer.kill();
+                hold.end(None, "stopped");
+            }
+        }
+        peer.kill();
+        world.sleep_ms(random.below(400));
+    }
+}
+
+/// Whether a short-lived client of this library makes sense: only docent proves holds.
+pub(crate) const SHORT_LIVED: Library = Library::Docent;

@@ -1,0 +1,125 @@
+//! What the threads of a run share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::history::{History, now};
+use crate::members::Members;
+use crate::network::Network;
+use crate::peers::Peer;
+
+/// A run.
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    /// When the run began.
+    pub(crate) start: u64,
+    pub(crate) history: History,
+    pub(crate) network: Arc<Network>,
+    pub(crate) members: Members,
+    /// The clients that faults are about; short-lived clients come behind them.
+    pub(crate) peers: Vec<Arc<Peer>>,
+    /// The number of hosts with a client.
+    pub(crate) hosts: usize,
+    pub(crate) counters: Counters,
+    /// The sets in memory that clients change under a lock: the naive and the proven one.
+    pub(crate) naive_set: Mutex<BTreeSet<u64>>,
+    pub(crate) proven_set: Mutex<BTreeSet<u64>>,
+    /// The number of registers.
+    pub(crate) registers: u64,
+    stops: AtomicBool,
+}
+
+/// What the last line and the progress show.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) holds: Counter,
+    pub(crate) guarded: Counter,
+    pub(crate) operations: Counter,
+    pub(crate) faults: Counter,
+    pub(crate) elements: Counter,
+    pub(crate) stuck: Counter,
+}
+
+/// A number that threads increase.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Returns the number before.
+    pub(crate) fn add(&self, number: u64) -> u64 {
+        self.0.fetch_add(number, Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The parts of a world that its maker chooses.
+pub(crate) struct Parts {
+    pub(crate) seed: u64,
+    pub(crate) history: History,
+    pub(crate) network: Arc<Network>,
+    pub(crate) members: Members,
+    pub(crate) peers: Vec<Arc<Peer>>,
+    pub(crate) hosts: usize,
+    pub(crate) registers: u64,
+}
+
+impl World {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { seed, history, network, members, peers, hosts, registers } = parts;
+        Self {
+            seed,
+            start: now(),
+            history,
+            network,
+            members,
+            peers,
+            hosts,
+            counters: Counters::default(),
+            naive_set: Mutex::default(),
+            proven_set: Mutex::default(),
+            registers,
+            stops: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn peer(&self, index: usize) -> &Peer {
+        #[expect(clippy::indexing_slicing, reason = "a plan names clients that exist")]
+        &self.peers[index]
+    }
+
+    /// Sleeps until a time, or until the run stops.
+    pub(crate) fn sleep_until(&self, until: u64) {
+        while !self.is_stopping() {
+            let left = until.saturating_sub(now());
+            if left == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_nanos(left).min(Duration::from_millis(100)));
+        }
+    }
+
+    pub(crate) fn sleep_ms(&self, ms: u64) {
+        self.sleep_until(now() + ms * MILLISECOND);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In nanoseconds.
+pub(crate) const MILLISECOND: u64 = 1_000_000;

@@ -1,0 +1,76 @@
+//! `cargo xtask bench` and `cargo xtask bench-locks`: build the program in `benches`, and run it.
+
+use std::{
+    env,
+    process::{Command, ExitCode},
+};
+
+use xtask::{
+    Result,
+    command::run as run_to_end,
+    workspace::{cargo, root},
+};
+
+use crate::packages;
+
+/// The programs that lock services need, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 7] = [
+    ("redis-server", "redis-server"),
+    ("etcd", "etcd-server"),
+    ("mariadbd", "mariadb-server"),
+    ("/usr/lib/postgresql/15/bin/postgres", "postgresql"),
+    ("pgbouncer", "pgbouncer"),
+    ("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "libfaketime"),
+    (PROTOC, "protobuf-compiler"),
+];
+
+/// The compiler that the build of etcd-client runs.
+const PROTOC: &str = "protoc";
+
+/// Measures docent beside other clients and Curator, and writes a section of docs/BENCHMARKS.md.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let words = match arguments.as_slice() {
+        [] => vec!["client"],
+        ["--quick"] => vec!["client", "--quick"],
+        ["cache" | "holds"] | ["cache" | "holds", "--quick"] => arguments,
+        _ => return Ok(crate::usage()),
+    };
+    start(None, &words)
+}
+
+/// Measures lock services, and writes docs/LOCK-SERVICES.md; with `--fault`, runs one fault and prints its values.
+pub(crate) fn run_locks(arguments: &[String]) -> Result<ExitCode> {
+    // The rows of services whose programs are missing say so.
+    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).collect();
+    if !missing.is_empty() && arguments != ["report"] {
+        let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
+        if let Err(error) = packages::fetch("lock-services", &packages) {
+            eprintln!("xtask: {error}");
+        }
+    }
+    if let Err(error) = packages::java() {
+        eprintln!("xtask: {error}");
+    }
+    let features = if is_installed(PROTOC) { "etcd" } else { "locks" };
+    let words: Vec<_> = ["locks"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    start(Some(features), &words)
+}
+
+/// Builds the program, in the target directory of its own workspace, and runs it.
+fn start(features: Option<&str>, arguments: &[&str]) -> Result<ExitCode> {
+    let directory = root().join("benches");
+    let mut build = cargo();
+    build.current_dir(&directory).args(["build", "--release", "--quiet", "--bin", "bench"]);
+    build.args(features.map(|features| format!("--features={features}")));
+    run_to_end(build.env_remove("CARGO_TARGET_DIR"))?;
+    let status = Command::new(directory.join("target/release/bench")).args(arguments).status()?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether a program is in PATH, or where Debian keeps those for administrators.
+fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(["/usr/sbin".into()]);
+    directories.into_iter().any(|directory| directory.join(program).is_file())
+}

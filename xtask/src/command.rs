@@ -1,0 +1,31 @@
+//! Commands that run to their end.
+
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+/// Whether a command can be started and succeeds. Its output is dropped.
+pub fn succeeds(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Runs a command and returns its output. The error has what it printed on standard error.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}: {}", output.status, errors.trim()).into())
+}
+
+/// Runs a command, whose output is shown, and fails if it does.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+}
