@@ -24,7 +24,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, get_if_exists, read_after_loss},
+    settle::{BeforeWrite, after_loss, get_if_exists, read_after_loss},
 };
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
@@ -302,14 +302,16 @@ impl Inner {
         }
     }
 
-    /// With a version, the server applies it at most once.
+    /// With a version, the server applies it at most once. The outcome of an error is that of all attempts together.
     async fn try_set(&self, value: Bytes, version: Option<i32>) -> Result<(), Error> {
         let mut retry = RetryLoop::new(&self.client, &*self.policy);
+        let mut is_unknown = false;
         loop {
-            match self.write(&value, version).await {
-                Ok(()) => return Ok(()),
-                Err(error) => retry.pause(error).await?,
-            }
+            let Err(error) = self.write(&value, version).await else { return Ok(()) };
+            is_unknown |= error.outcome() == Outcome::Unknown;
+            retry.pause(error).await.map_err(|last| {
+                if is_unknown { after_loss(last, &self.path) } else { last }
+            })?;
         }
     }
 

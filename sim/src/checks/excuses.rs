@@ -3,112 +3,133 @@
 
 use std::collections::BTreeSet;
 
-use docent::session::planted;
+use docent::{Client, Instant, session::planted};
 
+use super::proof;
 use crate::world::{
-    check::Findings,
-    disturbances::Disturbances,
+    check::{Findings, View},
     history::What,
-    time::{Nanos, SECOND},
+    time::{Nanos, Pid, SECOND},
 };
 
-/// A member answered for the others, which had ended the session.
+/// Members that answer for the others, which have ended the session.
 const APART: &str = "members without each other";
 
-/// A member answered which had not yet applied the end of the session.
+/// A member that answers, and has not applied the end of the session.
 const LAGS: &str = "a member that lags";
 
-/// The end of something that is believed to be held.
-pub(crate) struct Lapse {
-    /// When a node of it was deleted.
-    pub(crate) gone_at: Nanos,
-    /// When the servers deleted the node with its session; `None` if the session is open.
+/// The key of a conflict: the numbers of a pair of holds, or twice the number of a single one.
+pub(crate) type Key = (u64, u64);
+
+/// The second number of a key that stands for the proven bound of the first.
+const BOUND: u64 = u64::MAX - 1;
+
+/// A hold or a leadership that is believed in, as far as a conflict concerns it.
+pub(crate) struct Believed<'a> {
+    pub(crate) pid: Pid,
+    pub(crate) client: &'a Client,
+    pub(crate) proven_until: Instant,
+    pub(crate) session: i64,
+    pub(crate) paths: Vec<&'a str>,
+    /// When a node of it was deleted; `None`: all are there.
+    pub(crate) gone_at: Option<Nanos>,
+    /// When the servers deleted the node with its session; `None`: the session is open.
     pub(crate) ended_at: Option<Nanos>,
-    /// Whether it is within its proven bound.
-    pub(crate) is_proven: bool,
+    /// `Some`: only this excuses it, not the loss of its node. For strict holds.
+    pub(crate) only_excuse: Option<Option<&'static str>>,
 }
 
-/// Why something may be believed to be held by these nodes of a session, one of which is gone.
-pub(crate) fn excuse<'a>(
-    of: &Disturbances,
-    mut paths: impl Iterator<Item = &'a str>,
-    session: i64,
-    lapse: &Lapse,
-    now: Nanos,
-) -> Option<&'static str> {
-    if paths.any(|path| of.intruded.contains(path)) && !planted::is("node-deleted-by-hand") {
-        return Some("a node deleted by another client");
+impl Believed<'_> {
+    fn is_proven(&self, view: &View<'_>) -> bool {
+        proof::is_ahead(view, self.pid, self.client, self.proven_until)
     }
-    let timeout = of.longest_timeout;
-    // No server renews an ended session, but one that has not heard of the end. Without a leader, the next one ends
-    // it. The slack is the error of the clock, and the time of a request.
-    let heard = |at: Nanos| at + timeout + timeout / 50 + SECOND / 10;
-    let lags_until = of.lags.iter().map(|(_, until)| *until).max().unwrap_or(0);
-    let heard_of = |at: &Nanos| heard(lapse.gone_at.max(lags_until).max(*at));
-    let by_force = of.expired.get(&session).is_some_and(|at| now < heard_of(at));
-    if by_force && !planted::is("session-ended-by-hand") {
-        return Some("a session ended by force");
+
+    /// Why it may be believed in although one of its nodes is gone.
+    fn excuse(&self, view: &View<'_>) -> Option<&'static str> {
+        if let Some(excuse) = self.only_excuse {
+            return excuse;
+        }
+        let (gone_at, now, is_proven) = (self.gone_at?, view.now, self.is_proven(view));
+        let core = view.core();
+        let of = &core.disturbances;
+        let is_intruded = self.paths.iter().any(|path| of.intruded.contains(*path));
+        if is_intruded && !planted::is("node-deleted-by-hand") {
+            return Some("a node deleted by another client");
+        }
+        let timeout = of.longest_timeout;
+        // Only a server that has not heard of its end renews an ended session. Without a leader, the next leader ends
+        // it. The slack is the error of the clock, and the time of a request.
+        let heard = |at: Nanos| at + timeout + timeout / 50 + SECOND / 10;
+        let lags_until = of.lags.iter().map(|(_, until)| *until).max().unwrap_or(0);
+        let heard_of = |at: &Nanos| heard(gone_at.max(lags_until).max(*at));
+        let by_force = of.expired.get(&self.session).is_some_and(|at| now < heard_of(at));
+        if by_force && !planted::is("session-ended-by-hand") {
+            return Some("a session ended by force");
+        }
+        if is_proven {
+            return None;
+        }
+        // A member that lagged when the session ended answers its client until it has applied the end.
+        let lagged = |at| of.lags.iter().filter(move |(from, to)| (*from..=*to).contains(&at));
+        let lagged = self.ended_at.and_then(|at| lagged(at).map(|(_, until)| *until).max());
+        if lagged.is_some_and(|until| now < heard(until)) {
+            return Some(LAGS);
+        }
+        (now < of.renewed_apart_until).then_some(APART)
     }
-    if lapse.is_proven {
-        return None;
-    }
-    // A member that lagged when the session ended answers its client until it has applied the end.
-    let lagged = |at: Nanos| of.lags.iter().filter(move |(from, to)| (*from..=*to).contains(&at));
-    let lagged = lapse.ended_at.and_then(|at| lagged(at).map(|(_, until)| *until).max());
-    if lagged.is_some_and(|until| now < heard(until)) {
-        return Some(LAGS);
-    }
-    (now < of.renewed_apart_until).then_some(APART)
 }
 
-/// Holds or leaderships that should not be believed in at once.
-pub(crate) struct Conflict {
-    /// The numbers of a pair, or twice that of a single one.
-    pub(crate) key: (u64, u64),
-    /// How many are believed in.
-    pub(crate) holds: usize,
-    /// How many may be.
-    pub(crate) limit: usize,
-    pub(crate) text: String,
-}
-
-/// The conflicts of a run.
+/// The conflicts of a run: holds or leaderships that must not be believed in at once.
 #[derive(Default)]
 pub(crate) struct Conflicts {
-    reported: BTreeSet<(u64, u64)>,
-    counted: BTreeSet<(u64, u64)>,
+    reported: BTreeSet<Key>,
+    counted: BTreeSet<Key>,
 }
 
 impl Conflicts {
-    pub(crate) fn is_reported(&self, key: (u64, u64)) -> bool {
+    pub(crate) fn is_reported(&self, key: Key) -> bool {
         self.reported.contains(&key)
     }
 
-    /// Whether a conflict is reported for the first time.
-    pub(crate) fn report(&mut self, key: (u64, u64)) -> bool {
-        self.reported.insert(key)
-    }
-
-    /// Reports a conflict, or counts it if the excuses leave no more than may be believed in.
+    /// Reports more than `limit` holds, or counts them if the excuses leave no more than the limit.
     pub(crate) fn judge(
         &mut self,
-        conflict: Conflict,
-        excuses: &[&str],
-        is_within_proof: impl FnOnce() -> bool,
+        view: &View<'_>,
+        key: Key,
+        (holds, limit): (&[Believed<'_>], usize),
+        text: &str,
         found: &mut Findings,
     ) {
-        let Conflict { key, holds, limit, text } = conflict;
-        match excuses.first().filter(|_| holds - excuses.len() <= limit) {
-            Some(excuse) => {
-                if self.counted.insert(key) {
-                    found.push(What::Naive { holds, text: format!("{text} ({excuse})") });
-                }
+        let excuses: Vec<_> = holds.iter().filter_map(|hold| hold.excuse(view)).collect();
+        let holds_left = holds.len() - excuses.len();
+        if let Some(excuse) = excuses.first().filter(|_| holds_left <= limit) {
+            if self.counted.insert(key) {
+                found.push(What::Naive { holds: holds.len(), text: format!("{text} ({excuse})") });
             }
-            None if !self.report(key) => {}
-            None if is_within_proof() => {
-                found.violation(format!("{text}, within the proven bound"));
-            }
-            None => found.violation(text),
+        } else if self.reported.insert(key) {
+            let is_within = |hold: &Believed<'_>| hold.gone_at.is_some() && hold.is_proven(view);
+            let within = if holds.iter().any(is_within) { ", within the proven bound" } else { "" };
+            found.violation(format!("{text}{within}"));
+        }
+    }
+
+    /// Reports a session that the servers have ended while the proven bound of its hold lies ahead.
+    pub(crate) fn judge_bound(
+        &mut self,
+        view: &View<'_>,
+        number: u64,
+        hold: &Believed<'_>,
+        name: impl FnOnce() -> String,
+        found: &mut Findings,
+    ) {
+        if hold.gone_at.is_some()
+            && view.is_running(hold.pid)
+            && hold.is_proven(view)
+            && proof::has_expired(&view.core(), hold.session)
+            && self.reported.insert((number, BOUND))
+        {
+            let name = name();
+            found.violation(format!("{name}: its session has ended within the proven bound"));
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod excuses;
 pub(crate) mod guarded;
 pub(crate) mod leftovers;
 pub(crate) mod orphans;
+pub(crate) mod owners;
 pub(crate) mod proof;
 pub(crate) mod requests;
 pub(crate) mod sessions;

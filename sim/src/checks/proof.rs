@@ -37,9 +37,6 @@ impl Proof {
 /// The error of a clock's rate that the proven bound allows for, in millionths.
 pub(crate) const PROVEN_DRIFT_PPM: i64 = 10_000;
 
-/// The second number of a pair that stands for the proven bound of the first.
-pub(crate) const BOUND: u64 = u64::MAX - 1;
-
 /// How long work lasts beyond the bound, with the planted fault that lets it: longer than most servers are late to end a
 /// session.
 const OVERRUN: Duration = Duration::from_secs(3);

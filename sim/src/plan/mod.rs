@@ -13,7 +13,7 @@ use docent::session::planted;
 use docent_testing::server::Version;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::faults::{Fault, FaultKind, planted::PLANTS};
+use crate::faults::{Fault, FaultKind, Flow, planted::PLANTS};
 pub use client::ClientPlan;
 pub use step::PlanStep;
 
@@ -97,6 +97,43 @@ impl<S: PlanStep> Plan<S> {
             out.push('\n');
         }
         out.trim_end().to_owned()
+    }
+
+    /// Adds a fault.
+    pub(crate) fn add_fault(&mut self, at_ms: u64, kind: FaultKind) {
+        self.faults.push(Fault { at_ms, kind });
+    }
+
+    /// Adds faults of the links from a process to these members, in both directions.
+    pub(crate) fn add_link_faults(
+        &mut self,
+        process: usize,
+        members: impl IntoIterator<Item = Option<usize>>,
+        flow: Flow,
+        (from_ms, until_ms): (u64, u64),
+    ) {
+        for member in members {
+            let for_ms = until_ms - from_ms;
+            let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
+            self.add_fault(from_ms, kind);
+        }
+    }
+
+    /// Lets a process reach only one of three members.
+    pub(crate) fn separate(
+        &mut self,
+        process: usize,
+        home: usize,
+        flow: Flow,
+        span_ms: (u64, u64),
+    ) {
+        let others = (0..3).filter(|member| *member != home).map(Some);
+        self.add_link_faults(process, others, flow, span_ms);
+    }
+
+    /// Deletes the other faults. A process whose session another one resumes must be killed all the same.
+    pub(crate) fn retain_kills(&mut self, mut keeps: impl FnMut() -> bool) {
+        self.faults.retain(|fault| matches!(fault.kind, FaultKind::Kill { .. }) || keeps());
     }
 
     /// The steps of all workers.

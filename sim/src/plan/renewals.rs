@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::{Plan, PlanStep};
 use crate::faults::{
-    Fault, FaultKind, Flow,
+    FaultKind, Flow,
     draw::{one_in, pick},
 };
 
@@ -58,35 +58,12 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     if let Some(sequence) = sequence {
         add_sequence(plan, rng, sequence, &holders);
     }
-    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
-}
-
-/// A slow holder whose session ends although nothing fails, while its renewal is on its way. Its rivals are at other
-/// members, one of which is the leader.
-pub(crate) fn end_slow_holder<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
-    prepare(plan, Sequence::LongTick);
-    shift_ticks(plan, rng);
-    let home = rng.usize(..3);
-    for process in 0..plan.processes.len() {
-        for member in (0..3).filter(|member| (*member == home) != (process == 0)) {
-            let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
-            let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
-            plan.faults.push(Fault { at_ms: 0, kind });
-        }
-    }
-    let by_ms = rng.u64(LONG_TICK_TIMEOUT_MS / 20..LONG_TICK_TIMEOUT_MS / 13);
-    let kind = FaultKind::Slow { process: 0, by_ms, for_ms: plan.peace_at_ms };
-    plan.faults.push(Fault { at_ms: 4_500, kind });
-    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
 }
 
 /// The next leader hears of a follower's clients so that two of these times do not fit before the end of a tick.
 fn shift_ticks<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     let slack_ms = (plan.servers.tick_ms / 2).saturating_sub(LONG_TICK_TIMEOUT_MS + 100);
-    let kind = FaultKind::StopMember { member: None, for_ms: 100 };
-    plan.faults.push(Fault { at_ms: rng.u64(..slack_ms), kind });
+    plan.add_fault(rng.u64(..slack_ms), FaultKind::StopMember { member: None, for_ms: 100 });
 }
 
 /// Faults that make a wrong rule of renewal fail.
@@ -107,8 +84,7 @@ enum Sequence {
 /// Leaves the faults out that would end most holds early.
 fn prepare<S: PlanStep>(plan: &mut Plan<S>, sequence: Sequence) {
     plan.servers.count = 3;
-    // A process whose session another one resumes must be killed all the same.
-    plan.faults.retain(|fault| matches!(fault.kind, FaultKind::Kill { .. }));
+    plan.retain_kills(|| false);
     (plan.servers.tick_ms, plan.servers.sync_limit) = match sequence {
         Sequence::Apart => (1_000, 5),
         Sequence::Deposed | Sequence::Late => (200, 3),
@@ -142,16 +118,11 @@ fn add_sequence<S: PlanStep>(
 ) {
     let timeout = plan.longest_timeout_ms();
     let count = plan.processes.len();
-    if sequence != Sequence::Late {
-        // Each process reaches one member only: the first leader, if that is deposed.
-        for process in 0..count {
-            let home = if sequence == Sequence::Deposed { 0 } else { rng.usize(..3) };
-            for member in (0..3).filter(|member| *member != home) {
-                let (member, for_ms, flow) = (Some(member), plan.peace_at_ms, Flow::Lose);
-                let kind = FaultKind::Link { process, member, direction: None, flow, for_ms };
-                plan.faults.push(Fault { at_ms: 0, kind });
-            }
-        }
+    let whole = (0, plan.peace_at_ms);
+    for process in (0..count).filter(|_| sequence != Sequence::Late) {
+        // The first leader, if that is deposed.
+        let home = if sequence == Sequence::Deposed { 0 } else { rng.usize(..3) };
+        plan.separate(process, home, Flow::Lose, whole);
     }
     if sequence == Sequence::LongTick {
         shift_ticks(plan, rng);
@@ -167,29 +138,32 @@ fn add_sequence<S: PlanStep>(
                     let for_ms = rng.u64(timeout / 2..5_000);
                     FaultKind::PauseMember { member: None, for_ms, clients_first: rng.bool() }
                 };
-                plan.faults.push(Fault { at_ms, kind });
+                plan.add_fault(at_ms, kind);
                 for_ms
             }
             Sequence::Deposed => {
                 let for_ms = rng.u64(1_000..timeout / 2);
                 let kind = FaultKind::PauseMember { member: None, for_ms, clients_first: true };
-                plan.faults.push(Fault { at_ms, kind });
+                plan.add_fault(at_ms, kind);
                 let silent_ms = rng.u64(timeout..timeout + 4_000);
-                (0..count).for_each(|process| {
-                    silence(plan, process, at_ms + for_ms + rng.u64(2..100), silent_ms);
-                });
+                for process in 0..count {
+                    let from_ms = at_ms + for_ms + rng.u64(2..100);
+                    let span_ms = (from_ms, from_ms + silent_ms);
+                    plan.add_link_faults(process, [None], Flow::Lose, span_ms);
+                }
                 for_ms + silent_ms
             }
             Sequence::Late => {
                 for process in 0..count {
                     let (late_ms, for_ms) = (rng.u64(timeout / 4..timeout), timeout + 2_000);
                     let kind = slow(rng, process, timeout, late_ms);
-                    plan.faults.push(Fault { at_ms, kind });
+                    plan.add_fault(at_ms, kind);
                     if one_in(rng, 4) {
                         let kind = FaultKind::Stop { process, for_ms };
-                        plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
+                        plan.add_fault(at_ms + late_ms, kind);
                     } else {
-                        silence(plan, process, at_ms + late_ms, for_ms);
+                        let span_ms = (at_ms + late_ms, at_ms + late_ms + for_ms);
+                        plan.add_link_faults(process, [None], Flow::Lose, span_ms);
                     }
                 }
                 timeout * 3
@@ -198,18 +172,18 @@ fn add_sequence<S: PlanStep>(
                 let late_ms = rng.u64(timeout / 4..timeout);
                 for process in 0..count {
                     let kind = slow(rng, process, timeout, late_ms);
-                    plan.faults.push(Fault { at_ms, kind });
+                    plan.add_fault(at_ms, kind);
                 }
                 let (member, for_ms) = (Some(rng.usize(..3)), timeout + rng.u64(1_000..6_000));
                 let kind = FaultKind::Isolate { member, for_ms };
-                plan.faults.push(Fault { at_ms: at_ms + late_ms, kind });
+                plan.add_fault(at_ms + late_ms, kind);
                 late_ms + for_ms
             }
             Sequence::LongTick => {
                 let process = holders[rng.usize(..holders.len())];
                 let for_ms = rng.u64(timeout * 2..timeout * 6);
                 let kind = slow(rng, process, timeout, for_ms);
-                plan.faults.push(Fault { at_ms, kind });
+                plan.add_fault(at_ms, kind);
                 for_ms
             }
         };
@@ -221,10 +195,4 @@ fn add_sequence<S: PlanStep>(
 /// them, may last a sixth of the timeout.
 fn slow(rng: &mut Rng, process: usize, timeout: u64, for_ms: u64) -> FaultKind {
     FaultKind::Slow { process, by_ms: rng.u64(timeout / 33..timeout / 25), for_ms }
-}
-
-/// A process reaches no member.
-fn silence<S: PlanStep>(plan: &mut Plan<S>, process: usize, at_ms: u64, for_ms: u64) {
-    let kind = FaultKind::Link { process, member: None, direction: None, flow: Flow::Lose, for_ms };
-    plan.faults.push(Fault { at_ms, kind });
 }

@@ -2,31 +2,29 @@
 
 use fastrand::Rng;
 
-use super::{Plan, PlanStep, ProcessPlan};
+use super::{Plan, PlanStep};
 use crate::faults::{
-    Direction, Fault, FaultKind, Flow, Sides, Trap,
+    Direction, FaultKind, Flow, Sides, Trap,
     draw::{duration, one_in, pick},
 };
 
-/// Adds a sequence of faults to three of eight plans with locks or elections. `has_holders_only`: only locks and elections take part.
+/// Adds a sequence of faults to half of the plans with locks or elections. `has_holders_only`: only locks and elections take
+/// part.
 pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: bool) {
     if plan.servers.min_session_timeout_ms.is_some() || plan.holders().is_empty() {
-        // It has a sequence already, or no holder whom it concerns.
+        // It has a sequence already, or no holder.
         return;
     }
-    let add_faults = match rng.u8(..8) {
+    let add_faults = match rng.u8(..6) {
         0 => split_site,
         1 => late_replies,
         2 => stale_reads,
         _ => return,
     };
-    // Many other faults leave nothing held for long. A process whose session another one resumes must
-    // be killed all the same.
+    // Many other faults leave nothing held for long.
     let keeps = pick(rng, &[0, 0, 0, 4, 1]);
-    let is_kill = |fault: &Fault| matches!(fault.kind, FaultKind::Kill { .. });
-    plan.faults.retain(|fault| is_kill(fault) || keeps > 0 && one_in(rng, keeps));
+    plan.retain_kills(|| keeps > 0 && one_in(rng, keeps));
     add_faults(plan, rng, has_holders_only);
-    plan.faults.sort_by_key(|fault| fault.at_ms);
 }
 
 /// A member and some processes are cut off the other members, and reach each other. The member may serve them read-only.
@@ -50,7 +48,8 @@ fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: 
     let home = if one_in(rng, 2) { None } else { Some(rng.usize(..3)) };
     let mut site: Vec<_> = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
     if let Some(member) = home {
-        separate(plan, &site, member, (0, plan.peace_at_ms), Flow::Lose);
+        let whole = (0, plan.peace_at_ms);
+        site.iter().for_each(|process| plan.separate(*process, member, Flow::Lose, whole));
     }
     let mut at_ms = rng.u64(500..6_000);
     while at_ms < plan.peace_at_ms {
@@ -63,29 +62,11 @@ fn split_site<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, has_holders_only: 
             isolated_at += rng.u64(..=gather_ms);
             site = (0..plan.processes.len()).filter(|_| one_in(rng, 2)).collect();
             let flow = pick(rng, &[Flow::Lose, Flow::Stall]);
-            separate(plan, &site, member, (at_ms, isolated_at + for_ms), flow);
+            let span_ms = (at_ms, isolated_at + for_ms);
+            site.iter().for_each(|process| plan.separate(*process, member, flow, span_ms));
         }
-        let kind = FaultKind::Isolate { member: Some(member), for_ms };
-        plan.faults.push(Fault { at_ms: isolated_at, kind });
+        plan.add_fault(isolated_at, FaultKind::Isolate { member: Some(member), for_ms });
         at_ms = isolated_at + for_ms + rng.u64(1_000..8_000);
-    }
-    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
-}
-
-/// Some processes reach no member but one.
-fn separate<S: PlanStep>(
-    plan: &mut Plan<S>,
-    site: &[usize],
-    member: usize,
-    (from, to): (u64, u64),
-    flow: Flow,
-) {
-    for process in site.iter().copied() {
-        for other in (0..3).filter(|other| *other != member) {
-            let (member, direction, for_ms) = (Some(other), None, to - from);
-            let kind = FaultKind::Link { process, member, direction, flow, for_ms };
-            plan.faults.push(Fault { at_ms: from, kind });
-        }
     }
 }
 
@@ -95,30 +76,58 @@ fn late_replies<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_onl
     let mut at_ms = rng.u64(500..4_000);
     while at_ms < plan.peace_at_ms {
         let mut end = at_ms;
-        for (process, ProcessPlan { client, .. }) in plan.processes.iter().enumerate() {
+        for process in 0..plan.processes.len() {
             if one_in(rng, 2) {
                 continue;
             }
-            let timeout = client.session_timeout_ms;
+            let timeout = plan.processes[process].client.session_timeout_ms;
             let late_ms = rng.u64(timeout / 10..timeout * 2 / 3);
             let late = if one_in(rng, 3) {
                 FaultKind::Slow { process, by_ms: late_ms / 2, for_ms: late_ms }
             } else {
-                let direction = Some(Direction::ToClient);
-                let flow = Flow::Stall;
-                FaultKind::Link { process, member: None, direction, flow, for_ms: late_ms }
+                stalled_replies(process, late_ms)
             };
-            plan.faults.push(Fault { at_ms, kind: late });
-            let (silent_at, for_ms) =
-                (at_ms + late_ms + rng.u64(1..200), timeout + rng.u64(..4_000));
-            let flow = Flow::Lose;
-            let kind = FaultKind::Link { process, member: None, direction: None, flow, for_ms };
-            plan.faults.push(Fault { at_ms: silent_at, kind });
-            end = end.max(silent_at + for_ms);
+            plan.add_fault(at_ms, late);
+            let silent_at = at_ms + late_ms + rng.u64(1..200);
+            let silent_until = silent_at + timeout + rng.u64(..4_000);
+            plan.add_link_faults(process, [None], Flow::Lose, (silent_at, silent_until));
+            end = end.max(silent_until);
         }
         at_ms = end + rng.u64(500..6_000);
     }
-    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
+}
+
+/// The servers send nothing to a process for this time, and everything behind it.
+const fn stalled_replies(process: usize, for_ms: u64) -> FaultKind {
+    let (direction, flow) = (Some(Direction::ToClient), Flow::Stall);
+    FaultKind::Link { process, member: None, direction, flow, for_ms }
+}
+
+/// Disturbs one process after another close to the end of a claim, which is that of its session. For locks whose holds no fault
+/// excuses.
+pub(crate) fn at_the_end_of_claims<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
+    plan.faults.clear();
+    let mut at_ms = rng.u64(1_000..4_000);
+    while at_ms < plan.peace_at_ms {
+        let process = rng.usize(..plan.processes.len());
+        let timeout = plan.processes[process].client.session_timeout_ms;
+        let end = if one_in(rng, 2) {
+            // The reply to a renewal is on its way while the session ends. A renewal is sent each third of a claim, and the
+            // client gives the connection up after half of the timeout.
+            let for_ms = rng.u64(timeout * 7 / 20..timeout * 9 / 20);
+            plan.add_fault(at_ms, stalled_replies(process, for_ms));
+            let end = at_ms + for_ms;
+            let expired_at = end - rng.u64(timeout / 20..timeout / 6);
+            plan.add_fault(expired_at, FaultKind::Expire { process });
+            end
+        } else {
+            // The claim ends before the session, which a ping has renewed since.
+            let end = at_ms + rng.u64(timeout * 7 / 10..timeout);
+            plan.add_link_faults(process, [None], Flow::Lose, (at_ms, end));
+            end
+        };
+        at_ms = end + rng.u64(1_000..timeout * 2);
+    }
 }
 
 /// Members lag, and connections break while creates are in flight: their nodes are searched for at a member that may
@@ -130,7 +139,7 @@ fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only
         let for_ms = duration(rng).max(500);
         for member in 0..3 {
             if !one_in(rng, 4) {
-                plan.faults.push(Fault { at_ms, kind: FaultKind::Lag { member, for_ms } });
+                plan.add_fault(at_ms, FaultKind::Lag { member, for_ms });
             }
         }
         let end = at_ms + for_ms;
@@ -142,12 +151,11 @@ fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only
                 sides: Sides::Both,
             };
             let process = rng.usize(..plan.processes.len());
-            plan.faults.push(Fault { at_ms, kind: FaultKind::Trap { process, trap } });
+            plan.add_fault(at_ms, FaultKind::Trap { process, trap });
             at_ms += rng.u64(20..600);
         }
         at_ms = end + rng.u64(..500);
     }
-    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     let gives_up = pick(rng, &[1, 2, 4]);
     plan.all_steps_mut().filter(|_| one_in(rng, gives_up)).for_each(PlanStep::never_retry);
 }

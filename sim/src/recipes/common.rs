@@ -113,6 +113,15 @@ pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
     }
 }
 
+/// For how long something is used that is not kept, in milliseconds.
+pub(super) fn used_ms(rng: &mut Rng) -> u64 {
+    match rng.u8(..8) {
+        0 => rng.u64(..100),
+        1..=5 => rng.u64(..5_000),
+        _ => rng.u64(5_000..30_000),
+    }
+}
+
 /// Polls a future once, and drops it.
 pub(super) async fn poll_once(future: impl Future) {
     let mut future = pin!(future);

@@ -1,28 +1,30 @@
 //! All recipes, called by name.
 
+use fastrand::Rng;
+
 use super::{
-    recipe::{Adjust, Draw, Recipe},
-    step::Step,
+    recipe::Recipe,
+    step::{Plan, Step},
     worker::Worker,
 };
-use crate::world::check::Checks;
+use crate::{plan::draw::Setting, world::check::Checks};
 
 /// How a recipe is drawn.
 pub(super) struct Drawing {
-    /// Its name, which its generator is made of.
+    /// Its name, from which its generator is made.
     pub(super) name: &'static str,
     pub(super) weight: u32,
-    pub(super) draw: Draw,
-    pub(super) adjust: Adjust,
+    pub(super) add: fn(&mut Rng, &mut Plan, &Setting),
+    pub(super) adjust: fn(&mut Rng, &mut Plan),
 }
 
 macro_rules! dispatch {
-    ($($recipe:ident: $folder:ident,)*) => {
+    ($($recipe:ident: $module:ident,)*) => {
         pub(super) const DRAWINGS: &[Drawing] = &[$(Drawing {
             name: stringify!($recipe),
-            weight: super::$folder::$recipe::WEIGHT,
-            draw: super::$folder::$recipe::DRAW,
-            adjust: super::$folder::$recipe::ADJUST,
+            weight: super::$module::$recipe::WEIGHT,
+            add: super::$module::$recipe::add,
+            adjust: super::$module::$recipe::adjust,
         },)*];
 
         /// Does a step of a recipe.
@@ -31,18 +33,18 @@ macro_rules! dispatch {
                 Step::Sleep { ms } => worker.sleep(ms).await,
                 // The program starts the client.
                 Step::Visit(_) => {}
-                $(Step::$recipe(step) => super::$folder::$recipe::run(worker, step).await,)*
+                $(Step::$recipe(step) => super::$module::$recipe::run(worker, step).await,)*
             }
         }
 
         /// Judges the objects that a worker has kept.
         pub(super) async fn finish(worker: &Worker) {
-            $(super::$folder::$recipe::finish(worker).await;)*
+            $(super::$module::$recipe::finish(worker).await;)*
         }
 
         /// Adds the checks of all recipes.
         pub(super) fn checks(checks: Checks) -> Checks {
-            $(let checks = super::$folder::$recipe::checks(checks);)*
+            $(let checks = super::$module::$recipe::checks(checks);)*
             checks
         }
     };

@@ -24,10 +24,10 @@ pub fn plan(seed: u64) -> Plan {
     let mut chosen: Vec<_> =
         chosen.into_iter().map(|drawing| (drawing, generator(seed, drawing.name))).collect();
     for (drawing, rng) in &mut chosen {
-        (drawing.draw)(rng, &mut plan, &setting);
+        (drawing.add)(rng, &mut plan, &setting);
     }
     for process in &mut plan.processes {
-        // A client that outlives its work: what others keep, or it has left behind, is seen for a while.
+        // A client that outlives its work shows for a while what others keep and what it has left behind.
         if one_in(rng, 3) {
             let ms = rng.u64(setting.peace_at_ms..setting.peace_at_ms + 60_000);
             process.workers.push(vec![Step::Sleep { ms }]);
@@ -42,6 +42,7 @@ pub fn plan(seed: u64) -> Plan {
         chosen.iter().all(|(drawing, _)| ["Locks", "Elections"].contains(&drawing.name));
     sequences::add(&mut plan, &mut generator(seed, "sequences"), has_holders_only);
     renewals::add(&mut plan, &mut generator(seed, "renewals"));
+    plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     plan.faults.sort_by_key(|fault| fault.at_ms);
     plan
 }

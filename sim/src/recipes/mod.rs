@@ -1,5 +1,5 @@
-//! The recipes under test, each in a folder of its own: its steps as data, how they are drawn, what they do, and what must
-//! hold. A new one is a folder, and a line in this list.
+//! The recipes under test, each in a module of its own: its steps as data, how they are drawn, what they do, and what must
+//! hold. A new recipe is a module, and a line in this list.
 
 macro_rules! recipes {
     ($then:ident) => {
@@ -31,6 +31,7 @@ pub mod protected;
 pub mod registers;
 pub mod shared_values;
 
+mod calls;
 pub mod common;
 mod dispatch;
 pub mod draw;

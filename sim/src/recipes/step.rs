@@ -8,7 +8,7 @@ use crate::plan::{self, ClientPlan, PlanStep};
 pub type Plan = plan::Plan<Step>;
 
 macro_rules! steps {
-    ($($recipe:ident: $folder:ident,)*) => {
+    ($($recipe:ident: $module:ident,)*) => {
         /// A step of a worker.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         pub enum Step {
@@ -20,14 +20,14 @@ macro_rules! steps {
             /// Another client of the process, which comes and goes.
             Visit(VisitStep),
             $(
-                #[doc = concat!("A step of `", stringify!($folder), "`.")]
-                $recipe(super::$folder::steps::Step),
+                #[doc = concat!("A step of `", stringify!($module), "`.")]
+                $recipe(super::$module::Step),
             )*
         }
 
         $(
-            impl From<super::$folder::steps::Step> for Step {
-                fn from(step: super::$folder::steps::Step) -> Self {
+            impl From<super::$module::Step> for Step {
+                fn from(step: super::$module::Step) -> Self {
                     Self::$recipe(step)
                 }
             }

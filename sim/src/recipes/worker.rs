@@ -2,6 +2,7 @@
 
 use std::{
     any::{Any, TypeId},
+    fmt::Display,
     future::Future,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -88,6 +89,40 @@ impl Worker {
     /// The session of its client.
     pub(super) fn session_id(&self) -> Option<i64> {
         self.client.session_token().map(|token| token.session_id())
+    }
+
+    /// A recipe's object; `None`, and a violation, if docent refuses to make it.
+    pub(super) fn accepted<T>(&self, path: &str, made: Result<T, impl Display>) -> Option<T> {
+        made.map_err(|error| self.violation(&format!("{path} is refused: {error}"))).ok()
+    }
+
+    /// The first node in the queue of a recipe.
+    pub(super) async fn first_in_queue(&self, queue: &str) -> Option<String> {
+        let children = self.client.get_children(queue).await.ok()?;
+        let number = |name: &str| name.rsplit(['-', '_']).next().unwrap_or_default().to_owned();
+        let nodes = children.iter().filter(|name| name.starts_with("_c_"));
+        Some(format!("{queue}/{}", nodes.min_by_key(|name| number(name))?))
+    }
+
+    /// Deletes the first node in the queue of a recipe, as an operator does.
+    pub(super) async fn delete_first(&self, queue: &str) {
+        if let Some(first) = self.first_in_queue(queue).await {
+            self.delete_as_operator(&first).await;
+        }
+    }
+
+    /// Deletes the node of another client's recipe.
+    pub(super) async fn delete_as_operator(&self, path: &str) {
+        self.say(format!("deletes {path}"));
+        self.world.core().disturbances.intruded.insert(path.to_owned());
+        if let Err(error) = self.client.delete(path, None).await {
+            self.say(format!("deletes {path}: {error}"));
+        }
+    }
+
+    /// Keeps something for `Recipe::finish`, which takes all of its type as a `Vec`.
+    pub(super) fn judge_later<T: Send + 'static>(&self, kept: T) {
+        self.memory.with(|all: &mut Vec<T>| all.push(kept));
     }
 
     /// Keeps something until the process ends.

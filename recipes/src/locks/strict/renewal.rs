@@ -49,9 +49,7 @@ async fn renew(weak: &WeakClient, node: &str, claim: &StrictClaim, state: &NodeS
     loop {
         let Some(client) = weak.upgrade() else { return };
         let now = client.now();
-        if !claim.is_valid(now) && !planted::is("strict-revived") {
-            return state.note_lapse(node);
-        }
+        let Some(left) = left(claim, now) else { return state.note_lapse(node) };
         // A reply proves nothing once the claim from its send time is over.
         in_flight.retain(|renewal| renewal.sent_at + claim.claim > now);
         let mut next = *due.get_or_insert_with(|| claim.begun_at(now) + third);
@@ -62,7 +60,7 @@ async fn renew(weak: &WeakClient, node: &str, claim: &StrictClaim, state: &NodeS
             next = now + third;
             due = Some(next);
         }
-        let timer = client.runtime().timer(next.duration_since(now).min(left(claim, now)));
+        let timer = client.runtime().timer(next.duration_since(now).min(left));
         drop(client);
         let Either::Left((sent_at, reply)) = select(first_reply(&mut in_flight), timer).await
         else {
@@ -125,10 +123,10 @@ fn is_final(error: &Error) -> bool {
     error.index().is_some() && matches!(error.kind(), ErrorKind::NoNode | ErrorKind::BadVersion)
 }
 
-/// The time until the end of the claim.
-fn left(claim: &StrictClaim, now: Instant) -> Duration {
+/// The time until the end of the claim; `None` once it has ended.
+fn left(claim: &StrictClaim, now: Instant) -> Option<Duration> {
     if planted::is("strict-revived") {
-        return claim.claim;
+        return Some(claim.claim);
     }
-    claim.until(now).duration_since(now)
+    claim.is_valid(now).then(|| claim.until(now).duration_since(now))
 }

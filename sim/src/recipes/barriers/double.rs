@@ -24,10 +24,7 @@ pub(super) async fn run(worker: &Worker, step: &DoubleStep) {
     let count = usize::from(step.members.max(1));
     let path = format!("/double-{}-of-{count}", step.number);
     let made = DistributedDoubleBarrier::new(&worker.client, &path, count);
-    let mut barrier = match made {
-        Ok(barrier) => barrier,
-        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
-    };
+    let Some(mut barrier) = worker.accepted(&path, made) else { return };
     for _ in 0..step.rounds.max(1) {
         if worker.client.ended().is_some() {
             return;

@@ -26,10 +26,8 @@ pub(super) const LATE: Duration = Duration::from_millis(2_500);
 pub(super) async fn run(worker: &Worker, step: &BarrierStep) {
     let path = format!("/barriers/{}", step.number);
     let options = step.retry.lock_options();
-    let barrier = match DistributedBarrier::with_options(&worker.client, &path, options) {
-        Ok(barrier) => barrier,
-        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
-    };
+    let made = DistributedBarrier::with_options(&worker.client, &path, options);
+    let Some(barrier) = worker.accepted(&path, made) else { return };
     match step.op {
         BarrierOp::Set => set(worker, step, &barrier).await,
         BarrierOp::Remove => remove(worker, step, &barrier).await,

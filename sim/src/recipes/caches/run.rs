@@ -1,11 +1,10 @@
-//! Caches: they never show what never was, their events replay to their nodes, and in peace they have the servers' data.
+//! Caches, compared with the servers' data and with their own events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache, OpCode};
 
 use super::{
-    snapshots::Snapshots,
     steps::{CacheKind, CacheStep},
     tree,
 };
@@ -15,7 +14,10 @@ use crate::{
         common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, now_or_never, poll_once},
         worker::{Timing, Worker},
     },
-    world::time::{MILLISECOND, Nanos, SECOND},
+    world::{
+        check::Check,
+        time::{MILLISECOND, Nanos, Pid, SECOND},
+    },
 };
 
 /// By how much a server may be behind without a fault.
@@ -24,9 +26,16 @@ const BEHIND: Nanos = SECOND;
 /// The last time before the caches are judged, in which their process sends few requests.
 const PERIOD_MS: u64 = 5_000;
 
-/// The caches that stay until the end of their worker.
+/// The caches of all processes. It has no rule of its own.
 #[derive(Default)]
-struct Kept(Vec<Cache>);
+pub(super) struct Snapshots {
+    /// The number of open caches of each process, by their roots.
+    pub(super) open: BTreeMap<(Pid, String), usize>,
+    /// The last nodes of a cache: of each root, depth, and whether it keeps data.
+    pub(super) last: BTreeMap<(String, usize, bool), Vec<CachedNode>>,
+}
+
+impl Check for Snapshots {}
 
 /// A cache, with what its events have shown.
 pub(crate) struct Cache {
@@ -73,10 +82,7 @@ pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
     let initial = known.filter(|_| step.initial).unwrap_or_default();
     let options = options.with_initial_nodes(initial.clone());
     let made = CuratorCache::start_with_events(&worker.client, &root, options);
-    let (cache, events) = match made {
-        Ok(made) => made,
-        Err(error) => return worker.violation(&format!("no cache of {root}: {error}")),
-    };
+    let Some((cache, events)) = worker.accepted(&root, made) else { return };
     let session = worker.session_id();
     let from = if step.initial { format!(" from {} nodes", initial.len()) } else { String::new() };
     worker.say(format!("caches {root}: {:?}{from}", step.kind));
@@ -114,14 +120,14 @@ pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
     }
     cache.catch_up(worker);
     if step.end == CloseKind::Keep {
-        return worker.memory.with(|kept: &mut Kept| kept.0.push(cache));
+        return worker.judge_later(cache);
     }
     cache.end(worker, step.end, session).await;
 }
 
 /// Judges the caches that were kept, a while after the peace.
 pub(crate) async fn judge_kept(worker: &Worker) {
-    let Kept(caches) = worker.memory.take();
+    let caches: Vec<Cache> = worker.memory.take();
     if caches.is_empty() {
         return;
     }

@@ -5,14 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docent::{Client, Stat};
+use docent::Client;
 
 use crate::{
-    checks::{ORPHAN_AFTER, REQUEST_ARRIVES_WITHIN},
+    checks::owners::{Closed, Closing, OWNED_WITHIN, Owned, WrongSince},
     world::{
         Using, World,
         check::{Check, Findings, Leftovers, View},
-        core::Core,
         process::Death,
         time::{Nanos, Pid, SECOND},
     },
@@ -20,10 +19,6 @@ use crate::{
 
 /// The base path of all services.
 pub(super) const SERVICES: &str = "/services";
-
-/// How long after the peace, or after the last change, an instance may be missing or not be written, beyond the session
-/// timeout: the pauses of retries are up to 10 s.
-const REGISTERED_WITHIN: Nanos = 20 * SECOND;
 
 /// How often instances are looked for.
 const LOOKS_EVERY: Nanos = SECOND;
@@ -81,19 +76,8 @@ struct Open {
     applied: Option<usize>,
     acknowledged: Option<usize>,
     sessions: BTreeSet<i64>,
-    wrong_since: Option<Nanos>,
+    wrong_since: WrongSince,
     is_reported: bool,
-}
-
-/// A registration that has ended.
-struct Closed {
-    pid: Pid,
-    at: Nanos,
-    sessions: BTreeSet<i64>,
-    /// The session in which its end was acknowledged.
-    session: Option<i64>,
-    /// Whether it leaves its node.
-    leaves: bool,
 }
 
 /// A node below a service.
@@ -110,7 +94,7 @@ struct Node {
 #[derive(Default)]
 pub(super) struct Services {
     open: BTreeMap<String, Open>,
-    closed: BTreeMap<String, Closed>,
+    closed: Closed,
     /// By path.
     nodes: BTreeMap<String, Node>,
     /// Every instance that was there, by the path of its service.
@@ -119,7 +103,6 @@ pub(super) struct Services {
     changed: BTreeMap<String, Nanos>,
     seen: usize,
     next_look: Nanos,
-    reported: BTreeSet<String>,
 }
 
 impl Services {
@@ -195,9 +178,9 @@ impl Serving {
         let mut services = self.world.check::<Services>();
         let gone = services.open.remove(&self.registration);
         if let Some(open) = &gone {
-            let sessions = open.sessions.clone();
-            let closed = Closed { pid: self.pid, at, sessions, session: None, leaves };
-            services.closed.insert(self.registration.clone(), closed);
+            let sessions = Some(open.sessions.clone());
+            let closing = Closing { pid: self.pid, at, leaves, sessions };
+            services.closed.begin(&self.registration, closing);
         }
         drop(services);
         drop(gone);
@@ -205,9 +188,7 @@ impl Serving {
 
     /// Its end was acknowledged.
     pub(super) fn is_closed(&self, session: Option<i64>) {
-        if let Some(closed) = self.world.check::<Services>().closed.get_mut(&self.registration) {
-            closed.session = session;
-        }
+        self.world.check::<Services>().closed.returned(&self.registration, session);
     }
 }
 
@@ -233,7 +214,7 @@ pub(super) fn serve(world: &World, new: NewServing<'_>) -> Serving {
         applied: None,
         acknowledged: None,
         sessions: BTreeSet::new(),
-        wrong_since: None,
+        wrong_since: WrongSince::default(),
         is_reported: false,
     };
     world.check::<Services>().open.insert(registration.to_owned(), open);
@@ -252,17 +233,8 @@ impl Check for Services {
         }
         self.next_look = now + LOOKS_EVERY;
         let core = view.core();
-        let grace = core.disturbances.longest_timeout + REGISTERED_WITHIN;
-        for (registration, open) in &mut self.open {
-            let lives = core.process(open.pid).is_running();
-            if now < core.disturbances.peace_at
-                || !lives
-                || open.is_reported
-                || open.client.ended().is_some()
-            {
-                open.wrong_since = None;
-                continue;
-            }
+        let grace = core.disturbances.longest_timeout + OWNED_WITHIN;
+        for (registration, open) in self.open.iter_mut().filter(|(_, open)| !open.is_reported) {
             let of_it = |node: &&Node| node.shown.registration() == registration;
             let mut ours = self.nodes.values().filter(of_it);
             let is_taken = open.path.as_ref().is_some_and(|path| self.nodes.contains_key(path));
@@ -283,13 +255,10 @@ impl Check for Services {
                 }
                 _ => Some("has older data"),
             };
-            let Some(wrong) = wrong else {
-                open.wrong_since = None;
-                continue;
-            };
-            let since = *open.wrong_since.get_or_insert(now);
-            let from = since.max(open.wanted_at).max(core.disturbed_until(open.pid));
-            if now > from + grace {
+            let of = (open.pid, &open.client);
+            let is_overdue =
+                open.wrong_since.is_overdue(&core, now, of, open.wanted_at, wrong.is_some());
+            if let Some(wrong) = wrong.filter(|_| is_overdue) {
                 let (id, pid, worker) = (&open.id, open.pid, open.worker);
                 let text = format!("instance {id} of p{pid}.{worker} ({registration}) {wrong}");
                 found.violation(text);
@@ -327,7 +296,10 @@ impl Services {
                 continue;
             };
             self.ever.entry(service).or_default().insert(shown.clone());
-            let text = self.note_written(&core, now, path, &shown, stat);
+            if stat.version == 0 {
+                self.closed.judge_create(&core, now, shown.registration(), path, found);
+            }
+            let text = self.note_written(path, &shown);
             text.into_iter().for_each(|text| found.violation(text));
             let registration = shown.registration().to_owned();
             let before = self.nodes.remove(path).filter(|_| stat.version > 0);
@@ -340,35 +312,17 @@ impl Services {
         self.seen = changes.len();
         for (path, node) in &self.nodes {
             let registration = node.shown.registration();
-            let closed = self.closed.get(registration).filter(|closed| !closed.leaves);
-            let Some(closed) = closed else { continue };
-            let is_left = core.is_active(closed.pid)
-                && closed.sessions.contains(&node.owner)
-                && now > closed.at.max(core.disturbed_until(closed.pid)) + ORPHAN_AFTER;
-            // A persistent node belongs to no session.
-            let is_refuted = closed.session.is_some_and(|session| {
-                session == node.owner || node.owner == 0 && node.creator == registration
-            });
-            if (is_left || is_refuted) && self.reported.insert(path.clone()) {
-                found.violation(format!("{registration} is over, not {path}"));
-            }
+            let is_creator = node.creator == registration;
+            let owned = Owned { path, owner: node.owner, is_creator };
+            self.closed.judge_node(&core, now, registration, &owned, found);
         }
     }
 
     /// Notes a write of a node. Returns an error text if it is wrong.
-    fn note_written(
-        &mut self,
-        core: &Core,
-        now: Nanos,
-        path: &str,
-        shown: &Shown,
-        stat: &Stat,
-    ) -> Option<String> {
+    fn note_written(&mut self, path: &str, shown: &Shown) -> Option<String> {
         let registration = shown.registration();
-        if let Some(closed) = self.closed.get(registration) {
-            let from = closed.at.max(core.undisturbed_since(closed.pid));
-            return (stat.version == 0 && now > from + REQUEST_ARRIVES_WITHIN)
-                .then(|| format!("{registration} creates {path} after its end"));
+        if self.closed.contains(registration) {
+            return None;
         }
         let open = self.open.get_mut(registration)?;
         let Some(number) = open.versions.iter().rposition(|version| version == shown) else {

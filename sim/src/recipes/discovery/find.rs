@@ -39,10 +39,6 @@ const QUERIES_EVERY: u64 = 2 * SECOND;
 
 type Instances = [Arc<ServiceInstance>];
 
-/// The caches that stay until the end of their worker.
-#[derive(Default)]
-struct Kept(Vec<Finder>);
-
 /// The instances of a service, with what its events have shown.
 pub(super) struct Finder {
     discovery: ServiceDiscovery,
@@ -90,18 +86,12 @@ pub(super) async fn find(worker: &Worker, step: &FindStep) {
             .with_down_instance_policy(DownInstancePolicy::new(DOWN_FOR, DOWN_FROM));
         discovery.service_provider_with(&service, options)
     });
-    let provider = match provider.transpose() {
-        Ok(provider) => provider,
-        Err(error) => return worker.violation(&format!("no provider of {service}: {error}")),
-    };
+    let Some(provider) = worker.accepted(&service, provider.transpose()) else { return };
     let cache = match &provider {
         Some(provider) => Ok(provider.cache().clone()),
         None => discovery.service_cache(&service),
     };
-    let cache = match cache {
-        Ok(cache) => cache,
-        Err(error) => return worker.violation(&format!("no cache of {service}: {error}")),
-    };
+    let Some(cache) = worker.accepted(&service, cache) else { return };
     worker.say(format!("looks for {service}: {:?}", step.provider));
     let events = cache.events();
     let mut finder = Finder {
@@ -139,14 +129,14 @@ pub(super) async fn find(worker: &Worker, step: &FindStep) {
     }
     finder.catch_up(worker);
     if step.end == CloseKind::Keep {
-        return worker.memory.with(|kept: &mut Kept| kept.0.push(finder));
+        return worker.judge_later(finder);
     }
     finder.end(worker, step.end).await;
 }
 
 /// Judges the caches that were kept, a while after the peace.
 pub(super) async fn judge_kept(worker: &Worker) {
-    let Kept(finders) = worker.memory.take();
+    let finders: Vec<Finder> = worker.memory.take();
     if finders.is_empty() {
         return;
     }

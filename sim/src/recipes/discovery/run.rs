@@ -30,13 +30,8 @@ pub(super) fn discovery(worker: &Worker, retry: Retry) -> Option<ServiceDiscover
     let options = DiscoveryOptions::default()
         .with_lock_options(retry.lock_options())
         .with_serializer(Serializer::default());
-    match ServiceDiscovery::with_options(&worker.client, SERVICES, options) {
-        Ok(discovery) => Some(discovery),
-        Err(error) => {
-            worker.violation(&format!("no discovery of {SERVICES}: {error}"));
-            None
-        }
-    }
+    let made = ServiceDiscovery::with_options(&worker.client, SERVICES, options);
+    worker.accepted(SERVICES, made)
 }
 
 pub(super) fn service_path(service: &str) -> String {

@@ -10,8 +10,8 @@ use super::queues::Queues;
 use crate::{
     checks::{
         END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
-        excuses::{Conflict, Conflicts, Lapse, excuse},
-        proof::{self, Proof},
+        excuses::{Believed, Conflicts},
+        proof::Proof,
     },
     world::{
         Using, World,
@@ -122,8 +122,8 @@ impl Participating {
         let mut leaders = self.world.check::<Leaders>();
         let gone = leaders.open.remove(&self.number);
         // A process that has ended is judged by its session alone.
-        if gone.is_some() {
-            leaders.queues.close(&self.id, at);
+        if let Some(participant) = &gone {
+            leaders.queues.close(&self.id, participant.pid, at);
         }
         drop(leaders);
         drop(gone);
@@ -131,7 +131,7 @@ impl Participating {
 
     /// Its close has returned without an error: it has no node in this session.
     pub(super) fn is_closed(&self, session: Option<i64>) {
-        self.world.check::<Leaders>().queues.closed_in(&self.id, session);
+        self.world.check::<Leaders>().queues.closed.returned(&self.id, session);
     }
 }
 
@@ -198,15 +198,10 @@ impl Check for Leaders {
                 check_leadership(view, open, election, leadership.as_ref(), found);
             }
             let open = &*open;
-            if let Some(leadership) = &leadership
-                && open.missing_since.is_some()
-                && proof::is_ahead(view, open.pid, &open.client, leadership.proven_until())
-                && proof::has_expired(&view.core(), leadership.session_id())
-                && self.conflicts.report((*number, proof::BOUND))
-            {
-                let name = open.name();
-                let text = format!("{name}: its session has ended within the proven bound");
-                found.violation(format!("{}: {text}", open.election));
+            if let Some(leadership) = &leadership {
+                let name = || format!("{}: {}", open.election, open.name());
+                let hold = open.believed(view, leadership);
+                self.conflicts.judge_bound(view, *number, &hold, name, found);
             }
             if open.client.ended().is_none() {
                 wanted.insert(&open.election);
@@ -239,26 +234,11 @@ impl Check for Leaders {
             if !concerned.iter().all(|(_, leadership)| leadership.is_held()) {
                 continue;
             }
-            let is_proven = |open: &Participant, leadership: &Leadership| {
-                proof::is_ahead(view, open.pid, &open.client, leadership.proven_until())
-            };
-            let excuse = |(open, leadership): &(&Participant, &Leadership)| {
-                let gone_at = open.missing_since?;
-                let (path, session) = (leadership.path(), leadership.session_id());
-                let is_open = view.core().ensemble().session_ids().contains(&session);
-                let ended_at = Some(gone_at).filter(|_| !is_open);
-                let lapse = Lapse { gone_at, ended_at, is_proven: is_proven(open, leadership) };
-                let path = std::iter::once(path);
-                excuse(&view.core().disturbances, path, session, &lapse, view.now)
-            };
-            let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
-            let is_within_proof = || {
-                concerned.iter().any(|(open, leadership)| {
-                    open.missing_since.is_some() && is_proven(open, leadership)
-                })
-            };
-            let conflict = Conflict { key, holds: concerned.len(), limit, text };
-            self.conflicts.judge(conflict, &excuses, is_within_proof, found);
+            let holds: Vec<_> = concerned
+                .iter()
+                .map(|(open, leadership)| open.believed(view, leadership))
+                .collect();
+            self.conflicts.judge(view, key, (&holds, limit), &text, found);
         }
         let (disturbed_until, timeout) = {
             let disturbances = &view.core().disturbances;
@@ -346,6 +326,21 @@ fn check_leadership(
 }
 
 impl Participant {
+    fn believed<'a>(&'a self, view: &View<'_>, leadership: &'a Leadership) -> Believed<'a> {
+        let session = leadership.session_id();
+        let is_open = view.core().ensemble().session_ids().contains(&session);
+        Believed {
+            pid: self.pid,
+            client: &self.client,
+            proven_until: leadership.proven_until(),
+            session,
+            paths: vec![leadership.path()],
+            gone_at: self.missing_since,
+            ended_at: self.missing_since.filter(|_| !is_open),
+            only_excuse: None,
+        }
+    }
+
     fn name(&self) -> String {
         format!("p{}.{} ({})", self.pid, self.worker, self.id)
     }

@@ -1,53 +1,37 @@
 //! The queues of elections: one node for each participant, none after its close.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::{
-    checks::{ORPHAN_AFTER, REQUEST_ARRIVES_WITHIN},
+    checks::owners::{Closed, Closing, Owned},
     world::{
         check::{Findings, View},
         time::{Nanos, Pid},
     },
 };
 
-struct Member {
-    pid: Pid,
-    /// When its close began.
-    closed_at: Option<Nanos>,
-    /// The session in which its close returned without an error.
-    session: Option<i64>,
-}
-
 /// The queues of all elections.
 #[derive(Default)]
 pub(super) struct Queues {
     /// The participants' nodes on the servers, with the id in each and the session that owns it.
     queues: BTreeMap<String, BTreeMap<String, (String, i64)>>,
-    members: BTreeMap<String, Member>,
+    /// The processes of the participants.
+    members: BTreeMap<String, Pid>,
+    pub(super) closed: Closed,
     /// The number of the servers' changes that were looked at.
     seen: usize,
-    reported: BTreeSet<String>,
 }
 
 impl Queues {
     /// A participation begins.
     pub(super) fn join(&mut self, election: &str, id: &str, pid: Pid) {
         self.queues.entry(election.to_owned()).or_default();
-        self.members.insert(id.to_owned(), Member { pid, closed_at: None, session: None });
+        self.members.insert(id.to_owned(), pid);
     }
 
     /// The close of a participant begins.
-    pub(super) fn close(&mut self, id: &str, at: Nanos) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.closed_at = Some(at);
-        }
-    }
-
-    /// The close of a participant has returned without an error.
-    pub(super) fn closed_in(&mut self, id: &str, session: Option<i64>) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.session = session;
-        }
+    pub(super) fn close(&mut self, id: &str, pid: Pid, at: Nanos) {
+        self.closed.begin(id, Closing { pid, at, leaves: false, sessions: None });
     }
 
     /// Looks at the changes of the queues.
@@ -64,16 +48,12 @@ impl Queues {
             };
             let id = String::from_utf8_lossy(data).into_owned();
             queue.insert(change.path.clone(), (id.clone(), stat.ephemeral_owner));
-            let Some(member) = self.members.get(&id) else { continue };
-            if stat.version == 0
-                && let Some(closed_at) = member.closed_at
-                && now > closed_at.max(core.undisturbed_since(member.pid)) + REQUEST_ARRIVES_WITHIN
-            {
-                let text = format!("{parent}: {id} creates {} after its close", change.path);
-                found.violation(text);
+            let Some(pid) = self.members.get(&id) else { continue };
+            if stat.version == 0 {
+                self.closed.judge_create(&core, now, &id, &change.path, found);
             }
             // A session that the client has given up may last longer at the servers.
-            let jump_felt_until = core.process(member.pid).jump_felt_until;
+            let jump_felt_until = core.process(*pid).jump_felt_until;
             let is_old = now < core.disturbances.renewed_apart_until.max(jump_felt_until);
             let counts = |owner: i64| !is_old || owner == stat.ephemeral_owner;
             let is_same = |(other, owner): &&(String, i64)| *other == id && counts(*owner);
@@ -83,19 +63,9 @@ impl Queues {
             }
         }
         self.seen = changes.len();
-        for (path, queue) in &self.queues {
-            for (node, (id, owner)) in queue {
-                let Some(Member { pid, closed_at: Some(at), session }) = self.members.get(id)
-                else {
-                    continue;
-                };
-                let is_left = core.is_active(*pid)
-                    && now > (*at).max(core.disturbed_until(*pid)) + ORPHAN_AFTER;
-                let is_refuted = *session == Some(*owner);
-                if (is_left || is_refuted) && self.reported.insert(node.clone()) {
-                    found.violation(format!("{path}: {id} is closed, not {node}"));
-                }
-            }
+        for (path, (id, owner)) in self.queues.values().flatten() {
+            let node = Owned { path, owner: *owner, is_creator: true };
+            self.closed.judge_node(&core, now, id, &node, found);
         }
     }
 }

@@ -78,10 +78,8 @@ fn take_part(worker: &Worker, step: &LeadStep, id: &str, object: Object) -> Part
 async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     let (path, full) = paths(step);
     worker.say(format!("joins {full} as {id}"));
-    let latch = match LeaderLatch::start_with(&worker.client, &path, id, options(step.options)) {
-        Ok(latch) => latch,
-        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
-    };
+    let made = LeaderLatch::start_with(&worker.client, &path, id, options(step.options));
+    let Some(latch) = worker.accepted(&path, made) else { return };
     let part = take_part(worker, step, id, Object::Latch(latch.clone()));
     let mut changes = latch.changes();
     let followed = async {
@@ -195,10 +193,7 @@ async fn selector(worker: &Worker, step: &LeadStep, id: &str) {
     let (path, full) = paths(step);
     worker.say(format!("joins {full} as {id}"));
     let made = LeaderSelector::with_options(&worker.client, &path, id, options(step.options));
-    let selector = match made {
-        Ok(selector) => selector,
-        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
-    };
+    let Some(selector) = worker.accepted(&path, made) else { return };
     let part = take_part(worker, step, id, Object::Selector(selector.clone()));
     let left = &AtomicU8::new(if let LeadBy::Requeued(terms) = step.by { terms } else { 1 });
     let part = &part;
@@ -269,21 +264,6 @@ async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadersh
                 let _ = worker.client.create(&register, b"", CreateMode::Persistent).await;
             }
             Err(error) => worker.say(format!("{id} writes {register}: {error}")),
-        }
-    }
-}
-
-/// Deletes the first node in the queue of an election.
-pub(crate) async fn delete_leader(worker: &Worker, election: u8) {
-    for path in [format!("/latch-{election}"), format!("/selector-{election}")] {
-        let Ok(children) = worker.client.get_children(&path).await else { continue };
-        let number = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
-        let Some(first) = children.iter().min_by_key(|name| number(name)) else { continue };
-        let first = format!("{path}/{first}");
-        worker.say(format!("deletes {first}"));
-        worker.world.core().disturbances.intruded.insert(first.clone());
-        if let Err(error) = worker.client.delete(&first, None).await {
-            worker.say(format!("deletes {first}: {error}"));
         }
     }
 }

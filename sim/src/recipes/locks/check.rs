@@ -13,8 +13,7 @@ use super::{
 use crate::{
     checks::{
         END_NOTICED_WITHIN, EVENT_SEEN_WITHIN,
-        excuses::{Conflict, Conflicts, Lapse, excuse},
-        proof,
+        excuses::{Believed, Conflicts},
     },
     recipes::common::HoldWatch,
     world::{
@@ -59,7 +58,11 @@ impl Check for Holds {
         let mut conflicts = Vec::new();
         for (id, belief) in &mut self.held {
             check_end(view, belief, found);
-            check_proof(view, &mut self.conflicts, *id, belief, found);
+            // Others wait for the bound of a strict hold, whatever becomes of its session.
+            if belief.ended_at.is_some() && !belief.is_strict() && !belief.is_unasked {
+                let hold = belief.believed(view);
+                self.conflicts.judge_bound(view, *id, &hold, || belief.name(), found);
+            }
             self.strict.note(view, *id, belief);
         }
         let believed: Vec<_> =
@@ -105,26 +108,8 @@ impl Check for Holds {
             }
         }
         for (key, concerned, limit, text) in conflicts {
-            let is_proven = |belief: &Belief| {
-                proof::is_ahead(view, belief.pid, &belief.client, belief.guard.proven_until())
-            };
-            let excuse = |belief: &&Belief| {
-                if belief.is_strict() {
-                    let is_wrong = is_beyond_drift(&view.core(), belief.pid);
-                    return is_wrong.then_some("a clock beyond 1 %");
-                }
-                belief.missing_since?;
-                let Belief { gone_at, ended_at, session, .. } = **belief;
-                let lapse = Lapse { gone_at, ended_at, is_proven: is_proven(belief) };
-                let paths = belief.paths.iter().map(String::as_str);
-                excuse(&view.core().disturbances, paths, session, &lapse, view.now)
-            };
-            let excuses: Vec<_> = concerned.iter().filter_map(excuse).collect();
-            let is_within_proof = || {
-                concerned.iter().any(|belief| belief.missing_since.is_some() && is_proven(belief))
-            };
-            let conflict = Conflict { key, holds: concerned.len(), limit, text };
-            self.conflicts.judge(conflict, &excuses, is_within_proof, found);
+            let holds: Vec<_> = concerned.iter().map(|belief| belief.believed(view)).collect();
+            self.conflicts.judge(view, key, (&holds, limit), &text, found);
         }
     }
 
@@ -136,26 +121,19 @@ impl Check for Holds {
     }
 }
 
-/// Reports a session that the servers have ended while the proven bound of its hold lies ahead.
-fn check_proof(
-    view: &View<'_>,
-    conflicts: &mut Conflicts,
-    id: u64,
-    belief: &Belief,
-    found: &mut Findings,
-) {
-    // Others wait for the bound of a strict hold, whatever becomes of its session.
-    if belief.ended_at.is_none() || belief.is_strict() || belief.is_unasked {
-        return;
-    }
-    let proven_until = belief.guard.proven_until();
-    if view.is_running(belief.pid)
-        && proof::is_ahead(view, belief.pid, &belief.client, proven_until)
-        && proof::has_expired(&view.core(), belief.session)
-        && conflicts.report((id, proof::BOUND))
-    {
-        let name = belief.name();
-        found.violation(format!("{name}: its session has ended within the proven bound"));
+impl Belief {
+    fn believed(&self, view: &View<'_>) -> Believed<'_> {
+        let beyond_drift = is_beyond_drift(&view.core(), self.pid).then_some("a clock beyond 1 %");
+        Believed {
+            pid: self.pid,
+            client: &self.client,
+            proven_until: self.guard.proven_until(),
+            session: self.session,
+            paths: self.paths.iter().map(String::as_str).collect(),
+            gone_at: self.missing_since.map(|_| self.gone_at),
+            ended_at: self.ended_at,
+            only_excuse: self.is_strict().then_some(beyond_drift),
+        }
     }
 }
 

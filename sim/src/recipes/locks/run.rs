@@ -297,30 +297,12 @@ async fn let_go(worker: &Worker, held: Held, end: HoldEnd, text: &str) {
 
 /// Asks the first holder or waiter of a lock to release it.
 pub(crate) async fn revoke(worker: &Worker, lock: &LockName) {
-    let Some(first) = first_node(worker, lock).await else { return };
+    let Some(first) = worker.first_in_queue(&lock.queue()).await else { return };
     worker.say(format!("revokes {first}"));
     let policy = RetryNTimes::new(2, Duration::from_millis(100));
     if let Err(error) = Revoker::attempt_revoke(&worker.client, &policy, &first).await {
         worker.say(format!("revokes {first}: {error}"));
     }
-}
-
-/// Deletes the first node in the queue of a lock.
-pub(crate) async fn delete_node(worker: &Worker, lock: &LockName) {
-    let Some(first) = first_node(worker, lock).await else { return };
-    worker.say(format!("deletes {first}"));
-    worker.world.core().disturbances.intruded.insert(first.clone());
-    if let Err(error) = worker.client.delete(&first, None).await {
-        worker.say(format!("deletes {first}: {error}"));
-    }
-}
-
-async fn first_node(worker: &Worker, lock: &LockName) -> Option<String> {
-    let queue = lock.queue();
-    let children = worker.client.get_children(&queue).await.ok()?;
-    let number = |name: &str| name.rsplit(['-', '_']).next().unwrap_or_default().to_owned();
-    let first = children.iter().filter(|name| name.starts_with("_c_")).min_by_key(|n| number(n))?;
-    Some(format!("{queue}/{first}"))
 }
 
 /// Changes the number of leases of a counted semaphore.

@@ -2,13 +2,13 @@
 
 use fastrand::Rng;
 
-use super::steps::{HoldEnd, LockName, LockStep, Step as Locking};
+use super::{HoldEnd, LockName, LockStep, Step as Locking};
 use crate::{
     faults::{
         FaultKind,
         draw::{one_in, pick},
     },
-    plan::renewals,
+    plan::sequences,
     recipes::{
         common::HoldWatch,
         step::{Plan, Step},
@@ -27,6 +27,10 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             *jump_ms = 0;
         }
     }
+    // Where a process resumes a session, a fault ends the one before.
+    let resumes = plan.processes.iter().any(|process| process.resumes.is_some());
+    let is_calm = one_in(rng, 4) && !resumes;
+    let is_at_claims = one_in(rng, 2) && !is_calm && !resumes;
     // Holds that last beyond the end of a session, and waits that last beyond the claim of a lost holder.
     let is_long = one_in(rng, 2);
     let is_fast = one_in(rng, 2);
@@ -52,14 +56,14 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             }
         }
     }
-    // Where a process resumes a session, a fault ends the one before.
-    let resumes = plan.processes.iter().any(|process| process.resumes.is_some());
-    if one_in(rng, 4) && !resumes {
+    if is_calm {
         // Most of the run is calm: releases are handed over at once.
         plan.peace_at_ms = plan.peace_at_ms.min(2_000);
         let peace_at_ms = plan.peace_at_ms;
         plan.faults.retain(|fault| fault.at_ms < peace_at_ms);
-        for process in &mut plan.processes {
+        // Clients of other recipes may be detached, and then leave their lock node for a while.
+        for number in plan.holders() {
+            let process = &mut plan.processes[number];
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.workers.iter_mut().for_each(|steps| steps.push(Step::Sleep { ms: 35_000 }));
             for number in 0..3 {
@@ -68,18 +72,19 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
                 process.workers.iter_mut().for_each(|steps| steps.push(step.clone()));
             }
         }
-    } else if one_in(rng, 2) && !resumes {
-        // Clocks that differ would hide what comes too late.
-        for (number, process) in plan.processes.iter_mut().enumerate() {
-            process.drift_ppm = 0;
-            process.starts_at_ms = if number == 0 { 0 } else { rng.u64(2_500..6_000) };
-            let hold_ms = if number == 0 { 30_000 } else { rng.u64(1_000..5_000) };
-            let mut step = LockStep::new(LockName::Strict(0), hold_ms);
-            step.watch = HoldWatch::Nothing;
-            let step = Locking::Lock(step).into();
-            process.workers = vec![vec![Step::Sleep { ms: rng.u64(..1_400) }, step]];
+    } else if is_at_claims {
+        // Holders that do not notice anything, and rivals that wait for their claims.
+        for number in plan.holders() {
+            let process = &mut plan.processes[number];
+            let lock = LockName::Strict(0);
+            let step = |hold_ms| LockStep {
+                watch: HoldWatch::Nothing,
+                ..LockStep::new(lock.clone(), hold_ms)
+            };
+            let steps = (0..3).map(|_| Locking::Lock(step(rng.u64(5_000..15_000))).into());
+            process.workers = vec![steps.collect()];
         }
-        renewals::end_slow_holder(plan, rng);
+        sequences::at_the_end_of_claims(plan, rng);
     }
 }
 

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentTtlNode, Stat};
 
 use crate::{
-    checks::{ORPHAN_AFTER, REQUEST_ARRIVES_WITHIN},
+    checks::{
+        REQUEST_ARRIVES_WITHIN,
+        owners::{Closed, Closing, Owned, WrongSince},
+    },
     recipes::common::now_or_never,
     world::{
         Using, World,
@@ -17,10 +20,6 @@ use crate::{
         time::{Nanos, Pid, SECOND},
     },
 };
-
-/// How long after the peace, or after the last change, a node may be missing or not be written, beyond the session
-/// timeout: the pauses of retries are up to 10 s.
-const KEPT_WITHIN: Nanos = 20 * SECOND;
 
 /// How often nodes are looked for.
 const LOOKS_EVERY: Nanos = SECOND;
@@ -107,7 +106,7 @@ struct Open {
     /// Whether its data were known to be written when last looked at.
     is_written: bool,
     /// Since when there is no node, or the node has older data.
-    wrong_since: Option<Nanos>,
+    wrong_since: WrongSince,
 }
 
 /// The nodes that an object takes for its own; `None` if it does not say.
@@ -123,22 +122,13 @@ struct Own {
     sessions: Option<BTreeSet<i64>>,
 }
 
-/// An object that was closed.
-struct Closed {
-    pid: Pid,
-    at: Nanos,
-    known: Known,
-    /// The session in which its close returned without an error.
-    session: Option<i64>,
-    /// Whether it leaves its node.
-    leaves: bool,
-}
-
 /// All kept nodes.
 #[derive(Default)]
 pub(super) struct Kept {
     open: BTreeMap<String, Open>,
-    closed: BTreeMap<String, Closed>,
+    closed: Closed,
+    /// What closed objects took for their own nodes.
+    known_of_closed: BTreeMap<String, (Pid, Known)>,
     /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object is
     /// empty if it took the node for another one.
     nodes: BTreeMap<String, (String, Bytes, i64)>,
@@ -148,14 +138,13 @@ pub(super) struct Kept {
     pub(super) changed: BTreeMap<String, Nanos>,
     seen: usize,
     next_look: Nanos,
-    reported: BTreeSet<String>,
 }
 
 impl Kept {
     fn known(&mut self, id: &str) -> Option<(Pid, &mut Own)> {
         let (pid, known) = match self.open.get_mut(id) {
             Some(open) => (open.pid, &mut open.known),
-            None => self.closed.get_mut(id).map(|closed| (closed.pid, &mut closed.known))?,
+            None => self.known_of_closed.get_mut(id).map(|(pid, known)| (*pid, known))?,
         };
         Some((pid, known.as_mut()?))
     }
@@ -212,9 +201,10 @@ impl Keeping {
         let mut kept = self.world.check::<Kept>();
         let gone = kept.open.remove(&self.id);
         if let Some(open) = &gone {
-            let (known, leaves) = (open.known.clone(), self.leaves);
-            let closed = Closed { pid: self.pid, at, known, session: None, leaves };
-            kept.closed.insert(self.id.clone(), closed);
+            let known = (self.pid, open.known.clone());
+            kept.known_of_closed.insert(self.id.clone(), known);
+            let closing = Closing { pid: self.pid, at, leaves: self.leaves, sessions: None };
+            kept.closed.begin(&self.id, closing);
         }
         drop(kept);
         drop(gone);
@@ -222,9 +212,7 @@ impl Keeping {
 
     /// Its close has returned without an error.
     pub(super) fn is_closed(&self, session: Option<i64>) {
-        if let Some(closed) = self.world.check::<Kept>().closed.get_mut(&self.id) {
-            closed.session = session;
-        }
+        self.world.check::<Kept>().closed.returned(&self.id, session);
     }
 }
 
@@ -261,7 +249,7 @@ pub(super) fn keep(world: &World, new: NewKeeping<'_>, leaves: bool) -> Keeping 
         wanted: (1, world.now()),
         known,
         is_written: false,
-        wrong_since: None,
+        wrong_since: WrongSince::default(),
     };
     world.check::<Kept>().open.insert(id.to_owned(), open);
     Keeping { world: world.clone(), pid, id: id.to_owned(), leaves, _using: using }
@@ -285,17 +273,7 @@ impl Check for Kept {
         }
         self.next_look = now + LOOKS_EVERY;
         let core = view.core();
-        let grace = core.disturbances.longest_timeout + KEPT_WITHIN;
-        for (id, open) in &mut self.open {
-            let lives = core.process(open.pid).is_running();
-            if now < core.disturbances.peace_at
-                || !lives
-                || open.is_impossible
-                || open.client.ended().is_some()
-            {
-                open.wrong_since = None;
-                continue;
-            }
+        for (id, open) in self.open.iter_mut().filter(|(_, open)| !open.is_impossible) {
             let mut ours = self.nodes.values().filter(|(other, ..)| other == id);
             let is_taken = !open.is_renamed && self.nodes.contains_key(&open.path);
             let wrong = match (ours.next(), ours.next()) {
@@ -305,13 +283,10 @@ impl Check for Kept {
                 (Some((_, found, _)), None) if *found == data(id, open.wanted.0) => None,
                 _ => Some("has older data"),
             };
-            let Some(wrong) = wrong else {
-                open.wrong_since = None;
-                continue;
-            };
-            let since = *open.wrong_since.get_or_insert(now);
-            let from = since.max(open.wanted.1).max(core.disturbed_until(open.pid));
-            if now > from + grace {
+            let (of, wanted_at) = ((open.pid, &open.client), open.wanted.1);
+            let is_overdue =
+                open.wrong_since.is_overdue(&core, now, of, wanted_at, wrong.is_some());
+            if let Some(wrong) = wrong.filter(|_| is_overdue) {
                 let text = format!("{} of p{}.{} ({id}) {wrong}", open.path, open.pid, open.worker);
                 found.violation(text);
                 open.is_impossible = true;
@@ -347,13 +322,8 @@ impl Kept {
             if !id.starts_with("keeper-") {
                 continue;
             }
-            if stat.version == 0
-                && let Some(closed) = self.closed.get(id)
-                && now > closed.at.max(core.undisturbed_since(closed.pid)) + REQUEST_ARRIVES_WITHIN
-            {
-                found.violation(format!("{id} creates {path} after its close"));
-            }
             if stat.version == 0 {
+                self.closed.judge_create(&core, now, id, path, found);
                 self.created.insert(path.clone(), now);
                 self.note_created(id, stat.czxid);
             }
@@ -383,17 +353,8 @@ impl Kept {
         }
         self.seen = changes.len();
         for (path, (id, _, owner)) in &self.nodes {
-            let Some(closed) = self.closed.get(id).filter(|closed| !closed.leaves) else {
-                continue;
-            };
-            let is_left = core.is_active(closed.pid)
-                && *owner != 0
-                && now > closed.at.max(core.disturbed_until(closed.pid)) + ORPHAN_AFTER;
-            // A persistent node belongs to no session.
-            let is_refuted = closed.session.is_some_and(|session| session == *owner || *owner <= 0);
-            if (is_left || is_refuted) && self.reported.insert(path.clone()) {
-                found.violation(format!("{id} is closed, not {path}"));
-            }
+            let node = Owned { path, owner: *owner, is_creator: true };
+            self.closed.judge_node(&core, now, id, &node, found);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 /// How long a group must not have changed before its view is judged.
 const UNCHANGED: u64 = 2 * SECOND;
 
-const GROUP: &str = "/group";
+pub(super) const GROUP: &str = "/group";
 
 /// Does one step.
 pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
@@ -58,10 +58,7 @@ pub(crate) async fn run(worker: &Worker, step: &KeepStep) {
             }
         },
     };
-    let keeper = match made {
-        Ok(keeper) => keeper,
-        Err(error) => return worker.violation(&format!("{path} is refused: {error}")),
-    };
+    let Some(keeper) = worker.accepted(&path, made) else { return };
     let has_ttl = matches!(step.mode, KeepMode::Ttl(_) | KeepMode::Touched(_));
     let lacks_ttl = has_ttl && worker.world.core().servers.version == Version::V3_4;
     let keeping = check::keep(
@@ -208,15 +205,5 @@ fn name(event: &NodeEvent) -> String {
         NodeEvent::Conflict { owner } => format!("the node of {owner:#x} is there"),
         NodeEvent::Failed(error) => format!("failed: {error}"),
         _ => "another event".to_owned(),
-    }
-}
-
-/// Deletes a kept node.
-pub(crate) async fn delete(worker: &Worker, node: u8) {
-    for path in [format!("/kept/{node}"), format!("{GROUP}/{node}")] {
-        worker.say(format!("deletes {path}"));
-        if let Err(error) = worker.client.delete(&path, None).await {
-            worker.say(format!("deletes {path}: {error}"));
-        }
     }
 }

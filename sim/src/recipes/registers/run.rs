@@ -1,14 +1,20 @@
-//! Registers: nodes below `/r` that are read, written, created and deleted. `check.rs` judges the results.
+//! Registers: nodes below `/r` that are read, written, created and deleted. The check of calls judges the results.
 
 use std::{collections::BTreeMap, pin::Pin};
 
-use docent::{CreateMode, Error, ErrorKind, Stat};
+use bytes::Bytes;
+use docent::{CreateMode, Error, ErrorKind, Node, Stat, TransactionResult};
 
-use super::{
-    check::{Asked, Calls, Got, Write, WriteKind},
-    steps::{RegisterOp, RegisterStep},
+use super::steps::{ClientStep, RegisterOp, RegisterStep};
+use crate::{
+    checks::sessions,
+    recipes::{
+        calls::{Asked, Got, Write, WriteKind},
+        common::poll_once,
+        worker::Worker,
+    },
+    world::time::Nanos,
 };
-use crate::recipes::{common::poll_once, worker::Worker};
 
 /// The memory of a worker.
 #[derive(Default)]
@@ -25,11 +31,6 @@ type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The path of a register.
 pub(crate) fn path(node: u8) -> String {
     format!("/r/{node}")
-}
-
-/// Does one step.
-pub(crate) async fn run(worker: &Worker, step: &RegisterStep) {
-    burst(worker, std::slice::from_ref(step)).await;
 }
 
 /// Queues several requests, and then awaits each.
@@ -60,163 +61,131 @@ async fn make_parent(worker: &Worker) {
     }
 }
 
-/// Queues one request. Its call is recorded first, so that calls have the order of the queue.
+/// A node as a reply shows it: `None` if it is missing; without data if they were not read.
+type Shown = Option<(Option<Bytes>, Stat)>;
+
+fn with_data(node: Node) -> Shown {
+    Some((Some(node.data), node.stat))
+}
+
+/// Queues one request.
 fn begin(worker: &Worker, step: &RegisterStep) -> Request {
     let path = path(step.node);
-    let (client, node) = (&worker.client, step.node);
+    let (client, node, size) = (&worker.client, step.node, step.size);
     let seen = worker.memory.with(|known: &mut Known| known.versions.get(&node).copied());
     let seen = seen.unwrap_or(0);
     match step.op {
         RegisterOp::Read => {
-            let call = worker.ask(Asked::Read { path: path.clone() });
             let read = client.get_data(&path);
-            let worker = worker.clone();
-            Box::pin(async move {
-                let read = read.await.map(|node| Some((Some(node.data), node.stat)));
-                worker.read(node, call, read, None);
-            })
+            worker.read(node, async { (None, read.await.map(with_data)) })
         }
         RegisterOp::SyncRead => {
             let since = worker.world.now();
-            let sync = client.sync(&path);
-            let call = worker.ask(Asked::Read { path: path.clone() });
-            let read = client.get_data(&path);
-            let worker = worker.clone();
-            Box::pin(async move {
+            let (sync, read) = (client.sync(&path), client.get_data(&path));
+            worker.read(node, async move {
                 let since = sync.await.is_ok().then_some(since);
-                let read = read.await.map(|node| Some((Some(node.data), node.stat)));
-                worker.read(node, call, read, since);
+                (since, read.await.map(with_data))
             })
         }
         RegisterOp::Exists => {
-            let call = worker.ask(Asked::Read { path: path.clone() });
             let read = client.exists(&path);
-            let worker = worker.clone();
-            Box::pin(async move {
-                let read = read.await.map(|stat| stat.map(|stat| (None, stat)));
-                worker.read(node, call, read, None);
-            })
+            worker.read(node, async { (None, read.await.map(|stat| Some((None, stat?)))) })
         }
         RegisterOp::Set | RegisterOp::CompareAndSet => {
             let version = (step.op == RegisterOp::CompareAndSet).then_some(seen);
-            let write = worker.write(&path, WriteKind::Set, version, step.size);
-            let value = write.value.clone();
-            let call = worker.ask(Asked::Write(vec![write]));
-            let set = client.set_data(&path, &value, version);
-            let worker = worker.clone();
-            Box::pin(async move {
-                let set = set.await.map(|stat| vec![(node, Some(stat))]);
-                worker.written(call, set);
-            })
+            let write = worker.new_write(node, WriteKind::Set, version, size);
+            let set = client.set_data(&path, &write.value, version);
+            worker.write(vec![write], async move { Ok(vec![(node, Some(set.await?))]) })
         }
         RegisterOp::Create => {
-            let write = worker.write(&path, WriteKind::Create, None, step.size);
-            let value = write.value.clone();
-            let call = worker.ask(Asked::Write(vec![write]));
-            let create = client.create_with_stat(&path, &value, CreateMode::Persistent);
-            let worker = worker.clone();
-            Box::pin(async move {
-                let create = create.await.map(|(_, stat)| vec![(node, Some(stat))]);
-                worker.written(call, create);
-            })
+            let write = worker.new_write(node, WriteKind::Create, None, size);
+            let create = client.create_with_stat(&path, &write.value, CreateMode::Persistent);
+            worker.write(vec![write], async move { Ok(vec![(node, Some(create.await?.1))]) })
         }
         RegisterOp::Delete | RegisterOp::CompareAndDelete => {
             let version = (step.op == RegisterOp::CompareAndDelete).then_some(seen);
-            let write = worker.write(&path, WriteKind::Delete, version, 0);
-            let call = worker.ask(Asked::Write(vec![write]));
+            let write = worker.new_write(node, WriteKind::Delete, version, 0);
             let delete = client.delete(&path, version);
-            let worker = worker.clone();
-            Box::pin(async move {
-                let delete = delete.await.map(|()| vec![(node, None)]);
-                worker.written(call, delete);
-            })
+            worker.write(vec![write], async move { delete.await.map(|()| vec![(node, None)]) })
         }
         RegisterOp::Multi(other) => {
             let other = if other == node { other + 1 } else { other };
-            let other_path = self::path(other);
-            let check = worker.write(&path, WriteKind::Check, Some(seen), 0);
-            let set = worker.write(&path, WriteKind::Set, None, step.size);
-            let set_other = worker.write(&other_path, WriteKind::Set, None, 0);
-            let (value, other_value) = (set.value.clone(), set_other.value.clone());
-            let call = worker.ask(Asked::Write(vec![check, set, set_other]));
-            let commit = client
-                .transaction()
-                .check(&path, Some(seen))
-                .set_data(&path, &value, None)
-                .set_data(&other_path, &other_value, None)
-                .commit();
-            let worker = worker.clone();
-            Box::pin(async move {
-                let commit = commit.await.map(|results| {
-                    let stat = |at: usize| match results.get(at) {
-                        Some(docent::TransactionResult::DataSet(stat)) => Some(*stat),
-                        _ => None,
-                    };
-                    vec![(node, None), (node, stat(1)), (other, stat(2))]
-                });
-                worker.written(call, commit);
+            let check = worker.new_write(node, WriteKind::Check, Some(seen), 0);
+            let set = worker.new_write(node, WriteKind::Set, None, size);
+            let set_other = worker.new_write(other, WriteKind::Set, None, 0);
+            let mut multi = client.transaction();
+            multi.check(&path, Some(seen)).set_data(&path, &set.value, None);
+            let commit = multi.set_data(&set_other.path, &set_other.value, None).commit();
+            worker.write(vec![check, set, set_other], async move {
+                let results = commit.await?;
+                let stat = |at: usize| match results.get(at) {
+                    Some(TransactionResult::DataSet(stat)) => Some(*stat),
+                    _ => None,
+                };
+                Ok(vec![(node, None), (node, stat(1)), (other, stat(2))])
             })
         }
     }
 }
 
 impl Worker {
-    fn write(&self, path: &str, kind: WriteKind, version: Option<i32>, size: usize) -> Write {
-        let value = self.world.next_value(path, size);
-        Write { path: path.to_owned(), kind, version, value }
+    fn new_write(&self, node: u8, kind: WriteKind, version: Option<i32>, size: usize) -> Write {
+        let path = path(node);
+        let value = self.world.next_value(&path, size);
+        Write { path, kind, version, value }
     }
 
     fn saw(&self, node: u8, stat: &Stat) {
         self.memory.with(|known: &mut Known| known.versions.insert(node, stat.version));
     }
 
-    /// Records a call that is made now.
-    fn ask(&self, asked: Asked) -> usize {
-        let (session, now) = (self.session_id(), self.world.now());
-        self.world.check::<Calls>().begin(self.name(), self.client_number, session, now, asked)
-    }
-
-    fn answer(&self, call: usize, got: Got) {
-        let (session, now) = (self.session_id(), self.world.now());
+    fn reply(&self, call: usize, got: Got) {
         self.say(format!("call {call}: {}", brief(&got)));
-        self.world.check::<Calls>().end(call, now, session, got);
-    }
-
-    fn read(
-        &self,
-        node: u8,
-        call: usize,
-        read: Result<Option<(Option<bytes::Bytes>, Stat)>, Error>,
-        synced_since: Option<u64>,
-    ) {
-        let got = match read {
-            Ok(read) => {
-                if let Some((_, stat)) = &read {
-                    self.saw(node, stat);
-                }
-                Got::Node { node: read, synced_since }
-            }
-            Err(error) if error.kind() == ErrorKind::NoNode => {
-                Got::Node { node: None, synced_since }
-            }
-            Err(error) => Got::failed(&error),
-        };
         self.answer(call, got);
     }
 
-    fn written(&self, call: usize, written: Result<Vec<(u8, Option<Stat>)>, Error>) {
-        let got = match written {
-            Ok(written) => {
-                for (node, stat) in &written {
-                    if let Some(stat) = stat {
-                        self.saw(*node, stat);
-                    }
+    /// Records a read that has been queued. The result of its reply has the call of a successful `sync` in front.
+    fn read<F>(&self, node: u8, reply: F) -> Request
+    where
+        F: Future<Output = (Option<Nanos>, Result<Shown, Error>)> + Send + 'static,
+    {
+        let call = self.ask(Asked::Read { path: path(node) });
+        let worker = self.clone();
+        Box::pin(async move {
+            let (synced_since, read) = reply.await;
+            let got = match read {
+                Ok(read) => {
+                    read.iter().for_each(|(_, stat)| worker.saw(node, stat));
+                    Got::Node { node: read, synced_since }
                 }
-                Got::Written(written.into_iter().map(|(_, stat)| stat).collect())
-            }
-            Err(error) => Got::failed(&error),
-        };
-        self.answer(call, got);
+                Err(error) if error.kind() == ErrorKind::NoNode => {
+                    Got::Node { node: None, synced_since }
+                }
+                Err(error) => Got::failed(&error),
+            };
+            worker.reply(call, got);
+        })
+    }
+
+    /// Records writes that have been queued. The reply has the Stat of each, with its register.
+    fn write<F>(&self, writes: Vec<Write>, reply: F) -> Request
+    where
+        F: Future<Output = Result<Vec<(u8, Option<Stat>)>, Error>> + Send + 'static,
+    {
+        let call = self.ask(Asked::Write(writes));
+        let worker = self.clone();
+        Box::pin(async move {
+            let got = match reply.await {
+                Ok(written) => {
+                    let stats =
+                        written.iter().filter_map(|(node, stat)| Some((*node, stat.as_ref()?)));
+                    stats.for_each(|(node, stat)| worker.saw(node, stat));
+                    Got::Written(written.into_iter().map(|(_, stat)| stat).collect())
+                }
+                Err(error) => Got::failed(&error),
+            };
+            worker.reply(call, got);
+        })
     }
 }
 
@@ -226,7 +195,24 @@ fn brief(got: &Got) -> String {
         Got::Node { node: Some((_, stat)), .. } => {
             format!("mzxid {:#x}, version {}", stat.mzxid, stat.version)
         }
-        Got::Written(_) => "written".to_owned(),
         Got::Failed { kind, outcome, .. } => format!("{kind:?}, {outcome:?}"),
+        _ => "written".to_owned(),
+    }
+}
+
+/// Does something with the client of the process.
+pub(super) async fn use_client(worker: &Worker, step: &ClientStep) {
+    match step {
+        ClientStep::UpdateServerList(members) => {
+            let members: Vec<_> = members.iter().map(|at| format!("s{at}:2181")).collect();
+            let list = members.join(",");
+            let updated = worker.client.update_server_list(&list);
+            worker.say(format!("updates its servers to {list}: {updated:?}"));
+        }
+        ClientStep::Close => sessions::close(&worker.world, worker.pid, &worker.client).await,
+        ClientStep::Detach => {
+            let token = worker.client.detach();
+            worker.say(format!("detaches: {}", token.is_some()));
+        }
     }
 }

@@ -26,10 +26,6 @@ use crate::{
 /// How long after the peace a change may take to be noticed.
 const SETTLES: Nanos = 30 * SECOND;
 
-/// The watches that stay until the end of their worker.
-#[derive(Default)]
-struct Kept(Vec<Watch>);
-
 /// A watch, with the events and reads so far.
 struct Watch {
     target: WatchTarget,
@@ -77,13 +73,13 @@ pub(crate) async fn run(worker: &Worker, step: &WatchStep) {
             worker.say(format!("removes its watch: {:?}", removed.err().map(|error| error.kind())));
         }
         WatchEnd::Keep if watch.is_over => {}
-        WatchEnd::Keep => worker.memory.with(|kept: &mut Kept| kept.0.push(watch)),
+        WatchEnd::Keep => worker.judge_later(watch),
     }
 }
 
 /// Judges the watches that were kept, a while after the peace.
 pub(crate) async fn judge_kept(worker: &Worker) {
-    let Kept(kept) = worker.memory.take();
+    let kept: Vec<Watch> = worker.memory.take();
     if kept.is_empty() {
         return;
     }

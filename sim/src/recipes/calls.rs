@@ -1,35 +1,34 @@
-//! The requests of the register workload, and whether their results agree with one order of all changes.
+//! The calls of clients, and whether their results agree with the one order of all changes.
 //!
-//! The order is known: each change has a zxid, and the servers show which changes they have applied. So no search over
-//! permutations is needed, as checkers such as those of stateright or todc-utils make it: they look for *an* order that
-//! explains the results, at a cost that grows exponentially with the number of requests whose outcome is unknown, and
-//! they know nothing of sessions, whose reads may be stale and yet may not go back. Here each result is compared with
-//! *the* order:
+//! Checkers such as those of stateright or todc-utils search for *an* order that explains the results, at a cost that grows
+//! exponentially with the number of unknown outcomes. Here *the* order is known: each change has a zxid, and the servers
+//! show which changes they have applied. So each result is compared with that order:
 //!
-//! * A write that succeeded was applied once, between its call and its reply, with the Stat of its reply. One with an
-//!   unknown outcome was applied at most once, and not before its call. One that was not applied never was. All writes of
-//!   a transaction have one zxid, or none was applied. A delete leaves no value behind: deletes are matched with calls.
+//! * A write that succeeded was applied once, between its call and its reply, with the Stat of its reply. A write of unknown
+//!   outcome was applied at most once, and not before its call. A write that was not applied never was. The writes of a
+//!   transaction have one zxid, or none was applied. A delete leaves no value behind: deletes are matched with calls.
 //! * A read returns the state of one zxid, of a change that had been applied when it returned.
 //! * The reads and writes of one client in one session, in the order of their calls, see states that never go back.
-//! * A read behind a `sync` sees all writes that had been acknowledged before the `sync` was called. If a member may not
-//!   have known that it was cut off the others, or the leader had commits to apply, a stale one is counted only. (A leader
-//!   takes the sync of its own client for a read, which overtakes commits: `CommitProcessor.needCommit`.)
+//! * A read behind a `sync` sees all writes that were acknowledged before the call of the `sync`. A stale one is only counted
+//!   while a member may not know that it is cut off, or the leader has commits to apply: a leader treats the `sync` of its
+//!   own client as a read, which overtakes commits (`CommitProcessor.needCommit`).
 //! * A refusal was true of a state between the call and the reply.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use docent::{Error, ErrorKind, EventType, Outcome, Stat};
 
-use crate::{
-    recipes::worker::ClientNumber,
-    world::{
-        check::{Check, Findings, View},
-        core::Core,
-        time::{Nanos, SECOND},
-        truth::{Applied, State, Truth},
-    },
+use super::worker::{ClientNumber, Worker};
+use crate::world::{
+    check::{Check, Findings, View},
+    core::Core,
+    time::{Nanos, SECOND},
+    truth::{Applied, State, Truth},
 };
+
+/// The nodes below these are written by recorded calls only.
+const WRITTEN_BY_CALLS: &[&str] = &["/r/", "/cells/"];
 
 /// All calls of a run.
 #[derive(Default)]
@@ -38,17 +37,18 @@ pub(super) struct Calls(Vec<Call>);
 struct Call {
     by: String,
     client: ClientNumber,
+    /// `None`: requests of the client may be sent in another order than their calls.
     session: Option<i64>,
     called_at: Nanos,
     asked: Asked,
-    /// `None`: the caller has not waited for it.
+    /// The time and the session of the reply; `None`: the caller did not wait for it.
     result: Option<(Nanos, Option<i64>, Got)>,
 }
 
 /// A request.
 #[derive(Debug, Clone)]
 pub(super) enum Asked {
-    /// Of a node. `since`: the call of the sync in front of it, if that succeeds.
+    /// A read of a node.
     Read { path: String },
     /// Writes, all or none.
     Write(Vec<Write>),
@@ -59,7 +59,7 @@ pub(super) enum Asked {
 pub(super) struct Write {
     pub(super) path: String,
     pub(super) kind: WriteKind,
-    /// The version asked for.
+    /// The version that the node must have.
     pub(super) version: Option<i32>,
     /// A value that no other write has.
     pub(super) value: Bytes,
@@ -69,6 +69,8 @@ pub(super) struct Write {
 pub(super) enum WriteKind {
     Set,
     Create,
+    /// A create if the node is missing, and a set otherwise.
+    Put,
     Delete,
     Check,
 }
@@ -76,13 +78,17 @@ pub(super) enum WriteKind {
 /// A result.
 #[derive(Debug, Clone)]
 pub(super) enum Got {
-    /// A node, with its data if they were read. `synced_since`: the call of a sync in front, which has succeeded.
+    /// A node, with its data if they were read. `synced_since`: the call of a successful `sync` in front.
     Node {
         node: Option<(Option<Bytes>, Stat)>,
         synced_since: Option<Nanos>,
     },
     /// The Stats of the writes, where the reply has them.
     Written(Vec<Option<Stat>>),
+    /// The write has succeeded, and replaced this value.
+    Replaced(Option<Bytes>),
+    /// The write was not applied.
+    NotDone,
     Failed {
         kind: ErrorKind,
         outcome: Outcome,
@@ -95,25 +101,51 @@ impl Got {
         let index = error.index().unwrap_or(0);
         Self::Failed { kind: error.kind(), outcome: error.outcome(), index }
     }
+
+    const fn is_success_of_write(&self) -> bool {
+        matches!(self, Self::Written(_) | Self::Replaced(_))
+    }
 }
 
-impl Calls {
-    pub(super) fn begin(
-        &mut self,
-        by: String,
-        client: ClientNumber,
-        session: Option<i64>,
-        called_at: Nanos,
-        asked: Asked,
-    ) -> usize {
-        self.0.push(Call { by, client, session, called_at, asked, result: None });
-        self.0.len() - 1
+impl Call {
+    /// The time of the reply, if that acknowledges the writes.
+    fn acknowledged_at(&self) -> Option<Nanos> {
+        let (done, _, got) = self.result.as_ref()?;
+        got.is_success_of_write().then_some(*done)
+    }
+}
+
+impl Worker {
+    /// Records a request that is queued now.
+    pub(super) fn ask(&self, asked: Asked) -> usize {
+        self.begin(asked, self.session_id())
     }
 
-    pub(super) fn end(&mut self, call: usize, at: Nanos, session: Option<i64>, got: Got) {
-        let result = &mut self.0[call].result;
+    /// Records a call of a recipe, which queues its write at any time until it returns.
+    pub(super) fn call(
+        &self,
+        path: &str,
+        kind: WriteKind,
+        version: Option<i32>,
+        value: Bytes,
+    ) -> usize {
+        self.begin(Asked::Write(vec![Write { path: path.to_owned(), kind, version, value }]), None)
+    }
+
+    fn begin(&self, asked: Asked, session: Option<i64>) -> usize {
+        let (by, client, called_at) = (self.name(), self.client_number, self.world.now());
+        let Calls(calls) = &mut *self.world.check::<Calls>();
+        calls.push(Call { by, client, session, called_at, asked, result: None });
+        calls.len() - 1
+    }
+
+    /// Records the result of a call.
+    pub(super) fn answer(&self, call: usize, got: Got) {
+        let (session, now) = (self.session_id(), self.world.now());
+        let Calls(calls) = &mut *self.world.check::<Calls>();
+        let result = &mut calls[call].result;
         assert!(result.is_none(), "a future completes once");
-        *result = Some((at, session, got));
+        *result = Some((now, session, got));
     }
 }
 
@@ -157,8 +189,7 @@ impl<'a> Checker<'a> {
     }
 
     fn bad(&mut self, call: &Call, text: impl std::fmt::Display) {
-        let at = call.called_at;
-        let called_at = format!("{}.{:09}", at / SECOND, at % SECOND);
+        let called_at = clock_time(call.called_at);
         let asked = match &call.asked {
             Asked::Read { path } => format!("read of {path}"),
             Asked::Write(writes) => writes
@@ -181,8 +212,11 @@ impl<'a> Checker<'a> {
                 Asked::Read { path } => self.check_read(call, path),
             }
         }
-        for value in fabricated.keys().filter(|value| value.starts_with(b"/r/")) {
-            self.violations.push(format!("{} was written by no client", short(value)));
+        for (value, applied) in &fabricated {
+            for Applied { change, .. } in applied.iter().filter(|of| is_written_by_calls(of)) {
+                let text = format!("{} of {} was written by no client", short(value), change.path);
+                self.violations.push(text);
+            }
         }
         self.check_deletes(calls);
         self.check_sessions(calls);
@@ -201,7 +235,7 @@ impl<'a> Checker<'a> {
                 self.bad(call, format_args!("applied {} times", applied.len()));
             }
             let Some(first) = applied.first() else {
-                if let Some((_, _, Got::Written(_))) = call.result {
+                if call.acknowledged_at().is_some() {
                     self.bad(call, "acknowledged, but not applied");
                 }
                 continue;
@@ -212,25 +246,37 @@ impl<'a> Checker<'a> {
             let stat = first.change.node.as_ref().map(|(_, stat)| *stat);
             let is_create = first.change.event_type == EventType::NodeCreated;
             let version = stat.map_or(0, |stat| stat.version);
-            if first.change.path != write.path || is_create != (write.kind == WriteKind::Create) {
+            let is_expected = match write.kind {
+                WriteKind::Put => true,
+                kind => is_create == (kind == WriteKind::Create),
+            };
+            if first.change.path != write.path || !is_expected {
                 self.bad(call, format_args!("applied as {:?}", first.change));
             }
             if write.kind == WriteKind::Set && write.version.is_some_and(|v| v + 1 != version) {
                 self.bad(call, format_args!("for {:?}, but made {version}", write.version));
             }
-            match &call.result {
-                Some((done, _, Got::Written(stats))) => {
-                    if first.at > *done {
-                        self.bad(call, "acknowledged before it was applied");
-                    }
+            if call.acknowledged_at().is_some_and(|done| first.at > done) {
+                self.bad(call, "acknowledged before it was applied");
+            }
+            match call.result.as_ref().map(|(.., got)| got) {
+                Some(Got::Written(stats)) => {
                     if let Some(Some(replied)) = stats.get(at)
                         && Some(*replied) != stat
                     {
                         self.bad(call, format_args!("replied {replied:?}, applied {stat:?}"));
                     }
                 }
-                Some((_, _, Got::Failed { kind, outcome: Outcome::NotApplied, .. })) => {
-                    self.bad(call, format_args!("said to be not applied ({kind:?}), but applied"));
+                Some(Got::Replaced(before)) => {
+                    let mut states = self.states(&write.path).iter();
+                    let replaced = states.find(|state| state.end_zxid == first.change.zxid);
+                    let replaced = replaced.and_then(|state| Some(state.node.as_ref()?.0.clone()));
+                    if replaced != *before {
+                        self.bad(call, format_args!("replaced {replaced:?}, not {before:?}"));
+                    }
+                }
+                Some(Got::NotDone | Got::Failed { outcome: Outcome::NotApplied, .. }) => {
+                    self.bad(call, "said to be not applied, but applied");
                 }
                 _ => {}
             }
@@ -307,56 +353,44 @@ impl<'a> Checker<'a> {
                     .for_each(|write| by_path.entry(&write.path).or_default().push((call, write)));
             }
         }
-        let paths: std::collections::BTreeSet<_> = self
-            .truth
-            .changes
-            .iter()
-            .filter(|applied| applied.change.path.starts_with("/r/"))
-            .map(|applied| applied.change.path.as_str())
-            .chain(by_path.keys().copied())
-            .map(str::to_owned)
-            .collect();
+        let changed = self.truth.changes.iter().filter(|applied| is_written_by_calls(applied));
+        let changed = changed.map(|applied| applied.change.path.as_str());
+        let paths: BTreeSet<_> = changed.chain(by_path.keys().copied()).collect();
         for path in paths {
-            let states = self.states(&path).to_vec();
+            let states = self.states(path).to_vec();
             let points: Vec<_> = states
                 .windows(2)
                 .filter(|pair| pair[0].node.is_some() && pair[1].node.is_none())
                 .map(|pair| (pair[1].at, pair[0].node.as_ref().map_or(0, |(_, stat)| stat.version)))
                 .collect();
-            let may = by_path.get(path.as_str()).cloned().unwrap_or_default();
+            let may = by_path.get(path).cloned().unwrap_or_default();
             let edge = |(call, write): &(&Call, &Write), (at, version): &(Nanos, i32)| {
-                let until = match call.result {
-                    None | Some((_, _, Got::Failed { outcome: Outcome::Unknown, .. })) => {
+                let until = match (call.acknowledged_at(), &call.result) {
+                    (Some(done), _) => done,
+                    (None, None | Some((_, _, Got::Failed { outcome: Outcome::Unknown, .. }))) => {
                         Nanos::MAX
                     }
-                    Some((done, _, Got::Written(_))) => done,
                     _ => return false,
                 };
                 let fits = write.version.is_none_or(|asked| asked == *version);
                 fits && (call.called_at..=until).contains(at)
             };
-            let acked: Vec<_> = may
-                .iter()
-                .filter(|(call, _)| matches!(call.result, Some((_, _, Got::Written(_)))))
-                .copied()
-                .collect();
-            let of_acked: Vec<Vec<usize>> = acked
-                .iter()
-                .map(|call| (0..points.len()).filter(|at| edge(call, &points[*at])).collect())
-                .collect();
+            let is_acked = |(call, _): &&(&Call, &Write)| call.acknowledged_at().is_some();
+            let acked: Vec<_> = may.iter().filter(is_acked).copied().collect();
+            let fitting_points =
+                |call| (0..points.len()).filter(|at| edge(call, &points[*at])).collect();
+            let of_acked: Vec<Vec<usize>> = acked.iter().map(fitting_points).collect();
             if let Some(at) = unmatched(&of_acked, points.len()) {
                 self.bad(acked[at].0, "acknowledged, but no delete was applied for it");
             }
-            let of_points: Vec<Vec<usize>> = points
-                .iter()
-                .map(|point| (0..may.len()).filter(|at| edge(&may[*at], point)).collect())
-                .collect();
+            let fitting_calls =
+                |point| (0..may.len()).filter(|at| edge(&may[*at], point)).collect();
+            let of_points: Vec<Vec<usize>> = points.iter().map(fitting_calls).collect();
             if let Some(at) = unmatched(&of_points, may.len()) {
                 let (at, version) = points[at];
+                let at = clock_time(at);
                 self.violations.push(format!(
-                    "{path}, version {version}, was deleted at {}.{:09} by no client that may have done it",
-                    at / SECOND,
-                    at % SECOND
+                    "{path}, version {version}, was deleted at {at} by no client that may have done it"
                 ));
             }
         }
@@ -368,7 +402,7 @@ impl<'a> Checker<'a> {
             (Asked::Read { path }, Some((_, _, Got::Node { node, .. }))) => {
                 Some(self.ranges(path, node.as_ref()))
             }
-            (Asked::Write(writes), Some((done, _, Got::Written(_)))) => {
+            (Asked::Write(writes), Some((done, _, got))) if got.is_success_of_write() => {
                 let valued = writes.iter().find_map(|write| self.values.get(&write.value)?.first());
                 if let Some(applied) = valued {
                     return Some(vec![(applied.change.zxid, applied.at, applied.change.zxid + 1)]);
@@ -419,11 +453,11 @@ impl<'a> Checker<'a> {
     fn check_syncs(&mut self, calls: &Calls) {
         let mut acked: Vec<(Nanos, i64)> = Vec::new();
         for call in &calls.0 {
-            if let (Asked::Write(_), Some((done, _, Got::Written(_)))) = (&call.asked, &call.result)
+            if let Some(done) = call.acknowledged_at()
                 && let Some(seen) = self.seen(call)
                 && let Some(zxid) = seen.iter().map(|seen| seen.0).min()
             {
-                acked.push((*done, zxid));
+                acked.push((done, zxid));
             }
         }
         for call in &calls.0 {
@@ -447,6 +481,14 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+fn is_written_by_calls(applied: &Applied) -> bool {
+    WRITTEN_BY_CALLS.iter().any(|below| applied.change.path.starts_with(below))
+}
+
+fn clock_time(at: Nanos) -> String {
+    format!("{}.{:09}", at / SECOND, at % SECOND)
 }
 
 fn short(value: &[u8]) -> String {

@@ -1,27 +1,118 @@
-//! Ensembles whose members change, and clients that follow them.
+//! Ensembles whose members change by `reconfig`, and clients that follow them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
 
 use docent::{EnsembleConfig, EnsembleTracker, Host, Reconfig};
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
-use super::steps::MemberChange;
+use super::{
+    recipe::Recipe,
+    step::{self, Plan},
+    worker::Worker,
+};
 use crate::{
-    recipes::worker::Worker,
+    faults::draw::pick,
+    plan::{PlanStep, draw::Setting},
     world::time::{MILLISECOND, Nanos, SECOND},
 };
 
 /// The node of the configuration.
 const CONFIG: &str = "/zookeeper/config";
 
-/// How long after the peace and the last change clients know the configuration: a session may have to end first.
+/// The time from the peace and the last change until clients know the configuration: a session may have to end first.
 const FOLLOWED_WITHIN: Nanos = 40 * SECOND;
 
-/// How long a client may need for its next connection without faults.
+/// The longest time that a client needs for its next connection without faults.
 const CONNECTED_WITHIN: Nanos = 30 * SECOND;
 
-/// The tracker that stays until the end of its worker.
-#[derive(Default)]
-struct Kept(Option<Tracking>);
+/// A step with the members of the ensemble.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Step {
+    /// Follows the members of the ensemble.
+    Track {
+        /// For how long.
+        for_ms: u64,
+        /// Whether it goes on then, until the worker has done its steps.
+        stays: bool,
+    },
+    /// Changes the members of the ensemble, as an operator does.
+    Reconfigure {
+        /// The number of the member.
+        member: u8,
+        /// Its new role.
+        change: MemberChange,
+    },
+}
+
+impl PlanStep for Step {}
+
+/// A change of the members of an ensemble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberChange {
+    /// It leaves.
+    Leave,
+    /// It joins, and votes.
+    Join,
+    /// It joins as an observer.
+    Observe,
+}
+
+/// Whether the workers change the members. Otherwise they follow them.
+pub(super) struct Ensembles {
+    is_operator: bool,
+}
+
+impl Recipe for Ensembles {
+    type Step = Step;
+    const WEIGHT: u32 = 1;
+    const STEPS: RangeInclusive<usize> = 3..=12;
+
+    fn draw(_rng: &mut Rng) -> Self {
+        Self { is_operator: false }
+    }
+
+    fn step(&self, rng: &mut Rng, _setting: &Setting) -> Option<step::Step> {
+        let step = match (rng.bool(), self.is_operator) {
+            (false, _) => return None,
+            (true, false) => Step::Track { for_ms: rng.u64(..6_000), stays: false },
+            (true, true) => {
+                let changes = [MemberChange::Leave, MemberChange::Join, MemberChange::Observe];
+                Step::Reconfigure { member: rng.u8(..3), change: pick(rng, &changes) }
+            }
+        };
+        Some(step.into())
+    }
+
+    fn add(rng: &mut Rng, plan: &mut Plan, setting: &Setting) {
+        plan.servers.count = 3;
+        plan.servers.reconfig = true;
+        // 3.4 has no `reconfig`.
+        plan.servers.version = Some(pick(rng, &["3.8", "3.9"]).to_owned());
+        for number in 0..rng.usize(2..=3) {
+            let mix = Self { is_operator: number == 0 };
+            let mut workers = mix.workers(rng, setting);
+            workers.truncate(1);
+            if !mix.is_operator {
+                let for_ms = rng.u64(1_000..60_000);
+                workers[0].push(Step::Track { for_ms, stays: true }.into());
+            }
+            let client = setting.client(rng);
+            plan.processes.push(setting.process(rng, client, workers));
+        }
+    }
+
+    async fn run(worker: &Worker, step: Step) {
+        match step {
+            Step::Track { for_ms, stays } => track(worker, for_ms, stays).await,
+            Step::Reconfigure { member, change } => reconfigure(worker, member, change).await,
+        }
+    }
+
+    async fn finish(worker: &Worker) {
+        judge(worker).await;
+    }
+}
 
 /// A tracker, with the version seen last.
 struct Tracking {
@@ -30,8 +121,8 @@ struct Tracking {
 }
 
 /// Follows the members for a time, and then until the end of the worker if `stays`.
-pub(super) async fn track(worker: &Worker, for_ms: u64, stays: bool) {
-    if worker.memory.with(|kept: &mut Kept| kept.0.is_some()) {
+async fn track(worker: &Worker, for_ms: u64, stays: bool) {
+    if worker.memory.with(|kept: &mut Vec<Tracking>| !kept.is_empty()) {
         // Several trackers of one client disturb each other.
         return worker.sleep(for_ms).await;
     }
@@ -49,7 +140,7 @@ pub(super) async fn track(worker: &Worker, for_ms: u64, stays: bool) {
     };
     let _ = worker.within(for_ms, followed).await;
     if stays {
-        worker.memory.with(|kept: &mut Kept| kept.0 = Some(tracking));
+        worker.judge_later(tracking);
     } else {
         drop(tracking);
         worker.say("follows the members no more");
@@ -114,18 +205,19 @@ fn was_written(worker: &Worker, config: &Arc<EnsembleConfig>) -> bool {
 }
 
 /// Compares the configuration in use with that of the servers, a while after the peace and the last change.
-pub(super) async fn judge(worker: &Worker) {
-    let Kept(Some(mut tracking)) = worker.memory.take() else { return };
+async fn judge(worker: &Worker) {
+    let Some(mut tracking) = worker.memory.take::<Vec<Tracking>>().pop() else { return };
     let began_at = worker.world.now();
     loop {
-        let (peace_at, changed_at) = {
+        let settled_at = {
             let core = worker.world.core();
-            let last = core.servers.truth.of(CONFIG).next_back().map(|applied| applied.at);
-            (core.disturbances.peace_at, last.unwrap_or(0))
+            let changed = core.servers.truth.of(CONFIG).next_back().map_or(0, |last| last.at);
+            began_at.max(core.disturbances.peace_at).max(changed) + FOLLOWED_WITHIN
         };
-        let now = worker.world.now();
-        let settled_at = began_at.max(peace_at).max(changed_at) + FOLLOWED_WITHIN;
-        let Some(left) = settled_at.checked_sub(now).filter(|left| *left > 0) else { break };
+        let left = settled_at.saturating_sub(worker.world.now());
+        if left == 0 {
+            break;
+        }
         worker.sleep(left / MILLISECOND + 1_000).await;
     }
     // Where sessions end although nothing fails, the client may be between two of them.
@@ -142,7 +234,7 @@ pub(super) async fn judge(worker: &Worker) {
 }
 
 /// Changes the members, as an operator does.
-pub(super) async fn reconfigure(worker: &Worker, member: u8, change: MemberChange) {
+async fn reconfigure(worker: &Worker, member: u8, change: MemberChange) {
     let client = &worker.client;
     if let Err(error) = client.add_auth("digest", b"super:test").await {
         return worker.say(format!("is not the super user: {error}"));

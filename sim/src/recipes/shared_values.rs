@@ -1,18 +1,83 @@
 //! `SharedValue`s: each version is replaced by one `try_set_value`, values never go back, and in peace all agree.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use docent::{SharedValue, VersionedValue};
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    check::Swaps,
-    steps::{Op, Step},
+    calls::{Got, WriteKind},
+    recipe::Recipe,
+    step,
+    worker::Worker,
 };
-use crate::{recipes::worker::Worker, world::time::SECOND};
+use crate::{
+    faults::draw::one_in,
+    plan::{PlanStep, draw::Setting},
+    world::time::SECOND,
+};
 
-/// The values of a worker, by their numbers.
-#[derive(Default)]
-struct Values(BTreeMap<u8, Shared>);
+/// A use of a `SharedValue` below `/shared`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The number of the value.
+    pub number: u8,
+    /// The operation.
+    pub op: Op,
+    /// The time after which its future is dropped; `None`: never.
+    pub cancel_ms: Option<u64>,
+}
+
+impl PlanStep for Step {}
+
+/// An operation on a `SharedValue`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// `set_value`.
+    Set,
+    /// `try_set_value`, with the value seen last.
+    TrySet,
+    /// Waits for a change for this time.
+    Wait(u64),
+}
+
+pub(super) struct SharedValues;
+
+impl Recipe for SharedValues {
+    type Step = Step;
+    const WEIGHT: u32 = 2;
+    const STEPS: RangeInclusive<usize> = 4..=30;
+    const PAUSE_MS: u64 = 500;
+
+    fn draw(_rng: &mut Rng) -> Self {
+        Self
+    }
+
+    fn step(&self, rng: &mut Rng, _setting: &Setting) -> Option<step::Step> {
+        if one_in(rng, 3) {
+            return None;
+        }
+        let step = Step {
+            number: rng.u8(..2),
+            op: match rng.u8(..4) {
+                0 => Op::Set,
+                1 => Op::Wait(rng.u64(..3_000)),
+                _ => Op::TrySet,
+            },
+            cancel_ms: one_in(rng, 8).then(|| rng.u64(1..500)),
+        };
+        Some(step.into())
+    }
+
+    async fn run(worker: &Worker, step: Step) {
+        change(worker, &step).await;
+    }
+
+    async fn finish(worker: &Worker) {
+        judge(worker).await;
+    }
+}
 
 /// A value, and the last state of it that was seen.
 #[derive(Clone)]
@@ -22,15 +87,17 @@ struct Shared {
     seen: VersionedValue,
 }
 
-/// Does one step.
-pub(super) async fn run(worker: &Worker, step: &Step) {
+/// The values of a worker, by their numbers.
+type Values = BTreeMap<u8, Shared>;
+
+async fn change(worker: &Worker, step: &Step) {
     let path = format!("/shared/{}", step.number);
     if known(worker, step.number).is_none() {
         let started = worker.within(5_000, SharedValue::start(&worker.client, &path, "seed")).await;
         match started {
             Some(Ok(value)) => {
                 let shared = Shared { path: path.clone(), seen: value.versioned_value(), value };
-                worker.memory.with(|values: &mut Values| values.0.insert(step.number, shared));
+                worker.memory.with(|values: &mut Values| values.insert(step.number, shared));
             }
             Some(Err(error)) => return worker.say(format!("{path} does not start: {error}")),
             None => return worker.say(format!("{path} does not start in time")),
@@ -45,11 +112,14 @@ pub(super) async fn run(worker: &Worker, step: &Step) {
         }
         (Op::Set, Some(ms)) => drop(worker.within(ms, value.set_value(new)).await),
         (Op::TrySet, cancel_ms) => {
-            let set = value.try_set_value(&seen, new.clone());
+            let call = worker.call(&path, WriteKind::Set, Some(seen.version), new.clone());
+            let set = value.try_set_value(&seen, new);
             let set = worker.within(cancel_ms.unwrap_or(600_000), set).await;
             worker.say(format!("tries to set {path} behind version {}: {set:?}", seen.version));
-            if let Some(Ok(true)) = set {
-                worker.world.check::<Swaps>().add(path, seen.version, new);
+            match set {
+                Some(Ok(true)) => worker.answer(call, Got::Written(vec![None])),
+                Some(Err(error)) => worker.answer(call, Got::failed(&error)),
+                _ => {}
             }
         }
         (Op::Wait(ms), _) => {
@@ -61,7 +131,7 @@ pub(super) async fn run(worker: &Worker, step: &Step) {
 }
 
 fn known(worker: &Worker, number: u8) -> Option<Shared> {
-    worker.memory.with(|values: &mut Values| values.0.get(&number).cloned())
+    worker.memory.with(|values: &mut Values| values.get(&number).cloned())
 }
 
 /// Looks at a value, which has not gone back.
@@ -69,7 +139,7 @@ fn look(worker: &Worker, number: u8) {
     let Some(Shared { path, value, seen: before }) = known(worker, number) else { return };
     let now = value.versioned_value();
     let shared = Shared { path: path.clone(), value, seen: now.clone() };
-    worker.memory.with(|values: &mut Values| values.0.insert(number, shared));
+    worker.memory.with(|values: &mut Values| values.insert(number, shared));
     if now.mzxid < before.mzxid || now.mzxid == before.mzxid && now != before {
         worker.violation(&format!("{path} went back from {before:?} to {now:?}"));
     }
@@ -83,9 +153,9 @@ fn look(worker: &Worker, number: u8) {
 }
 
 /// Compares the values with the servers', a while after the peace.
-pub(super) async fn judge(worker: &Worker) {
+async fn judge(worker: &Worker) {
     let numbers =
-        worker.memory.with(|values: &mut Values| values.0.keys().copied().collect::<Vec<_>>());
+        worker.memory.with(|values: &mut Values| values.keys().copied().collect::<Vec<_>>());
     if numbers.is_empty() {
         return;
     }

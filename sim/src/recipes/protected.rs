@@ -1,23 +1,108 @@
 //! Protected creates: a lost reply leaves no second node, and a create that fails or is dropped leaves none.
 
-use docent::{CreateMode, create_protected_with};
+use std::ops::RangeInclusive;
 
-use super::steps::{Mode, Step};
+use docent::{CreateMode, create_protected_with};
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::{common::Retry, recipe::Recipe, step, worker::Worker};
 use crate::{
     checks::ORPHAN_AFTER,
-    recipes::worker::Worker,
+    faults::draw::{one_in, pick},
+    plan::{PlanStep, draw::Setting},
     world::time::{MILLISECOND, Nanos},
 };
 
 /// How long the background may search and delete without faults: a pause, its requests, and a session that ends.
 const CLEANED_WITHIN: Nanos = 2 * ORPHAN_AFTER;
 
-/// The creates of a worker.
-#[derive(Default)]
-struct Created(Vec<Protected>);
+/// A `create_protected_with` below `/protected`. The node stays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The number of its parent.
+    pub parent: u8,
+    /// Its mode.
+    pub mode: Mode,
+    /// The retry policy.
+    #[serde(default)]
+    pub retry: Retry,
+    /// The time after which its future is dropped; `None`: never.
+    #[serde(default)]
+    pub cancel_ms: Option<u64>,
+}
 
-/// A protected create that has come to its end.
-struct Protected {
+impl PlanStep for Step {}
+
+/// The mode of a protected node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// A persistent node.
+    Persistent,
+    /// A persistent sequential node.
+    PersistentSequential,
+    /// An ephemeral node.
+    Ephemeral,
+    /// An ephemeral sequential node.
+    EphemeralSequential,
+}
+
+const fn mode(mode: Mode) -> CreateMode {
+    match mode {
+        Mode::Persistent => CreateMode::Persistent,
+        Mode::PersistentSequential => CreateMode::PersistentSequential,
+        Mode::Ephemeral => CreateMode::Ephemeral,
+        Mode::EphemeralSequential => CreateMode::EphemeralSequential,
+    }
+}
+
+/// The retry policy of a plan.
+pub(super) struct Protected(Retry);
+
+impl Recipe for Protected {
+    type Step = Step;
+    const WEIGHT: u32 = 2;
+    const STEPS: RangeInclusive<usize> = 4..=20;
+
+    fn draw(rng: &mut Rng) -> Self {
+        Self(Retry::draw(rng))
+    }
+
+    fn step(&self, rng: &mut Rng, _setting: &Setting) -> Option<step::Step> {
+        if one_in(rng, 3) {
+            return None;
+        }
+        let modes = [
+            Mode::Persistent,
+            Mode::PersistentSequential,
+            Mode::Ephemeral,
+            Mode::EphemeralSequential,
+        ];
+        let step = Step {
+            parent: rng.u8(..2),
+            mode: pick(rng, &modes),
+            retry: self.0,
+            cancel_ms: match rng.u8(..8) {
+                0 => Some(0),
+                1 => Some(rng.u64(1..3_000)),
+                _ => None,
+            },
+        };
+        Some(step.into())
+    }
+
+    async fn run(worker: &Worker, step: Step) {
+        create(worker, &step).await;
+    }
+
+    async fn finish(worker: &Worker) {
+        judge(worker).await;
+    }
+}
+
+/// A protected create that has ended.
+struct Created {
     parent: String,
     /// The part of the name behind the GUID, which no other create has.
     label: String,
@@ -26,8 +111,7 @@ struct Protected {
     made: Option<(String, i64)>,
 }
 
-/// Does one step.
-pub(super) async fn run(worker: &Worker, step: &Step) {
+async fn create(worker: &Worker, step: &Step) {
     let parent = format!("/protected/{}", step.parent);
     for path in ["/protected", &parent] {
         let made = worker.client.create(path, b"", CreateMode::Persistent).await;
@@ -58,16 +142,7 @@ pub(super) async fn run(worker: &Worker, step: &Step) {
             Some((path.clone(), judge_created(worker, &label, &path)))
         }
     };
-    worker.memory.with(|created: &mut Created| created.0.push(Protected { parent, label, made }));
-}
-
-const fn mode(mode: Mode) -> CreateMode {
-    match mode {
-        Mode::Persistent => CreateMode::Persistent,
-        Mode::PersistentSequential => CreateMode::PersistentSequential,
-        Mode::Ephemeral => CreateMode::Ephemeral,
-        Mode::EphemeralSequential => CreateMode::EphemeralSequential,
-    }
+    worker.judge_later(Created { parent, label, made });
 }
 
 /// A node that was reported as created was created by this call. Returns the session that owns it.
@@ -87,8 +162,8 @@ fn judge_created(worker: &Worker, label: &str, path: &str) -> i64 {
 }
 
 /// Compares the nodes of all protected creates with what they have reported, once the background has had its time.
-pub(super) async fn judge(worker: &Worker) {
-    let Created(created) = worker.memory.take();
+async fn judge(worker: &Worker) {
+    let created: Vec<Created> = worker.memory.take();
     if created.is_empty() {
         return;
     }
@@ -96,7 +171,7 @@ pub(super) async fn judge(worker: &Worker) {
         worker.world.core().disturbances.peace_at.max(worker.world.now()) + CLEANED_WITHIN;
     let wait = settled_at - worker.world.now();
     worker.sleep(wait / MILLISECOND + 1_000).await;
-    for Protected { parent, label, made } in &created {
+    for Created { parent, label, made } in &created {
         let (nodes, sessions) = {
             let core = worker.world.core();
             let ensemble = core.ensemble();

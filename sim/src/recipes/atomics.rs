@@ -1,0 +1,363 @@
+//! Atomic numbers and values.
+//!
+//! A number is only changed by additions. Each change is the delta of one operation: applied once if the operation says that
+//! it has succeeded, never if it says that it has not, and at most once otherwise. The writes of values are recorded as calls.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+
+use bytes::Bytes;
+use docent::{
+    AtomicOptions, AtomicValue, DistributedAtomicInteger, DistributedAtomicLong,
+    DistributedAtomicValue, Error, Outcome, PromotedToLock, retry::RetryNTimes,
+};
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    calls::{Got, WriteKind},
+    common::Retry,
+    recipe::Recipe,
+    step,
+    worker::Worker,
+};
+use crate::{
+    faults::draw::{one_in, pick},
+    plan::{
+        PlanStep,
+        draw::{Setting, weighted},
+    },
+    world::{
+        check::{Check, Checks, Findings, View},
+        time::Nanos,
+        truth::Truth,
+    },
+};
+
+/// An operation on an atomic number or value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The number of the node. Even numbers are of `DistributedAtomicLong`, odd ones of `DistributedAtomicInteger`; those of
+    /// values are other nodes.
+    pub number: u8,
+    /// The operation.
+    pub op: Op,
+    /// The number of further attempts after another writer was faster.
+    pub attempts: u32,
+    /// How long the lock of a promotion is waited for, in milliseconds; `None`: no promotion.
+    #[serde(default)]
+    pub promotion_ms: Option<u64>,
+    /// The retry policy of requests.
+    #[serde(default)]
+    pub retry: Retry,
+    /// The time after which its future is dropped; `None`: never.
+    #[serde(default)]
+    pub cancel_ms: Option<u64>,
+}
+
+/// An operation on an atomic number or value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Adds 1 to a number.
+    Increment,
+    /// Subtracts 1 from a number.
+    Decrement,
+    /// Adds a number that no other step adds.
+    Add,
+    /// `get` of a number.
+    Get,
+    /// `try_set` of a value.
+    TrySet,
+    /// `compare_and_set` of a value, with the one read last.
+    CompareAndSet,
+    /// `force_set` of a value.
+    ForceSet,
+    /// `initialize` of a value.
+    Initialize,
+}
+
+impl PlanStep for Step {}
+
+/// Which steps a plan has, and how often.
+pub(super) struct Atomics {
+    number: u32,
+    value: u32,
+    numbers: u8,
+    attempts: u32,
+    promotes: bool,
+    retry: Retry,
+}
+
+impl Recipe for Atomics {
+    type Step = Step;
+    const WEIGHT: u32 = 2;
+    const STEPS: RangeInclusive<usize> = 2..=14;
+
+    fn draw(rng: &mut Rng) -> Self {
+        Self {
+            number: pick(rng, &[0, 2, 8]),
+            value: pick(rng, &[0, 2, 8]),
+            numbers: pick(rng, &[1, 1, 2, 3]),
+            attempts: pick(rng, &[0, 0, 1, 10]),
+            promotes: one_in(rng, 2),
+            retry: Retry::draw(rng),
+        }
+    }
+
+    fn step(&self, rng: &mut Rng, _setting: &Setting) -> Option<step::Step> {
+        let ops = match weighted(rng, &[(self.number, 0), (self.value, 1), (2, 2)]) {
+            0 => [Op::Increment, Op::Decrement, Op::Add, Op::Add, Op::Get],
+            1 => [Op::TrySet, Op::CompareAndSet, Op::CompareAndSet, Op::ForceSet, Op::Initialize],
+            _ => return None,
+        };
+        let step = Step {
+            number: rng.u8(..self.numbers),
+            op: pick(rng, &ops),
+            attempts: self.attempts,
+            promotion_ms: self.promotes.then(|| rng.u64(..5_000)),
+            retry: self.retry,
+            cancel_ms: one_in(rng, 8).then(|| rng.u64(1..2_000)),
+        };
+        Some(step.into())
+    }
+
+    async fn run(worker: &Worker, step: Step) {
+        let is_number = matches!(step.op, Op::Increment | Op::Decrement | Op::Add | Op::Get);
+        let path = format!("/{}/{}", if is_number { "counters" } else { "cells" }, step.number);
+        let lock = format!("/atomic-lock-{}", step.number);
+        let _using = worker.world.use_path(worker.pid, &lock);
+        let operation = async {
+            if is_number {
+                number(worker, &step, &path, &lock).await;
+            } else {
+                value(worker, &step, &path, &lock).await;
+            }
+        };
+        if worker.within(step.cancel_ms.unwrap_or(600_000), operation).await.is_none() {
+            worker.say(format!("{:?} of {path} is dropped", step.op));
+        }
+    }
+
+    fn checks(checks: Checks) -> Checks {
+        checks.with(Additions::default())
+    }
+}
+
+fn options(step: &Step, lock: &str) -> AtomicOptions {
+    let pause = Duration::from_millis(10);
+    let options = AtomicOptions::default()
+        .with_retry_policy(RetryNTimes::new(step.attempts, pause))
+        .with_lock_options(step.retry.lock_options());
+    match step.promotion_ms {
+        Some(ms) => options.with_promotion(
+            PromotedToLock::new(lock)
+                .with_timeout(Duration::from_millis(ms))
+                .with_retry_policy(RetryNTimes::new(1, pause)),
+        ),
+        None => options,
+    }
+}
+
+/// An operation on a number.
+async fn number(worker: &Worker, step: &Step, path: &str, lock: &str) {
+    let delta = match step.op {
+        Op::Increment => 1,
+        Op::Decrement => -1,
+        // No other operation adds it.
+        Op::Add => 1_000 + 7 * i64::try_from(worker.world.next_number()).unwrap_or(0),
+        _ => 0,
+    };
+    let call = (delta != 0).then(|| {
+        let (path, called_at) = (path.to_owned(), worker.world.now());
+        let addition = Addition { by: worker.name(), path, delta, called_at, made: None };
+        let Additions { calls, .. } = &mut *worker.world.check::<Additions>();
+        calls.push(addition);
+        calls.len() - 1
+    });
+    let small = i32::try_from(delta).unwrap_or_default();
+    /// The operation on a number of a type; its values before and after it.
+    macro_rules! operate {
+        ($counter:ident, $delta:ident) => {{
+            let made = $counter::with_options(&worker.client, path, options(step, lock));
+            let Some(counter) = worker.accepted(path, made) else { return };
+            let result = match step.op {
+                Op::Increment => counter.increment().await,
+                Op::Decrement => counter.decrement().await,
+                Op::Add => counter.add($delta).await,
+                _ => counter.get().await,
+            };
+            result.map(|value| (i64::from(value.pre_value), value.post_value.map(i64::from)))
+        }};
+    }
+    let result = if step.number.is_multiple_of(2) {
+        operate!(DistributedAtomicLong, delta)
+    } else {
+        operate!(DistributedAtomicInteger, small)
+    };
+    worker.say(format!("{:?} of {path}: {result:?}", step.op));
+    let now = worker.world.now();
+    let Additions { calls, reads } = &mut *worker.world.check::<Additions>();
+    match (call, result) {
+        (Some(call), Ok((pre, Some(post)))) => calls[call].made = Some(Made::Done(now, pre, post)),
+        (Some(call), Ok((_, None))) => calls[call].made = Some(Made::NotDone),
+        (Some(call), Err(error)) => calls[call].made = Some(Made::Failed(error.outcome())),
+        (None, Ok((number, _))) => reads.push((path.to_owned(), number)),
+        (None, Err(_)) => {}
+    }
+}
+
+/// An operation on a value.
+async fn value(worker: &Worker, step: &Step, path: &str, lock: &str) {
+    let made = DistributedAtomicValue::with_options(&worker.client, path, options(step, lock));
+    let Some(cell) = worker.accepted(path, made) else { return };
+    let new = worker.world.next_value(path, 0);
+    let expected = match step.op {
+        Op::CompareAndSet => match cell.get().await {
+            Ok(value) => value.post_value.flatten(),
+            Err(error) => return worker.say(format!("does not read {path}: {error}")),
+        },
+        _ => None,
+    };
+    let call = worker.call(path, WriteKind::Put, None, new.clone());
+    let swapped = |result: Result<AtomicValue<Option<Bytes>>, Error>| {
+        let value = match result {
+            Ok(value) => value,
+            Err(error) => return Got::failed(&error),
+        };
+        let Some(post) = value.post_value else { return Got::NotDone };
+        if post.as_ref() != Some(&new) {
+            worker.violation(&format!("{path}: {post:?} was written instead of {new:?}"));
+        }
+        Got::Replaced(value.pre_value)
+    };
+    let got = match step.op {
+        Op::TrySet => swapped(cell.try_set(new.clone()).await),
+        Op::CompareAndSet => {
+            let expected = expected.unwrap_or_default();
+            let got = swapped(cell.compare_and_set(expected.clone(), new.clone()).await);
+            if let Got::Replaced(pre) = &got
+                && pre.as_ref() != Some(&expected)
+            {
+                worker.violation(&format!("{path}: {pre:?} was replaced, not {expected:?}"));
+            }
+            got
+        }
+        Op::ForceSet => match cell.force_set(new.clone()).await {
+            Ok(()) => Got::Written(Vec::new()),
+            Err(error) => Got::failed(&error),
+        },
+        _ => match cell.initialize(new.clone()).await {
+            Ok(true) => Got::Replaced(None),
+            Ok(false) => Got::NotDone,
+            Err(error) => Got::failed(&error),
+        },
+    };
+    worker.say(format!("{:?} of {path}: {got:?}", step.op));
+    worker.answer(call, got);
+}
+
+/// All additions to numbers.
+#[derive(Default)]
+struct Additions {
+    calls: Vec<Addition>,
+    /// The numbers that were read.
+    reads: Vec<(String, i64)>,
+}
+
+struct Addition {
+    by: String,
+    path: String,
+    delta: i64,
+    called_at: Nanos,
+    /// `None`: its future was dropped, or its process has ended.
+    made: Option<Made>,
+}
+
+/// The result of an addition, by its own account.
+enum Made {
+    /// It has succeeded: the time of its return, and the numbers before and after it.
+    Done(Nanos, i64, i64),
+    NotDone,
+    Failed(Outcome),
+}
+
+/// The number in a node.
+fn decode(data: &[u8]) -> Option<i64> {
+    match data.len() {
+        0 => Some(0),
+        8 => Some(i64::from_be_bytes(data.try_into().ok()?)),
+        4 => Some(i64::from(i32::from_be_bytes(data.try_into().ok()?))),
+        _ => None,
+    }
+}
+
+impl Check for Additions {
+    fn finish(&mut self, view: &View<'_>, found: &mut Findings) {
+        let core = view.core();
+        let truth = &core.servers.truth;
+        let mut by_path: BTreeMap<&str, Vec<&Addition>> = BTreeMap::new();
+        for call in &self.calls {
+            by_path.entry(&call.path).or_default().push(call);
+        }
+        for (path, calls) in by_path {
+            judge_number(path, &calls, truth, found);
+        }
+        for (path, number) in &self.reads {
+            let states = truth.states(path);
+            let mut numbers = states
+                .iter()
+                .map(|state| decode(state.node.as_ref().map_or(&[][..], |(data, _)| data)));
+            if !numbers.any(|known| known == Some(*number)) {
+                found.violation(format!("{path} was read as {number}, which it never was"));
+            }
+        }
+    }
+}
+
+fn judge_number(path: &str, calls: &[&Addition], truth: &Truth, found: &mut Findings) {
+    let mut applied: BTreeMap<i64, usize> = BTreeMap::new();
+    let mut steps: Vec<(Nanos, i64, i64)> = Vec::new();
+    let mut before = 0;
+    for state in truth.states(path) {
+        let Some((data, _)) = &state.node else {
+            before = 0;
+            continue;
+        };
+        let Some(after) = decode(data) else {
+            found.violation(format!("{path} is no number: {data:?}"));
+            continue;
+        };
+        steps.push((state.at, before, after));
+        *applied.entry(after.wrapping_sub(before)).or_default() += 1;
+        before = after;
+    }
+    // How often each delta was added, at least and at most, by the account of the calls.
+    let mut asked: BTreeMap<i64, (usize, usize)> = BTreeMap::new();
+    for call in calls {
+        let (least, most) = asked.entry(call.delta).or_default();
+        match call.made {
+            Some(Made::Done(done, pre, post)) => {
+                (*least, *most) = (*least + 1, *most + 1);
+                let fits = |(at, before, after): &(Nanos, i64, i64)| {
+                    (call.called_at..=done).contains(at) && (*before, *after) == (pre, post)
+                };
+                if !steps.iter().any(fits) {
+                    let by = &call.by;
+                    found.violation(format!("{by}: {path} did not go from {pre} to {post}"));
+                }
+            }
+            None | Some(Made::Failed(Outcome::Unknown)) => *most += 1,
+            Some(_) => {}
+        }
+    }
+    let deltas: std::collections::BTreeSet<_> = applied.keys().chain(asked.keys()).collect();
+    for delta in deltas {
+        let count = applied.get(delta).copied().unwrap_or_default();
+        let (least, most) = asked.get(delta).copied().unwrap_or_default();
+        if !(least..=most).contains(&count) {
+            found.violation(format!(
+                "{path}: {delta} was added {count} times, not {least} to {most}"
+            ));
+        }
+    }
+}
