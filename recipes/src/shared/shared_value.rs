@@ -309,9 +309,10 @@ impl Inner {
         loop {
             let Err(error) = self.write(&value, version).await else { return Ok(()) };
             is_unknown |= error.outcome() == Outcome::Unknown;
-            retry.pause(error).await.map_err(|last| {
-                if is_unknown { after_loss(last, &self.path) } else { last }
-            })?;
+            retry
+                .pause(error)
+                .await
+                .map_err(|last| if is_unknown { after_loss(last, &self.path) } else { last })?;
         }
     }
 
