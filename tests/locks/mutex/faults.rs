@@ -45,7 +45,7 @@ struct Contender {
 
 async fn contender(fixture: &Fixture, label: &str) -> Contender {
     let (client, tap) = fixture.client(label).await;
-    let mutex = mutex(&fixture, &client);
+    let mutex = mutex(fixture, &client);
     Contender { client, tap, mutex }
 }
 
