@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `tokio` (default) | [`Client`] |
 //! | `tls` | connections by rustls with ring |
-//! | `tls-aws-lc-rs`, `tls-fips` | the same with aws-lc-rs, and with its build that is validated for FIPS 140-3 |
+//! | `tls-aws-lc-rs` | the same with aws-lc-rs. For its build that is validated for FIPS 140-3, let your program depend on `rustls` with the feature `fips`, too |
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |

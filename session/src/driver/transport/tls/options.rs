@@ -30,8 +30,8 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// Nothing is trusted by default, because ensembles usually have private certificates.
 ///
 /// The cryptography is that of the provider that the program has installed
-/// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs` and `tls-fips`,
-/// or ring by `tls`.
+/// (`rustls::crypto::CryptoProvider::install_default`), or else of the features: aws-lc-rs by `tls-aws-lc-rs`, or ring by
+/// `tls`. The feature `fips` of `rustls` makes the former its build that is validated for FIPS 140-3.
 ///
 /// ```no_run
 /// # extern crate docent_session as docent;
