@@ -385,6 +385,13 @@ impl Error {
         Self::new(kind, Outcome::NotApplied).with_detail(detail)
     }
 
+    /// Says that the operation may have been applied: by an earlier attempt.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn with_unknown_outcome(mut self) -> Self {
+        self.0.outcome = Outcome::Unknown;
+        self
+    }
+
     /// Adds a detail to the message.
     // Public for docent-recipes.
     #[doc(hidden)]

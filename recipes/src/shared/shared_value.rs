@@ -24,7 +24,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, after_loss, get_if_exists, read_after_loss},
+    settle::{BeforeWrite, get_if_exists, read_after_loss},
 };
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
@@ -302,18 +302,9 @@ impl Inner {
         }
     }
 
-    /// With a version, the server applies it at most once. The outcome of an error is that of all attempts together.
+    /// With a version, the server applies it at most once.
     async fn try_set(&self, value: Bytes, version: Option<i32>) -> Result<(), Error> {
-        let mut retry = RetryLoop::new(&self.client, &*self.policy);
-        let mut is_unknown = false;
-        loop {
-            let Err(error) = self.write(&value, version).await else { return Ok(()) };
-            is_unknown |= error.outcome() == Outcome::Unknown;
-            retry
-                .pause(error)
-                .await
-                .map_err(|last| if is_unknown { after_loss(last, &self.path) } else { last })?;
-        }
+        self.client.retry_idempotent(&*self.policy, || self.write(&value, version)).await
     }
 
     async fn write(&self, value: &Bytes, version: Option<i32>) -> Result<(), Error> {

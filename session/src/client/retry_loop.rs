@@ -69,6 +69,11 @@ impl fmt::Debug for RetryLoop<'_> {
     }
 }
 
+/// Whether the operation was refused or not sent, or only reads.
+fn was_not_applied(error: &Error) -> bool {
+    error.outcome() == Outcome::NotApplied || error.operation().is_some_and(|op| !op.is_write())
+}
+
 /// # Retries
 impl Client {
     /// Calls `attempt` until it succeeds, and repeats it only where that is safe: after an error for which the policy's
@@ -124,23 +129,18 @@ impl Client {
     where
         F: Future<Output = Result<R, Error>>,
     {
-        let was_not_applied = |error: &Error| {
-            error.outcome() == Outcome::NotApplied
-                || error.operation().is_some_and(|op| !op.is_write())
-        };
         self.retry_if(policy, attempt, was_not_applied).await
     }
 
     /// As [`retry`](Self::retry), for an operation that may be repeated although it was applied, such as
-    /// [`create_or_set`](Self::create_or_set) or [`delete_recursive`](Self::delete_recursive): the outcome of an error
-    /// is ignored.
+    /// [`create_or_set`](Self::create_or_set) or [`delete_recursive`](Self::delete_recursive).
     ///
     /// A repeated `create` can fail with `NodeExists`, and a repeated `delete` with `NoNode`, because the first one was
     /// applied; of a sequential `create`, both nodes can exist.
     ///
     /// # Errors
     ///
-    /// The last error of `attempt`.
+    /// The last error of `attempt`. Its outcome is `Unknown` if that of any attempt was.
     ///
     /// # Cancel safety
     ///
@@ -168,12 +168,16 @@ impl Client {
         F: Future<Output = Result<R, Error>>,
     {
         let mut retry = RetryLoop::new(self, policy);
+        let mut may_be_applied = false;
         loop {
-            match attempt().await {
+            let error = match attempt().await {
                 Ok(value) => return Ok(value),
-                Err(error) if is_safe(&error) => retry.pause(error).await?,
-                Err(error) => return Err(error),
-            }
+                Err(error) => error,
+            };
+            may_be_applied |= !was_not_applied(&error);
+            let ended = if is_safe(&error) { retry.pause(error).await } else { Err(error) };
+            ended
+                .map_err(|last| if may_be_applied { last.with_unknown_outcome() } else { last })?;
         }
     }
 }

@@ -67,6 +67,22 @@ async fn an_idempotent_call_is_repeated_whatever_its_outcome() {
     assert!(result("the write", call).await.unwrap().is_some());
 }
 
+// Case (Found in docent itself): an idempotent call whose first reply was lost, and whose repetition was refused, was reported as
+// not applied: a release, and a `SharedValue::try_set_value`.
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_an_idempotent_call_is_that_of_all_attempts() {
+    let (client, mut conn, mut net) = connected().await;
+    let call = run(&client, async |client| {
+        client.retry_idempotent(&TWICE, || client.delete("/a", None)).await
+    });
+    conn.expect("Delete", "/a").await;
+    drop(conn);
+    let (mut conn, _) = net.serve(7).await;
+    conn.script(&[("Delete", "/a", Fails(ErrorCode::NoAuth))]).await;
+    let refused = (ErrorKind::NoAuth, Outcome::Unknown);
+    assert_eq!(refusal(result("the delete", call).await), refused);
+}
+
 /// Asks for a pause without allowing the retry, as `RetryUntilElapsed` does at its end.
 #[derive(Debug)]
 struct PausesAndRefuses;
