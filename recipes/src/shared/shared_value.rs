@@ -233,8 +233,9 @@ impl SharedValue {
         match self.inner.try_set(value.into(), version).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BadVersion => {
-                let node = self.inner.read_value().await?;
-                self.inner.update(node);
+                let is_unknown = error.outcome() == Outcome::Unknown;
+                let read = self.inner.read_value().await;
+                self.inner.update(read.map_err(|last| self.inner.of_all(is_unknown, last))?);
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -309,10 +310,13 @@ impl Inner {
         loop {
             let Err(error) = self.write(&value, version).await else { return Ok(()) };
             is_unknown |= error.outcome() == Outcome::Unknown;
-            retry.pause(error).await.map_err(|last| {
-                if is_unknown { after_loss(last, &self.path) } else { last }
-            })?;
+            retry.pause(error).await.map_err(|last| self.of_all(is_unknown, last))?;
         }
+    }
+
+    /// The last error of several attempts, one of which may have been applied.
+    fn of_all(&self, is_unknown: bool, last: Error) -> Error {
+        if is_unknown { after_loss(last, &self.path) } else { last }
     }
 
     async fn write(&self, value: &Bytes, version: Option<i32>) -> Result<(), Error> {

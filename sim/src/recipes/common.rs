@@ -16,10 +16,10 @@ use crate::{
     world::time::{Nanos, SECOND},
 };
 
-/// How long after the peace a cache has the servers' data.
+/// The time from the peace until a cache has the servers' data.
 pub(super) const CACHE_SETTLES: Nanos = 30 * SECOND;
 
-/// How often a worker looks at a cache.
+/// The interval at which a worker looks at a cache.
 pub(super) const LOOKS_EVERY_MS: u64 = 400;
 
 /// A retry policy.
@@ -48,7 +48,7 @@ pub enum HoldWatch {
     Token,
 }
 
-/// How an object that lasts ends, such as a participation or a kept node.
+/// The end of a long-lived object, such as a participation or a kept node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CloseKind {
     /// `close().await`.
@@ -103,7 +103,7 @@ impl CloseKind {
     }
 }
 
-/// For how long something is open, in milliseconds: sometimes beyond the peace.
+/// Draws how long an object is open, in milliseconds: sometimes beyond the peace.
 pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => rng.u64(..100),
@@ -113,7 +113,7 @@ pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
     }
 }
 
-/// For how long something is used that is not kept, in milliseconds.
+/// Draws how long an object is used that is not kept, in milliseconds.
 pub(super) fn used_ms(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => rng.u64(..100),

@@ -16,7 +16,7 @@ use crate::world::{
     time::{MILLISECOND, Nanos, Pid},
 };
 
-/// A client, as the check of registers names it.
+/// The number of a client in the check of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientNumber {
     pub(super) number: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Worker {
     pub(super) number: usize,
     pub(super) client: Client,
     pub(super) client_number: ClientNumber,
-    /// Its memory from step to step.
+    /// The memory of one worker, from step to step.
     pub(super) memory: Memory,
     /// The memory that the workers of a process share, until they are done.
     pub(super) shared: Memory,
@@ -77,7 +77,7 @@ impl Worker {
         self.sleep(left / MILLISECOND + 1_000).await;
     }
 
-    /// A future's output, or `None` if it took longer: it is dropped then.
+    /// A future's output; `None` if it took longer and was dropped.
     pub(super) async fn within<F: Future>(&self, ms: u64, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -137,7 +137,7 @@ impl Worker {
     }
 }
 
-/// A call that must come to its end in time.
+/// A call with a time limit.
 pub(super) struct Timing {
     /// The true time of its beginning.
     pub(super) from: Nanos,
@@ -151,7 +151,7 @@ impl Timing {
         Self { from: worker.world.now(), started: worker.client.now(), interruptions }
     }
 
-    /// How long it took by the clock of its process.
+    /// Its duration by the clock of its process.
     pub(super) fn took(&self, worker: &Worker) -> Duration {
         worker.client.now() - self.started
     }

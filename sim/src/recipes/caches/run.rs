@@ -20,13 +20,13 @@ use crate::{
     },
 };
 
-/// By how much a server may be behind without a fault.
+/// The longest delay of a server behind its leader, without a fault.
 const BEHIND: Nanos = SECOND;
 
-/// The last time before the caches are judged, in which their process sends few requests.
+/// The last period before the caches are judged, in milliseconds. Their process sends few requests in it.
 const PERIOD_MS: u64 = 5_000;
 
-/// The caches of all processes. It has no rule of its own.
+/// The caches of all processes. A check without a rule: caches of different workers share it.
 #[derive(Default)]
 pub(super) struct Snapshots {
     /// The number of open caches of each process, by their roots.
@@ -37,7 +37,7 @@ pub(super) struct Snapshots {
 
 impl Check for Snapshots {}
 
-/// A cache, with what its events have shown.
+/// A cache, with the nodes that its events lead to.
 pub(crate) struct Cache {
     cache: CuratorCache,
     root: String,
@@ -133,7 +133,7 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     }
     let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
     let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 4_000;
-    // What the last steps have changed is read before.
+    // Changes of the last steps are read before.
     let period_ms = PERIOD_MS.min(left_ms - 1_000);
     worker.sleep(left_ms - period_ms).await;
     let before = requests::Count::now(&worker.world, worker.pid, &worker.client);
@@ -282,7 +282,7 @@ impl Cache {
         }
     }
 
-    /// Takes the events that there are. Then the nodes of the events are those of the cache.
+    /// Takes all waiting events. After them, the nodes of the events are those of the cache.
     fn catch_up(&mut self, worker: &Worker) {
         while let Some(event) = now_or_never(self.events.next()) {
             let Some(event) = event else { return };

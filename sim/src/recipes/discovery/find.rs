@@ -1,5 +1,5 @@
-//! Searches for the instances of a service. Caches and providers show no instance that never was, and in peace those that are
-//! registered.
+//! Searches for the instances of a service. Caches and providers show no instance that was never registered, and in peace the
+//! registered ones.
 
 use std::{
     collections::BTreeMap,
@@ -34,12 +34,12 @@ use crate::{
 const DOWN_FOR: Duration = Duration::from_secs(5);
 const DOWN_FROM: u32 = 2;
 
-/// How often a service is queried.
+/// The interval of queries.
 const QUERIES_EVERY: u64 = 2 * SECOND;
 
 type Instances = [Arc<ServiceInstance>];
 
-/// The instances of a service, with what its events have shown.
+/// A cache or provider of a service, with the instances that its events lead to.
 pub(super) struct Finder {
     discovery: ServiceDiscovery,
     /// The name of the service.
@@ -258,7 +258,7 @@ impl Finder {
         }
     }
 
-    /// Takes the events that there are. Then the instances of the events are those of the cache.
+    /// Takes all waiting events. After them, the instances of the events are those of the cache.
     fn catch_up(&mut self, worker: &Worker) {
         while let Some(event) = now_or_never(self.events.next()) {
             let Some(event) = event else { return };

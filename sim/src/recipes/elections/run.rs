@@ -85,7 +85,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     let followed = async {
         let mut leading = None;
         if step.watch == HoldWatch::Nothing {
-            // In this task: the end of a leadership is noticed only when its writes are done.
+            // One task follows and writes: it notices the end of a leadership only after its writes.
             while let Some(change) = changes.next().await {
                 let was_leading = leading.take();
                 match change {
@@ -135,7 +135,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
             worker.say(format!("{id} leads no more"));
         }
     };
-    // Dropped here, with what it has borrowed.
+    // The future is dropped here, with its borrows.
     worker.within(step.for_ms, followed).await;
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
