@@ -92,7 +92,7 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
             ConnectionState::Connected | ConnectionState::Reconnected => client.session_timeout(),
             _ => Duration::from_millis(300),
         };
-        let from = (lease.deadline() + late_by).max(continued_at);
+        let from = lease.deadline().max(continued_at) + late_by;
         // A close ends the lease at once, and the state when it is answered.
         let is_over =
             client.now() > from + slack && state != ConnectionState::Lost && !lease.is_lost();

@@ -1,4 +1,4 @@
-//! A step of a worker, as far as a plan has to know it.
+//! The part of a step that a plan needs.
 
 use super::client::ClientPlan;
 

@@ -142,14 +142,12 @@ impl Locks {
             options: self.settings[rng.usize(..self.settings.len())],
             fresh: self.fresh && one_in(rng, 2),
             revocable: self.revokes && one_in(rng, 2),
-            owner: None,
-            quantity: 0,
             watch: pick(rng, &[HoldWatch::Nothing, HoldWatch::Lost, HoldWatch::Token]),
             writes: if self.writes && one_in(rng, 2) { rng.u8(1..4) } else { 0 },
             unasked: self.unasked && one_in(rng, 2),
-            then: Vec::new(),
             first_ends_first: one_in(rng, 2),
             lock,
+            ..LockStep::default()
         };
         match &step.lock {
             LockName::Semaphore { .. } | LockName::CountedSemaphore(_) if one_in(rng, 4) => {

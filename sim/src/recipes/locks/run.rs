@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use docent::{CreateMode, Error, ErrorKind, LockGuard, Owner, Revoker, retry::RetryNTimes};
+use docent::{Error, LockGuard, Owner, Revoker, retry::RetryNTimes};
 use tokio::sync::Notify;
 
 use super::{
@@ -12,12 +12,9 @@ use super::{
     steps::{HoldEnd, InnerLock, LockName, LockStep},
     strict::judge_hand_over,
 };
-use crate::{
-    checks::guarded::GuardedWrites,
-    recipes::{
-        common::{HoldWatch, poll_once},
-        worker::Worker,
-    },
+use crate::recipes::{
+    common::{HoldWatch, poll_once},
+    worker::Worker,
 };
 
 /// Does one step.
@@ -238,26 +235,9 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
         Err(error) => return worker.say(format!("has no token: {error}")),
     };
     judge_token(worker, held, token);
-    let data = format!("{token} {}", guard.lock_path());
-    worker.world.check::<GuardedWrites>().begin(register, guard.lock_path(), is_ordered);
-    for _ in 0..2 {
-        let mut transaction = match guard.guarded() {
-            Ok(transaction) => transaction,
-            Err(error) => return worker.say(format!("writes nothing: {error}")),
-        };
-        let committed = transaction.set_data(register, data.as_bytes(), None).commit().await;
-        let holds = guard.lock_paths().count();
-        match committed {
-            Ok(_) => return worker.say(format!("has written {register}: {token}")),
-            Err(error) if error.kind() == ErrorKind::NoNode && error.index() == Some(holds) => {
-                let created = worker.client.create(register, b"", CreateMode::Persistent).await;
-                if let Err(error) = created {
-                    worker.say(format!("creates {register}: {error}"));
-                }
-            }
-            Err(error) => return worker.say(format!("writes {register}: {error}")),
-        }
-    }
+    let guards = guard.lock_paths().count();
+    let written = (register, guard.lock_path(), token);
+    worker.write_guarded(written, is_ordered, guards, || guard.guarded()).await;
 }
 
 /// Waits until the loss of a hold is noticed.

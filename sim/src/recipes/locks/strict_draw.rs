@@ -67,7 +67,8 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.workers.iter_mut().for_each(|steps| steps.push(Step::Sleep { ms: 35_000 }));
             for number in 0..3 {
-                let step = LockStep::new(LockName::Strict(0), number * 150);
+                let (lock, hold_ms) = (LockName::Strict(0), number * 150);
+                let step = LockStep { lock, hold_ms, writes: 1, ..LockStep::default() };
                 let step = Step::from(Locking::Lock(step));
                 process.workers.iter_mut().for_each(|steps| steps.push(step.clone()));
             }
@@ -77,8 +78,9 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
         let contenders: Vec<_> = plan.holders().into_iter().take(2).collect();
         for (number, process) in plan.processes.iter_mut().enumerate() {
             let lock = |hold_ms| {
-                let step = LockStep::new(LockName::Strict(0), hold_ms);
-                Locking::Lock(LockStep { watch: HoldWatch::Nothing, ..step }).into()
+                let (lock, watch) = (LockName::Strict(0), HoldWatch::Nothing);
+                let step = LockStep { lock, hold_ms, watch, writes: 1, ..LockStep::default() };
+                Locking::Lock(step).into()
             };
             process.workers = if contenders.contains(&number) {
                 vec![(0..4).map(|_| lock(rng.u64(8_000..30_000))).collect()]
