@@ -125,10 +125,9 @@ pub(crate) fn at_the_end_of_claims<S: PlanStep>(
             plan.add_fault(expired_at, FaultKind::Expire { process });
             end
         } else {
-            // The claim ends while the process is stopped, before the session, which a ping has renewed since.
-            let for_ms = rng.u64(timeout * 3 / 5..timeout);
-            plan.add_fault(at_ms, FaultKind::Stop { process, for_ms });
-            at_ms + for_ms
+            // The servers refuse renewals until the claim ends. Each refusal renews the session.
+            plan.add_fault(at_ms, FaultKind::Throttle { requests: rng.u32(20..60) });
+            at_ms + timeout
         };
         at_ms = end + rng.u64(1_000..timeout * 2);
     }
