@@ -59,12 +59,16 @@ pub(crate) async fn read_after_loss<R, F: Future<Output = Result<Option<R>, Erro
         };
         Ok((found, last_change))
     };
-    client.retry_idempotent(policy, || read_settled(client, path, look)).await.map_err(|error| {
-        if error.outcome() == Outcome::Unknown {
-            return error;
-        }
-        Error::new(error.kind(), Outcome::Unknown).with_path(path).caused_by(error)
-    })
+    let read = client.retry_idempotent(policy, || read_settled(client, path, look)).await;
+    read.map_err(|error| after_loss(error, path))
+}
+
+/// The error of a read behind a write that may have been applied.
+pub(crate) fn after_loss(error: Error, path: &str) -> Error {
+    if error.outcome() == Outcome::Unknown {
+        return error;
+    }
+    Error::new(error.kind(), Outcome::Unknown).with_path(path).caused_by(error)
 }
 
 /// The node, unless it is missing.

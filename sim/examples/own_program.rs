@@ -1,4 +1,4 @@
-//! A program of yours under the simulator: processes that count jobs under a lock. Whatever fails, no job is counted twice.
+//! A user's program under the simulator: processes that count jobs under a lock. Whatever fails, no job is counted twice.
 
 use std::time::Duration;
 

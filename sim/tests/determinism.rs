@@ -13,7 +13,7 @@ fn output(arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What is printed for a run without the sums.
+/// The output of a run without the sums.
 fn histories(output: &str) -> &str {
     output.trim_end().rsplit_once('\n').unwrap().0
 }

@@ -1,4 +1,4 @@
-//! The example of a program of one's own, and that its rule finds a program that breaks it.
+//! The example of a user's program, and a program that breaks its rule.
 
 #[path = "../examples/own_program.rs"]
 mod example;

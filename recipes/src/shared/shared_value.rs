@@ -24,7 +24,7 @@ use crate::{
     parents::{LastNode, create_parents},
     planted,
     select::{Either, select},
-    settle::{BeforeWrite, get_if_exists, read_after_loss},
+    settle::{BeforeWrite, after_loss, get_if_exists, read_after_loss},
 };
 
 /// The pause before a failed read is first repeated; each later one is twice as long, up to [`MAX_PAUSE`].
@@ -233,8 +233,11 @@ impl SharedValue {
         match self.inner.try_set(value.into(), version).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BadVersion => {
-                let node = self.inner.read_value().await?;
-                self.inner.update(node);
+                let read = self.inner.read_value().await.map_err(|later| match error.outcome() {
+                    Outcome::Unknown => after_loss(later, &self.inner.path),
+                    Outcome::NotApplied => later,
+                });
+                self.inner.update(read?);
                 Ok(false)
             }
             Err(error) => Err(error),

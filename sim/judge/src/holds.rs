@@ -80,7 +80,7 @@ pub(super) fn judge<'a>(
     Ok(())
 }
 
-/// Tokens differ, and a hold that is asked for after another one was granted has a greater one.
+/// Tokens differ, and a hold whose acquire was called after another grant has a greater token.
 fn check_tokens(lock: &str, holds: &[Hold], judgement: &mut Judgement) {
     let mut by_token: BTreeMap<u64, &Hold> = BTreeMap::new();
     for hold in holds {
@@ -149,8 +149,8 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    /// What two clients believe at once. It is counted, unless the client that is wrong is docent's and no fault of
-    /// members explains it: then a bound is wrong.
+    /// Holds that two clients believe in at once. They are counted, unless the wrong client is docent's and no fault of members
+    /// explains it: then a bound is wrong.
     fn check(
         &mut self,
         lock: &str,

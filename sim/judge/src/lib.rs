@@ -1,8 +1,8 @@
-//! Judges the history of a run on real servers: what clients reported, with times of one clock. `cargo xtask chaos` writes
-//! it; docs/CHAOS.md has the rules.
+//! Judges the history of a run on real servers: the reports of clients, with times of one clock. `cargo xtask chaos` writes it;
+//! docs/CHAOS.md has the rules.
 //!
-//! The simulator knows what its servers have applied. Here only the clients' reports are known, so each rule is stated in
-//! times that are certain: what a client did came after its call and before its answer.
+//! The simulator knows the changes that its servers have applied. Here only the clients' reports are known, so each rule is
+//! stated in times that are certain: a request was applied after its call and before its reply.
 
 mod holds;
 mod registers;
@@ -10,12 +10,12 @@ mod sets;
 
 use std::{collections::BTreeMap, fmt};
 
-/// What a history shows.
+/// The judgement of a history.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The rules that were broken, with the time.
     pub violations: Vec<(u64, String)>,
-    /// What no client can exclude, and nothing promises to: overlaps of naive holds, stale reads.
+    /// Effects that no client can exclude and no document excludes: overlaps of naive holds, stale reads.
     pub counted: Vec<(u64, String)>,
     /// Names and values.
     pub figures: Vec<(&'static str, String)>,
@@ -138,7 +138,7 @@ impl Fault {
         Ok(Self { kind: kind.to_owned(), from, until })
     }
 
-    /// Whether it separates members, or ends or stops one: so a member may not know what the others have decided.
+    /// Whether it separates, ends or stops members, so that one may not know the decisions of the others.
     fn is_of_members(&self) -> bool {
         !matches!(self.kind.as_str(), "pause-client" | "kill-client" | "cut-client" | "one-server")
     }

@@ -112,7 +112,7 @@ fn explain(operations: &[Operation]) -> Explained {
     let needed = order.iter().filter(|operation| operation.returned != u64::MAX).count();
     let words = order.len().div_ceil(64);
     let mut tried: HashSet<(Vec<u64>, State)> = HashSet::new();
-    // What has been ordered, the state behind it, and how many of it had to be.
+    // The operations ordered so far, the state behind them, and the number of them whose outcome is known.
     let mut open = vec![(vec![0_u64; words], ("-".to_owned(), 0_u64), 0)];
     let (mut furthest, mut blocked) = (0, None);
     while let Some((done, state, count)) = open.pop() {

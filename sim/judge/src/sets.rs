@@ -22,7 +22,7 @@ pub(super) fn judge(lines: &[Line<'_>], judgement: &mut Judgement) -> Result<(),
     check_guarded(lines, *version, elements, judgement)
 }
 
-/// A set in memory. What a naive holder loses is counted, what a proven one loses is a violation.
+/// A set in memory. An element that a naive holder loses is counted; one that a proven holder loses is a violation.
 fn check_memory(
     lines: &[Line<'_>],
     set: &str,

@@ -8,7 +8,7 @@ use crate::world::{
     time::{Nanos, SECOND},
 };
 
-/// How often orphans are looked for.
+/// The interval at which orphans are looked for.
 const LOOKS_EVERY: Nanos = SECOND;
 
 /// The ephemeral nodes that no process uses.

@@ -12,8 +12,8 @@ use crate::world::{
     time::{Nanos, Pid, SECOND},
 };
 
-/// How long after the peace, or after the last change, a node may be missing or have older data, beyond the session timeout:
-/// the pauses of retries are up to 10 s.
+/// The longest time without the node, or with older data, after the peace or the last change, beyond the session timeout. The
+/// pauses of retries are up to 10 s.
 pub(crate) const OWNED_WITHIN: Nanos = 20 * SECOND;
 
 /// The objects whose close has begun, by the names that their nodes carry.
@@ -100,7 +100,7 @@ impl Closed {
     }
 }
 
-/// Since when the node of an open object has been wrong in peace.
+/// The start of the time in which the node of an open object has been wrong in peace.
 #[derive(Default)]
 pub(crate) struct WrongSince(Option<Nanos>);
 

@@ -37,8 +37,8 @@ impl Proof {
 /// The error of a clock's rate that the proven bound allows for, in millionths.
 pub(crate) const PROVEN_DRIFT_PPM: i64 = 10_000;
 
-/// How long work lasts beyond the bound, with the planted fault that lets it: longer than most servers are late to end a
-/// session.
+/// The time that work goes on beyond the bound, with the planted fault `work-beyond-bound`: longer than most servers are late to
+/// end a session.
 const OVERRUN: Duration = Duration::from_secs(3);
 
 /// When the work of a holder ends, which compares the time after each step.

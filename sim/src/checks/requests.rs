@@ -13,7 +13,7 @@ use crate::world::{
 /// The period in which requests are counted, in seconds: the create of a retry, with its parents, takes more than ten.
 const PERIOD_S: u64 = 5;
 
-/// The requests of a client so far, and what may have caused them.
+/// The requests of a client so far, and their possible causes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count {
     requests: u64,
@@ -37,7 +37,7 @@ impl Count {
     }
 }
 
-/// Watches that a process that only takes part and keeps nodes sends nothing without a cause, once there is peace.
+/// Checks that a process with only participants and kept nodes sends no request without a cause, once there is peace.
 pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, reconnects: bool) {
     let mut before: Option<Count> = None;
     loop {

@@ -6,7 +6,7 @@ use docent::{Client, ConnectionState, ErrorKind, Instant, States, WeakClient};
 
 use crate::world::{World, history::What, time::Pid};
 
-/// By how much a close may be late, with polls put off.
+/// The longest delay of a close, with polls put off.
 pub(crate) const LATE: Duration = Duration::from_millis(1_500);
 
 /// Closes a client, which takes no longer than promised, and ends the session.
@@ -81,7 +81,7 @@ async fn follow_states(world: World, pid: Pid, mut states: States) {
 async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
     // A session that only a read-only server knows has nothing to lose.
     let mut of_quorum = BTreeSet::new();
-    let mut overdue = |client: &Client, continued_at: Instant| {
+    let mut overdue = |client: &Client, continued_at: Instant, late_by: Duration| {
         let lease = client.session()?;
         let state = (*client.state().borrow())?;
         if matches!(state, ConnectionState::Connected | ConnectionState::Reconnected) {
@@ -92,14 +92,16 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
             ConnectionState::Connected | ConnectionState::Reconnected => client.session_timeout(),
             _ => Duration::from_millis(300),
         };
-        let from = lease.deadline().max(continued_at);
+        let from = lease.deadline().max(continued_at) + late_by;
         // A close ends the lease at once, and the state when it is answered.
         let is_over =
             client.now() > from + slack && state != ConnectionState::Lost && !lease.is_lost();
         (is_over && of_quorum.contains(&lease.session_id())).then_some((lease.session_id(), state))
     };
-    // What has arrived while the process was stopped is a late answer, and timers do not know of a jump of the clock.
+    // A process that was stopped reads late replies when it continues.
     let (mut seen, mut continued_at) = (0, Instant::ZERO);
+    // Timers that were set before a jump of the clock are late by as much.
+    let (mut jumped, mut felt_until) = (Duration::ZERO, 0);
     loop {
         let interruptions = world.core().process(pid).interruptions;
         let Some(before) = client.upgrade() else { return };
@@ -107,14 +109,18 @@ async fn follow_lease(world: World, pid: Pid, client: WeakClient) {
             return;
         }
         if std::mem::replace(&mut seen, interruptions) != interruptions {
-            let late_by = world.core().process(pid).timers_late_at(world.now());
-            continued_at = before.now() + Duration::from_nanos(late_by);
+            continued_at = before.now();
+            let core = world.core();
+            let late_by = core.process(pid).timers_late_at(world.now());
+            jumped = Duration::from_nanos(late_by);
+            felt_until = world.now() + core.disturbances.longest_timeout + late_by;
         }
-        let first = overdue(&before, continued_at);
+        let late_by = if world.now() < felt_until { jumped } else { Duration::ZERO };
+        let first = overdue(&before, continued_at, late_by);
         drop(before);
         world.sleep(pid, Duration::from_millis(700)).await;
         let Some(after) = client.upgrade() else { return };
-        let second = overdue(&after, continued_at);
+        let second = overdue(&after, continued_at, late_by);
         let is_same = first == second && world.core().process(pid).interruptions == interruptions;
         if first.is_some() && is_same {
             let text = format!("p{pid}: the lease is over, but the state is {first:?}");

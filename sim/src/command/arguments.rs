@@ -22,7 +22,7 @@ use docent_sim::{
 };
 
 use crate::{
-    output::{Output, Progress, conclude},
+    output::{conclude, line, print, progress},
     plants::{self, planner},
     shrink, usage,
 };
@@ -132,7 +132,7 @@ fn judge_file(file: &std::path::Path) -> Result<ExitCode, String> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
     let judgement = docent_judge::judge(&text).map_err(|error| format!("{name}: {error}"))?;
-    Output.print(&judgement);
+    print(&judgement);
     Ok(ExitCode::from(u8::from(!judgement.violations.is_empty())))
 }
 
@@ -157,27 +157,24 @@ fn simulate(arguments: &Arguments) -> Result<ExitCode, String> {
             (seeds, arguments.planner(), None)
         }
     };
-    let output = Output;
-    let progress = Progress::new(seeds.end().saturating_sub(*seeds.start()).saturating_add(1));
+    let progress = progress(seeds.end().saturating_sub(*seeds.start()).saturating_add(1));
     let totals = batch::run(seeds, &planner, arguments.options(), |seed, outcome| {
-        progress.advance();
-        progress.hidden_for(|| {
+        progress.inc(1);
+        progress.suspend(|| {
             if arguments.diagram {
                 let plan = planner(seed);
                 let (processes, servers) = (plan.processes.len(), plan.servers.count);
-                output.print(diagram::draw(&outcome.history, processes, servers));
+                print(diagram::draw(&outcome.history, processes, servers));
             }
             if arguments.trace {
-                output.print(&outcome.history);
+                print(&outcome.history);
             }
-            let replay = replay.clone().unwrap_or_else(|| format!("--seed {seed}"));
-            let plant = plant.map(|plant| format!(" --plant {plant}")).unwrap_or_default();
-            let version = arguments.servers.as_ref();
-            let version =
-                version.map(|version| format!(" --servers {version}")).unwrap_or_default();
+            let mut replay = replay.clone().unwrap_or_else(|| format!("--seed {seed}"));
+            replay.extend(plant.map(|plant| format!(" --plant {plant}")));
+            replay.extend(arguments.servers.iter().map(|version| format!(" --servers {version}")));
             for text in outcome.history.violations() {
-                output.line(format_args!(
-                    "seed {seed}: {text} (replay: cargo xtask sim {replay}{plant}{version} --trace)"
+                line(format_args!(
+                    "seed {seed}: {text} (replay: cargo xtask sim {replay} --trace)"
                 ));
                 if text.starts_with("hang: ") && !arguments.trace {
                     print_end(&outcome.history);
@@ -186,12 +183,12 @@ fn simulate(arguments: &Arguments) -> Result<ExitCode, String> {
         });
         ControlFlow::Continue(())
     });
-    progress.finish();
+    progress.finish_and_clear();
     let batch::Totals { overlaps, without_node, .. } = totals;
     eprintln!(
         "cargo xtask sim: beyond the naive bound, counted: {overlaps} overlaps, {without_node} holds without a node"
     );
-    Ok(conclude(&output, totals))
+    Ok(conclude(totals))
 }
 
 /// A hanging seed cannot be replayed to its end, so the end of its history is shown at once.

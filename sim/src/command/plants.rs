@@ -9,50 +9,44 @@ use docent_sim::{
     run::batch::{self, Options, Planner},
 };
 
-use crate::output::{Output, Progress};
+use crate::output::{line, progress};
 
 /// Prints the planted faults.
 pub(super) fn list() -> ExitCode {
-    let output = Output;
     for plant in PLANTS {
-        output.line(format_args!("{:<26} {}", plant.name, plant.defect));
+        line(format_args!("{:<26} {}", plant.name, plant.defect));
     }
     ExitCode::SUCCESS
 }
 
 /// Runs each planted fault until it is found or its number of seeds is over.
 pub(super) fn find_all(options: Options) -> ExitCode {
-    let output = Output;
     let mut missed = 0;
     // The threads of an endless loop would be left behind: a test of the command has this one.
     let plants = || PLANTS.iter().filter(|plant| plant.name != ENDLESS_LOOP);
     for plant in plants() {
-        let progress = Progress::new(plant.within);
-        progress.say(plant.name);
+        let progress = progress(plant.within).with_message(plant.name);
         let mut found = None;
         batch::run(1..=plant.within, &planner(Some(plant.name), None), options, |seed, outcome| {
-            progress.advance();
+            progress.inc(1);
             let Some(text) = outcome.history.violations().find(|text| plant.breaks(text)) else {
                 return ControlFlow::Continue(());
             };
             found = Some((seed, text.to_owned()));
             ControlFlow::Break(())
         });
-        progress.finish();
+        progress.finish_and_clear();
         match found {
             Some((seed, text)) => {
-                output.line(format_args!(
-                    "{:<26} seed {seed} of {}: {text}",
-                    plant.name, plant.within
-                ));
+                line(format_args!("{:<26} seed {seed} of {}: {text}", plant.name, plant.within));
             }
             None => {
                 missed += 1;
-                output.line(format_args!("{:<26} NOT FOUND in {} seeds", plant.name, plant.within));
+                line(format_args!("{:<26} NOT FOUND in {} seeds", plant.name, plant.within));
             }
         }
     }
-    output.line(format_args!("{} planted faults, {missed} not found", plants().count()));
+    line(format_args!("{} planted faults, {missed} not found", plants().count()));
     ExitCode::from(u8::from(missed > 0))
 }
 

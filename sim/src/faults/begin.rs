@@ -63,7 +63,7 @@ impl World {
         (0..processes).for_each(|pid| self.continue_process(pid));
     }
 
-    /// For this time a member may renew sessions of which the leader does not hear. A single server hears of all.
+    /// For this time a member may renew sessions without the leader. A single server has no leader apart from itself.
     fn renew_apart(&self, for_ms: u64) {
         let now = self.now();
         let mut core = self.core();

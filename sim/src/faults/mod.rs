@@ -1,4 +1,4 @@
-//! Faults: which there are, as data; what each does; how they are drawn; and the defects that are planted on purpose.
+//! Faults as data, their effects, how they are drawn, and the defects that are planted on purpose.
 
 pub(crate) mod begin;
 pub(crate) mod draw;
@@ -17,7 +17,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// A fault. What lasts ends by itself, or at the peace.
+/// A fault. One that lasts ends by itself, or at the peace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FaultKind {
     /// All connections of a process are cut.

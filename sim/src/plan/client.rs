@@ -9,7 +9,7 @@ use crate::world::{World, time::Pid};
 
 /// The settings of a client that differ between processes.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ClientPlan {
     /// The session timeout asked for.
     pub session_timeout_ms: u64,
@@ -20,25 +20,19 @@ pub struct ClientPlan {
     /// Whether it accepts read-only servers.
     pub read_only: bool,
     /// Whether requests above a limit wait.
-    #[serde(default)]
     pub waits_when_full: bool,
     /// The largest request; `None`: the default.
-    #[serde(default)]
     pub max_request_bytes: Option<usize>,
     /// The limit of the bytes of pending requests; `None`: the default.
-    #[serde(default)]
     pub max_pending_bytes: Option<usize>,
     /// The events kept for a watcher; `None`: the default.
-    #[serde(default)]
     pub max_watch_events: Option<usize>,
     /// The connection timeout; `None`: the default.
-    #[serde(default)]
     pub connection_timeout_ms: Option<u64>,
     /// Whether it is dropped in the end, and not closed.
-    #[serde(default)]
     pub is_dropped: bool,
     /// Whether it asks servers for their roles.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub direct_servers: bool,
 }
 

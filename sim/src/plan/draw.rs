@@ -30,7 +30,7 @@ pub(crate) fn empty<S>(seed: u64, rng: &mut Rng) -> Plan<S> {
             min_session_timeout_ms: None,
             reconfig: false,
             // 3.5 has no addWatch (106); 3.4 has no create2 (15), containers and removeWatches (18) either.
-            version: one_in(rng, 6).then(|| pick(rng, &["3.4", "3.5", "3.5"]).to_owned()),
+            version: one_in(rng, 4).then(|| pick(rng, &["3.4", "3.5", "3.5"]).to_owned()),
         },
         network: NetworkPlan {
             delay_us: pick(rng, &[50, 500, 5_000]),

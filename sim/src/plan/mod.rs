@@ -41,7 +41,7 @@ pub struct Plan<S> {
 }
 
 impl<S: PlanStep> Plan<S> {
-    /// Parses a plan. A last line with the sums of a run is ignored, so that what `--shrink` prints can be replayed.
+    /// Parses a plan. A last line with the sums of a run is ignored, so that the output of `--shrink` can be replayed.
     ///
     /// # Errors
     ///
@@ -70,33 +70,18 @@ impl<S: PlanStep> Plan<S> {
     #[must_use]
     pub fn to_ron(&self) -> String
     where
-        S: Serialize,
+        S: Serialize + Clone,
     {
-        let pretty = ron::ser::PrettyConfig::new().depth_limit(5).indentor("  ");
-        let text = options().to_string_pretty(self, pretty);
-        let text = text.unwrap_or_else(|error| format!("// {error}"));
-        let mut out = String::with_capacity(text.len());
-        let mut is_in_faults = false;
-        for line in text.lines() {
-            is_in_faults = (is_in_faults || line == "  faults: [") && line != "  ],";
-            let (indent, is_deep) = (&line[..line.len() - line.trim_start().len()], is_in_faults);
-            // The entries of the list begin and end with an indentation of four.
-            let continues = is_deep && (indent.len() > 4 || line == "    ),");
-            if continues && out.ends_with('\n') {
-                out.pop();
-                let is_first = out.ends_with('(');
-                let is_last = line.trim_start().starts_with(')');
-                if is_last && out.ends_with(',') {
-                    out.pop();
-                }
-                out.push_str(if is_first || is_last { "" } else { " " });
-                out.push_str(line.trim_start());
-            } else {
-                out.push_str(line);
-            }
-            out.push('\n');
-        }
-        out.trim_end().to_owned()
+        let pretty = |depth| ron::ser::PrettyConfig::new().depth_limit(depth).indentor("  ");
+        let fault = |fault| options().to_string_pretty(fault, pretty(0));
+        let text = || {
+            let faults: Result<Vec<_>, _> = self.faults.iter().map(fault).collect();
+            let faults: String = faults?.iter().map(|fault| format!("    {fault},\n")).collect();
+            let rest = Self { faults: Vec::new(), ..self.clone() };
+            let rest = options().to_string_pretty(&rest, pretty(5))?;
+            Ok(rest.replace("  faults: [],", &format!("  faults: [\n{faults}  ],")))
+        };
+        text().unwrap_or_else(|error: ron::Error| format!("// {error}"))
     }
 
     /// Adds a fault.
@@ -155,7 +140,7 @@ impl<S: PlanStep> Plan<S> {
         processes.filter_map(|(number, process)| holds(process).then_some(number)).collect()
     }
 
-    /// How long locks are held and barriers are waited for at most, all steps together, in milliseconds.
+    /// The sum of the longest holds of locks and waits for barriers, in milliseconds.
     pub(crate) fn holds_ms(&self) -> u64 {
         self.all_steps().map(PlanStep::lasts_ms).sum()
     }

@@ -31,7 +31,7 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     }
     let all = sequence.is_some() || one_in(rng, 2);
     let is_long = all || one_in(rng, 2);
-    // Most sequences take longer than a session lasts: what is to end too late must have begun before them.
+    // Most sequences take longer than a session lasts: a hold that ends too late must have begun before them.
     let longest_ms = if sequence.is_some() { plan.longest_timeout_ms() * 4 } else { 15_000 };
     for process in &mut plan.processes {
         let timeout = process.client.session_timeout_ms;
@@ -60,7 +60,7 @@ pub(crate) fn add<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     }
 }
 
-/// The next leader hears of a follower's clients so that two of these times do not fit before the end of a tick.
+/// Shifts the ticks of the next leader: it learns of a follower's clients each half tick, and only once before sessions end.
 fn shift_ticks<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
     let slack_ms = (plan.servers.tick_ms / 2).saturating_sub(LONG_TICK_TIMEOUT_MS + 100);
     plan.add_fault(rng.u64(..slack_ms), FaultKind::StopMember { member: None, for_ms: 100 });
@@ -77,7 +77,7 @@ enum Sequence {
     Late,
     /// Replies come late, and then the member is cut off the others.
     LateApart,
-    /// The leader hears of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come late.
+    /// The leader learns of a follower's clients too late: the tick is longer than the sessions' timeout. Replies come late.
     LongTick,
 }
 
@@ -191,7 +191,7 @@ fn add_sequence<S: PlanStep>(
     }
 }
 
-/// Messages that take longer than a session ends late and its bound ends early. A planned reconnect, which takes four of
+/// Messages whose delay exceeds the margin between the end of a session and its bound. A planned reconnect, which takes four of
 /// them, may last a sixth of the timeout.
 fn slow(rng: &mut Rng, process: usize, timeout: u64, for_ms: u64) -> FaultKind {
     FaultKind::Slow { process, by_ms: rng.u64(timeout / 33..timeout / 25), for_ms }

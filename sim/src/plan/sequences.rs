@@ -103,13 +103,17 @@ const fn stalled_replies(process: usize, for_ms: u64) -> FaultKind {
     FaultKind::Link { process, member: None, direction, flow, for_ms }
 }
 
-/// Disturbs one process after another close to the end of a claim, which is that of its session. For locks whose holds no fault
+/// Disturbs one of these processes after another close to the end of a claim, which is that of its session. For locks whose holds no fault
 /// excuses.
-pub(crate) fn at_the_end_of_claims<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng) {
+pub(crate) fn at_the_end_of_claims<S: PlanStep>(
+    plan: &mut Plan<S>,
+    rng: &mut Rng,
+    contenders: &[usize],
+) {
     plan.faults.clear();
     let mut at_ms = rng.u64(1_000..4_000);
-    while at_ms < plan.peace_at_ms {
-        let process = rng.usize(..plan.processes.len());
+    while at_ms < plan.peace_at_ms && !contenders.is_empty() {
+        let process = pick(rng, contenders);
         let timeout = plan.processes[process].client.session_timeout_ms;
         let end = if one_in(rng, 2) {
             // The reply to a renewal is on its way while the session ends. A renewal is sent each third of a claim, and the
@@ -121,10 +125,9 @@ pub(crate) fn at_the_end_of_claims<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rn
             plan.add_fault(expired_at, FaultKind::Expire { process });
             end
         } else {
-            // The claim ends before the session, which a ping has renewed since.
-            let end = at_ms + rng.u64(timeout * 7 / 10..timeout);
-            plan.add_link_faults(process, [None], Flow::Lose, (at_ms, end));
-            end
+            // The servers refuse renewals until the claim ends. Each refusal renews the session.
+            plan.add_fault(at_ms, FaultKind::Throttle { requests: rng.u32(20..60) });
+            at_ms + timeout
         };
         at_ms = end + rng.u64(1_000..timeout * 2);
     }
@@ -160,7 +163,7 @@ fn stale_reads<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, _has_holders_only
     plan.all_steps_mut().filter(|_| one_in(rng, gives_up)).for_each(PlanStep::never_retry);
 }
 
-/// Makes some holds long, so that there are holders when something lasts.
+/// Makes some holds long, so that there are holders during long faults.
 fn lengthen<S: PlanStep>(plan: &mut Plan<S>, rng: &mut Rng, longest_ms: u64) {
     for hold_ms in plan.all_steps_mut().filter_map(PlanStep::hold_ms) {
         if one_in(rng, 2) {

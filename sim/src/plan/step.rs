@@ -1,10 +1,10 @@
-//! A step of a worker, as far as a plan has to know it.
+//! The part of a step that a plan needs.
 
 use super::client::ClientPlan;
 
 /// A step of a worker. The defaults are those of a step that holds nothing.
 pub trait PlanStep {
-    /// For how long it may last, besides the usual time of progress, in milliseconds.
+    /// Its longest duration, besides the usual time of progress, in milliseconds.
     fn lasts_ms(&self) -> u64 {
         0
     }
@@ -14,12 +14,12 @@ pub trait PlanStep {
         false
     }
 
-    /// For how long it holds a lock, in milliseconds.
+    /// The duration of its hold of a lock, in milliseconds.
     fn hold_ms(&mut self) -> Option<&mut u64> {
         None
     }
 
-    /// How often it renews the proven bound of a hold or leadership, in milliseconds.
+    /// The interval at which it renews the proven bound of a hold or leadership, in milliseconds; `None`: never.
     fn renew_ms(&mut self) -> Option<&mut Option<u64>> {
         None
     }

@@ -34,8 +34,8 @@ use crate::{
 };
 
 /// An operation on an atomic number or value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Step {
     /// The number of the node. Even numbers are of `DistributedAtomicLong`, odd ones of `DistributedAtomicInteger`; those of
     /// values are other nodes.
@@ -45,20 +45,18 @@ pub struct Step {
     /// The number of further attempts after another writer was faster.
     pub attempts: u32,
     /// How long the lock of a promotion is waited for, in milliseconds; `None`: no promotion.
-    #[serde(default)]
     pub promotion_ms: Option<u64>,
     /// The retry policy of requests.
-    #[serde(default)]
     pub retry: Retry,
     /// The time after which its future is dropped; `None`: never.
-    #[serde(default)]
     pub cancel_ms: Option<u64>,
 }
 
 /// An operation on an atomic number or value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// Adds 1 to a number.
+    #[default]
     Increment,
     /// Subtracts 1 from a number.
     Decrement,

@@ -11,16 +11,17 @@ use docent::{LockOptions, retry};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use super::worker::Worker;
 use crate::{
     faults::draw::pick,
-    world::time::{Nanos, SECOND},
+    world::time::{MILLISECOND, Nanos, SECOND},
 };
 
-/// How long after the peace a cache has the servers' data.
+/// The time from the peace until a cache has the servers' data.
 pub(super) const CACHE_SETTLES: Nanos = 30 * SECOND;
 
-/// How often a worker looks at a cache.
-pub(super) const LOOKS_EVERY_MS: u64 = 400;
+/// The interval at which a worker looks at a cache.
+const LOOKS_EVERY_MS: u64 = 400;
 
 /// A retry policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,10 +49,11 @@ pub enum HoldWatch {
     Token,
 }
 
-/// How an object that lasts ends, such as a participation or a kept node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The end of a long-lived object, such as a participation or a kept node.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CloseKind {
     /// `close().await`.
+    #[default]
     Close,
     /// Two closes at once.
     CloseTwice,
@@ -103,7 +105,7 @@ impl CloseKind {
     }
 }
 
-/// For how long something is open, in milliseconds: sometimes beyond the peace.
+/// Draws how long an object is open, in milliseconds: sometimes beyond the peace.
 pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => rng.u64(..100),
@@ -113,7 +115,7 @@ pub(super) fn lasting_ms(rng: &mut Rng) -> u64 {
     }
 }
 
-/// For how long something is used that is not kept, in milliseconds.
+/// Draws how long an object is used that is not kept, in milliseconds.
 pub(super) fn used_ms(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => rng.u64(..100),
@@ -137,5 +139,75 @@ pub(super) fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
+    }
+}
+
+/// A cache whose events a worker reads.
+pub(super) trait Reader: Send {
+    /// An event.
+    type Event: Send;
+
+    /// Waits for the next event; `None`: the cache is closed.
+    fn next(&mut self) -> impl Future<Output = Option<Self::Event>> + Send;
+
+    /// Takes an event.
+    fn take(&mut self, worker: &Worker, event: Self::Event);
+
+    /// Compares the content of the cache with the truth.
+    fn look(&mut self, worker: &Worker);
+
+    /// Whether the cache is up to date, by its own account.
+    fn is_current(&self) -> bool;
+
+    /// Reads events until a time, with a pause after each, and looks after each event and from time to time. Returns false if
+    /// the cache is closed.
+    fn read(
+        &mut self,
+        worker: &Worker,
+        until: Nanos,
+        pause_ms: u64,
+    ) -> impl Future<Output = bool> + Send {
+        async move {
+            while worker.world.now() < until {
+                let left_ms = (until - worker.world.now()) / MILLISECOND + 1;
+                match worker.within(left_ms.min(LOOKS_EVERY_MS), self.next()).await {
+                    Some(Some(event)) => {
+                        self.take(worker, event);
+                        if pause_ms > 0 {
+                            worker.sleep(pause_ms).await;
+                        }
+                    }
+                    Some(None) => return false,
+                    None => {}
+                }
+                self.look(worker);
+            }
+            true
+        }
+    }
+
+    /// Takes all waiting events. Returns false if the cache is closed.
+    fn drain(&mut self, worker: &Worker) -> bool {
+        while let Some(event) = now_or_never(self.next()) {
+            let Some(event) = event else { return false };
+            self.take(worker, event);
+        }
+        self.look(worker);
+        true
+    }
+
+    /// Waits until it is up to date: an overflow of the client's events makes it stale for a moment, at any time.
+    fn settle(&self, worker: &Worker) -> impl Future<Output = ()> + Send
+    where
+        Self: Sync,
+    {
+        async move {
+            for _ in 0..10 {
+                if self.is_current() {
+                    return;
+                }
+                worker.sleep(LOOKS_EVERY_MS).await;
+            }
+        }
     }
 }

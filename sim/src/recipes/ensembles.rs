@@ -148,7 +148,7 @@ async fn track(worker: &Worker, for_ms: u64, stays: bool) {
 }
 
 impl Tracking {
-    /// How the configuration in use differs from that of the servers, or that there is no connection.
+    /// The difference between the configuration in use and that of the servers, or the lack of a connection.
     fn difference(&self, worker: &Worker) -> Option<String> {
         let node = worker.world.core().ensemble().node(CONFIG);
         let newest = node

@@ -26,7 +26,7 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     sessions::follow(&world, pid, &client);
     let steps = || plan.workers.iter().flatten();
     let is_quiet = steps().all(PlanStep::is_quiet);
-    // No other task in other plans: it would change their histories.
+    // Only then: in other plans the task would find nothing, and would change their histories.
     if is_quiet && steps().any(|step| !matches!(step, Step::Sleep { .. })) {
         let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
         let reconnects = renewals.any(|renew_ms| renew_ms.is_some());
@@ -51,7 +51,7 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     for worker in workers {
         let _ = worker.await;
     }
-    // Lock objects keep the client.
+    // Lock objects keep the client alive.
     shared.clear();
     if plan.client.is_dropped {
         drop(client);
@@ -66,7 +66,7 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
 /// Does the steps of a worker.
 async fn run(worker: &Worker, steps: Vec<Step>) {
     for step in steps {
-        // The session may be over for good: then nothing more can be done with this client.
+        // A client whose session is over for good can do nothing more.
         if worker.client.ended().is_some() {
             return worker.say("the client has ended");
         }

@@ -14,7 +14,7 @@ use crate::{
     world::time::{MILLISECOND, Nanos},
 };
 
-/// How long the background may search and delete without faults: a pause, its requests, and a session that ends.
+/// The longest time that the background needs without faults: a pause, its requests, and the end of a session.
 const CLEANED_WITHIN: Nanos = 2 * ORPHAN_AFTER;
 
 /// A `create_protected_with` below `/protected`. The node stays.

@@ -8,15 +8,18 @@ use std::{
     time::Duration,
 };
 
-use docent::{Client, Instant};
+use docent::{Client, CreateMode, Error, ErrorKind, Instant, Transaction};
 
-use crate::world::{
-    World,
-    history::What,
-    time::{MILLISECOND, Nanos, Pid},
+use crate::{
+    checks::{guarded::GuardedWrites, sessions::LATE},
+    world::{
+        World,
+        history::What,
+        time::{MILLISECOND, Nanos, Pid},
+    },
 };
 
-/// A client, as the check of registers names it.
+/// The number of a client in the check of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientNumber {
     pub(super) number: u64,
@@ -38,7 +41,7 @@ pub(crate) struct Worker {
     pub(super) number: usize,
     pub(super) client: Client,
     pub(super) client_number: ClientNumber,
-    /// Its memory from step to step.
+    /// The memory of one worker, from step to step.
     pub(super) memory: Memory,
     /// The memory that the workers of a process share, until they are done.
     pub(super) shared: Memory,
@@ -77,7 +80,7 @@ impl Worker {
         self.sleep(left / MILLISECOND + 1_000).await;
     }
 
-    /// A future's output, or `None` if it took longer: it is dropped then.
+    /// A future's output; `None` if it took longer and was dropped.
     pub(super) async fn within<F: Future>(&self, ms: u64, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -94,6 +97,49 @@ impl Worker {
     /// A recipe's object; `None`, and a violation, if docent refuses to make it.
     pub(super) fn accepted<T>(&self, path: &str, made: Result<T, impl Display>) -> Option<T> {
         made.map_err(|error| self.violation(&format!("{path} is refused: {error}"))).ok()
+    }
+
+    /// Writes a fencing token to a register, while the node that guards the write exists; creates the register if it is
+    /// missing. `guarded` begins a transaction with the checks of `guards` nodes.
+    pub(super) async fn write_guarded<'a>(
+        &self,
+        (register, guard, token): (&str, &str, i64),
+        is_ordered: bool,
+        guards: usize,
+        guarded: impl Fn() -> Result<Transaction<'a>, Error>,
+    ) {
+        self.world.check::<GuardedWrites>().begin(register, guard, is_ordered);
+        let data = format!("{token} {guard}");
+        for _ in 0..2 {
+            let mut transaction = match guarded() {
+                Ok(transaction) => transaction,
+                Err(error) => return self.say(format!("writes nothing: {error}")),
+            };
+            match transaction.set_data(register, data.as_bytes(), None).commit().await {
+                Ok(_) => return self.say(format!("has written {register}: {token}")),
+                Err(error)
+                    if error.kind() == ErrorKind::NoNode && error.index() == Some(guards) =>
+                {
+                    let created = self.client.create(register, b"", CreateMode::Persistent).await;
+                    if let Err(error) = created {
+                        self.say(format!("creates {register}: {error}"));
+                    }
+                }
+                Err(error) => return self.say(format!("writes {register}: {error}")),
+            }
+        }
+    }
+
+    /// Closes a recipe's object, which takes no longer than the connection timeout. Returns when the call began.
+    pub(super) async fn close_in_time(&self, what: &str, close: impl Future<Output = ()>) -> Nanos {
+        let timing = Timing::begin(self);
+        close.await;
+        let took = timing.took(self);
+        self.say(format!("{what} is closed after {took:?}"));
+        if timing.is_late(self, self.client.config().connection_timeout() + LATE) {
+            self.violation(&format!("the close of {what} took {took:?}"));
+        }
+        timing.from
     }
 
     /// The first node in the queue of a recipe.
@@ -137,7 +183,7 @@ impl Worker {
     }
 }
 
-/// A call that must come to its end in time.
+/// A call with a time limit.
 pub(super) struct Timing {
     /// The true time of its beginning.
     pub(super) from: Nanos,
@@ -151,7 +197,7 @@ impl Timing {
         Self { from: worker.world.now(), started: worker.client.now(), interruptions }
     }
 
-    /// How long it took by the clock of its process.
+    /// Its duration by the clock of its process.
     pub(super) fn took(&self, worker: &Worker) -> Duration {
         worker.client.now() - self.started
     }

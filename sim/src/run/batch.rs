@@ -56,9 +56,9 @@ pub struct Totals {
     pub virtual_time: Duration,
     /// The rules that were broken.
     pub violations: usize,
-    /// How often holds that exclude each other were within their naive bound.
+    /// The number of times that holds that exclude each other were within their naive bound.
     pub overlaps: usize,
-    /// How often a hold within its naive bound had no node.
+    /// The number of times that a hold within its naive bound had no node.
     pub without_node: usize,
 }
 
@@ -160,7 +160,7 @@ pub fn run(
     }
 }
 
-/// A seed that takes too long, with what its world has done so far.
+/// A seed that takes too long, with the history of its world so far.
 fn hanging(workers: &[Current], hang_after: Duration) -> Option<(u64, Outcome)> {
     for current in workers {
         let Some((seed, since, watch)) = lock(current).clone() else { continue };

@@ -74,29 +74,11 @@ fn is_ping(text: &str) -> bool {
     text.split_whitespace().any(|word| word == "ping")
 }
 
-/// A message without what a reader of the diagram does not need: stats, ACLs, xids.
+/// A message without stats, ACLs and xids, which a reader of the diagram does not need.
 fn essence(text: &str) -> String {
-    const LEFT_OUT: &[&str] = &[
-        "zxid=",
-        "czxid=",
-        "mzxid=",
-        "pzxid=",
-        "version=",
-        "cversion=",
-        "aversion=",
-        "ephemeralOwner=",
-        "dataLength=",
-        "numChildren=",
-        "acl=",
-        "world:",
-        "passwd=",
-        "lastZxidSeen=",
-        "relativeZxid=",
-        "data=[]",
-        "exist=[]",
-        "child=[]",
-    ];
-    let is_kept = |word: &&str| !LEFT_OUT.iter().any(|start| word.starts_with(start));
+    const LEFT_OUT: &str = "zxid= czxid= mzxid= pzxid= version= cversion= aversion= ephemeralOwner= \
+        dataLength= numChildren= acl= world: passwd= lastZxidSeen= relativeZxid= data=[] exist=[] child=[]";
+    let is_kept = |word: &&str| !LEFT_OUT.split(' ').any(|start| word.starts_with(start));
     let mut words = text.split(' ').filter(is_kept).peekable();
     // The xid.
     if words.peek().is_some_and(|word| word.parse::<i32>().is_ok()) {

@@ -1,4 +1,4 @@
-//! Runs a program of yours: its processes, with the faults that a seed draws, and your checks.
+//! Runs a user's program: its processes, with the faults that a seed draws, and its checks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,8 +43,8 @@ impl Process {
         client
     }
 
-    /// Waits, by the clock of the process. Nothing else may be waited for but docent and other tasks of the process: the
-    /// system's time does not pass.
+    /// Waits, by the clock of the process. Wait only by this, for docent, or for other tasks of the process: the system's time
+    /// does not pass.
     pub async fn sleep(&self, duration: Duration) {
         self.world.sleep(self.pid, duration).await;
     }

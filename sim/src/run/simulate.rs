@@ -1,4 +1,4 @@
-//! Runs a program in a world of its own, and judges the run.
+//! Runs a program in a new world, and judges the run.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

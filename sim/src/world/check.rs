@@ -16,7 +16,7 @@ use super::{
     time::{Nanos, Pid},
 };
 
-/// A rule that must hold in a run, with what it remembers.
+/// A rule that must hold in a run, with its memory.
 ///
 /// Steps report to a check by `World::check`. A check may ask the objects of docent that it keeps, such as
 /// `LockGuard::is_held`; it does so without a lock of the [`View`], since they may start tasks.
@@ -24,8 +24,7 @@ pub trait Check: Send + 'static {
     /// Looks at the world. It is called whenever time is about to go on.
     fn look(&mut self, _view: &View<'_>, _found: &mut Findings) {}
 
-    /// Forgets a process that ends. The result is what it leaves behind: objects of docent, which are dropped with its
-    /// tasks, without a lock.
+    /// Forgets a process that ends. Returns its objects of docent, which are dropped with its tasks, without a lock.
     fn process_ends(&mut self, _pid: Pid, _death: Death) -> Leftovers {
         Box::new(())
     }

@@ -83,6 +83,7 @@ pub(super) struct Link {
     pub(super) slower: Nanos,
 }
 
+#[derive(Default)]
 pub(super) struct Connection {
     pub(super) pid: Pid,
     pub(super) member: usize,
@@ -104,8 +105,9 @@ pub(super) struct Connection {
     pub(super) dissector: Option<Dissector>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
+    #[default]
     Connecting,
     Refused,
     Open,
@@ -151,7 +153,7 @@ impl Network {
         self.traps.iter().any(|(of, _)| *of == pid)
     }
 
-    /// Whether a trap springs at this delivery: the bytes that still arrive, and who notices the cut.
+    /// The trap that springs at this delivery: the bytes that still arrive, and the ends that notice the cut.
     pub(super) fn sprung(&mut self, id: usize, direction: Direction) -> Option<(usize, Sides)> {
         let pid = self.connections[id].pid;
         let concerned = |(of, trap): &(Pid, Trap)| *of == pid && trap.direction == direction;

@@ -123,12 +123,12 @@ impl Core {
         self.queue.insert((at, sequence), event);
     }
 
-    /// Until when faults concern a process.
+    /// The end of the last fault that concerns a process.
     pub(crate) fn disturbed_until(&self, pid: Pid) -> Nanos {
         self.process(pid).disturbed_until.max(self.disturbances.until)
     }
 
-    /// Since when nothing concerns a process, and its client has kept its state: what it has queued has been sent.
+    /// The start of the time in which no fault concerns a process and its client has one state: all queued requests are sent.
     pub(crate) fn undisturbed_since(&self, pid: Pid) -> Nanos {
         self.disturbed_until(pid).max(self.process(pid).state_changed_at)
     }

@@ -7,7 +7,7 @@ use super::time::{MILLISECOND, Nanos, SECOND};
 /// A time from its beginning to its end.
 pub(crate) type Span = (Nanos, Nanos);
 
-/// How long a request that a throttled server has refused may delay others.
+/// The longest delay of requests behind one that a throttled server has refused.
 const THROTTLED_FOR: Nanos = 15 * SECOND;
 
 /// The effects of faults on servers and sessions.
@@ -15,9 +15,9 @@ const THROTTLED_FOR: Nanos = 15 * SECOND;
 pub(crate) struct Disturbances {
     /// The end of all faults.
     pub(crate) peace_at: Nanos,
-    /// Until when a fault concerns all processes.
+    /// The end of the last fault that concerns all processes.
     pub(crate) until: Nanos,
-    /// How long members take to give each other up, in milliseconds: the sync limit and two ticks.
+    /// The time after which members give each other up, in milliseconds: the sync limit and two ticks.
     pub(crate) sync_limit_ms: u64,
     /// The longest session timeout.
     pub(crate) longest_timeout: Nanos,
@@ -25,7 +25,7 @@ pub(crate) struct Disturbances {
     pub(crate) cuts: Vec<Span>,
     /// When a member may not have applied changes of the others, such as the end of a session.
     pub(crate) lags: Vec<Span>,
-    /// Until when a member may renew a session that its leader has ended.
+    /// The end of the time in which a member may renew a session that its leader has ended.
     pub(crate) renewed_apart_until: Nanos,
     /// When servers were made to refuse requests.
     pub(crate) throttled: Vec<Nanos>,

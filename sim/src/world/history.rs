@@ -1,4 +1,4 @@
-//! The history of a run: what happened, in order, and what should not have.
+//! The history of a run: all events in order, and the rules that were broken.
 
 use std::fmt;
 
@@ -109,7 +109,7 @@ impl History {
         self.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }
 
-    /// How often the naive bound of a hold did not suffice: overlaps of holds, and holds whose node was gone.
+    /// The number of times that the naive bound of a hold did not suffice: overlaps of holds, and holds whose node was gone.
     #[must_use]
     pub fn naive(&self) -> (usize, usize) {
         let holds = self.records.iter().filter_map(|record| match record.what {

@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// Ends a process. What it believed ends with it.
+    /// Ends a process, and all its beliefs.
     pub(crate) fn end_process(&self, pid: Pid, death: Death) {
         let mut core = self.core();
         let process = core.process_mut(pid);

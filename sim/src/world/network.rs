@@ -1,6 +1,6 @@
 //! The network between clients and servers: connections whose bytes arrive later, in pieces, never, or not all.
 //!
-//! A connection is two pipes. What one end sends arrives at the other after a drawn delay, in order. The link between
+//! A connection is two pipes. Bytes of one end arrive at the other after a drawn delay, in order. The link between
 //! a process and a member can stall packets, lose them, or be slow; a trap acts on one certain delivery of a process.
 
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Core {
         self.schedule(at, Event::Arrival(Arrival { connection, direction, segment }));
     }
 
-    /// Handles what arrives at an end of a connection.
+    /// Handles an arrival at an end of a connection.
     pub(crate) fn arrive(&mut self, now: Duration, arrival: Arrival) {
         let Arrival { connection: id, direction, segment } = arrival;
         let c = &mut self.network.connections[id];
@@ -174,7 +174,7 @@ impl Core {
         ids.into_iter().for_each(|id| self.cut(now, id, sides));
     }
 
-    /// Sends what the servers have for their clients.
+    /// Sends the output of the servers to their clients.
     pub(crate) fn flush(&mut self, now: Duration) {
         let changes = self.servers.ensemble.take_changes();
         self.servers.truth.add(nanos(now), changes);
@@ -261,7 +261,7 @@ impl Core {
         }
     }
 
-    /// Calls the servers, and sends what they reply.
+    /// Calls the servers, and sends their output.
     pub(crate) fn with_servers<R>(
         &mut self,
         now: Duration,

@@ -14,9 +14,10 @@ use fastrand::Rng;
 use super::time::{Nanos, Pid};
 
 /// Whether a process runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessState {
     /// Its tasks are polled.
+    #[default]
     Running,
     /// As after SIGSTOP: nothing is polled, its clock goes on, its sockets receive.
     Stopped,
@@ -35,34 +36,35 @@ pub enum Death {
     ShutDown,
 }
 
+#[derive(Default)]
 pub(crate) struct Process {
     pub(crate) state: ProcessState,
     /// Whether its sockets end silently.
     pub(crate) is_powered_off: bool,
     /// The error of its clock's rate, in millionths.
     pub(crate) drift_ppm: i64,
-    /// By how much its clock has jumped ahead.
+    /// The sum of the jumps of its clock.
     pub(crate) jumped: Arc<AtomicU64>,
-    /// For how long its clock stood still.
+    /// The time for which its clock stood still.
     pub(super) stood_still: Arc<AtomicU64>,
     pub(super) stopped_at: Nanos,
-    /// By how much timers that were set before the last jumps are late: they do not know of them.
+    /// The delay of timers that were set before the last jumps of the clock.
     timers_late_by: Nanos,
-    /// Until when there may be such timers, and at the servers a session that the client gave up because of a jump.
+    /// The end of the time with such timers, or with a session at the servers that the client gave up because of a jump.
     pub(crate) jump_felt_until: Nanos,
-    /// How often it was stopped, or its clock has jumped.
+    /// The number of stops, and of jumps of its clock.
     pub(crate) interruptions: u64,
     /// The number of steps that its workers have reported.
     pub(crate) steps: u64,
     /// When the state of its client has changed last.
     pub(crate) state_changed_at: Nanos,
-    /// The token of that session.
+    /// The token of the session that its client had last.
     pub(crate) token: Option<SessionToken>,
     /// The session that its client had last.
     pub(crate) session: Option<i64>,
     /// The session of another process that its client went on with.
     pub(crate) resumed: Option<i64>,
-    /// Until when a fault concerns it.
+    /// The end of the last fault that concerns it.
     pub(crate) disturbed_until: Nanos,
     /// Whether all its workers are done and its client is closed.
     pub(crate) is_finished: bool,
@@ -73,26 +75,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(super) fn new(drift_ppm: i64, seed: u64) -> Self {
-        Self {
-            state: ProcessState::Running,
-            is_powered_off: false,
-            drift_ppm,
-            jumped: Arc::default(),
-            stood_still: Arc::default(),
-            stopped_at: 0,
-            timers_late_by: 0,
-            jump_felt_until: 0,
-            interruptions: 0,
-            steps: 0,
-            state_changed_at: 0,
-            token: None,
-            session: None,
-            resumed: None,
-            disturbed_until: 0,
-            is_finished: false,
-            rng: Rng::with_seed(seed),
-            parked: Vec::new(),
-        }
+        Self { drift_ppm, rng: Rng::with_seed(seed), ..Self::default() }
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -107,7 +90,7 @@ impl Process {
         self.jumped.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// By how much a timer is late that was due at this time.
+    /// The delay of a timer that was due at this time.
     pub(crate) const fn timers_late_at(&self, at: Nanos) -> Nanos {
         if at <= self.jump_felt_until { self.timers_late_by } else { 0 }
     }

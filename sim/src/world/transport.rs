@@ -1,7 +1,6 @@
 //! The transport of the clients of a process: a stream for each connection of the network.
 
 use std::{
-    collections::VecDeque,
     io,
     pin::Pin,
     task::{Context, Poll},
@@ -16,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     World,
-    connections::{Connection, Direction, Ending, Pipe, Segment, State, WINDOW},
+    connections::{Connection, Direction, Ending, Segment, State, WINDOW},
     process::ProcessState,
     time::Pid,
 };
@@ -53,20 +52,8 @@ impl SimTransport {
         let is_balanced = planted::is("servers-behind-one-address");
         let member = if is_balanced { (member + id) % core.servers.count } else { member };
         let dissector = core.shows_frames.then(Dissector::new);
-        core.network.connections.push(Connection {
-            pid,
-            member,
-            server: None,
-            state: State::Connecting,
-            to_server: Pipe::default(),
-            to_client: Pipe::default(),
-            inbox: VecDeque::new(),
-            inbox_end: None,
-            is_dropped: false,
-            reader: None,
-            writer: None,
-            dissector,
-        });
+        let connection = Connection { pid, member, dissector, ..Connection::default() };
+        core.network.connections.push(connection);
         core.send(world.now(), id, Direction::ToServer, Segment::Connect);
         drop(core);
         Ok(SimStream { world: world.clone(), id, is_shut: false })

@@ -69,7 +69,7 @@ impl Truth {
         states
     }
 
-    /// The changes that watchers of a path hear of, each with the type of its event.
+    /// The changes that watchers of a path are notified of, each with the type of its event.
     pub(crate) fn events(
         &self,
         path: &str,

@@ -189,7 +189,7 @@ fn judge_enter(
     if opened.is_some_and(|(at, _)| until > at.max(&own_calm_since) + PASSES_WITHIN) {
         worker.violation(&format!("{member} does not see that the barrier is open"));
     }
-    // Since when there were enough members all the time.
+    // The start of the last time without a gap in which there were enough members.
     let mut enough_since = None;
     for (at, _, members) in timeline.moments.iter().filter(|(at, ..)| *at <= until) {
         enough_since = (members.len() >= count).then(|| enough_since.unwrap_or(*at));
@@ -220,13 +220,13 @@ fn judge_leave(
     if matches!(left, Some(Some(_))) && is_there {
         worker.violation(&format!("{member} has left, but its node is there"));
     }
-    // The others may have left without a member whose node is gone.
+    // If the node of a member is gone, the others may leave without it.
     let had_node = states.iter().any(|state| state.node.is_some() && state.end_at > call.from);
     if left != Some(Some(&true)) || !had_node {
         return;
     }
     let from = call.from - BEHIND;
-    // Those that were there before the leave, and all the time since.
+    // The members that were there before the leave, and have stayed.
     let before = timeline.moments.iter().rfind(|(at, ..)| *at < from);
     let mut stayed = before.map(|(.., members)| members.clone()).unwrap_or_default();
     for (.., members) in timeline.moments.iter().filter(|(at, ..)| (from..=now).contains(at)) {

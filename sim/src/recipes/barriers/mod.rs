@@ -31,7 +31,7 @@ impl Recipe for Barriers {
 
     fn draw(rng: &mut Rng) -> Self {
         let (barrier, double) = pick(rng, &[(6, 0), (0, 6), (6, 6)]);
-        let (numbers, members) = (rng.u8(1..=3), rng.u8(1..=3));
+        let (numbers, members) = (rng.u8(1..=3), pick(rng, &[1, 2, 2, 3]));
         Self { barrier, double, numbers, members, retry: Retry::draw(rng) }
     }
 
@@ -72,7 +72,7 @@ impl Barriers {
         DoubleStep {
             number: 0,
             members: self.members,
-            rounds: rng.u8(1..=3),
+            rounds: rng.u8(1..=6),
             wait_ms: (!one_in(rng, 4)).then(|| if one_in(rng, 6) { 0 } else { rng.u64(..20_000) }),
             cancel_ms: if one_in(rng, 6) { rng.u64(1..2_000) } else { 60_000 },
             hold_ms: if one_in(rng, 4) { rng.u64(..6_000) } else { rng.u64(..200) },

@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-/// How long after an opening, without faults, a waiter has passed. Pauses of retries are up to 5 s.
+/// The longest time from an opening to the end of a wait, without faults. Pauses of retries are up to 5 s.
 pub(super) const PASSES_WITHIN: Nanos = 20 * SECOND;
 
-/// By how much a server may be behind without a fault.
+/// The longest delay of a server behind its leader, without a fault.
 pub(super) const BEHIND: Nanos = SECOND;
 
-/// By how much a call may be late behind its timeout: one second for a request in progress, and polls that are put off.
+/// The longest delay of a call behind its timeout: one second for a request in progress, and polls that are put off.
 pub(super) const LATE: Duration = Duration::from_millis(2_500);
 
 /// Does one step.

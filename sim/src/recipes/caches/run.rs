@@ -9,10 +9,10 @@ use super::{
     tree,
 };
 use crate::{
-    checks::{requests, sessions::LATE},
+    checks::requests,
     recipes::{
-        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, now_or_never, poll_once},
-        worker::{Timing, Worker},
+        common::{CACHE_SETTLES as SETTLES, CloseKind, Reader, poll_once},
+        worker::Worker,
     },
     world::{
         check::Check,
@@ -20,13 +20,13 @@ use crate::{
     },
 };
 
-/// By how much a server may be behind without a fault.
+/// The longest delay of a server behind its leader, without a fault.
 const BEHIND: Nanos = SECOND;
 
-/// The last time before the caches are judged, in which their process sends few requests.
+/// The last period before the caches are judged, in milliseconds. Their process sends few requests in it.
 const PERIOD_MS: u64 = 5_000;
 
-/// The caches of all processes. It has no rule of its own.
+/// The caches of all processes. A check without a rule: caches of different workers share it.
 #[derive(Default)]
 pub(super) struct Snapshots {
     /// The number of open caches of each process, by their roots.
@@ -37,7 +37,7 @@ pub(super) struct Snapshots {
 
 impl Check for Snapshots {}
 
-/// A cache, with what its events have shown.
+/// A cache, with the nodes that its events lead to.
 pub(crate) struct Cache {
     cache: CuratorCache,
     root: String,
@@ -104,20 +104,7 @@ pub(crate) async fn run(worker: &Worker, step: &CacheStep) {
     // Before any read.
     cache.look(worker);
     let until = worker.world.now() + step.for_ms * MILLISECOND;
-    while worker.world.now() < until {
-        let left_ms = (until - worker.world.now()) / MILLISECOND + 1;
-        match worker.within(left_ms.min(LOOKS_EVERY_MS), cache.events.next()).await {
-            Some(Some(event)) => {
-                cache.take(worker, event);
-                if step.pause_ms > 0 {
-                    worker.sleep(step.pause_ms).await;
-                }
-            }
-            Some(None) => break,
-            None => {}
-        }
-        cache.look(worker);
-    }
+    cache.read(worker, until, step.pause_ms).await;
     cache.catch_up(worker);
     if step.end == CloseKind::Keep {
         return worker.judge_later(cache);
@@ -133,7 +120,7 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     }
     let settled_at = worker.world.core().disturbances.peace_at + SETTLES;
     let left_ms = settled_at.saturating_sub(worker.world.now()) / MILLISECOND + 4_000;
-    // What the last steps have changed is read before.
+    // Changes of the last steps are read before.
     let period_ms = PERIOD_MS.min(left_ms - 1_000);
     worker.sleep(left_ms - period_ms).await;
     let before = requests::Count::now(&worker.world, worker.pid, &worker.client);
@@ -151,18 +138,17 @@ pub(crate) async fn judge_kept(worker: &Worker) {
     }
 }
 
-impl Cache {
-    fn bad(&self, worker: &Worker, text: &str) {
-        worker.violation(&format!("the cache of {} {text}", self.root));
+impl Reader for Cache {
+    type Event = CacheEvent;
+
+    async fn next(&mut self) -> Option<CacheEvent> {
+        self.events.next().await
     }
 
-    /// Whether it holds a path, by its depth.
-    fn holds(&self, path: &str) -> bool {
-        let Some(below) = path.strip_prefix(&self.root) else { return false };
-        below.is_empty() || below.starts_with('/') && below.matches('/').count() <= self.depth
+    fn is_current(&self) -> bool {
+        self.cache.is_initialized() && !self.cache.is_stale()
     }
 
-    /// An event.
     fn take(&mut self, worker: &Worker, event: CacheEvent) {
         match event {
             CacheEvent::Created { node } => {
@@ -241,7 +227,7 @@ impl Cache {
         }
     }
 
-    /// Looks at its nodes: each was there, and none goes back.
+    /// Each of its nodes was there, and none goes back.
     fn look(&mut self, worker: &Worker) {
         let snapshot = self.cache.snapshot();
         let core = worker.world.core();
@@ -271,30 +257,29 @@ impl Cache {
         let before = worker.world.check::<Snapshots>().last.insert(kind, snapshot);
         drop(before);
     }
+}
 
-    /// Waits until it is up to date: an overflow of the client's events makes it stale for a moment, at any time.
-    async fn settle(&self, worker: &Worker) {
-        for _ in 0..10 {
-            if self.cache.is_initialized() && !self.cache.is_stale() {
-                return;
-            }
-            worker.sleep(LOOKS_EVERY_MS).await;
-        }
+impl Cache {
+    fn bad(&self, worker: &Worker, text: &str) {
+        worker.violation(&format!("the cache of {} {text}", self.root));
     }
 
-    /// Takes the events that there are. Then the nodes of the events are those of the cache.
+    /// Whether it holds a path, by its depth.
+    fn holds(&self, path: &str) -> bool {
+        let Some(below) = path.strip_prefix(&self.root) else { return false };
+        below.is_empty() || below.starts_with('/') && below.matches('/').count() <= self.depth
+    }
+
+    /// Takes all waiting events. After them, the nodes of the events are those of the cache.
     fn catch_up(&mut self, worker: &Worker) {
-        while let Some(event) = now_or_never(self.events.next()) {
-            let Some(event) = event else { return };
-            self.take(worker, event);
+        if !self.drain(worker) {
+            return;
         }
-        self.look(worker);
         let snapshot = self.cache.snapshot();
-        let shown: Vec<_> = snapshot.iter().map(|node| (node.path(), state(node))).collect();
-        let replayed: Vec<_> =
+        let shown: BTreeMap<_, _> =
+            snapshot.iter().map(|node| (node.path(), state(node))).collect();
+        let replayed: BTreeMap<_, _> =
             self.nodes.iter().map(|(path, node)| (path.as_str(), state(node))).collect();
-        let shown: BTreeMap<_, _> = shown.into_iter().collect();
-        let replayed: BTreeMap<_, _> = replayed.into_iter().collect();
         if shown != replayed {
             self.bad(worker, &format!("has {shown:x?}, but its events lead to {replayed:x?}"));
         }
@@ -333,7 +318,7 @@ impl Cache {
         if worker.client.ended().is_some() {
             return;
         }
-        if !self.cache.is_initialized() || self.cache.is_stale() {
+        if !self.is_current() {
             let failures = self.cache.failures();
             return self.bad(worker, &format!("is not up to date in peace: {failures:?}"));
         }
@@ -378,14 +363,9 @@ impl Cache {
             }
             CloseKind::Close | CloseKind::CloseTwice | CloseKind::Keep => {
                 let (pid, world) = (worker.pid, &worker.world);
-                let timing = Timing::begin(worker);
-                cache.close().await;
+                let name = format!("the cache of {root}");
+                let began_at = worker.close_in_time(&name, cache.close()).await;
                 forget();
-                let took = timing.took(worker);
-                worker.say(format!("the cache of {root} is closed after {took:?}"));
-                if timing.is_late(worker, worker.client.config().connection_timeout() + LATE) {
-                    worker.violation(&format!("the close of a cache took {took:?}"));
-                }
                 drop(cache);
                 let others = || world.check::<Snapshots>().open.get(&(pid, root.clone())).copied();
                 if others() != Some(0) || worker.client.ended().is_some() {
@@ -394,7 +374,7 @@ impl Cache {
                 // The watch of another cache of this path may still be on its way.
                 worker.sleep(BEHIND / MILLISECOND).await;
                 let core = world.core();
-                let is_quiet = core.is_calm(pid, timing.from, world.now());
+                let is_quiet = core.is_calm(pid, began_at, world.now());
                 let ensemble = &core.servers.ensemble;
                 let watched = session.map(|id| ensemble.persistently_watched_paths(id));
                 drop(core);

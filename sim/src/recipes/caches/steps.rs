@@ -16,25 +16,22 @@ pub enum Step {
 impl PlanStep for Step {}
 
 /// A cache of a node below `/tree`, and of `/tree` itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CacheStep {
     /// The names below `/tree` that lead to the root of the cache.
     pub root: Vec<u8>,
     /// Which nodes it holds.
     pub kind: CacheKind,
     /// Whether it keeps no data.
-    #[serde(default)]
     pub without_data: bool,
     /// Whether it starts with the nodes that another such cache, of any process, has seen last.
-    #[serde(default)]
     pub initial: bool,
     /// The number of its reads in flight.
     pub max_reads: usize,
     /// The number of events that its reader may be behind.
     pub max_events: usize,
     /// The pause of its reader after each event.
-    #[serde(default)]
     pub pause_ms: u64,
     /// For how long it is used.
     pub for_ms: u64,
@@ -43,9 +40,10 @@ pub struct CacheStep {
 }
 
 /// Which nodes a cache holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CacheKind {
     /// All descendants.
+    #[default]
     Tree,
     /// The children.
     Children,

@@ -20,7 +20,7 @@ use crate::{
 /// The base path of all services.
 pub(super) const SERVICES: &str = "/services";
 
-/// How often instances are looked for.
+/// The interval at which open registrations are checked.
 const LOOKS_EVERY: Nanos = SECOND;
 
 /// An instance, as the servers have it.

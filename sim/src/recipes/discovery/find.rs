@@ -1,5 +1,5 @@
-//! Searches for the instances of a service. Caches and providers show no instance that never was, and in peace those that are
-//! registered.
+//! Searches for the instances of a service. Caches and providers show no instance that was never registered, and in peace the
+//! registered ones.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,9 @@ use super::{
     steps::{FindStep, Strategy},
 };
 use crate::{
-    checks::sessions::LATE,
     recipes::{
-        common::{CACHE_SETTLES as SETTLES, CloseKind, LOOKS_EVERY_MS, Retry, now_or_never},
-        worker::{Timing, Worker},
+        common::{CACHE_SETTLES as SETTLES, CloseKind, Reader, Retry},
+        worker::Worker,
     },
     world::time::{MILLISECOND, SECOND},
 };
@@ -34,12 +33,12 @@ use crate::{
 const DOWN_FOR: Duration = Duration::from_secs(5);
 const DOWN_FROM: u32 = 2;
 
-/// How often a service is queried.
+/// The interval of queries.
 const QUERIES_EVERY: u64 = 2 * SECOND;
 
 type Instances = [Arc<ServiceInstance>];
 
-/// The instances of a service, with what its events have shown.
+/// A cache or provider of a service, with the instances that its events lead to.
 pub(super) struct Finder {
     discovery: ServiceDiscovery,
     /// The name of the service.
@@ -108,23 +107,13 @@ pub(super) async fn find(worker: &Worker, step: &FindStep) {
         uses: 0,
     };
     let until = worker.world.now() + step.for_ms * MILLISECOND;
-    let mut next_query = worker.world.now();
     while worker.world.now() < until {
-        let left_ms = (until - worker.world.now()) / MILLISECOND + 1;
-        match worker.within(left_ms.min(LOOKS_EVERY_MS), finder.events.next()).await {
-            Some(Some(event)) => {
-                finder.take(worker, event);
-                if step.pause_ms > 0 {
-                    worker.sleep(step.pause_ms).await;
-                }
-            }
-            Some(None) => break,
-            None => {}
+        let next_query = if step.queries { worker.world.now() + QUERIES_EVERY } else { until };
+        if !finder.read(worker, next_query.min(until), step.pause_ms).await {
+            break;
         }
-        finder.look(worker);
-        if step.queries && worker.world.now() >= next_query {
+        if step.queries {
             finder.query(worker).await;
-            next_query = worker.world.now() + QUERIES_EVERY;
         }
     }
     finder.catch_up(worker);
@@ -150,12 +139,17 @@ pub(super) async fn judge_kept(worker: &Worker) {
     }
 }
 
-impl Finder {
-    fn bad(&self, worker: &Worker, text: &str) {
-        worker.violation(&format!("{}: {text}", self.service));
+impl Reader for Finder {
+    type Event = ServiceCacheEvent;
+
+    async fn next(&mut self) -> Option<ServiceCacheEvent> {
+        self.events.next().await
     }
 
-    /// An event.
+    fn is_current(&self) -> bool {
+        !self.cache.is_stale()
+    }
+
     fn take(&mut self, worker: &Worker, event: ServiceCacheEvent) {
         match event {
             ServiceCacheEvent::Added { instance } => self.shown.push(shown(&instance)),
@@ -194,14 +188,7 @@ impl Finder {
         }
     }
 
-    fn remove(&mut self, worker: &Worker, of: &Shown, what: &str) {
-        match self.shown.iter().position(|known| known == of) {
-            Some(at) => drop(self.shown.swap_remove(at)),
-            None => self.bad(worker, &format!("{of:?} is reported as {what}, not as there")),
-        }
-    }
-
-    /// Looks at the instances, and uses one.
+    /// Each of its instances was there. Uses one.
     fn look(&mut self, worker: &Worker) {
         let cached = self.cache.instances();
         self.were_there(worker, "has", &cached);
@@ -236,6 +223,19 @@ impl Finder {
             self.errors.entry(of).or_insert((now, 0)).1 += 1;
         }
     }
+}
+
+impl Finder {
+    fn bad(&self, worker: &Worker, text: &str) {
+        worker.violation(&format!("{}: {text}", self.service));
+    }
+
+    fn remove(&mut self, worker: &Worker, of: &Shown, what: &str) {
+        match self.shown.iter().position(|known| known == of) {
+            Some(at) => drop(self.shown.swap_remove(at)),
+            None => self.bad(worker, &format!("{of:?} is reported as {what}, not as there")),
+        }
+    }
 
     fn were_there(&self, worker: &Worker, verb: &str, instances: &Instances) {
         let service = service_path(&self.service);
@@ -248,23 +248,11 @@ impl Finder {
         }
     }
 
-    /// Waits until it is up to date: an overflow of the client's events makes it stale for a moment, at any time.
-    async fn settle(&self, worker: &Worker) {
-        for _ in 0..10 {
-            if !self.cache.is_stale() {
-                return;
-            }
-            worker.sleep(LOOKS_EVERY_MS).await;
-        }
-    }
-
-    /// Takes the events that there are. Then the instances of the events are those of the cache.
+    /// Takes all waiting events. After them, the instances of the events are those of the cache.
     fn catch_up(&mut self, worker: &Worker) {
-        while let Some(event) = now_or_never(self.events.next()) {
-            let Some(event) = event else { return };
-            self.take(worker, event);
+        if !self.drain(worker) {
+            return;
         }
-        self.look(worker);
         let cached = all_shown(&*self.cache.instances());
         self.shown.sort();
         if self.shown != cached {
@@ -335,13 +323,7 @@ impl Finder {
             CloseKind::Drop => drop(close),
             CloseKind::CancelledClose => drop(worker.within(0, close).await),
             CloseKind::Close | CloseKind::CloseTwice | CloseKind::Keep => {
-                let timing = Timing::begin(worker);
-                close.await;
-                let took = timing.took(worker);
-                worker.say(format!("{} is closed after {took:?}", self.service));
-                if timing.is_late(worker, worker.client.config().connection_timeout() + LATE) {
-                    self.bad(worker, &format!("its close took {took:?}"));
-                }
+                worker.close_in_time(&self.service, close).await;
                 let left = self.cache.instances().len();
                 let picked = self.provider.as_ref().and_then(ServiceProvider::instance);
                 if left > 0 || picked.is_some() {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::recipes::{common::Retry, worker::Worker};
 
-/// For how long a change is waited for.
+/// The longest wait for a change, in milliseconds.
 pub(super) const WRITTEN_WITHIN_MS: u64 = 10_000;
 
 /// The instances that a process has registered, by their paths: two discoveries of a client must not register the same one.

@@ -19,24 +19,20 @@ pub enum Step {
 impl PlanStep for Step {}
 
 /// A registration of an instance.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ServeStep {
     /// The number of the service.
     pub service: u8,
     /// The number of the instance, which other processes may register too; `None`: an id that no other step has.
-    #[serde(default)]
     pub instance: Option<u8>,
     /// How long its node lives.
     pub kind: ServeKind,
     /// The retry policy.
-    #[serde(default)]
     pub retry: Retry,
     /// The number of changes: every third one disables or enables the instance, the others are updates.
-    #[serde(default)]
     pub changes: u8,
     /// Whether each change is waited for before the next one.
-    #[serde(default)]
     pub waits: bool,
     /// For how long it is registered.
     pub for_ms: u64,
@@ -45,9 +41,10 @@ pub struct ServeStep {
 }
 
 /// A type of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServeKind {
     /// `Dynamic`.
+    #[default]
     Dynamic,
     /// `DynamicSequential`.
     Sequential,
@@ -58,9 +55,10 @@ pub enum ServeKind {
 }
 
 /// How a registration ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServeEnd {
     /// `unregister().await`.
+    #[default]
     Unregister,
     /// `unregister()` is called, and its future dropped.
     CancelledUnregister,
@@ -73,22 +71,18 @@ pub enum ServeEnd {
 }
 
 /// A search for the instances of a service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FindStep {
     /// The number of the service.
     pub service: u8,
     /// The strategy of a provider, whose instances are used; `None`: a cache without a provider.
-    #[serde(default)]
     pub provider: Option<Strategy>,
     /// One in this many uses of an instance fails; 0: none.
-    #[serde(default)]
     pub fails_one_in: u8,
     /// Whether the instances are queried too.
-    #[serde(default)]
     pub queries: bool,
     /// The pause of the reader of its events after each event.
-    #[serde(default)]
     pub pause_ms: u64,
     /// For how long it is used.
     pub for_ms: u64,

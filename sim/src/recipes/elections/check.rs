@@ -1,6 +1,6 @@
 //! Leaderships, as the leaders believe in them: compared with each other and with the servers' data.
 //!
-//! As with locks, only running processes are asked: a stopped one does nothing with its leadership.
+//! As with locks, only running processes count: a stopped one does nothing with its leadership.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// How long after the peace, or after the last change, an election with participants may be without a leader, beyond
-/// the session timeout: the pauses of retries are up to 10 s, in the background too.
+/// The longest time without a leader after the peace or the last change, beyond the session timeout. Pauses of retries are up
+/// to 10 s, in the background too.
 const LEADER_WITHIN: Nanos = 25 * SECOND;
 
 /// A participant, whichever recipe it uses.
@@ -72,9 +72,9 @@ struct Participant {
     over: (u64, Nanos),
     /// The proven bound of its last leadership.
     proof: Proof,
-    /// The leadership whose end a task waits for, and since when.
+    /// The leadership whose end a task waits for, and the start of that wait.
     watching: Option<(u64, Nanos)>,
-    /// Since when the node of its leadership is missing.
+    /// When the node of its leadership was first missing.
     missing_since: Option<Nanos>,
 }
 
@@ -82,7 +82,7 @@ struct Participant {
 struct Election {
     /// The greatest token that was granted.
     token: i64,
-    /// Since when it has participants and no leader.
+    /// The start of the time with participants and without a leader.
     idle_since: Option<Nanos>,
 }
 

@@ -8,20 +8,17 @@ use std::{
 };
 
 use docent::{
-    CloseMode, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch, LeaderOptions,
-    LeaderSelector, Leadership, LeadershipChange, Term,
+    CloseMode, ConnectionStateErrorPolicy, ErrorKind, LeaderLatch, LeaderOptions, LeaderSelector,
+    Leadership, LeadershipChange, Term,
 };
 
 use super::{
     check::{self, NewParticipant, Object, Participating},
     steps::{LeadBy, LeadSettings, LeadStep},
 };
-use crate::{
-    checks::guarded::GuardedWrites,
-    recipes::{
-        common::{CloseKind, HoldWatch, poll_once},
-        worker::Worker,
-    },
+use crate::recipes::{
+    common::{CloseKind, HoldWatch, poll_once},
+    worker::Worker,
 };
 
 /// Does one step.
@@ -85,7 +82,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
     let followed = async {
         let mut leading = None;
         if step.watch == HoldWatch::Nothing {
-            // In this task: the end of a leadership is noticed only when its writes are done.
+            // One task follows and writes: it notices the end of a leadership only after its writes.
             while let Some(change) = changes.next().await {
                 let was_leading = leading.take();
                 match change {
@@ -135,7 +132,7 @@ async fn latch(worker: &Worker, step: &LeadStep, id: &str) {
             worker.say(format!("{id} leads no more"));
         }
     };
-    // Dropped here, with what it has borrowed.
+    // The future is dropped here, with its borrows.
     worker.within(step.for_ms, followed).await;
     if step.end == CloseKind::Keep {
         worker.say(format!("{id} stays"));
@@ -251,19 +248,8 @@ async fn leads(worker: &Worker, step: &LeadStep, id: &str, leadership: &Leadersh
         worker.violation(&format!("{id}: the token is {token}, not {}", stat.czxid));
     }
     let register = format!("/register-of{}", paths(step).1.replace('/', "-"));
-    let data = format!("{token} {}", leadership.path());
-    worker.world.check::<GuardedWrites>().begin(&register, leadership.path(), true);
     for _ in 0..step.writes {
-        let mut transaction = match leadership.guarded() {
-            Ok(transaction) => transaction,
-            Err(error) => return worker.say(format!("{id} writes nothing: {error}")),
-        };
-        match transaction.set_data(&register, data.as_bytes(), None).commit().await {
-            Ok(_) => worker.say(format!("{id} has written {register}: {token}")),
-            Err(error) if error.kind() == ErrorKind::NoNode && error.index() == Some(1) => {
-                let _ = worker.client.create(&register, b"", CreateMode::Persistent).await;
-            }
-            Err(error) => worker.say(format!("{id} writes {register}: {error}")),
-        }
+        let written = (&*register, leadership.path(), token);
+        worker.write_guarded(written, true, 1, || leadership.guarded()).await;
     }
 }

@@ -27,38 +27,34 @@ impl PlanStep for Step {
 }
 
 /// A participation in an election.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LeadStep {
     /// The number of the election. Those of latches and of selectors are different ones.
     pub election: u8,
     /// The recipe.
     pub by: LeadBy,
     /// Its options.
-    #[serde(default)]
     pub options: LeadSettings,
     /// For how long it takes part.
     pub for_ms: u64,
     /// How long a term of a selector lasts.
-    #[serde(default)]
     pub term_ms: u64,
     /// How the end of a leadership is noticed. With `Nothing`, a latch is followed by its changes.
-    #[serde(default)]
     pub watch: HoldWatch,
     /// After which time a wait for the leadership of a latch is dropped, and begun again; `None`: never.
-    #[serde(default)]
     pub cancel_ms: Option<u64>,
     /// The number of guarded writes to the register of the election, in each leadership.
-    #[serde(default)]
     pub writes: u8,
     /// How a latch is closed.
     pub end: CloseKind,
 }
 
 /// A recipe of leader election.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeadBy {
     /// A `LeaderLatch`.
+    #[default]
     Latch,
     /// `LeaderSelector::run`.
     Selector,
@@ -68,21 +64,17 @@ pub enum LeadBy {
 
 /// Options of an election.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct LeadSettings {
     /// The retry policy.
-    #[serde(default)]
     pub retry: Retry,
     /// The error policy: `Session`, not `Standard`.
-    #[serde(default)]
     pub keeps_over_cuts: bool,
     /// The close mode: `NotifyLeader`, not `Silent`.
-    #[serde(default)]
     pub notifies: bool,
     /// Whether the election is in a namespace.
-    #[serde(default)]
     pub namespaced: bool,
     /// How often the proven bound of a leadership is renewed; `None`: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub renew_ms: Option<u64>,
 }

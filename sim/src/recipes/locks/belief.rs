@@ -51,13 +51,13 @@ pub(super) struct Belief {
     pub(super) is_unasked: bool,
     /// The last change of a revocable node before the hold began.
     pub(super) revocable_since: Option<i64>,
-    /// Since when a revocation is requested.
+    /// When the revocation was requested.
     pub(super) revoked_since: Option<Nanos>,
-    /// Whether the holder waits for the end of the hold, and since when.
+    /// When the holder began to wait for the end of the hold; `None`: it does not wait.
     pub(super) watching_since: Option<Nanos>,
-    /// Since when the running process could have known that the hold has ended.
+    /// When the running process could first know that the hold had ended.
     pub(super) over_since: Option<Nanos>,
-    /// Since when a node is missing, as far as the running process could have known.
+    /// When a node was first missing while the process was running.
     pub(super) missing_since: Option<Nanos>,
     /// When that node was deleted.
     pub(super) gone_at: Nanos,
@@ -81,7 +81,7 @@ impl Belief {
         format!("{}: {}", locks.join(", "), self.who())
     }
 
-    /// Whether the process would be answered that it holds the lock.
+    /// Whether `is_held` would answer the process with true.
     pub(super) fn is_believed(&self, view: &View<'_>) -> bool {
         view.is_running(self.pid) && self.over_since.is_none()
     }

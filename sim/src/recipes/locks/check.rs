@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// All holds that a process may believe in, and what they are compared with.
+/// All holds that processes may believe in, and the tokens granted so far.
 #[derive(Default)]
 pub(super) struct Holds {
     pub(super) held: BTreeMap<u64, Belief>,
@@ -192,7 +192,7 @@ fn check_end(view: &View<'_>, belief: &mut Belief, found: &mut Findings) {
         belief.over_since.get_or_insert(now);
     }
     let Some(watching) = belief.watching_since else { return };
-    // A holder that knows of the end of its hold has stopped watching.
+    // A holder that has noticed the end does not watch any more.
     if let Some(since) = belief.revoked_since
         && belief.over_since.is_none()
         && now > since.max(watching).max(disturbed_until) + EVENT_SEEN_WITHIN

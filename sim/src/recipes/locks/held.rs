@@ -153,7 +153,7 @@ pub(super) fn believe(world: &World, new: NewBelief<'_>) -> Held {
     let of_node = stats.first().and_then(|stat| Some(stat.as_ref()?.czxid));
     let expected = of_node.map(|of_node| continued.first().copied().flatten().unwrap_or(of_node));
     let id = world.next_number();
-    // An owner of its own must differ from all numbers of owners.
+    // A hold without an owner gets a number that no owner has.
     let owner = (pid, owner.map_or((1 << 32) + id, u64::from));
     let mut holds = world.check::<Holds>();
     let mut found = Findings::default();

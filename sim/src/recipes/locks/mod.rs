@@ -2,7 +2,6 @@
 
 mod belief;
 mod check;
-mod counts;
 mod held;
 mod objects;
 mod run;
@@ -68,7 +67,7 @@ impl Recipe for Locks {
         Self {
             names,
             settings,
-            // Long enough for what has to be noticed within 15 s.
+            // Longer than the 15 s in which a holder must notice them.
             long_ms: if deletes || revokes { 25_000 } else { 5_000 },
             waits: flag(rng),
             cancels: flag(rng),
@@ -127,7 +126,7 @@ impl Recipe for Locks {
     }
 
     fn checks(checks: Checks) -> Checks {
-        checks.with(check::Holds::default()).with(counts::Counts::default())
+        checks.with(check::Holds::default())
     }
 }
 
@@ -143,14 +142,12 @@ impl Locks {
             options: self.settings[rng.usize(..self.settings.len())],
             fresh: self.fresh && one_in(rng, 2),
             revocable: self.revokes && one_in(rng, 2),
-            owner: None,
-            quantity: 0,
             watch: pick(rng, &[HoldWatch::Nothing, HoldWatch::Lost, HoldWatch::Token]),
             writes: if self.writes && one_in(rng, 2) { rng.u8(1..4) } else { 0 },
             unasked: self.unasked && one_in(rng, 2),
-            then: Vec::new(),
             first_ends_first: one_in(rng, 2),
             lock,
+            ..LockStep::default()
         };
         match &step.lock {
             LockName::Semaphore { .. } | LockName::CountedSemaphore(_) if one_in(rng, 4) => {

@@ -2,23 +2,19 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
-use docent::{CreateMode, Error, ErrorKind, LockGuard, Owner, Revoker, retry::RetryNTimes};
+use docent::{Error, LockGuard, Owner, Revoker, retry::RetryNTimes};
 use tokio::sync::Notify;
 
 use super::{
     belief::{Mode, Part},
-    counts::Counts,
     held::{Held, NewBelief, are_intruded, believe},
     objects::{Object, Objects, count_path},
     steps::{HoldEnd, InnerLock, LockName, LockStep},
     strict::judge_hand_over,
 };
-use crate::{
-    checks::guarded::GuardedWrites,
-    recipes::{
-        common::{HoldWatch, poll_once},
-        worker::Worker,
-    },
+use crate::recipes::{
+    common::{HoldWatch, poll_once},
+    worker::Worker,
 };
 
 /// Does one step.
@@ -40,7 +36,7 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
         let guards = acquire(&object, lock, owner.as_ref(), step.wait_ms, quantity).await?;
         Ok::<_, Error>((object, guards))
     };
-    let limit = Limit::before(worker, lock);
+    let count = KnownCount::before(worker, lock);
     let started = worker.world.now();
     let using = worker.world.use_paths(worker.pid, lock.paths());
     let Some(acquired) = cancelled(worker, &step, acquire).await else {
@@ -59,10 +55,8 @@ pub(crate) async fn run(worker: &Worker, step: LockStep) {
     let hold = |guard: LockGuard, lock: &LockName, end| {
         worker.say(format!("holds {} as {}", name(lock), guard.lock_path()));
         let mut parts = lock.parts();
-        for part in &mut parts {
-            if part.mode == Mode::Lease(usize::MAX) {
-                part.mode = Mode::Lease(limit.largest(worker));
-            }
+        if let Some(count) = &count {
+            parts[0].mode = Mode::Lease(count.largest(worker));
         }
         let new = NewBelief {
             pid: worker.pid,
@@ -188,7 +182,7 @@ async fn acquire_inner(
                 worker.say(format!("does not get {text} in time"));
                 return None;
             };
-            // A hold whose node another client deletes lasts until its holder hears of that.
+            // A hold whose node another client deletes lasts until its holder receives the event.
             let reads = holds.iter().filter(|(held, _)| held.is_reader());
             let is_intruded = holds.iter().any(|(held, _)| held.is_intruded());
             if !writes
@@ -241,26 +235,9 @@ async fn write(worker: &Worker, held: &Held, register: &str, is_ordered: bool) {
         Err(error) => return worker.say(format!("has no token: {error}")),
     };
     judge_token(worker, held, token);
-    let data = format!("{token} {}", guard.lock_path());
-    worker.world.check::<GuardedWrites>().begin(register, guard.lock_path(), is_ordered);
-    for _ in 0..2 {
-        let mut transaction = match guard.guarded() {
-            Ok(transaction) => transaction,
-            Err(error) => return worker.say(format!("writes nothing: {error}")),
-        };
-        let committed = transaction.set_data(register, data.as_bytes(), None).commit().await;
-        let holds = guard.lock_paths().count();
-        match committed {
-            Ok(_) => return worker.say(format!("has written {register}: {token}")),
-            Err(error) if error.kind() == ErrorKind::NoNode && error.index() == Some(holds) => {
-                let created = worker.client.create(register, b"", CreateMode::Persistent).await;
-                if let Err(error) = created {
-                    worker.say(format!("creates {register}: {error}"));
-                }
-            }
-            Err(error) => return worker.say(format!("writes {register}: {error}")),
-        }
-    }
+    let guards = guard.lock_paths().count();
+    let written = (register, guard.lock_path(), token);
+    worker.write_guarded(written, is_ordered, guards, || guard.guarded()).await;
 }
 
 /// Waits until the loss of a hold is noticed.
@@ -308,7 +285,6 @@ pub(crate) async fn revoke(worker: &Worker, lock: &LockName) {
 /// Changes the number of leases of a counted semaphore.
 pub(crate) async fn set_count(worker: &Worker, number: u8, count: u8) {
     worker.say(format!("sets {} to {count}", count_path(number)));
-    worker.world.check::<Counts>().watch(&count_path(number));
     let set = async {
         let shared = worker.shared.get::<Objects>().count(&worker.client, number).await?;
         shared.set_count(i32::from(count)).await
@@ -318,27 +294,28 @@ pub(crate) async fn set_count(worker: &Worker, number: u8, count: u8) {
     }
 }
 
-/// The number of leases that a client may have known during an acquire.
-struct Limit {
-    path: Option<String>,
-    /// The change of the count that it knew at the beginning.
-    known: i64,
+/// The count of a semaphore, from the change on that its client knew before an acquire.
+struct KnownCount {
+    path: String,
+    zxid: i64,
 }
 
-impl Limit {
-    fn before(worker: &Worker, lock: &LockName) -> Self {
-        let LockName::CountedSemaphore(number) = lock else { return Self { path: None, known: 0 } };
-        let path = count_path(*number);
-        worker.world.check::<Counts>().watch(&path);
-        Self {
-            path: Some(path),
-            known: worker.shared.get::<Objects>().known_count(*number).unwrap_or(0),
-        }
+impl KnownCount {
+    /// `None` for a lock without a count.
+    fn before(worker: &Worker, lock: &LockName) -> Option<Self> {
+        let LockName::CountedSemaphore(number) = lock else { return None };
+        let zxid = worker.shared.get::<Objects>().known_count(*number).unwrap_or(0);
+        Some(Self { path: count_path(*number), zxid })
     }
 
+    /// The largest number of leases since then.
     fn largest(&self, worker: &Worker) -> usize {
-        let Some(path) = &self.path else { return usize::MAX };
-        worker.world.check::<Counts>().largest(path, self.known)
+        let core = worker.world.core();
+        let nodes = core.servers.truth.of(&self.path).filter_map(|of| of.change.node.as_ref());
+        let known = nodes.filter(|(_, stat)| stat.mzxid >= self.zxid);
+        let counts =
+            known.map(|(data, _)| data.first_chunk().map_or(0, |data| i32::from_be_bytes(*data)));
+        counts.max().map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(0))
     }
 }
 

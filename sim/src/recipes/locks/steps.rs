@@ -45,8 +45,8 @@ impl PlanStep for Step {
 }
 
 /// One use of a lock.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LockStep {
     /// Which lock.
     pub lock: LockName,
@@ -55,41 +55,30 @@ pub struct LockStep {
     /// After which time the future of the acquire is dropped; `None`: never.
     pub cancel_ms: Option<u64>,
     /// After how many polls the future of the acquire is dropped; `None`: never.
-    #[serde(default)]
     pub cancel_polls: Option<u32>,
     /// How long it is held.
     pub hold_ms: u64,
     /// How it is let go.
     pub end: HoldEnd,
     /// The options of the lock object.
-    #[serde(default)]
     pub options: LockSettings,
     /// Whether the step makes a lock object of its own. Otherwise the workers of a process share one.
-    #[serde(default)]
     pub fresh: bool,
     /// Whether the lock is revocable, and let go when a revocation is requested. The lock object is then fresh.
-    #[serde(default)]
     pub revocable: bool,
     /// The owner of a re-entrant acquire. The workers of a process share its owners.
-    #[serde(default)]
     pub owner: Option<u8>,
     /// The number of leases of a semaphore; 0 and 1: one.
-    #[serde(default)]
     pub quantity: u8,
     /// How the loss of the lock is noticed.
-    #[serde(default)]
     pub watch: HoldWatch,
     /// The number of guarded writes to the register of the lock.
-    #[serde(default)]
     pub writes: u8,
     /// Whether the checker refrains from calling `is_held`, which would end a hold whose time is up.
-    #[serde(default)]
     pub unasked: bool,
     /// Locks that the same owner acquires while it holds this one.
-    #[serde(default)]
     pub then: Vec<InnerLock>,
     /// Whether the holds end in the order in which they began. Otherwise the last one ends first.
-    #[serde(default)]
     pub first_ends_first: bool,
 }
 
@@ -134,23 +123,22 @@ pub enum LockName {
 
 /// Options of a lock object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct LockSettings {
     /// The retry policy.
-    #[serde(default)]
     pub retry: Retry,
     /// Whether the listing is sent with the create.
-    #[serde(default)]
     pub pipelined: bool,
     /// How often the proven bound of a hold is renewed; `None`: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub renew_ms: Option<u64>,
 }
 
 /// How a hold ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HoldEnd {
     /// `release().await`.
+    #[default]
     Release,
     /// The guard is dropped.
     Drop,
@@ -160,26 +148,8 @@ pub enum HoldEnd {
     Keep,
 }
 
-impl LockStep {
-    /// An acquire without a limit, and a hold of this time.
-    pub(super) fn new(lock: LockName, hold_ms: u64) -> Self {
-        Self {
-            lock,
-            wait_ms: None,
-            cancel_ms: None,
-            cancel_polls: None,
-            hold_ms,
-            end: HoldEnd::Release,
-            options: LockSettings::default(),
-            fresh: false,
-            revocable: false,
-            owner: None,
-            quantity: 0,
-            watch: HoldWatch::default(),
-            writes: 1,
-            unasked: false,
-            then: Vec::new(),
-            first_ends_first: false,
-        }
+impl Default for LockName {
+    fn default() -> Self {
+        Self::Mutex(0)
     }
 }

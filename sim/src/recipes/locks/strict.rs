@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// How long after a release, or after the begin of an acquire, a free lock may be granted without faults.
+/// The longest time without faults from a release, or the begin of an acquire, to the grant of a free lock.
 const HAND_OVER_WITHIN: Nanos = 3 * SECOND;
 
-/// How long after the peace faults may have effects: sessions end, and connections that are dead are noticed.
+/// The longest effect of faults after the peace: sessions end, and clients notice dead connections.
 const EFFECTS_OF_FAULTS: Nanos = 30 * SECOND;
 
 /// The holds of strict mutexes that no release has ended, by lock and number.

@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// Makes all locks of one in eight plans strict. Their clocks differ by what the proof allows for.
+/// Makes all locks of one in eight plans strict. Their clocks differ by as much as the proof allows.
 pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
     if !one_in(rng, 8) {
         return;
     }
     let locks = pick(rng, &[1, 1, 2]);
-    // A clock that jumps ahead of the true time is beyond what the proof allows for: a rival would wait too short.
+    // The proof allows no clock that jumps ahead of the true time: a rival would not wait long enough.
     for fault in &mut plan.faults {
         if let FaultKind::Suspend { jump_ms, .. } = &mut fault.kind {
             *jump_ms = 0;
@@ -67,24 +67,30 @@ pub(super) fn adjust(rng: &mut Rng, plan: &mut Plan) {
             process.starts_at_ms = process.starts_at_ms.min(1_000);
             process.workers.iter_mut().for_each(|steps| steps.push(Step::Sleep { ms: 35_000 }));
             for number in 0..3 {
-                let step = LockStep::new(LockName::Strict(0), number * 150);
+                let (lock, hold_ms) = (LockName::Strict(0), number * 150);
+                let step = LockStep { lock, hold_ms, writes: 1, ..LockStep::default() };
                 let step = Step::from(Locking::Lock(step));
                 process.workers.iter_mut().for_each(|steps| steps.push(step.clone()));
             }
         }
     } else if is_at_claims {
-        // Holders that do not notice anything, and rivals that wait for their claims.
-        for number in plan.holders() {
-            let process = &mut plan.processes[number];
-            let lock = LockName::Strict(0);
-            let step = |hold_ms| LockStep {
-                watch: HoldWatch::Nothing,
-                ..LockStep::new(lock.clone(), hold_ms)
+        // Two contenders that notice nothing while they hold the lock.
+        let contenders: Vec<_> = plan.holders().into_iter().take(2).collect();
+        for (number, process) in plan.processes.iter_mut().enumerate() {
+            let lock = |hold_ms| {
+                let (lock, watch) = (LockName::Strict(0), HoldWatch::Nothing);
+                let step = LockStep { lock, hold_ms, watch, writes: 1, ..LockStep::default() };
+                Locking::Lock(step).into()
             };
-            let steps = (0..3).map(|_| Locking::Lock(step(rng.u64(5_000..15_000))).into());
-            process.workers = vec![steps.collect()];
+            process.workers = if contenders.contains(&number) {
+                vec![(0..4).map(|_| lock(rng.u64(8_000..30_000))).collect()]
+            } else {
+                Vec::new()
+            };
+            process.starts_at_ms = process.starts_at_ms.min(1_000);
+            process.client.session_timeout_ms = pick(rng, &[2_000, 4_000]);
         }
-        sequences::at_the_end_of_claims(plan, rng);
+        sequences::at_the_end_of_claims(plan, rng, &contenders);
     }
 }
 

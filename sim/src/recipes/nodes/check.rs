@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How often nodes are looked for.
+/// The interval at which open objects are checked.
 const LOOKS_EVERY: Nanos = SECOND;
 
 /// An object that keeps a node.
@@ -100,12 +100,12 @@ struct Open {
     keeper: Keeper,
     is_renamed: bool,
     is_impossible: bool,
-    /// The data that it shall write, and since when.
+    /// The number of the data that it wants to write, and when they were set.
     wanted: (u64, Nanos),
     known: Known,
     /// Whether its data were known to be written when last looked at.
     is_written: bool,
-    /// Since when there is no node, or the node has older data.
+    /// The start of the time without a node, or with older data.
     wrong_since: WrongSince,
 }
 
@@ -127,7 +127,7 @@ struct Own {
 pub(super) struct Kept {
     open: BTreeMap<String, Open>,
     closed: Closed,
-    /// What closed objects took for their own nodes.
+    /// The nodes that closed objects took for their own.
     known_of_closed: BTreeMap<String, (Pid, Known)>,
     /// The nodes on the servers: the object that has written each, its data, and the session that owns it. The object is
     /// empty if it took the node for another one.
@@ -329,7 +329,7 @@ impl Kept {
             }
             let mut writer = id.to_owned();
             if let Some(pid) = self.strayed(id, stat) {
-                // It has no data of its own there: setData has no check of the owner.
+                // The node is another object's: setData has no check of the owner.
                 writer.clear();
                 let created = self.created.get(path).copied().unwrap_or_default();
                 let is_late =

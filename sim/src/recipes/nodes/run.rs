@@ -20,7 +20,7 @@ use crate::{
     world::time::SECOND,
 };
 
-/// How long a group must not have changed before its view is judged.
+/// A view of a group is judged only if the group has not changed for this time.
 const UNCHANGED: u64 = 2 * SECOND;
 
 pub(super) const GROUP: &str = "/group";
@@ -162,7 +162,7 @@ async fn judge_group(worker: &Worker, member: &GroupMember) {
     if now < changed.max(peace_at) + 10 * SECOND + UNCHANGED || worker.client.ended().is_some() {
         return;
     }
-    // The own one is what it shall be, be it there or not.
+    // A member always sees itself, with the data that it wants.
     servers.insert(member.id().to_owned(), view[member.id()].clone());
     if view != servers {
         worker.violation(&format!("the group is {servers:?}, not {view:?}"));

@@ -23,38 +23,34 @@ impl PlanStep for Step {
 }
 
 /// A node that is kept present.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct KeepStep {
     /// The number of the node. Nodes of equal numbers have one path, if they are neither sequential nor protected.
     pub node: u8,
     /// The recipe and the mode.
     pub mode: KeepMode,
     /// Whether its name has a GUID.
-    #[serde(default)]
     pub protected: bool,
     /// Whether it adopts a node that is not ephemeral.
-    #[serde(default)]
     pub adopts: bool,
     /// Whether it is below a parent that does not exist, and creates none.
-    #[serde(default)]
     pub without_parents: bool,
     /// The retry policy.
-    #[serde(default)]
     pub retry: Retry,
     /// For how long it is kept.
     pub for_ms: u64,
     /// How often its data are set meanwhile.
-    #[serde(default)]
     pub sets: u8,
     /// How it is closed.
     pub end: CloseKind,
 }
 
 /// A recipe that keeps a node, and its mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeepMode {
     /// A `PersistentNode`: a persistent node.
+    #[default]
     Persistent,
     /// A `PersistentNode`: a persistent sequential node.
     PersistentSequential,

@@ -80,7 +80,7 @@ impl Recipe for Registers {
 
     /// Lets some processes go on with the session of another one.
     fn adjust(rng: &mut Rng, plan: &mut Plan) {
-        // The end of their sessions matters most.
+        // The end of a holder's session matters most. Elections come later: their nodes would stay with the session.
         let holders = plan.holders();
         for process in 1..plan.processes.len() {
             let is_of_registers = |step: &step::Step| {
@@ -89,14 +89,12 @@ impl Recipe for Registers {
             };
             let has_registers_only =
                 plan.processes[process].workers.iter().flatten().all(is_of_registers);
-            if !has_registers_only || !one_in(rng, 5) {
+            if !has_registers_only || !one_in(rng, 3) {
                 continue;
             }
-            let of = if holders.is_empty() || one_in(rng, 2) {
-                rng.usize(..process)
-            } else {
-                pick(rng, &holders)
-            };
+            let holders: Vec<_> = holders.iter().copied().filter(|of| *of < process).collect();
+            let of =
+                rng.choice(holders).filter(|_| rng.bool()).unwrap_or_else(|| rng.usize(..process));
             let starts_at_ms = rng.u64(1_000..plan.peace_at_ms);
             plan.processes[process].resumes = Some(of);
             plan.processes[process].starts_at_ms = starts_at_ms;

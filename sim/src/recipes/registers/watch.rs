@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// How long after the peace a change may take to be noticed.
+/// The longest time from the peace until a change is noticed.
 const SETTLES: Nanos = 30 * SECOND;
 
 /// A watch, with the events and reads so far.
@@ -36,7 +36,7 @@ struct Watch {
     state: Option<i64>,
     /// The events of a persistent watch, and the reads in between.
     seen: Vec<Seen>,
-    /// Whether nothing more comes.
+    /// Whether it has ended.
     is_over: bool,
 }
 
@@ -335,7 +335,7 @@ impl Watch {
                     }
                     next = Some(at + 1);
                 }
-                // What it shows may come with the resync.
+                // The event of what it shows may come with the resync.
                 Seen::Read(at, _) if is_refused(*at) => (next, read) = (None, None),
                 Seen::Read(_, zxid) => {
                     if let Some(gap) = gap {
