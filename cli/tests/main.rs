@@ -28,6 +28,5 @@ mod shell_chapter;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
-mod tls;
 #[cfg(unix)]
 mod tree;

@@ -3,7 +3,7 @@
 use std::{fs, process::Stdio};
 
 use crate::support::{Ran, docent, run, within_deadline};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use docent_tests::certificates::Authority;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Child,
@@ -28,26 +28,13 @@ struct Files(TemporaryDirectory);
 impl Files {
     fn new() -> Self {
         let files = Self(TemporaryDirectory::new("serve").unwrap());
-        let authority = |name: &str| {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(Vec::new()).unwrap();
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            params.distinguished_name.push(DnType::CommonName, name);
-            files.write(&format!("{name}.pem"), &params.self_signed(&key).unwrap().pem());
-            Issuer::new(params, key)
-        };
-        let issuer = authority("ca");
-        authority("stranger");
-        for (name, subject) in [
-            ("server", vec!["127.0.0.1".to_owned()]),
-            ("client", Vec::new()),
-            ("other", Vec::new()),
-        ] {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(subject).unwrap();
-            params.distinguished_name.push(DnType::CommonName, name);
-            files.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
-            files.write(&format!("{name}.key"), &key.serialize_pem());
+        let authority = Authority::named("ca");
+        files.write("ca.pem", &authority.pem);
+        files.write("stranger.pem", &Authority::named("stranger").pem);
+        for (name, names) in [("server", &["127.0.0.1"][..]), ("client", &[]), ("other", &[])] {
+            let identity = authority.identify(name, names);
+            files.write(&format!("{name}.pem"), &identity.certificate);
+            files.write(&format!("{name}.key"), &identity.key);
         }
         files
     }
@@ -144,6 +131,43 @@ async fn a_client_certificate_can_be_required() {
         assert_eq!(get(&options).await.ok(), "secret");
         get(&other).await.failed(77, "/mine");
         run(&server.connect, &[&["delete"], &options[..], &["/mine"]].concat()).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn certificates_come_from_options_variables_or_the_file() {
+    let files = Files::new();
+    let [ca, cert, key] = ["ca.pem", "client.pem", "client.key"].map(|name| files.path(name));
+    let (server_cert, server_key) = (files.path("server.pem"), files.path("server.key"));
+    let tls = ["--tls-cert", &server_cert, "--tls-key", &server_key, "--tls-client-ca", &ca];
+    let server = Server::start(&tls).await;
+    let options = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+    let named = [&options[..], &["--tls-server-name", "127.0.0.1"]].concat();
+    server.get(&named).await.ok();
+    let lock = [&["lock"], &named[..], &["/l", "--", "sh", "-c", "exit 3"]].concat();
+    let locked = run(&server.connect, &lock).await;
+    assert_eq!((locked.code, locked.err.as_str()), (Some(3), ""));
+    let by_variables = docent(&server.connect, &["get", "/"])
+        .env("DOCENT_TLS_CA", &ca)
+        .env("DOCENT_TLS_CERT", &cert)
+        .env("DOCENT_TLS_KEY", &key)
+        .env("DOCENT_TLS_SERVER_NAME", "127.0.0.1")
+        .output();
+    Ran::from(within_deadline("get", by_variables).await.unwrap()).ok();
+    let lines = format!(
+        "connect = {:?}\n[tls]\nca = {ca:?}\ncert = {cert:?}\nkey = {key:?}\nserver-name = '127.0.0.1'\n",
+        server.connect
+    );
+    let config = files.write("config.toml", &lines);
+    run("", &["get", "--config", &config, "/"]).await.ok();
+
+    for (options, code, text) in [
+        (&["--tls-ca", &key][..], 64, "no certificate in the PEM text"),
+        (&["--tls-ca", &ca, "--tls-cert", &cert], 64, "must be given together"),
+        (&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &ca], 64, "private key"),
+        (&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", "/no/such"], 74, "/no/such"),
+    ] {
+        server.get(options).await.failed(code, text);
     }
 }
 

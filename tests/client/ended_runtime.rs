@@ -16,8 +16,11 @@ use docent_testing::TestingServer;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    support::real::{real_server, unique_path},
-    tls::{Authority, certificate_of, embedded, trust},
+    support::{
+        certificates::Authority,
+        real::{real_server, unique_path},
+    },
+    tls::{certificate_of, embedded, trust},
 };
 
 fn runtime(threads: usize) -> Runtime {

@@ -2,54 +2,18 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::support::{real::RealServer, within_deadline};
+use crate::support::{
+    certificates::{Authority, Identity},
+    real::RealServer,
+    within_deadline,
+};
 use docent::{
     Client, Config, CreateMode, EnsembleConfig, EnsembleTracker, ErrorKind, Reconfig,
     session::{Error, Tls, TlsOptions},
 };
 use docent_testing::{TestingCluster, TestingServer, server};
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
-};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use xtask::{KeptPort, Settings, TemporaryDirectory};
-
-/// The certificates of a test.
-pub(crate) struct Authority {
-    pub(crate) issuer: Issuer<'static, KeyPair>,
-    pub(crate) pem: String,
-}
-
-/// A certificate and its key, both in PEM.
-pub(crate) struct Identity {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
-}
-
-impl Authority {
-    pub(crate) fn named(name: &str) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    pub(crate) fn identify(&self, common_name: &str, names: &[&str]) -> Identity {
-        let mut subject = DistinguishedName::new();
-        subject.push(DnType::CommonName, common_name);
-        self.identify_subject(subject, names)
-    }
-
-    pub(crate) fn identify_subject(&self, subject: DistinguishedName, names: &[&str]) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name = subject;
-        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Identity { certificate, key: key.serialize_pem() }
-    }
-}
 
 /// A server that speaks TLS, and its certificate authority.
 pub(crate) struct Fixture {
@@ -132,6 +96,13 @@ async fn a_server_with_a_trusted_certificate_is_spoken_to() {
         .unwrap();
     let refusal = fixture.refusal(stranger).await;
     assert!(refusal.contains("UnknownIssuer"), "{refusal}");
+
+    let plain =
+        Config::new(&fixture.connect).unwrap().with_connection_timeout(Duration::from_secs(1));
+    let error = within_deadline("a client", plain.connect()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
+    let text = error.to_string();
+    assert!(text.contains("does the port require TLS?") || error.is_tls_mismatch(), "{text}");
 }
 
 /// A TLS stream buffers written bytes until it is flushed.
@@ -199,12 +170,7 @@ async fn a_client_certificate_is_an_identity() {
     let client = fixture.connect(tls).await.unwrap();
     let ids = client.who_am_i().await.unwrap();
     assert!(ids.iter().any(|id| id.auth_scheme == "x509" && id.user == "CN=alice"), "{ids:?}");
-}
-
-/// The page of the cookbook, as a user runs it.
-#[tokio::test]
-async fn the_example_speaks_tls_with_a_client_certificate() {
-    let Some(fixture) = Fixture::start("need", &["127.0.0.1"]).await else { return };
+    // The page of the cookbook, as a user runs it.
     example_is_alice(&fixture.connect, &fixture.authority).await;
 }
 
@@ -237,17 +203,6 @@ async fn example_is_alice(connect: &str, authority: &Authority) {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-#[tokio::test]
-async fn plain_text_to_a_tls_port_is_a_lost_connection() {
-    let Some(fixture) = Fixture::start("none", &["127.0.0.1"]).await else { return };
-    let config =
-        Config::new(&fixture.connect).unwrap().with_connection_timeout(Duration::from_secs(1));
-    let error = within_deadline("a client", config.connect()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionLoss);
-    let text = error.to_string();
-    assert!(text.contains("does the port require TLS?") || error.is_tls_mismatch(), "{text}");
 }
 
 /// An embedded server with a certificate of this authority for 127.0.0.1.

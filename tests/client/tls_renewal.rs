@@ -30,8 +30,8 @@ use rcgen::{
 use xtask::TemporaryDirectory;
 
 use crate::{
-    support::eventually,
-    tls::{Authority, certificate_of, embedded, mismatch, patient, trust},
+    support::{certificates::Authority, eventually},
+    tls::{certificate_of, embedded, mismatch, patient, trust},
 };
 
 /// Waits until the client has tried to connect for some times.

@@ -8,10 +8,11 @@ use docent_testing::{
 use rcgen::{DistinguishedName, DnType, DnValue};
 
 use crate::{
-    support::{eventually, within_deadline},
-    tls::{
-        Authority, Fixture, Identity, certificate_of, embedded, patient, trust, with_client_roots,
+    support::{
+        certificates::{Authority, Identity},
+        eventually, within_deadline,
     },
+    tls::{Fixture, certificate_of, embedded, patient, trust, with_client_roots},
 };
 
 const STREET: &[u64] = &[2, 5, 4, 9];

@@ -11,6 +11,7 @@
     reason = "clippy knows test functions, but not the helpers that only they call"
 )]
 
+pub mod certificates;
 pub mod contention;
 pub mod each_lock;
 pub mod fixture;

@@ -13,111 +13,73 @@ struct Setting {
     set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
+const fn setting(
+    name: &'static str,
+    value: &'static str,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+) -> Setting {
+    Setting { name, value, set }
+}
+
 /// All settings that have a textual value. Those without a name in ZooKeeper come last.
 const SETTINGS: &[Setting] = &[
-    Setting {
-        name: "tickTime",
-        value: "milliseconds",
-        set: |config, text| set(&mut config.tick_time, interval(text)),
-    },
-    Setting {
-        name: "syncLimit",
-        value: "ticks",
-        set: |config, text| set(&mut config.sync_limit, number(text, 1..=MAX)),
-    },
-    Setting {
-        name: "minSessionTimeout",
-        value: "milliseconds, -1: 2 ticks",
-        set: |config, text| set(&mut config.min_session_timeout, min_timeout(text)),
-    },
-    Setting {
-        name: "maxSessionTimeout",
-        value: "milliseconds",
-        set: |config, text| set(&mut config.max_session_timeout, interval(text)),
-    },
-    Setting {
-        name: "jute.maxbuffer",
-        value: "bytes",
-        set: |config, text| set(&mut config.max_buffer, number(text, HANDSHAKE_SIZE..=MAX)),
-    },
-    Setting {
-        name: "extendedTypesEnabled",
-        value: "true or false",
-        set: |config, text| set(&mut config.extended_types_enabled, flag(text)),
-    },
-    Setting {
-        name: "znode.container.checkIntervalMs",
-        value: "milliseconds, of containers and TTL nodes",
-        set: |config, text| set(&mut config.container_check_interval, interval(text)),
-    },
-    Setting {
-        name: "DigestAuthenticationProvider.superDigest",
-        value: "USER:HASH",
-        set: |config, text| set(&mut config.super_digest, super_digest(text)),
-    },
-    Setting {
-        name: "reconfigEnabled",
-        value: "true or false",
-        set: |config, text| set(&mut config.reconfig_enabled, flag(text)),
-    },
-    Setting {
-        name: "standaloneEnabled",
-        value: "true or false",
-        set: |config, text| set(&mut config.standalone_enabled, flag(text)),
-    },
-    Setting {
-        name: "enforceQuota",
-        value: "true or false",
-        set: |config, text| set(&mut config.enforce_quota, flag(text)),
-    },
-    Setting {
-        name: "readonlymode.enabled",
-        value: "true or false",
-        set: |config, text| set(&mut config.read_only_mode_enabled, flag(text)),
-    },
-    Setting {
-        name: "localSessionsEnabled",
-        value: "true or false",
-        set: |config, text| set(&mut config.local_sessions_enabled, flag(text)),
-    },
+    setting("tickTime", "milliseconds", |config, text| set(&mut config.tick_time, interval(text))),
+    setting("syncLimit", "ticks", |config, text| {
+        set(&mut config.sync_limit, number(text, 1..=MAX))
+    }),
+    setting("minSessionTimeout", "milliseconds, -1: 2 ticks", |config, text| {
+        set(&mut config.min_session_timeout, min_timeout(text))
+    }),
+    setting("maxSessionTimeout", "milliseconds", |config, text| {
+        set(&mut config.max_session_timeout, interval(text))
+    }),
+    setting("jute.maxbuffer", "bytes", |config, text| {
+        set(&mut config.max_buffer, number(text, HANDSHAKE_SIZE..=MAX))
+    }),
+    setting("extendedTypesEnabled", "true or false", |config, text| {
+        set(&mut config.extended_types_enabled, flag(text))
+    }),
+    setting(
+        "znode.container.checkIntervalMs",
+        "milliseconds, of containers and TTL nodes",
+        |config, text| set(&mut config.container_check_interval, interval(text)),
+    ),
+    setting("DigestAuthenticationProvider.superDigest", "USER:HASH", |config, text| {
+        set(&mut config.super_digest, super_digest(text))
+    }),
+    setting("reconfigEnabled", "true or false", |config, text| {
+        set(&mut config.reconfig_enabled, flag(text))
+    }),
+    setting("standaloneEnabled", "true or false", |config, text| {
+        set(&mut config.standalone_enabled, flag(text))
+    }),
+    setting("enforceQuota", "true or false", |config, text| {
+        set(&mut config.enforce_quota, flag(text))
+    }),
+    setting("readonlymode.enabled", "true or false", |config, text| {
+        set(&mut config.read_only_mode_enabled, flag(text))
+    }),
+    setting("localSessionsEnabled", "true or false", |config, text| {
+        set(&mut config.local_sessions_enabled, flag(text))
+    }),
     #[cfg(feature = "sasl")]
-    Setting {
-        name: "sessionRequireClientSASLAuth",
-        value: "true or false",
-        set: |config, text| set(&mut config.sasl_required, flag(text)),
-    },
-    Setting {
-        name: "version",
-        value: "3.4 to 3.10, keeper-24.8 to keeper-26.6",
-        set: |config, text| set(&mut config.version, version(text)),
-    },
-    Setting {
-        name: "servers",
-        value: "1 to 99",
-        set: |config, text| set(&mut config.servers, number(text, 1..=99)),
-    },
-    Setting {
-        name: "readOnly",
-        value: "true or false",
-        set: |config, text| set(&mut config.read_only, flag(text)),
-    },
-    Setting {
-        name: "electionTime",
-        value: "milliseconds",
-        set: |config, text| set(&mut config.election_time, millis(text, 0)),
-    },
-    Setting {
-        name: "seed",
-        value: "a number",
-        set: |config, text| set(&mut config.seed, number(text, 0..=u64::MAX.into())),
-    },
-    Setting {
-        name: "epochMs",
-        value: "milliseconds since 1970 at the start",
-        set: |config, text| {
-            set(&mut config.epoch_ms, number(text, i64::MIN.into()..=i64::MAX.into()).map(Some))
-        },
-    },
+    setting("sessionRequireClientSASLAuth", "true or false", |config, text| {
+        set(&mut config.sasl_required, flag(text))
+    }),
+    setting("version", "3.4 to 3.10, keeper-24.8 to keeper-26.6", |config, text| {
+        set(&mut config.version, version(text))
+    }),
+    setting("servers", "1 to 99", |config, text| set(&mut config.servers, number(text, 1..=99))),
+    setting("readOnly", "true or false", |config, text| set(&mut config.read_only, flag(text))),
+    setting("electionTime", "milliseconds", |config, text| {
+        set(&mut config.election_time, millis(text, 0))
+    }),
+    setting("seed", "a number", |config, text| {
+        set(&mut config.seed, number(text, 0..=u64::MAX.into()))
+    }),
+    setting("epochMs", "milliseconds since 1970 at the start", |config, text| {
+        set(&mut config.epoch_ms, number(text, i64::MIN.into()..=i64::MAX.into()).map(Some))
+    }),
 ];
 
 impl Config {

@@ -22,6 +22,7 @@ fn set_watches_that_is_refused_is_sent_again() {
         scenario.reply(xid::SET_WATCHES, 60, err, b"");
         assert!(!scenario.is_broken() && scenario.machine.watches() == 4, "{err}");
         assert_eq!(scenario.watch_events(), []);
+        scenario.wait(ms(0));
         assert_eq!(scenario.answer(), [""; 0], "not at once");
         // A reply meanwhile is newer than what the watches have seen.
         scenario.get("/x", 5);
@@ -147,6 +148,7 @@ fn a_removal_that_is_refused_is_sent_again() {
         scenario.remove("/a", 1);
         scenario.flush();
         scenario.reply_to_last(51, ErrorCode::ThrottledOp);
+        scenario.wait(ms(0));
         assert_eq!(scenario.answer(), [""; 0], "not at once");
         if wanted {
             scenario.add_watch(PERSISTENT, "/a", 2);
