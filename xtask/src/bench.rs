@@ -29,14 +29,10 @@ const PROTOC: &str = "protoc";
 
 /// Measures docent beside other clients and Curator, and writes a section of docs/BENCHMARKS.md.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let words = match arguments.as_slice() {
-        [] => vec!["client"],
-        ["--quick"] => vec!["client", "--quick"],
-        ["cache" | "holds"] | ["cache" | "holds", "--quick"] => arguments,
-        _ => return Ok(crate::usage()),
-    };
-    start(None, &words)
+    let is_named = arguments.iter().any(|word| !word.starts_with('-'));
+    let client = (!is_named).then_some("client");
+    let words = client.into_iter().chain(arguments.iter().map(String::as_str));
+    start(None, &words.collect::<Vec<_>>())
 }
 
 /// Measures lock services, and writes docs/LOCK-SERVICES.md; with `--fault`, runs one fault and prints its values.

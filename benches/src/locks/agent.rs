@@ -15,13 +15,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{
     microseconds,
     services::{Service, Target},
 };
-use crate::{arguments::Arguments, with_service};
+use crate::with_service;
 
 /// What a step takes between the question and the write: a holder's work.
 const WORK: Duration = Duration::from_millis(10);

@@ -14,7 +14,7 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use xtask::{Result, command::output};
+use xtask::{Arguments, Result, command::output};
 
 use super::{
     microseconds, random,
@@ -23,7 +23,7 @@ use super::{
     servers::{Additions, Agent, Kind, Servers, find_program, pooler},
     services::{ENTRIES, Entry, entry},
 };
-use crate::{arguments::Arguments, proxy::Proxy, statistics};
+use crate::{proxy::Proxy, statistics};
 
 /// A fault, and the services that it is about.
 pub(crate) struct Fault {

@@ -16,7 +16,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, User},
 };
-use xtask::{Java, Result, Server, Settings, TemporaryDirectory, command::output};
+use xtask::{Java, Result, Server, Settings, TemporaryDirectory, command::output, end_of_log};
 
 use crate::process::Process;
 
@@ -184,9 +184,7 @@ impl ServerProcess {
                 thread::sleep(Duration::from_millis(20));
             }
             if Instant::now() > deadline {
-                let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-                let lines: Vec<_> = log.lines().collect();
-                let end = lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n");
+                let end = end_of_log(&self.directory.join("log"));
                 return Err(format!("{} did not start: {end}", self.program.display()).into());
             }
             thread::sleep(Duration::from_millis(50));

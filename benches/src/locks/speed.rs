@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, time::Duration};
 
 use serde_json::{Value, json};
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{
     random, results,
@@ -12,7 +12,7 @@ use super::{
     services::{ENTRIES, Entry, entry},
     this_program,
 };
-use crate::{arguments::Arguments, process, statistics};
+use crate::{process, statistics};
 
 /// A workload with its options, and how it is repeated.
 struct Plan {

@@ -11,13 +11,13 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::{Value, json};
 use tokio::{runtime::Builder, sync::Notify, task::LocalSet, time::timeout};
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{
     services::{Service, Target},
     statistics::{distribution, memory as memory_of},
 };
-use crate::{arguments::Arguments, proxy::Proxy, statistics::cpu_seconds, with_service};
+use crate::{proxy::Proxy, statistics::cpu_seconds, with_service};
 
 /// Cycles before anything is measured.
 const WARM_UP: usize = 20;

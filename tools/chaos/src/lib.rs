@@ -42,7 +42,7 @@ use peers::{Answer, Library, Peer, Programs};
 use plan::Plan;
 use random::Random;
 use report::Report;
-use world::{Parts, World};
+use world::World;
 
 /// The session timeout of all clients.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
@@ -188,15 +188,9 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
 
     let history = report.join("history.txt");
     let Stage { janitor, directory, network, members, .. } = stage;
-    let world = World::new(Parts {
-        seed: options.seed,
-        history: History::create(&history)?,
-        network,
-        members,
-        peers,
-        hosts: hosts - 1,
-        registers: options.length.as_secs() / 2 + 5,
-    });
+    let mut world = World::new(options.seed, History::create(&history)?, network, members);
+    (world.peers, world.hosts) = (peers, hosts - 1);
+    world.registers = options.length.as_secs() / 2 + 5;
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     println!("chaos: ZooKeeper {version} serves; report in {}", report.display());
     observer.start()?;
@@ -276,15 +270,8 @@ fn draw_picture(options: &Options) -> Result<String> {
         peers.map(|(number, name)| stage.peer(number, name.to_owned(), Library::Docent, ""));
     let peers = peers.collect::<Result<_>>()?;
     let Stage { janitor, network, members, .. } = stage;
-    let world = World::new(Parts {
-        seed: options.seed,
-        history: History::create(&history)?,
-        network,
-        members,
-        peers,
-        hosts: picture::CLIENTS.len(),
-        registers: 0,
-    });
+    let mut world = World::new(options.seed, History::create(&history)?, network, members);
+    (world.peers, world.hosts) = (peers, picture::CLIENTS.len());
     let finished = picture::run(&world);
     world.peers.iter().for_each(|peer| peer.kill());
     // No client writes to the set.

@@ -267,9 +267,7 @@ impl Members {
     }
 
     fn end_of_log(&self, index: usize) -> String {
-        let log = fs::read_to_string(self.log(index)).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
+        xtask::end_of_log(&self.log(index))
     }
 
     fn zoo_cfg(&self, index: usize) -> String {

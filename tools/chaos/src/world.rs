@@ -58,32 +58,25 @@ impl Counter {
     }
 }
 
-/// The parts of a world that its maker chooses.
-pub(crate) struct Parts {
-    pub(crate) seed: u64,
-    pub(crate) history: History,
-    pub(crate) network: Arc<Network>,
-    pub(crate) members: Members,
-    pub(crate) peers: Vec<Arc<Peer>>,
-    pub(crate) hosts: usize,
-    pub(crate) registers: u64,
-}
-
 impl World {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { seed, history, network, members, peers, hosts, registers } = parts;
+    pub(crate) fn new(
+        seed: u64,
+        history: History,
+        network: Arc<Network>,
+        members: Members,
+    ) -> Self {
         Self {
             seed,
             start: now(),
             history,
             network,
             members,
-            peers,
-            hosts,
+            peers: Vec::new(),
+            hosts: 0,
             counters: Counters::default(),
             naive_set: Mutex::default(),
             proven_set: Mutex::default(),
-            registers,
+            registers: 0,
             stops: AtomicBool::new(false),
         }
     }

@@ -18,10 +18,9 @@ pub(crate) use postgres::Advisory;
 pub(crate) use redis::{RedLock, SetNx};
 pub(crate) use zookeeper::{Docent, Kezhuw, Pipelined, Plain, Strict};
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::servers::Kind;
-use crate::arguments::Arguments;
 
 /// How to reach a service.
 #[derive(Debug, Clone)]
