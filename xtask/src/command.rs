@@ -1,8 +1,18 @@
 //! Commands that run to their end.
 
+use std::env;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::Result;
+
+/// Finds a program in `PATH`, or where Debian keeps those for administrators.
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
+}
 
 /// Whether a command can be started and succeeds. Its output is dropped.
 pub fn succeeds(command: &mut Command) -> bool {

@@ -1,4 +1,4 @@
-//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of its name.
+//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of its name; `bench` has both benchmarks.
 
 mod api;
 mod bench;

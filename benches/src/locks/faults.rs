@@ -14,13 +14,16 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use xtask::{Arguments, Result, command::output};
+use xtask::{
+    Arguments, Result,
+    command::{find, output},
+};
 
 use super::{
     microseconds, random,
     resource::{Record, Resource, is_of},
     results,
-    servers::{Additions, Agent, Kind, Servers, find_program, pooler},
+    servers::{Additions, Agent, Kind, Servers, pooler},
     services::{ENTRIES, Entry, entry},
 };
 use crate::{proxy::Proxy, statistics};
@@ -460,7 +463,7 @@ impl Drop for Scene<'_> {
 
 /// Ends every backend that holds an advisory lock.
 fn terminate_backends(address: &str) -> Result<()> {
-    let psql = find_program("psql").ok_or("no psql (Debian package postgresql-client)")?;
+    let psql = find("psql").ok_or("no psql (Debian package postgresql-client)")?;
     let (host, port) = address.split_once(':').ok_or("an address without a port")?;
     let query =
         "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted";

@@ -16,7 +16,11 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, User},
 };
-use xtask::{Java, Result, Server, Settings, TemporaryDirectory, command::output, end_of_log};
+use xtask::{
+    Java, Result, Server, Settings, TemporaryDirectory,
+    command::{find, output},
+    end_of_log,
+};
 
 use crate::process::Process;
 
@@ -76,29 +80,21 @@ impl Kind {
             });
             return Ok(format!("ZooKeeper {}", version.max().unwrap_or_default()));
         }
-        let output = Command::new(find(self)?).arg("--version").output()?;
+        let output = Command::new(program(self)?).arg("--version").output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().next().unwrap_or_default().trim().to_owned())
     }
 }
 
 /// Finds a server's program.
-fn find(kind: Kind) -> Result<PathBuf> {
+fn program(kind: Kind) -> Result<PathBuf> {
     if kind == Kind::Etcd && cfg!(not(feature = "etcd")) {
         return Err(
             "etcd-client is not built in: no protoc (Debian package protobuf-compiler)".into()
         );
     }
     let (program, package) = kind.program();
-    find_program(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
-}
-
-/// Finds a program in PATH, and where Debian keeps those for administrators.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories: Vec<_> = std::env::split_paths(&path).collect();
-    directories.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    directories.into_iter().map(|directory| directory.join(name)).find(|file| file.is_file())
+    find(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
 }
 
 /// A command that ends with this process, as the given user if this process is root.
@@ -286,7 +282,7 @@ impl Servers {
     }
 
     pub(crate) fn start_with(kind: Kind, fsync: bool, additions: &Additions) -> Result<Self> {
-        find(kind)?;
+        program(kind)?;
         let mut servers = Self {
             kind,
             members: Vec::new(),
@@ -381,7 +377,7 @@ impl Servers {
             Kind::MariaDb => {
                 let user = "mysql";
                 give(directory, user)?;
-                let install = find_program("mariadb-install-db").ok_or("no mariadb-install-db")?;
+                let install = find("mariadb-install-db").ok_or("no mariadb-install-db")?;
                 let line = format!(
                     "--no-defaults --datadir={path}/data --auth-root-authentication-method=normal \
                      --skip-test-db --skip-name-resolve"
@@ -399,7 +395,7 @@ impl Servers {
             }
             Kind::ZooKeeper | Kind::File => return Err("not a process of ours".into()),
         };
-        let program = find(self.kind)?;
+        let program = program(self.kind)?;
         let directory = directory.to_owned();
         let environment = Vec::new();
         Ok(ServerProcess {
@@ -522,7 +518,7 @@ fn words(line: &str) -> Vec<String> {
 
 /// A pooler in transaction mode in front of a PostgreSQL server.
 pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory, String)> {
-    let program = find_program("pgbouncer").ok_or("no pgbouncer (Debian package pgbouncer)")?;
+    let program = find("pgbouncer").ok_or("no pgbouncer (Debian package pgbouncer)")?;
     let (host, server_port) = server.split_once(':').ok_or("an address without a port")?;
     let directory = TemporaryDirectory::new("pgbouncer")?;
     give(directory.path(), "postgres")?;

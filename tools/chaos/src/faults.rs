@@ -11,8 +11,8 @@ use crate::network::{Cut, Host};
 use crate::plan::{Fault, Kind, Target};
 use crate::world::World;
 
-/// Carries out the faults of one sequence, each to its end, until the run stops. A fault whose turn comes too late, because
-/// those before it took longer than planned, is left out.
+/// Carries out the faults of one sequence, each to its end, until the run stops. A fault that would begin too late,
+/// because earlier ones took longer than planned, is left out.
 pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64) -> Result<()> {
     for (number, fault) in (first_number..).zip(faults) {
         let at = world.start + nanos(fault.at);
@@ -44,7 +44,7 @@ pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64
     Ok(())
 }
 
-/// Waits until the ensemble serves clients, but not for ever: faults may come into an election.
+/// Waits until the ensemble serves clients, for a limited time: faults may disturb the election.
 fn wait_for_leader(world: &World) {
     let deadline = now() + nanos(Duration::from_secs(20));
     while now() < deadline && !world.is_stopping() && world.members.leader().is_none() {
@@ -52,16 +52,16 @@ fn wait_for_leader(world: &World) {
     }
 }
 
-/// A fault that is carried out, and how it ends.
+/// A fault in progress.
 struct Undo<'a> {
     world: &'a World,
     number: usize,
     kind: Kind,
-    /// The members of it: the first one is its target, the others are on its side.
+    /// The members of the fault: the first one is its target, the others are on its side.
     targets: Vec<usize>,
 }
 
-/// The members that a fault is about.
+/// Chooses the members of a fault.
 fn targets(world: &World, kind: Kind, leader: Option<usize>) -> Vec<usize> {
     let count = world.members.count();
     let leader = leader.unwrap_or(0);
@@ -131,7 +131,7 @@ impl Undo<'_> {
             }
             Kind::Rolling => Ok(()),
             Kind::FullDisk => {
-                // As long as it runs, it would join again with a hole in its log (ZOOKEEPER-4882).
+                // Without a restart it would join again with a hole in its log (ZOOKEEPER-4882).
                 world.members.kill(target)?;
                 world.members.empty_disk()?;
                 self.start_again(target)
@@ -145,7 +145,7 @@ impl Undo<'_> {
         }
     }
 
-    /// Starts a member and waits until it serves. The last one may have an incomplete log: its disk has been full.
+    /// Starts a member and waits until it serves. The last one may have an incomplete log, after a full disk.
     fn start_again(&self, member: usize) -> Result<()> {
         let world = self.world;
         if member + 1 < world.members.count() {
@@ -231,7 +231,7 @@ impl Undo<'_> {
         }
     }
 
-    /// The clients that the fault is about.
+    /// The clients of the fault.
     fn clients(&self) -> Vec<String> {
         match self.kind {
             Kind::PauseClient(client)

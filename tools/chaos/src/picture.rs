@@ -16,7 +16,7 @@ use crate::world::{MILLISECOND, World};
 /// The handles of the locks.
 const LOCKS: [&str; 3] = ["mutex:/plain", "renewed:/renewed", "strict:/strict"];
 
-/// The clients: the holder of each lock, and who waits for it.
+/// The clients: the holder and the waiter of each lock.
 pub(crate) const CLIENTS: [&str; 2 * LOCKS.len()] =
     ["holder-1", "waiter-1", "holder-2", "waiter-2", "holder-3", "waiter-3"];
 
@@ -24,7 +24,7 @@ pub(crate) const CLIENTS: [&str; 2 * LOCKS.len()] =
 const CUT_AFTER_MS: u64 = 5_000;
 const CUT_MS: u64 = 20_000;
 
-/// Makes the fault. The history has the holds then.
+/// Makes the fault, and records the holds.
 pub(crate) fn run(world: &World) -> Result<()> {
     let leader = world.members.leader().ok_or("no member leads")?;
     let member = (leader + 1) % world.members.count();
@@ -76,7 +76,7 @@ fn acquire<'a>(world: &'a World, peer: &'a Peer, handle: &'static str) -> Result
     hold.ok_or_else(|| format!("{}: {handle} cannot be acquired", peer.name).into())
 }
 
-/// Keeps a lock while it is claimed. The bound of a plain mutex stays as it was at the acquire.
+/// Keeps a lock while it is claimed. The proven bound of a plain mutex is not renewed.
 fn keep(mut hold: Hold<'_>, until: u64) {
     if hold.handle.starts_with("mutex:") {
         hold.keep(until);

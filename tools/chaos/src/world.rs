@@ -1,4 +1,4 @@
-//! What the threads of a run share.
+//! The state that the threads of a run share.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) network: Arc<Network>,
     pub(crate) members: Members,
-    /// The clients that faults are about; short-lived clients come behind them.
+    /// The long-lived clients, which faults may hit, followed by the short-lived ones.
     pub(crate) peers: Vec<Arc<Peer>>,
     /// The number of hosts with a client.
     pub(crate) hosts: usize,
@@ -32,7 +32,7 @@ pub(crate) struct World {
     stops: AtomicBool,
 }
 
-/// What the last line and the progress show.
+/// The counters of the progress lines.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) holds: Counter,
@@ -48,7 +48,7 @@ pub(crate) struct Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Returns the number before.
+    /// Increases the number and returns the previous one.
     pub(crate) fn add(&self, number: u64) -> u64 {
         self.0.fetch_add(number, Ordering::Relaxed)
     }
