@@ -1,4 +1,4 @@
-//! Every fault with every service that it is about, several at the same time: they mostly wait.
+//! Every fault with every service that it applies to, several at the same time: they mostly wait.
 
 use std::{
     process::{Child, Stdio},

@@ -1,5 +1,5 @@
 //! The servers of the services: each on free loopback ports, with its files in a temporary directory, ended by its
-//! process id, and also by the kernel if this process is killed.
+//! process ID, or by the kernel if this process is killed.
 
 use std::{
     fs,
@@ -126,7 +126,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
     Ok(ports?)
 }
 
-/// How a server shows that it serves.
+/// How to check that a server is ready.
 #[derive(Debug, Clone, Copy)]
 enum Ready {
     Redis,
@@ -166,7 +166,7 @@ impl ServerProcess {
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             let mut child = command.spawn()?;
-            // One that has ended found the port or the files of its predecessor still in use.
+            // A process that ends found the port or the files of its predecessor in use: retry.
             while child.try_wait()?.is_none() {
                 if self.is_ready() {
                     self.child = Some(child);
@@ -269,7 +269,7 @@ impl Drop for Servers {
     }
 }
 
-/// Adds to the command line of a server.
+/// Additions to the command line of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Additions {
     pub(crate) arguments: Vec<String>,
@@ -301,7 +301,7 @@ impl Servers {
         if self.kind == Kind::ZooKeeper {
             let property = ("zookeeper.forceSync", if fsync { "yes" } else { "no" });
             let settings = Settings {
-                // Its unit of time: a session timeout of 2 s is allowed from here on.
+                // Two ticks are the shortest session timeout.
                 tick_time: Duration::from_millis(500),
                 properties: vec![(property.0.to_owned(), property.1.to_owned())],
                 ..Settings::default()
@@ -445,7 +445,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Ends the servers in order, with their data on the disk.
+    /// Shuts the servers down and keeps their data.
     pub(crate) fn stop(&mut self) -> Result<()> {
         for member in &mut self.members {
             match member {
@@ -544,7 +544,7 @@ pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory,
     Ok((process, directory, format!("127.0.0.1:{port}")))
 }
 
-/// A contender in a process of its own.
+/// A contender as a separate process.
 #[derive(Debug)]
 pub(crate) struct Agent(Process);
 

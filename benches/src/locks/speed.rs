@@ -38,7 +38,7 @@ const MEMORY_LOCKS: usize = 2000;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The services that a run is about: the named ones, or all.
+/// The services of a run: the named ones, or all.
 pub(crate) fn selected(names: &[&str]) -> Result<Vec<&'static Entry>> {
     if names.is_empty() {
         Ok(ENTRIES.iter().collect())

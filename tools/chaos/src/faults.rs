@@ -162,60 +162,28 @@ impl Undo<'_> {
     }
 
     fn cuts(&self, target: usize) -> Vec<Cut> {
-        let members = 0..self.world.members.count();
-        let clients = 0..self.world.hosts;
-        let both = |one: Host, other: Host| [(one, other), (other, one)];
-        let others = members.clone().filter(|index| *index != target);
-        let alone = || -> Vec<Cut> {
-            others
-                .clone()
-                .flat_map(|other| both(Host::Member(target), Host::Member(other)))
-                .collect()
-        };
+        let is_on_side = |index: &usize| self.targets.contains(index);
+        let members: Vec<_> = (0..self.world.members.count()).collect();
+        let (side, rest): (Vec<_>, Vec<_>) = members.iter().copied().partition(is_on_side);
+        let (side, rest) = (hosts(&side), hosts(&rest));
+        let target = Host::Member(target);
         match self.kind {
-            Kind::Halves(_) => {
-                let rest = members.filter(|index| !self.targets.contains(index));
-                let pairs =
-                    rest.flat_map(|other| self.targets.iter().map(move |one| (*one, other)));
-                pairs
-                    .flat_map(|(one, other)| both(Host::Member(one), Host::Member(other)))
-                    .collect()
-            }
-            Kind::Alone(_) => alone(),
+            Kind::Halves(_) | Kind::Alone(_) => between(&side, &rest),
             Kind::AloneWithClients(_) => {
-                let mut cuts = alone();
-                for client in clients {
-                    let side: Vec<_> = members
-                        .clone()
-                        .filter(|member| (client % 2 == 0) != (*member == target))
-                        .collect();
-                    cuts.extend(
-                        side.iter().flat_map(|m| both(Host::Client(client), Host::Member(*m))),
-                    );
-                }
-                cuts
+                let clients = (0..self.world.hosts).map(Host::Client);
+                let (with_target, others): (Vec<_>, Vec<_>) = clients
+                    .partition(|host| matches!(host, Host::Client(number) if number % 2 == 0));
+                [between(&side, &rest), between(&with_target, &rest), between(&others, &side)]
+                    .concat()
             }
-            Kind::Mute(_) => {
-                others.map(|other| (Host::Member(target), Host::Member(other))).collect()
-            }
-            Kind::Deaf(_) => {
-                others.map(|other| (Host::Member(other), Host::Member(target))).collect()
-            }
+            Kind::Mute(_) => rest.iter().map(|other| (target, *other)).collect(),
+            Kind::Deaf(_) => rest.iter().map(|other| (*other, target)).collect(),
             Kind::Bridge(_) => {
-                let others: Vec<_> = others.collect();
-                let (left, right) = others.split_at(others.len() / 2);
-                let pairs =
-                    left.iter().flat_map(|one| right.iter().map(move |other| (*one, *other)));
-                pairs
-                    .flat_map(|(one, other)| both(Host::Member(one), Host::Member(other)))
-                    .collect()
+                let (left, right) = rest.split_at(rest.len() / 2);
+                between(left, right)
             }
-            Kind::CutClient(client) => members
-                .flat_map(|member| both(Host::Client(client), Host::Member(member)))
-                .collect(),
-            Kind::OneServer(client, _) => {
-                others.flat_map(|member| both(Host::Client(client), Host::Member(member))).collect()
-            }
+            Kind::CutClient(client) => between(&[Host::Client(client)], &hosts(&members)),
+            Kind::OneServer(client, _) => between(&[Host::Client(client)], &rest),
             _ => Vec::new(),
         }
     }
@@ -258,6 +226,16 @@ impl Undo<'_> {
         let members: Vec<_> = self.targets.iter().map(|index| format!("m{}", index + 1)).collect();
         if named { format!("({})", members.join(" ")) } else { String::new() }
     }
+}
+
+fn hosts(members: &[usize]) -> Vec<Host> {
+    members.iter().copied().map(Host::Member).collect()
+}
+
+/// Cuts of each host of one side off each of the other, in both directions.
+pub(crate) fn between(one: &[Host], other: &[Host]) -> Vec<Cut> {
+    let pairs = one.iter().flat_map(|one| other.iter().map(|other| (*one, *other)));
+    pairs.flat_map(|(one, other)| [(one, other), (other, one)]).collect()
 }
 
 fn nanos(duration: Duration) -> u64 {

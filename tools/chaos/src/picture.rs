@@ -7,6 +7,7 @@ use std::thread;
 
 use xtask::Result;
 
+use crate::faults::between;
 use crate::history::now;
 use crate::hold::Hold;
 use crate::network::Host;
@@ -28,14 +29,13 @@ const CUT_MS: u64 = 20_000;
 pub(crate) fn run(world: &World) -> Result<()> {
     let leader = world.members.leader().ok_or("no member leads")?;
     let member = (leader + 1) % world.members.count();
+    let others = (0..world.members.count()).filter(|other| *other != member);
+    let others: Vec<_> = others.map(Host::Member).collect();
     // The holders reach only this member, the waiters only the others.
-    let is_apart = |client: usize, other: usize| (client.is_multiple_of(2)) != (other == member);
-    let both = |one: Host, other: Host| [(one, other), (other, one)];
-    let clients = (0..CLIENTS.len()).flat_map(|client| {
-        let members = (0..world.members.count()).filter(move |other| is_apart(client, *other));
-        members.flat_map(move |other| both(Host::Client(client), Host::Member(other)))
-    });
-    world.network.cut(1, clients.collect())?;
+    let holders: Vec<_> = (0..CLIENTS.len()).step_by(2).map(Host::Client).collect();
+    let waiters: Vec<_> = (1..CLIENTS.len()).step_by(2).map(Host::Client).collect();
+    let apart = [between(&holders, &others), between(&waiters, &[Host::Member(member)])];
+    world.network.cut(1, apart.concat())?;
     for peer in &world.peers {
         peer.start()?;
     }
@@ -56,9 +56,7 @@ pub(crate) fn run(world: &World) -> Result<()> {
             });
         }
         world.sleep_ms(CUT_AFTER_MS);
-        let others = (0..world.members.count()).filter(|other| *other != member);
-        let cuts = others.flat_map(|other| both(Host::Member(member), Host::Member(other)));
-        world.network.cut(2, cuts.collect())?;
+        world.network.cut(2, between(&[Host::Member(member)], &others))?;
         let from = now();
         world.sleep_ms(CUT_MS);
         let until = now();
