@@ -22,7 +22,7 @@ use xtask::{
     end_of_log,
 };
 
-use crate::process::Process;
+use crate::{process::Process, statistics::tree};
 
 /// A set of servers that services share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -427,7 +427,7 @@ impl Servers {
     /// Sends a signal to all processes of the first `count` servers.
     pub(crate) fn signal(&self, signal: Signal, count: usize) -> Result<()> {
         for id in self.members.iter().take(count).filter_map(Member::id) {
-            for process in descendants(id) {
+            for (process, _) in tree(&[id]) {
                 send(process, signal)?;
             }
         }
@@ -497,19 +497,6 @@ impl Servers {
         };
         self.members.iter().map(of_member).collect()
     }
-}
-
-/// A process and its descendants.
-fn descendants(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut index = 0;
-    while let Some(process) = found.get(index).copied() {
-        let path = format!("/proc/{process}/task/{process}/children");
-        let children = fs::read_to_string(path).unwrap_or_default();
-        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-        index += 1;
-    }
-    found
 }
 
 fn words(line: &str) -> Vec<String> {
