@@ -210,21 +210,13 @@ impl Undo<'_> {
         }
     }
 
+    /// The members in the text of the fault; empty if it always has the same ones, or none.
     fn names(&self) -> String {
-        let named = matches!(
-            self.kind,
-            Kind::Halves(_)
-                | Kind::Alone(_)
-                | Kind::AloneWithClients(_)
-                | Kind::Mute(_)
-                | Kind::Deaf(_)
-                | Kind::Bridge(_)
-                | Kind::Kill(_)
-                | Kind::Pause(_)
-                | Kind::OneServer(..)
-        );
+        if self.targets.is_empty() || matches!(self.kind, Kind::Rolling | Kind::FullDisk) {
+            return String::new();
+        }
         let members: Vec<_> = self.targets.iter().map(|index| format!("m{}", index + 1)).collect();
-        if named { format!("({})", members.join(" ")) } else { String::new() }
+        format!("({})", members.join(" "))
     }
 }
 
