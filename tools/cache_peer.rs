@@ -1,11 +1,11 @@
-//! A cache of docent to be measured, and the clients that fill and change its tree. Run by `cargo xtask bench cache`; the
+//! The measured cache of docent, and the clients that fill and change its tree. Run by `cargo xtask bench cache`; the
 //! twin around Curator's cache is `benches/java/CacheBench.java`.
 //!
 //! | `cache_peer CONNECT` | what |
 //! | --- | --- |
 //! | `fill FROM TO CHILDREN` | creates `/cache`, the children of these numbers, and theirs, with 100 bytes each |
 //! | `write PARENTS CHILDREN N` | N setData of 100 bytes, many in flight, one grandchild after the other |
-//! | `cache` | answers the lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
+//! | `cache` | replies to the lines `memory`, `start` and `events` of standard input: bytes, nodes after the load, events |
 
 use std::{
     collections::VecDeque,
@@ -139,7 +139,7 @@ async fn cache(client: &Client) -> Outcome<()> {
     Ok(())
 }
 
-/// The memory of this process, from Linux: what it has in use, and what its allocator keeps.
+/// The resident memory of this process in bytes, from Linux, with what its allocator keeps.
 fn resident_bytes() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

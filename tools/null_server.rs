@@ -5,7 +5,7 @@
 //! which sequential nodes it made, so that a lock recipe finds its own. Every path exists. A delete of
 //! `/bench/drop-connection` drops the connection instead.
 //!
-//! One thread a connection, blocking: whatever one read brought is answered by one write. Standard library
+//! One thread a connection, blocking: all requests of one read are answered by one write. Standard library
 //! and the codec only.
 
 use std::{
@@ -41,7 +41,7 @@ const SEQUENTIAL: i32 = 2;
 const SESSION: i64 = 0x1234;
 /// The size of a read in bytes: more than a thousand requests.
 const READ_SIZE: usize = 256 * 1024;
-/// Where the xid is in a frame: behind its length.
+/// The place of the xid in a frame, behind the length.
 const XID: std::ops::Range<usize> = frame::LENGTH_SIZE..frame::LENGTH_SIZE + 4;
 
 const ZXID: i64 = 1;
@@ -68,7 +68,7 @@ fn main() -> io::Result<()> {
         loop {
             let (stream, _) = listener.accept()?;
             let canned = &canned;
-            // How a connection ends is the client's affair.
+            // The error of a connection is dropped: the client reports it.
             scope.spawn(move || drop(Connection::new(canned).serve(stream)));
         }
     })
@@ -149,7 +149,7 @@ impl<'a> Connection<'a> {
 
     fn serve(mut self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        // The wait for a client that has gone silently ends.
+        // Ends the wait for a client that has vanished.
         stream.set_read_timeout(Some(Duration::from_secs(600)))?;
         let mut input = vec![0; READ_SIZE];
         let mut filled = 0;
@@ -305,7 +305,7 @@ impl<'a> Connection<'a> {
         if op == OpCode::Create {
             self.put(xid, &PathReply { path });
         } else {
-            // A lock recipe looks whose its node is.
+            // A lock recipe checks the owner of its node.
             let ephemeral_owner = if request.flags & EPHEMERAL != 0 { self.session } else { 0 };
             self.put(xid, &Create2Reply { path, stat: Stat { ephemeral_owner, ..STAT } });
         }

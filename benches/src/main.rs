@@ -2,7 +2,6 @@
 
 #![cfg_attr(not(feature = "locks"), allow(dead_code, reason = "the locks use all of it"))]
 
-mod arguments;
 mod cache;
 mod client;
 mod holds;
@@ -16,11 +15,9 @@ mod statistics;
 use std::{env, ffi::OsString, path::PathBuf, process::ExitCode};
 
 use xtask::{
-    Result,
+    Arguments, Result,
     workspace::{build, root},
 };
-
-use arguments::Arguments;
 
 const USAGE: &str = "\
 usage: cargo xtask bench [--quick]          docent and other clients
@@ -31,10 +28,31 @@ usage: cargo xtask bench [--quick]          docent and other clients
        cargo xtask bench-locks report       the report alone
        cargo xtask bench-locks --fault NAME --service SERVICE [--rounds N] [--parallel N] [--fsync on|off] [--save]";
 
+/// Options without a value, and those with one, which are mostly for the locks.
+const FLAGS: [&str; 3] = ["quick", "java", "save"];
+const OPTIONS: [&str; 16] = [
+    "addresses",
+    "agent",
+    "contenders",
+    "fault",
+    "fsync",
+    "jobs",
+    "lease-ms",
+    "locks",
+    "name",
+    "only",
+    "parallel",
+    "pids",
+    "resource",
+    "rounds",
+    "seconds",
+    "service",
+];
+
 fn main() -> ExitCode {
     let words: Vec<_> = env::args().skip(1).collect();
-    let outcome = Arguments::parse(&words).and_then(|arguments| {
-        let words: Vec<_> = arguments.words().iter().map(String::as_str).collect();
+    let outcome = Arguments::parse(&words, &FLAGS, &OPTIONS).and_then(|arguments| {
+        let words = arguments.words();
         let quick = arguments.flag("quick");
         match words.as_slice() {
             ["client"] => client::run(quick),

@@ -1,5 +1,5 @@
 //! docent behind the command line that all measured clients have: `bench_peer HOST:PORT WORKLOAD N EXTRA`
-//! does N operations and answers one line of JSON. EXTRA is how many are in flight in pipelined workloads;
+//! does N operations and prints one line of JSON. EXTRA is the number in flight of pipelined workloads;
 //! 0 is 1,000 for get-pipe and 200 for the others.
 //!
 //! | workload | what |
@@ -8,13 +8,13 @@
 //! | get-pipe | getData, many in flight on one connection |
 //! | set-pipe | setData of 100 bytes |
 //! | create-delete-pipe | create, and delete right behind it; each is an operation |
-//! | children-10k | getChildren of 10,000, one in flight; every name is looked at |
+//! | children-10k | getChildren of 10,000, one in flight; every name is read |
 //! | watch-fanout | N data watches (not timed), then N setData until the last event was seen |
 //! | lock-uncontended | acquire and release of an InterProcessMutex |
 //! | lock-handoff | 8 contenders, a connection each; latency from before a release to the next acquire |
 //! | idle-sessions | N sessions and nothing else: for heap profilers; ends without closing them |
 //! | idle-watches | N watches in one session, likewise |
-//! | reconnect-watches | (null server) from the loss of a connection with N watches to the next answer |
+//! | reconnect-watches | (null server) from the loss of a connection with N watches to the next reply |
 //!
 //! One thread, or with `MT=1` in the environment a runtime of two workers. Run by `cargo xtask bench`.
 
@@ -158,8 +158,8 @@ async fn set_pipe(client: &Client, arguments: &Arguments) {
     pipelined(arguments, |_| client.set_data(black_box(NODE), &DATA, None)).await;
 }
 
-/// Keeps a window of requests in flight. They are queued by their calls and answered in order, so a queue is
-/// all that it takes.
+/// Keeps a window of requests in flight. They are queued by their calls and answered in order, so they wait in
+/// a queue.
 async fn pipelined<R>(arguments: &Arguments, call: impl Fn(usize) -> Response<R>) {
     run_window(arguments.warm_up(), arguments.window(), &call, None).await;
     let mut timed = Timed::begin(arguments.n / SAMPLED + 1);
@@ -396,7 +396,7 @@ async fn reconnect_watches(client: &Client, arguments: &Arguments) {
     let watchers = watch(client, arguments.n).await;
     let mut timed = Timed::begin(1);
     let from = Instant::now();
-    // The server drops the connection instead of answering.
+    // The server drops the connection instead of a reply.
     let dropped = client.delete(DROP_CONNECTION, None).await;
     if !dropped.is_err_and(|error| error.kind() == ErrorKind::ConnectionLoss) {
         fail("this server does not drop connections on request");

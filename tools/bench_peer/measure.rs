@@ -1,5 +1,5 @@
-//! The shared part of all programs of the bench-peer convention: the command line, the measurement, and the one
-//! line it answers. The peers under `benches/src/peers` include this file.
+//! The shared part of all programs of the bench-peer convention: the command line, the measurement, and the
+//! line that it prints. The peers under `benches/src/peers` include this file.
 
 use std::{
     fmt,
@@ -9,17 +9,17 @@ use std::{
 
 /// The command line: `HOST:PORT WORKLOAD N EXTRA`.
 pub(crate) struct Arguments {
-    /// Whom to connect to.
+    /// The server, `HOST:PORT`.
     pub(crate) address: String,
-    /// What to do.
+    /// The name of the workload.
     pub(crate) workload: String,
-    /// How often.
+    /// The number of measured operations.
     pub(crate) n: usize,
     extra: usize,
 }
 
 impl Arguments {
-    /// Reads them, or says how they are and ends the process.
+    /// Reads the command line. Ends the process with the usage if it is wrong.
     pub(crate) fn read() -> Self {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         let [address, workload, n, extra] = arguments.as_slice() else { fail(USAGE) };
@@ -30,7 +30,7 @@ impl Arguments {
         Self { address: address.clone(), workload: workload.clone(), n, extra }
     }
 
-    /// How many requests are in flight, where the workload has several.
+    /// The number of requests in flight of a pipelined workload.
     pub(crate) fn window(&self) -> usize {
         match (self.extra, self.workload.as_str()) {
             (0, "get-pipe") => 1000,
@@ -40,7 +40,7 @@ impl Arguments {
         }
     }
 
-    /// How many operations come before the measured ones.
+    /// The number of operations before the measured ones.
     pub(crate) fn warm_up(&self) -> usize {
         self.n / 5
     }
@@ -48,13 +48,13 @@ impl Arguments {
 
 const USAGE: &str = "usage: bench_peer HOST:PORT WORKLOAD N EXTRA";
 
-/// Ends the process: a measurement that went wrong is none.
+/// Ends the process: a failed measurement has no result.
 pub(crate) fn fail(why: impl fmt::Display) -> ! {
     eprintln!("bench_peer: {why}");
     exit(2)
 }
 
-/// The value, or the end of the process.
+/// Returns the value, or ends the process.
 pub(crate) fn must<T, E: fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| fail(error))
 }
@@ -67,18 +67,18 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    /// Begins. Room for as many latencies is made beforehand.
+    /// Begins, with room for this number of latencies.
     pub(crate) fn begin(latencies: usize) -> Self {
         let latencies = Vec::with_capacity(latencies);
         Self { cpu: cpu_time(), began: Instant::now(), latencies }
     }
 
-    /// One operation that began at `from` has ended.
+    /// Records an operation that began at `from` and has ended.
     pub(crate) fn ended(&mut self, from: Instant) {
         self.latencies.push(from.elapsed());
     }
 
-    /// Latencies that were measured elsewhere.
+    /// Adds latencies that were measured elsewhere.
     pub(crate) fn add(&mut self, latencies: impl IntoIterator<Item = Duration>) {
         self.latencies.extend(latencies);
     }
@@ -115,12 +115,12 @@ impl Timed {
 /// In pipelined workloads, the latency of one in this many operations is recorded.
 pub(crate) const SAMPLED: usize = 16;
 
-/// When operation number `index` began, if it is one whose latency is taken.
+/// The current time, if the latency of operation number `index` is recorded.
 pub(crate) fn sample(index: usize) -> Option<Instant> {
     index.is_multiple_of(SAMPLED).then(Instant::now)
 }
 
-/// Workloads whose line has the fields of the convention and no others.
+/// The workloads whose line has only the fields of the convention.
 const CONVENTION: [&str; 8] = [
     "get-seq",
     "get-pipe",
@@ -132,7 +132,7 @@ const CONVENTION: [&str; 8] = [
     "lock-handoff",
 ];
 
-/// The most memory that this process ever had resident.
+/// The maximum resident set size of this process.
 fn max_rss_kib() -> i64 {
     #[cfg(unix)]
     {

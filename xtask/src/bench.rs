@@ -1,13 +1,10 @@
 //! `cargo xtask bench` and `cargo xtask bench-locks`: build the program in `benches`, and run it.
 
-use std::{
-    env,
-    process::{Command, ExitCode},
-};
+use std::process::{Command, ExitCode};
 
 use xtask::{
     Result,
-    command::run as run_to_end,
+    command::{find, run as run_to_end},
     workspace::{cargo, root},
 };
 
@@ -29,20 +26,16 @@ const PROTOC: &str = "protoc";
 
 /// Measures docent beside other clients and Curator, and writes a section of docs/BENCHMARKS.md.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let words = match arguments.as_slice() {
-        [] => vec!["client"],
-        ["--quick"] => vec!["client", "--quick"],
-        ["cache" | "holds"] | ["cache" | "holds", "--quick"] => arguments,
-        _ => return Ok(crate::usage()),
-    };
-    start(None, &words)
+    let is_named = arguments.iter().any(|word| !word.starts_with('-'));
+    let client = (!is_named).then_some("client");
+    let words = client.into_iter().chain(arguments.iter().map(String::as_str));
+    start(None, &words.collect::<Vec<_>>())
 }
 
 /// Measures lock services, and writes docs/LOCK-SERVICES.md; with `--fault`, runs one fault and prints its values.
 pub(crate) fn run_locks(arguments: &[String]) -> Result<ExitCode> {
     // The rows of services whose programs are missing say so.
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !is_installed(program)).collect();
+    let missing: Vec<_> = PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).collect();
     if !missing.is_empty() && arguments != ["report"] {
         let packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
         if let Err(error) = packages::fetch("lock-services", &packages) {
@@ -52,7 +45,7 @@ pub(crate) fn run_locks(arguments: &[String]) -> Result<ExitCode> {
     if let Err(error) = packages::java() {
         eprintln!("xtask: {error}");
     }
-    let features = if is_installed(PROTOC) { "etcd" } else { "locks" };
+    let features = if find(PROTOC).is_some() { "etcd" } else { "locks" };
     let words: Vec<_> = ["locks"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
     start(Some(features), &words)
 }
@@ -66,11 +59,4 @@ fn start(features: Option<&str>, arguments: &[&str]) -> Result<ExitCode> {
     run_to_end(build.env_remove("CARGO_TARGET_DIR"))?;
     let status = Command::new(directory.join("target/release/bench")).args(arguments).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Whether a program is in PATH, or where Debian keeps those for administrators.
-fn is_installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let directories = env::split_paths(&path).chain(["/usr/sbin".into()]);
-    directories.into_iter().any(|directory| directory.join(program).is_file())
 }

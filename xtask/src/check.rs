@@ -25,52 +25,24 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 fn checks(has_gssapi: bool) -> Vec<(&'static str, Command)> {
+    let session = "clippy --package docent-session --no-default-features";
+    let blocking = "clippy --package docent --lib --no-default-features --features blocking";
+    let clippy = |options: &str| {
+        let mut command = cargo_with(&options.split(' ').collect::<Vec<_>>());
+        command.args(["--", "-D", "warnings"]);
+        command
+    };
     let mut checks = vec![
         ("format", cargo_with(&["fmt", "--all", "--check"])),
         ("lints", lints(has_gssapi)),
-        (
-            // The state machine must not depend on its driver.
-            "lints of docent-session without a runtime",
-            cargo_with(&[
-                "clippy",
-                "--package",
-                "docent-session",
-                "--no-default-features",
-                "--",
-                "-D",
-                "warnings",
-            ]),
-        ),
+        // The state machine must not depend on its driver.
+        ("lints of docent-session without a runtime", clippy(session)),
         (
             "lints of docent-session without a runtime, with SASL",
-            cargo_with(&[
-                "clippy",
-                "--package",
-                "docent-session",
-                "--no-default-features",
-                "--features",
-                "sasl",
-                "--",
-                "-D",
-                "warnings",
-            ]),
+            clippy(&format!("{session} --features sasl")),
         ),
-        (
-            // The tests enable it for themselves, with the recipes.
-            "lints of docent with the feature blocking alone",
-            cargo_with(&[
-                "clippy",
-                "--package",
-                "docent",
-                "--lib",
-                "--no-default-features",
-                "--features",
-                "blocking",
-                "--",
-                "-D",
-                "warnings",
-            ]),
-        ),
+        // The tests enable it for themselves, with the recipes.
+        ("lints of docent with the feature blocking alone", clippy(blocking)),
         ("documentation", documentation(has_gssapi)),
     ];
     if root().join("fuzz/Cargo.toml").is_file() {

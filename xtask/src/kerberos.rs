@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::command::find;
 use crate::{KeptPort, Result};
 
 /// The realm of all tests.
@@ -31,7 +32,7 @@ pub struct Kdc {
 impl Kdc {
     /// Checks that the programs are installed. The error names the missing ones.
     pub fn find() -> Result<()> {
-        let missing: Vec<_> = PROGRAMS.into_iter().filter(|name| program(name).is_none()).collect();
+        let missing: Vec<_> = PROGRAMS.into_iter().filter(|name| find(name).is_none()).collect();
         if missing.is_empty() {
             Ok(())
         } else {
@@ -96,7 +97,7 @@ impl Kdc {
 
     /// Starts the KDC again after [`Kdc::kill`], and waits until it accepts connections.
     pub fn start_again(&mut self) -> Result<()> {
-        let program = program("krb5kdc").ok_or("krb5kdc is not installed")?;
+        let program = find("krb5kdc").ok_or("krb5kdc is not installed")?;
         // The shell ends the KDC when its input ends, that is, when this process does.
         let script = "\"$0\" -n & kdc=$!; read -r _; kill -9 $kdc; wait $kdc 2>/dev/null";
         let process = Command::new("sh")
@@ -165,7 +166,7 @@ impl Kdc {
 
     /// Runs a program of Kerberos with the files of this realm.
     pub fn run(&self, name: &str, arguments: &[&str]) -> Result<()> {
-        let program = program(name).ok_or_else(|| format!("{name} is not installed"))?;
+        let program = find(name).ok_or_else(|| format!("{name} is not installed"))?;
         let output = Command::new(program)
             .args(arguments)
             .envs(Self::environment(&self.directory))
@@ -218,19 +219,12 @@ pub fn gssapi_headers() -> Result<()> {
 
 /// The directory of the KDC's database module, which may lie outside the system's directories.
 fn plugins() -> Result<PathBuf> {
-    let kdc = program("krb5kdc").ok_or("krb5kdc is not installed")?;
+    let kdc = find("krb5kdc").ok_or("krb5kdc is not installed")?;
     let prefix = kdc.parent().and_then(Path::parent).ok_or("krb5kdc is in no directory")?;
     let libraries = prefix.join("lib").read_dir()?.flatten().map(|entry| entry.path());
     let mut plugins = libraries.map(|library| library.join("krb5/plugins"));
     let found = plugins.find(|plugins| plugins.join("kdb").is_dir());
     Ok(found.ok_or_else(|| format!("no krb5/plugins/kdb in {}/lib/*", prefix.display()))?)
-}
-
-/// Finds a program in `PATH`, or among those of administrators.
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
 /// Enough for races for a port, few enough for a broken installation.

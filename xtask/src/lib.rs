@@ -3,6 +3,7 @@
 //! Concurrent runs do not conflict: ports are free ones, and directories are temporary or written under another name
 //! and moved. Every process started here exits with this process, even if this process is killed.
 
+mod arguments;
 pub mod command;
 mod ensemble;
 mod example;
@@ -14,6 +15,7 @@ mod temporary;
 pub mod workspace;
 mod zookeeper;
 
+pub use arguments::Arguments;
 pub use ensemble::{Ensemble, Role};
 pub use example::{EXAMPLES_BUILT, example};
 pub use expand::{as_wrapper, expand};
@@ -21,7 +23,7 @@ pub use java::Java;
 pub use kept_port::KeptPort;
 pub use kerberos::{Kdc, REALM, gssapi_headers};
 pub use temporary::TemporaryDirectory;
-pub use zookeeper::{Server, Settings, four_letter_word};
+pub use zookeeper::{Server, Settings, end_of_log, four_letter_word};
 
 /// The error of a task, with a message for its user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

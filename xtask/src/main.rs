@@ -1,4 +1,4 @@
-//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of its name.
+//! The development tasks of the project: `cargo xtask COMMAND`. Each command has a module of its name; `bench` has both benchmarks.
 
 mod api;
 mod bench;
@@ -35,7 +35,7 @@ usage: cargo xtask COMMAND
   api                       write the lists of the public API, docs/api, which a test compares
   guide                     record the diagrams of docs/guide and build the book (with mdbook)
   mutants [FILES]           test the tests: run them against changed files, by default those of the
-                            core (hours); installs cargo-mutants; exceptions in xtask/mutants.txt
+                            core (hours); installs cargo-mutants; exceptions in .cargo/mutants.toml
   sim [OPTIONS]             simulate clients, servers and faults in virtual time (docs/SIMULATION.md);
                             without options seeds 1..2000; --help lists the options
   chaos [--minutes N] [--seed S] [--members 3|5] [--report DIR] [--plan]

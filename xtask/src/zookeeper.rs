@@ -234,9 +234,7 @@ impl Server {
     }
 
     fn end_of_log(&self) -> String {
-        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
+        end_of_log(&self.directory.path().join("log"))
     }
 }
 
@@ -245,6 +243,14 @@ impl Drop for Server {
         // Before its files are removed. An error cannot be reported here.
         let _ = self.kill();
     }
+}
+
+/// The last lines of a log, for an error.
+#[must_use]
+pub fn end_of_log(log: &Path) -> String {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = log.lines().collect();
+    lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
 }
 
 /// Sends a four letter word to a server and returns the whole reply.

@@ -1,5 +1,5 @@
-//! A contender in a process of its own, for the faults: holds locks, writes to the resource in steps, and asks its
-//! client "do I still hold it?" before each step.
+//! A contender as a separate process, for the faults: holds locks, writes to the resource in steps, and asks its client
+//! "do I still hold it?" before each step.
 //!
 //! Reads one command a line: `acquire`, `release`, `disturb`. Prints `ready` once its connections are open. Ends with
 //! its standard input.
@@ -15,15 +15,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{
     microseconds,
     services::{Service, Target},
 };
-use crate::{arguments::Arguments, with_service};
+use crate::with_service;
 
-/// What a step takes between the question and the write: a holder's work.
+/// The time of a step between the question and the write.
 const WORK: Duration = Duration::from_millis(10);
 
 /// The pause of a program before it retries a failed call.
@@ -46,7 +46,7 @@ pub(crate) fn run(service: &str, arguments: &Arguments) -> Result<()> {
     std::process::exit(0)
 }
 
-/// A connection that its lock's task replaces after an error.
+/// A connection, which the task of its lock replaces after an error.
 type Slot<S> = Rc<RefCell<Option<Rc<S>>>>;
 
 async fn agent<S: Service>(arguments: &Arguments) -> Result<()> {
@@ -140,7 +140,7 @@ impl<S: Service> Contender<S> {
             let asked = microseconds();
             if !service.is_held(&guard).await {
                 resource.send(format!("lost {lock} {grant}")).await?;
-                // Its drop would release the lock, which is a request of no interest here.
+                // Its drop would release the lock by another request.
                 std::mem::forget(guard);
                 return Ok(());
             }
@@ -153,7 +153,7 @@ impl<S: Service> Contender<S> {
     }
 }
 
-/// Acquires as a program does that must have the lock: after an error it connects again and retries.
+/// Acquires the lock, with a new connection and a retry after each error.
 async fn acquire<S: Service>(target: &Target, slot: &Slot<S>, lock: &str) -> (Rc<S>, S::Guard) {
     loop {
         let service = slot.borrow().clone();

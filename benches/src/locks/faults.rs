@@ -2,7 +2,7 @@
 //! its own: a fault of a process or of a server hits all of them.
 //!
 //! In each round a holder acquires the lock and works, a second contender waits for it, and the fault happens. The
-//! resource counts late writes ([`crate::resource`]).
+//! resource counts late writes ([`super::resource`]).
 
 use std::{
     fs,
@@ -14,18 +14,21 @@ use std::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use xtask::{Result, command::output};
+use xtask::{
+    Arguments, Result,
+    command::{find, output},
+};
 
 use super::{
     microseconds, random,
     resource::{Record, Resource, is_of},
     results,
-    servers::{Additions, Agent, Kind, Servers, find_program, pooler},
+    servers::{Additions, Agent, Kind, Servers, pooler},
     services::{ENTRIES, Entry, entry},
 };
-use crate::{arguments::Arguments, proxy::Proxy, statistics};
+use crate::{proxy::Proxy, statistics};
 
-/// A fault, and the services that it is about.
+/// A fault, and the services that it applies to.
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
@@ -131,16 +134,16 @@ pub(crate) const FAULTS: [Fault; 13] = [
 /// The lease of all services: etcd grants no shorter one, and ZooKeeper's limit is one second here.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// How long a contender may take: a lease that was renewed at the fault, and a wait for a second one, twice.
+/// The time limit of a contender: twice a lease that was renewed at the fault and a wait for a second one.
 const LIMIT: Duration = Duration::from_secs(4 * LEASE.as_secs());
 
 /// glibc's allocator in front of Redis's jemalloc, which reads the clock before libfaketime is ready for it.
 const MALLOC: &str = "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0";
 
-/// Time in which a waiter gets into the queue, and in which late writes arrive: several steps of a holder.
+/// The time for a waiter to join the queue, and for late writes to arrive: several steps of a holder.
 const SETTLE: Duration = Duration::from_millis(400);
 
-/// The servers of the rounds, and who takes part.
+/// The servers of the rounds, and their parameters.
 struct Scene<'a> {
     fault: &'a str,
     service: &'static Entry,
@@ -151,7 +154,7 @@ struct Scene<'a> {
     clock: Option<std::path::PathBuf>,
 }
 
-/// What became of one round.
+/// The result of one round.
 #[derive(Debug, Clone, Default)]
 struct Round {
     record: Record,
@@ -373,7 +376,7 @@ impl<'a> Scene<'a> {
             "pooler" => {}
             other => return Err(format!("no fault {other:?}").into()),
         }
-        // The holder works on meanwhile: late writes are those behind the waiter's grant.
+        // The holder goes on working: its writes after the waiter's grant are late.
         self.resource.wait_for("waiter", locks, LIMIT);
         thread::sleep(SETTLE);
         Ok(since)
@@ -460,7 +463,7 @@ impl Drop for Scene<'_> {
 
 /// Ends every backend that holds an advisory lock.
 fn terminate_backends(address: &str) -> Result<()> {
-    let psql = find_program("psql").ok_or("no psql (Debian package postgresql-client)")?;
+    let psql = find("psql").ok_or("no psql (Debian package postgresql-client)")?;
     let (host, port) = address.split_once(':').ok_or("an address without a port")?;
     let query =
         "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted";

@@ -1,4 +1,4 @@
-//! Every fault with every service that it is about, several at the same time: they mostly wait.
+//! Every fault with every service that it applies to, several at the same time: they mostly wait.
 
 use std::{
     process::{Child, Stdio},
@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{faults::FAULTS, results, speed::selected, this_program};
-use crate::arguments::Arguments;
 
 pub(crate) fn run(arguments: &Arguments, names: &[&str]) -> Result<()> {
     let services = selected(names)?;

@@ -24,9 +24,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use xtask::Result;
-
-use crate::arguments::Arguments;
+use xtask::{Arguments, Result};
 
 pub(crate) fn run(arguments: &Arguments, words: &[&str]) -> Result<()> {
     match words {

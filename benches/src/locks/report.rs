@@ -30,8 +30,7 @@ pub(crate) fn run() -> Result<()> {
         .replace("{{fairness}}", &fairness(&speed))
         .replace("{{throughput}}", &throughput(&speed))
         .replace("{{cost}}", &cost(&speed))
-        .replace("{{faults}}", &fault_tables(&faults))
-        .replace("{{findings}}", &findings(&speed, &faults));
+        .replace("{{faults}}", &fault_tables(&faults));
     let path = docs.join("LOCK-SERVICES.md");
     fs::write(&path, text)?;
     println!("{} written", path.display());
@@ -282,101 +281,6 @@ fn fault_tables(faults: &[Value]) -> String {
         }
         text.push('\n');
     }
-    text
-}
-
-/// Sentences made of the figures, so that none of them can contradict its table.
-fn findings(speed: &[Value], faults: &[Value]) -> String {
-    let mut text = String::new();
-    let value = |service: &str, workload: &str, options: &str, fsync: bool, index: usize| {
-        median_of(&cell(speed, service, workload, options, fsync), at("quantiles", index))
-    };
-    let (zookeeper, redis) = ("zookeeper-docent", "redis-set-nx");
-    for fsync in [true, false] {
-        if let (Some(ours), Some(theirs)) =
-            (value(zookeeper, "cycle", "", fsync, P5), value(redis, "cycle", "", fsync, P5))
-        {
-            let disk = if fsync { "on" } else { "off" };
-            let _ = writeln!(
-                text,
-                "* An uncontended cycle with fsync {disk} takes {} µs with docent and {} µs with one Redis server (p5): {} times.",
-                number(Some(ours)),
-                number(Some(theirs)),
-                number(Some(ours / theirs)),
-            );
-        }
-    }
-    for (contenders, options) in CONTENDERS {
-        let mut order: Vec<_> = ENTRIES
-            .iter()
-            .filter(|service| service.kind != Kind::File)
-            .filter_map(|service| {
-                Some((value(service.name, "handoff", options, true, MEDIAN)?, service.name))
-            })
-            .collect();
-        order.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let list: Vec<_> =
-            order.iter().map(|(time, name)| format!("{name} {}", number(Some(*time)))).collect();
-        if !list.is_empty() {
-            let _ = writeln!(
-                text,
-                "* Hand-off among {contenders}, durable, median in µs, in order: {}.",
-                list.join(", ")
-            );
-        }
-    }
-    for (names, what) in [(true, "with a lease"), (false, "without a lease")] {
-        let mut list = Vec::new();
-        for service in ENTRIES.iter().filter(|service| service.has_lease == names) {
-            let runs = runs(faults, "holder-stopped", service.name);
-            let (Some(late), Some(next)) =
-                (together(&runs, "violations"), together(&runs, "next_acquired"))
-            else {
-                continue;
-            };
-            let token = together(&runs, "violations_despite_token");
-            let token = token
-                .map_or_else(String::new, |v| format!(", with the token in {} %", number(Some(v))));
-            list.push(format!(
-                "{}: a late write in {} %{token}, the next acquired in {} %",
-                service.name,
-                number(Some(late)),
-                number(Some(next))
-            ));
-        }
-        if !list.is_empty() {
-            let _ = writeln!(
-                text,
-                "* A stopped holder, services {what}, shares of the rounds: {}.",
-                list.join("; ")
-            );
-        }
-    }
-    let (mut wrong, mut despite) = (Vec::new(), Vec::new());
-    for fault in &FAULTS {
-        for service in ENTRIES.iter().filter(|service| (fault.services)(service)) {
-            let runs = runs(faults, fault.name, service.name);
-            let cell = |key| {
-                let value = together(&runs, key).filter(|value| *value > 0.0)?;
-                Some(format!("{} under {} ({} %)", service.name, fault.name, number(Some(value))))
-            };
-            wrong.extend(cell("wrong_answers"));
-            despite.extend(cell("violations_despite_token"));
-        }
-    }
-    if !wrong.is_empty() {
-        let _ = writeln!(
-            text,
-            "* A client answered \"yes\" to its holder after another one had entered, shares of the rounds: {}.",
-            wrong.join(", ")
-        );
-    }
-    let sentence = if despite.is_empty() {
-        "* The token let no late write pass in any round of any fault.".to_owned()
-    } else {
-        format!("* The token let late writes pass, shares of the rounds: {}.", despite.join(", "))
-    };
-    let _ = writeln!(text, "{sentence}");
     text
 }
 

@@ -1,4 +1,4 @@
-//! The resource that locks protect: it sees the writes of all holders, and finds those that come too late.
+//! The protected resource: receives the writes of all holders, and detects late ones.
 //!
 //! A holder enters with its grant and its fencing token, writes in steps, and leaves. A write of a grant is *late* if
 //! another grant of the same lock has entered since: its holder works beside the next one, or after it. A resource
@@ -15,7 +15,7 @@ use std::{
 
 use xtask::Result;
 
-/// What the resource has seen of one lock.
+/// The record of one lock.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Record {
     /// The grants in the order in which they entered, with their times in microseconds.

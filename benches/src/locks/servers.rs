@@ -1,5 +1,5 @@
 //! The servers of the services: each on free loopback ports, with its files in a temporary directory, ended by its
-//! process id, and also by the kernel if this process is killed.
+//! process ID, or by the kernel if this process is killed.
 
 use std::{
     fs,
@@ -16,9 +16,13 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, User},
 };
-use xtask::{Java, Result, Server, Settings, TemporaryDirectory, command::output};
+use xtask::{
+    Java, Result, Server, Settings, TemporaryDirectory,
+    command::{find, output},
+    end_of_log,
+};
 
-use crate::process::Process;
+use crate::{process::Process, statistics::tree};
 
 /// A set of servers that services share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,29 +80,21 @@ impl Kind {
             });
             return Ok(format!("ZooKeeper {}", version.max().unwrap_or_default()));
         }
-        let output = Command::new(find(self)?).arg("--version").output()?;
+        let output = Command::new(program(self)?).arg("--version").output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().next().unwrap_or_default().trim().to_owned())
     }
 }
 
 /// Finds a server's program.
-fn find(kind: Kind) -> Result<PathBuf> {
+fn program(kind: Kind) -> Result<PathBuf> {
     if kind == Kind::Etcd && cfg!(not(feature = "etcd")) {
         return Err(
             "etcd-client is not built in: no protoc (Debian package protobuf-compiler)".into()
         );
     }
     let (program, package) = kind.program();
-    find_program(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
-}
-
-/// Finds a program in PATH, and where Debian keeps those for administrators.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories: Vec<_> = std::env::split_paths(&path).collect();
-    directories.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    directories.into_iter().map(|directory| directory.join(name)).find(|file| file.is_file())
+    find(program).ok_or_else(|| format!("no {program} (Debian package {package})").into())
 }
 
 /// A command that ends with this process, as the given user if this process is root.
@@ -130,7 +126,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
     Ok(ports?)
 }
 
-/// How a server shows that it serves.
+/// How to check that a server is ready.
 #[derive(Debug, Clone, Copy)]
 enum Ready {
     Redis,
@@ -170,7 +166,7 @@ impl ServerProcess {
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             let mut child = command.spawn()?;
-            // One that has ended found the port or the files of its predecessor still in use.
+            // A process that ends found the port or the files of its predecessor in use: retry.
             while child.try_wait()?.is_none() {
                 if self.is_ready() {
                     self.child = Some(child);
@@ -184,9 +180,7 @@ impl ServerProcess {
                 thread::sleep(Duration::from_millis(20));
             }
             if Instant::now() > deadline {
-                let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-                let lines: Vec<_> = log.lines().collect();
-                let end = lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n");
+                let end = end_of_log(&self.directory.join("log"));
                 return Err(format!("{} did not start: {end}", self.program.display()).into());
             }
             thread::sleep(Duration::from_millis(50));
@@ -275,7 +269,7 @@ impl Drop for Servers {
     }
 }
 
-/// Adds to the command line of a server.
+/// Additions to the command line of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Additions {
     pub(crate) arguments: Vec<String>,
@@ -288,7 +282,7 @@ impl Servers {
     }
 
     pub(crate) fn start_with(kind: Kind, fsync: bool, additions: &Additions) -> Result<Self> {
-        find(kind)?;
+        program(kind)?;
         let mut servers = Self {
             kind,
             members: Vec::new(),
@@ -307,7 +301,7 @@ impl Servers {
         if self.kind == Kind::ZooKeeper {
             let property = ("zookeeper.forceSync", if fsync { "yes" } else { "no" });
             let settings = Settings {
-                // Its unit of time: a session timeout of 2 s is allowed from here on.
+                // Two ticks are the shortest session timeout.
                 tick_time: Duration::from_millis(500),
                 properties: vec![(property.0.to_owned(), property.1.to_owned())],
                 ..Settings::default()
@@ -383,7 +377,7 @@ impl Servers {
             Kind::MariaDb => {
                 let user = "mysql";
                 give(directory, user)?;
-                let install = find_program("mariadb-install-db").ok_or("no mariadb-install-db")?;
+                let install = find("mariadb-install-db").ok_or("no mariadb-install-db")?;
                 let line = format!(
                     "--no-defaults --datadir={path}/data --auth-root-authentication-method=normal \
                      --skip-test-db --skip-name-resolve"
@@ -401,7 +395,7 @@ impl Servers {
             }
             Kind::ZooKeeper | Kind::File => return Err("not a process of ours".into()),
         };
-        let program = find(self.kind)?;
+        let program = program(self.kind)?;
         let directory = directory.to_owned();
         let environment = Vec::new();
         Ok(ServerProcess {
@@ -433,7 +427,7 @@ impl Servers {
     /// Sends a signal to all processes of the first `count` servers.
     pub(crate) fn signal(&self, signal: Signal, count: usize) -> Result<()> {
         for id in self.members.iter().take(count).filter_map(Member::id) {
-            for process in descendants(id) {
+            for (process, _) in tree(&[id]) {
                 send(process, signal)?;
             }
         }
@@ -451,7 +445,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Ends the servers in order, with their data on the disk.
+    /// Shuts the servers down and keeps their data.
     pub(crate) fn stop(&mut self) -> Result<()> {
         for member in &mut self.members {
             match member {
@@ -505,26 +499,13 @@ impl Servers {
     }
 }
 
-/// A process and its descendants.
-fn descendants(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut index = 0;
-    while let Some(process) = found.get(index).copied() {
-        let path = format!("/proc/{process}/task/{process}/children");
-        let children = fs::read_to_string(path).unwrap_or_default();
-        found.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-        index += 1;
-    }
-    found
-}
-
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
 /// A pooler in transaction mode in front of a PostgreSQL server.
 pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory, String)> {
-    let program = find_program("pgbouncer").ok_or("no pgbouncer (Debian package pgbouncer)")?;
+    let program = find("pgbouncer").ok_or("no pgbouncer (Debian package pgbouncer)")?;
     let (host, server_port) = server.split_once(':').ok_or("an address without a port")?;
     let directory = TemporaryDirectory::new("pgbouncer")?;
     give(directory.path(), "postgres")?;
@@ -550,7 +531,7 @@ pub(crate) fn pooler(server: &str) -> Result<(ServerProcess, TemporaryDirectory,
     Ok((process, directory, format!("127.0.0.1:{port}")))
 }
 
-/// A contender in a process of its own.
+/// A contender as a separate process.
 #[derive(Debug)]
 pub(crate) struct Agent(Process);
 

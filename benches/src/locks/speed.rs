@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, time::Duration};
 
 use serde_json::{Value, json};
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{
     random, results,
@@ -12,7 +12,7 @@ use super::{
     services::{ENTRIES, Entry, entry},
     this_program,
 };
-use crate::{arguments::Arguments, process, statistics};
+use crate::{process, statistics};
 
 /// A workload with its options, and how it is repeated.
 struct Plan {
@@ -38,7 +38,7 @@ const MEMORY_LOCKS: usize = 2000;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The services that a run is about: the named ones, or all.
+/// The services of a run: the named ones, or all.
 pub(crate) fn selected(names: &[&str]) -> Result<Vec<&'static Entry>> {
     if names.is_empty() {
         Ok(ENTRIES.iter().collect())

@@ -1,4 +1,4 @@
-//! The workloads of a client process: what one contender, or several, do with one service.
+//! The workloads of a client process: one or several contenders on one service.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,18 +11,18 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::{Value, json};
 use tokio::{runtime::Builder, sync::Notify, task::LocalSet, time::timeout};
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::{
     services::{Service, Target},
     statistics::{distribution, memory as memory_of},
 };
-use crate::{arguments::Arguments, proxy::Proxy, statistics::cpu_seconds, with_service};
+use crate::{proxy::Proxy, statistics::cpu_seconds, with_service};
 
 /// Cycles before anything is measured.
 const WARM_UP: usize = 20;
 
-/// How long a contender of a hand-off holds the lock: others ask meanwhile, and wait.
+/// The time for which a contender of a hand-off holds the lock, while others queue up.
 const HOLD: Duration = Duration::from_millis(2);
 
 /// The limit of a connect, and of the warm-up.
@@ -33,7 +33,7 @@ pub(crate) fn run(service: &str, workload: &str, arguments: &Arguments) -> Resul
     let work = async {
         let outcome: Result<Value> = with_service!(service, dispatch(workload, arguments));
         println!("{}", outcome?);
-        // Contenders that still wait are not waited for, and not dropped: some clients send requests then.
+        // Waiting contenders are neither awaited nor dropped: a drop makes some clients send requests.
         std::process::exit(0)
     };
     LocalSet::new().block_on(&runtime, work)
@@ -139,7 +139,7 @@ fn counted(proxies: &[Proxy]) -> (f64, f64) {
     (flights as f64, counts().map(|counts| counts.bytes).sum::<u64>() as f64)
 }
 
-/// What a cycle costs on the wire.
+/// The round trips and bytes of a cycle.
 async fn count<S: Service>(arguments: &Arguments) -> Result<Value> {
     const CYCLES: usize = 100;
     let (target, proxies) = proxied(&Target::new(arguments)?)?;
@@ -299,7 +299,7 @@ async fn throughput<S: Service>(arguments: &Arguments) -> Result<Value> {
                     return;
                 }
                 cycles.set(cycles.get() + u64::from(counting.get()));
-                // A client without network, as the file lock, gives way too.
+                // A client without network, such as the file lock, must yield too.
                 tokio::task::yield_now().await;
             }
         });
@@ -322,7 +322,7 @@ async fn throughput<S: Service>(arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// What waiters cost while they wait: all but the holder are behind counting proxies.
+/// The cost of waiting: all contenders but the holder are behind counting proxies.
 async fn waiters<S: Service>(arguments: &Arguments) -> Result<Value> {
     let (length, lock) = (duration(arguments)?, name(arguments).to_owned());
     let count: usize = arguments.number("contenders", 8)?;

@@ -1,4 +1,4 @@
-//! The workloads, written once for all peers: what differs is in [`Peer`].
+//! The workloads, written once for all peers. A peer implements [`Peer`].
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,7 @@ pub(crate) trait Peer: Sized + 'static {
     async fn connect(address: &str) -> Self;
     fn get(&self, path: &'static str) -> impl Future<Output = usize>;
     fn set(&self, path: &str) -> impl Future<Output = ()>;
-    /// Whether it was missing.
+    /// Creates a node. Returns whether it was missing.
     fn create<'a>(&'a self, path: &'a str) -> impl Future<Output = bool> + 'a;
     fn delete<'a>(&'a self, path: &'a str) -> impl Future<Output = ()> + 'a;
     async fn children(&self, path: &str) -> Vec<String>;
@@ -53,7 +53,7 @@ pub(crate) fn main<P: Peer>() {
     let runtime = must(builder.worker_threads(2).enable_all().build());
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(run::<P>(arguments)));
-    // How long a client takes to leave is not measured, and not all of them do.
+    // The shutdown of a client is not measured, and some never end.
     runtime.shutdown_background();
 }
 

@@ -11,8 +11,8 @@ use crate::network::{Cut, Host};
 use crate::plan::{Fault, Kind, Target};
 use crate::world::World;
 
-/// Carries out the faults of one sequence, each to its end, until the run stops. A fault whose turn comes too late, because
-/// those before it took longer than planned, is left out.
+/// Carries out the faults of one sequence, each to its end, until the run stops. A fault that would begin too late,
+/// because earlier ones took longer than planned, is left out.
 pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64) -> Result<()> {
     for (number, fault) in (first_number..).zip(faults) {
         let at = world.start + nanos(fault.at);
@@ -44,7 +44,7 @@ pub(crate) fn run(world: &World, faults: &[Fault], first_number: usize, end: u64
     Ok(())
 }
 
-/// Waits until the ensemble serves clients, but not for ever: faults may come into an election.
+/// Waits until the ensemble serves clients, for a limited time: faults may disturb the election.
 fn wait_for_leader(world: &World) {
     let deadline = now() + nanos(Duration::from_secs(20));
     while now() < deadline && !world.is_stopping() && world.members.leader().is_none() {
@@ -52,16 +52,16 @@ fn wait_for_leader(world: &World) {
     }
 }
 
-/// A fault that is carried out, and how it ends.
+/// A fault in progress.
 struct Undo<'a> {
     world: &'a World,
     number: usize,
     kind: Kind,
-    /// The members of it: the first one is its target, the others are on its side.
+    /// The members of the fault: the first one is its target, the others are on its side.
     targets: Vec<usize>,
 }
 
-/// The members that a fault is about.
+/// Chooses the members of a fault.
 fn targets(world: &World, kind: Kind, leader: Option<usize>) -> Vec<usize> {
     let count = world.members.count();
     let leader = leader.unwrap_or(0);
@@ -131,7 +131,7 @@ impl Undo<'_> {
             }
             Kind::Rolling => Ok(()),
             Kind::FullDisk => {
-                // As long as it runs, it would join again with a hole in its log (ZOOKEEPER-4882).
+                // Without a restart it would join again with a hole in its log (ZOOKEEPER-4882).
                 world.members.kill(target)?;
                 world.members.empty_disk()?;
                 self.start_again(target)
@@ -145,7 +145,7 @@ impl Undo<'_> {
         }
     }
 
-    /// Starts a member and waits until it serves. The last one may have an incomplete log: its disk has been full.
+    /// Starts a member and waits until it serves. The last one may have an incomplete log, after a full disk.
     fn start_again(&self, member: usize) -> Result<()> {
         let world = self.world;
         if member + 1 < world.members.count() {
@@ -162,60 +162,28 @@ impl Undo<'_> {
     }
 
     fn cuts(&self, target: usize) -> Vec<Cut> {
-        let members = 0..self.world.members.count();
-        let clients = 0..self.world.hosts;
-        let both = |one: Host, other: Host| [(one, other), (other, one)];
-        let others = members.clone().filter(|index| *index != target);
-        let alone = || -> Vec<Cut> {
-            others
-                .clone()
-                .flat_map(|other| both(Host::Member(target), Host::Member(other)))
-                .collect()
-        };
+        let is_on_side = |index: &usize| self.targets.contains(index);
+        let members: Vec<_> = (0..self.world.members.count()).collect();
+        let (side, rest): (Vec<_>, Vec<_>) = members.iter().copied().partition(is_on_side);
+        let (side, rest) = (hosts(&side), hosts(&rest));
+        let target = Host::Member(target);
         match self.kind {
-            Kind::Halves(_) => {
-                let rest = members.filter(|index| !self.targets.contains(index));
-                let pairs =
-                    rest.flat_map(|other| self.targets.iter().map(move |one| (*one, other)));
-                pairs
-                    .flat_map(|(one, other)| both(Host::Member(one), Host::Member(other)))
-                    .collect()
-            }
-            Kind::Alone(_) => alone(),
+            Kind::Halves(_) | Kind::Alone(_) => between(&side, &rest),
             Kind::AloneWithClients(_) => {
-                let mut cuts = alone();
-                for client in clients {
-                    let side: Vec<_> = members
-                        .clone()
-                        .filter(|member| (client % 2 == 0) != (*member == target))
-                        .collect();
-                    cuts.extend(
-                        side.iter().flat_map(|m| both(Host::Client(client), Host::Member(*m))),
-                    );
-                }
-                cuts
+                let clients = (0..self.world.hosts).map(Host::Client);
+                let (with_target, others): (Vec<_>, Vec<_>) = clients
+                    .partition(|host| matches!(host, Host::Client(number) if number % 2 == 0));
+                [between(&side, &rest), between(&with_target, &rest), between(&others, &side)]
+                    .concat()
             }
-            Kind::Mute(_) => {
-                others.map(|other| (Host::Member(target), Host::Member(other))).collect()
-            }
-            Kind::Deaf(_) => {
-                others.map(|other| (Host::Member(other), Host::Member(target))).collect()
-            }
+            Kind::Mute(_) => rest.iter().map(|other| (target, *other)).collect(),
+            Kind::Deaf(_) => rest.iter().map(|other| (*other, target)).collect(),
             Kind::Bridge(_) => {
-                let others: Vec<_> = others.collect();
-                let (left, right) = others.split_at(others.len() / 2);
-                let pairs =
-                    left.iter().flat_map(|one| right.iter().map(move |other| (*one, *other)));
-                pairs
-                    .flat_map(|(one, other)| both(Host::Member(one), Host::Member(other)))
-                    .collect()
+                let (left, right) = rest.split_at(rest.len() / 2);
+                between(left, right)
             }
-            Kind::CutClient(client) => members
-                .flat_map(|member| both(Host::Client(client), Host::Member(member)))
-                .collect(),
-            Kind::OneServer(client, _) => {
-                others.flat_map(|member| both(Host::Client(client), Host::Member(member))).collect()
-            }
+            Kind::CutClient(client) => between(&[Host::Client(client)], &hosts(&members)),
+            Kind::OneServer(client, _) => between(&[Host::Client(client)], &rest),
             _ => Vec::new(),
         }
     }
@@ -231,7 +199,7 @@ impl Undo<'_> {
         }
     }
 
-    /// The clients that the fault is about.
+    /// The clients of the fault.
     fn clients(&self) -> Vec<String> {
         match self.kind {
             Kind::PauseClient(client)
@@ -242,22 +210,24 @@ impl Undo<'_> {
         }
     }
 
+    /// The members in the text of the fault; empty if it always has the same ones, or none.
     fn names(&self) -> String {
-        let named = matches!(
-            self.kind,
-            Kind::Halves(_)
-                | Kind::Alone(_)
-                | Kind::AloneWithClients(_)
-                | Kind::Mute(_)
-                | Kind::Deaf(_)
-                | Kind::Bridge(_)
-                | Kind::Kill(_)
-                | Kind::Pause(_)
-                | Kind::OneServer(..)
-        );
+        if self.targets.is_empty() || matches!(self.kind, Kind::Rolling | Kind::FullDisk) {
+            return String::new();
+        }
         let members: Vec<_> = self.targets.iter().map(|index| format!("m{}", index + 1)).collect();
-        if named { format!("({})", members.join(" ")) } else { String::new() }
+        format!("({})", members.join(" "))
     }
+}
+
+fn hosts(members: &[usize]) -> Vec<Host> {
+    members.iter().copied().map(Host::Member).collect()
+}
+
+/// Cuts of each host of one side off each of the other, in both directions.
+pub(crate) fn between(one: &[Host], other: &[Host]) -> Vec<Cut> {
+    let pairs = one.iter().flat_map(|one| other.iter().map(|other| (*one, *other)));
+    pairs.flat_map(|(one, other)| [(one, other), (other, one)]).collect()
 }
 
 fn nanos(duration: Duration) -> u64 {

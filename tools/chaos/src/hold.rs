@@ -12,17 +12,17 @@ pub(crate) struct Hold<'a> {
     pub(crate) token: Option<u64>,
     called: u64,
     pub(crate) granted: u64,
-    /// Until when docent says that the hold is proven.
+    /// The end of the proven part of the hold, as docent reports it.
     pub(crate) proven: Option<u64>,
-    /// From the first to the last moment at which the client said that it holds the lock.
+    /// The first and the last time at which the client reported that it holds the lock.
     held: Option<(u64, u64)>,
 }
 
-/// The time between two questions.
+/// The interval between two `held` commands.
 const QUESTION_INTERVAL_MS: u64 = 60;
 
 impl<'a> Hold<'a> {
-    /// Acquires a lock; `None` if that fails, after a pause.
+    /// Acquires a lock. Returns `None` after a pause if that fails.
     pub(crate) fn acquire(
         world: &'a World,
         peer: &'a Peer,
@@ -69,12 +69,12 @@ impl<'a> Hold<'a> {
             return false;
         };
         let from = self.held.map_or(self.granted, |(from, _)| from);
-        // The question may have been taken up before the line about the acquire was written.
+        // The client may have handled this command before it wrote the reply to the acquire.
         self.held = Some((from.min(at), at));
         true
     }
 
-    /// Keeps the lock until a time, as long as it is held; returns whether it still is.
+    /// Keeps the lock until a time or its loss. Returns whether it is still held.
     pub(crate) fn keep(&mut self, until: u64) -> bool {
         loop {
             if !self.is_held() {
@@ -87,7 +87,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// The same, for a hold whose proven bound is renewed meanwhile: asks for the bound too.
+    /// Like [`Hold::keep`], for a hold with renewals: reads the proven bound too.
     pub(crate) fn keep_renewed(&mut self, until: u64) {
         while self.is_held() {
             // The bound of a hold does not go back, but the client may have lost the hold.
@@ -99,7 +99,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// A command about this hold.
+    /// Sends a command about this hold.
     pub(crate) fn ask(&self, verb: &str, rest: &str) -> Answer {
         self.peer.ask(&format!("{verb} {} {rest}", self.handle))
     }
@@ -137,7 +137,7 @@ impl<'a> Hold<'a> {
     }
 }
 
-/// Records a command without an answer.
+/// Records a command without a reply.
 pub(crate) fn stuck(world: &World, peer: &Peer, command: &str) {
     world.counters.stuck.add(1);
     world.history.add(format_args!(

@@ -22,7 +22,7 @@ pub(crate) const ARGUMENT: &str = "--janitor";
 /// The prefix of the names of all that a run creates.
 pub(crate) const PREFIX: &str = "docent-";
 
-/// The janitor's process. On drop it is let go, and waited for.
+/// The janitor's process. Its drop ends the list and waits for the removal.
 pub(crate) struct Janitor {
     process: Child,
     input: Mutex<Option<ChildStdin>>,
@@ -40,7 +40,7 @@ impl Janitor {
         Ok(Self { process, input: Mutex::new(input) })
     }
 
-    /// To be called before the thing is created: a run may end in between.
+    /// Registers a thing before it is created: a run may end in between.
     pub(crate) fn register(&self, what: &str, name: &str) -> Result<()> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_mut().ok_or("the run has ended")?;
@@ -48,8 +48,8 @@ impl Janitor {
         Ok(input.flush()?)
     }
 
-    /// An input for a command that creates a registered thing. The janitor begins when all its inputs are closed: a command
-    /// that outlives a killed run creates nothing behind it.
+    /// Returns the standard input for a command that creates a registered thing. The janitor begins when all its inputs are
+    /// closed, so a command that outlives a killed run creates nothing afterwards.
     pub(crate) fn awaited_input(&self) -> Result<Stdio> {
         let input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let input = input.as_ref().ok_or("the run has ended")?;
@@ -81,7 +81,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         kill_processes(namespace);
     }
     for mount in &mounts {
-        // It may not have been mounted yet.
+        // It may not be mounted yet.
         let _ = quiet("umount").arg(mount).status();
     }
     for namespace in &namespaces {

@@ -42,12 +42,12 @@ use peers::{Answer, Library, Peer, Programs};
 use plan::Plan;
 use random::Random;
 use report::Report;
-use world::{Parts, World};
+use world::World;
 
 /// The session timeout of all clients.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// The program that runs, also if it was built anew since its start.
+/// The running program, also if its file was replaced since its start.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The long-lived clients. Curator proves no holds.
@@ -89,7 +89,7 @@ impl Work {
         }
     }
 
-    /// What the program takes from `LOCK_PEER_OPTIONS`.
+    /// The value of `LOCK_PEER_OPTIONS`.
     fn options(self) -> &'static str {
         match self {
             Self::ProvenDirectly => "direct",
@@ -149,7 +149,7 @@ fn run(options: &Options) -> Result<ExitCode> {
     Ok(if judgement.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The rights that a run needs. What must be installed is the business of `cargo xtask chaos`.
+/// Checks the rights that a run needs. `cargo xtask chaos` checks the installed programs.
 fn requirements() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err("needs root, for network namespaces: `sudo cargo xtask chaos`".into());
@@ -183,20 +183,14 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
         let name = format!("short-{}", number + 1);
         peers.push(stage.peer(CLIENTS.len() + number, name, workload::SHORT_LIVED, "")?);
     }
-    // Never cut off, it prepares and reads the nodes. It has the last host.
+    // The observer prepares and reads the nodes. It has the last host, which is never cut off.
     let observer = stage.peer(hosts - 1, "observer".to_owned(), Library::Docent, "")?;
 
     let history = report.join("history.txt");
     let Stage { janitor, directory, network, members, .. } = stage;
-    let world = World::new(Parts {
-        seed: options.seed,
-        history: History::create(&history)?,
-        network,
-        members,
-        peers,
-        hosts: hosts - 1,
-        registers: options.length.as_secs() / 2 + 5,
-    });
+    let mut world = World::new(options.seed, History::create(&history)?, network, members);
+    (world.peers, world.hosts) = (peers, hosts - 1);
+    world.registers = options.length.as_secs() / 2 + 5;
     let version = world.members.version().unwrap_or_else(|| "unknown".to_owned());
     println!("chaos: ZooKeeper {version} serves; report in {}", report.display());
     observer.start()?;
@@ -225,7 +219,7 @@ fn try_run(options: &Options, plan: &Plan) -> Result<Judgement> {
     report::write(&history, &report)
 }
 
-/// An ensemble that serves, in a network of its own.
+/// A serving ensemble and its network.
 struct Stage {
     janitor: Janitor,
     directory: PathBuf,
@@ -253,7 +247,7 @@ impl Stage {
         Ok(Self { janitor, directory, network, members, programs: Arc::new(programs) })
     }
 
-    /// Prepares a client, which does not run yet.
+    /// Prepares a client without starting it.
     fn peer(
         &self,
         number: usize,
@@ -276,15 +270,8 @@ fn draw_picture(options: &Options) -> Result<String> {
         peers.map(|(number, name)| stage.peer(number, name.to_owned(), Library::Docent, ""));
     let peers = peers.collect::<Result<_>>()?;
     let Stage { janitor, network, members, .. } = stage;
-    let world = World::new(Parts {
-        seed: options.seed,
-        history: History::create(&history)?,
-        network,
-        members,
-        peers,
-        hosts: picture::CLIENTS.len(),
-        registers: 0,
-    });
+    let mut world = World::new(options.seed, History::create(&history)?, network, members);
+    (world.peers, world.hosts) = (peers, picture::CLIENTS.len());
     let finished = picture::run(&world);
     world.peers.iter().for_each(|peer| peer.kill());
     // No client writes to the set.
@@ -333,7 +320,7 @@ fn prepare(world: &World, observer: &Peer) -> Result<()> {
     Ok(())
 }
 
-/// Runs the clients and the faults, to the end of both.
+/// Runs the clients and the faults to their end.
 fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
     for peer in world.peers.iter().take(CLIENTS.len()) {
         peer.start()?;
@@ -372,7 +359,7 @@ fn disturb(world: &World, plan: &Plan, options: &Options) -> Result<()> {
         let failed = |error| format!("a fault panicked: {error:?}");
         let of_members = of_members.join().map_err(failed)?;
         let of_clients = of_clients.join().map_err(failed)?;
-        // All is healed: what follows must succeed again.
+        // All faults have ended: the rest must succeed.
         let healed = of_members.and(of_clients).and_then(|()| revive(world));
         world.sleep_until(end.max(now() + 5_000 * world::MILLISECOND));
         world.stop();
@@ -398,13 +385,13 @@ fn revive(world: &World) -> Result<()> {
             world.members.start(index)?;
         }
     }
-    // The file system of the last one has been full.
+    // A fault may have filled the disk of the last member.
     let last = world.members.count().saturating_sub(1);
     world.members.start_after_full_disk(last)?;
     world.members.wait_until_all_serve()
 }
 
-/// A client, without faults, acquires and releases a lock. If it cannot, it is recorded as stuck.
+/// Acquires and releases a lock after all faults. A client that cannot is recorded as stuck.
 fn lock_at_the_end(world: &World, peer: &Peer) {
     let deadline = now() + 60_000 * world::MILLISECOND;
     while now() < deadline {
@@ -455,12 +442,12 @@ fn default_report() -> PathBuf {
     root().join("target/chaos")
 }
 
-/// Keeps the logs beside the report. An error only loses them.
+/// Copies the logs to the report. An error only loses them.
 fn copy_logs(directory: &Path, report: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let logs = entries.flatten().map(|entry| entry.path());
     for log in logs.filter(|path| path.extension().is_some_and(|extension| extension == "log")) {
-        // A member that cannot read its data repeats that for ever.
+        // A member that cannot read its data logs that for ever.
         let is_small = fs::metadata(&log).is_ok_and(|of| of.len() < 4 << 20);
         if let Some(name) = log.file_name().filter(|_| is_small) {
             let _ = fs::copy(&log, report.join(name));

@@ -15,7 +15,7 @@ use crate::janitor::Janitor;
 use crate::network::{Host, Network};
 use crate::{Signal, signal};
 
-/// The directory of the jars of another version of the servers.
+/// The environment variable with the directory of another version of the servers.
 const SERVER_LIBRARY: &str = "DOCENT_CHAOS_SERVER_LIB";
 
 /// The argument that makes this program ask a server, in the server's namespace.
@@ -26,10 +26,10 @@ const CLIENT_PORT: u16 = 2181;
 /// A start takes some seconds, a minute on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The time that a member has to serve again, when there is a majority.
+/// The time within which a member with a majority must serve again.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The size of the file system that becomes full.
+/// The size of the file system that a fault fills.
 const DISK_BYTES: usize = 96 << 20;
 
 /// The ensemble.
@@ -61,7 +61,7 @@ impl Members {
             directory: directory.to_path_buf(),
             processes: (0..count).map(|_| Mutex::default()).collect(),
         };
-        // A copy: the program may be built anew meanwhile.
+        // A copy: this program may be rebuilt during the run.
         fs::copy(crate::PROGRAM, members.asker())?;
         for index in 0..count {
             network.add(janitor, Host::Member(index))?;
@@ -119,9 +119,9 @@ impl Members {
 
     /// Starts a member whose file system was full, and waits until it serves clients.
     ///
-    /// A server may not read a log whose last record is incomplete, as in ZOOKEEPER-1621: it ends, or tries for ever. Then its
-    /// data are removed, as an operator would do; that is safe once all others serve, because each of them has all
-    /// committed writes. Returns whether they were removed.
+    /// A server that cannot read a log whose last record is incomplete (ZOOKEEPER-1621) ends, or retries for ever. Then its
+    /// data are removed, as an operator would do. That is safe once all others serve: each of them has all committed
+    /// writes. Returns whether the data were removed.
     pub(crate) fn start_after_full_disk(&self, index: usize) -> Result<bool> {
         self.start(index)?;
         if self.serves_within(index, RECOVERY_TIMEOUT).is_ok() {
@@ -164,7 +164,7 @@ impl Members {
         Err(format!("member {} serves no client: {}", index + 1, self.end_of_log(index)).into())
     }
 
-    /// The member that says that it leads.
+    /// The member that reports that it leads.
     pub(crate) fn leader(&self) -> Option<usize> {
         thread::scope(|scope| {
             let asked: Vec<_> =
@@ -174,7 +174,7 @@ impl Members {
         })
     }
 
-    /// Waits until it has ended.
+    /// Kills a member and waits for its end.
     pub(crate) fn kill(&self, index: usize) -> Result<()> {
         if let Some(mut process) = self.process(index).take() {
             process.kill()?;
@@ -199,7 +199,7 @@ impl Members {
     pub(crate) fn fill_disk(&self) -> Result<()> {
         let mut file = File::create(self.filling())?;
         let zeros = vec![0; 64 << 10];
-        // The end of the space is the purpose.
+        // The error at the end of the space is the purpose.
         while std::io::Write::write_all(&mut file, &zeros).is_ok() {}
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Members {
         self.member_directory(index).join("data")
     }
 
-    /// This program.
+    /// The copy of this program.
     fn asker(&self) -> PathBuf {
         self.directory.join("chaos")
     }
@@ -267,9 +267,7 @@ impl Members {
     }
 
     fn end_of_log(&self, index: usize) -> String {
-        let log = fs::read_to_string(self.log(index)).unwrap_or_default();
-        let lines: Vec<_> = log.lines().collect();
-        lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
+        xtask::end_of_log(&self.log(index))
     }
 
     fn zoo_cfg(&self, index: usize) -> String {
@@ -287,7 +285,7 @@ impl Members {
     }
 }
 
-/// Asks a server on behalf of another process of this program, which is in another namespace.
+/// Prints the reply of a server to `srvr`. The process is in the namespace of that server.
 pub(crate) fn ask(address: &str) -> Result<()> {
     print!("{}", xtask::four_letter_word(address.parse()?, "srvr")?);
     Ok(())

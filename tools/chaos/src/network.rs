@@ -1,4 +1,4 @@
-//! The network of a run: a namespace for each process, and one with the bridge that connects them, where cuts are made.
+//! The network of a run: a namespace for each process, and one for the bridge between them, where packets are dropped.
 //!
 //! Nothing of the machine's own network is used: the bridge has no way out, so two runs can use the same addresses.
 
@@ -42,14 +42,14 @@ pub(crate) type Cut = (Host, Host);
 
 /// The network.
 pub(crate) struct Network {
-    /// The beginning of the names of its namespaces.
+    /// The prefix of the names of its namespaces.
     name: String,
-    /// By the number of the fault.
+    /// The cuts of each fault, by its number.
     cuts: Mutex<BTreeMap<usize, Vec<Cut>>>,
 }
 
 impl Network {
-    /// Creates the bridge. `run` is a name that no other run has.
+    /// Creates the bridge. `run` is a unique name.
     pub(crate) fn new(janitor: &Janitor, run: &str) -> Result<Self> {
         let network = Self { name: format!("{PREFIX}{run}"), cuts: Mutex::default() };
         let bridge = network.bridge();
@@ -73,14 +73,15 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "eth0", "up"])
     }
 
-    /// A command that runs a program in the namespace of a host. The process is the program's: `ip` executes it.
+    /// Returns a command that runs a program in the namespace of a host. `ip` replaces itself by the program, which so has its
+    /// process ID.
     pub(crate) fn command(&self, host: Host) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(host)]);
         command
     }
 
-    /// Makes the cuts of a fault, at once.
+    /// Makes all cuts of a fault at once.
     pub(crate) fn cut(&self, fault: usize, cuts: Vec<Cut>) -> Result<()> {
         let mut all = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(fault, cuts);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xtask::{Arguments, Result};
+
 /// The options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -16,47 +18,28 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
-        let mut options = Self {
-            length: Duration::from_secs(5 * 60),
-            seed: 1,
-            members: 3,
-            report: None,
-            shows_plan: false,
-            picture: None,
-        };
-        let mut rest = arguments.iter();
-        while let Some(option) = rest.next() {
-            if *option == "--plan" {
-                options.shows_plan = true;
-                continue;
-            }
-            let value = rest.next().ok_or_else(|| format!("{option} needs a value"))?;
-            let refused = |text: &str| format!("{option} {value}: {text}");
-            match *option {
-                "--minutes" => {
-                    let minutes: f64 = value.parse().map_err(|_| refused("must be a number"))?;
-                    if !(0.5..=1_440.0).contains(&minutes) {
-                        return Err(refused("must be from 0.5 to 1440"));
-                    }
-                    options.length = Duration::from_secs_f64(minutes * 60.0);
-                }
-                "--seed" => {
-                    options.seed = value.parse().map_err(|_| refused("must be a number"))?
-                }
-                "--members" => {
-                    options.members = match *value {
-                        "3" => 3,
-                        "5" => 5,
-                        _ => return Err(refused("must be 3 or 5")),
-                    }
-                }
-                "--picture" => options.picture = Some(PathBuf::from(value)),
-                "--report" => options.report = Some(PathBuf::from(value)),
-                _ => return Err(format!("{option} is no option of chaos")),
-            }
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Self> {
+        let options = ["minutes", "seed", "members", "report", "picture"];
+        let arguments = Arguments::parse(arguments, &["plan"], &options)?;
+        if let Some(word) = arguments.words().first() {
+            return Err(format!("{word} is no option").into());
         }
-        Ok(options)
+        let minutes: f64 = arguments.number("minutes", 5.0)?;
+        if !(0.5..=1_440.0).contains(&minutes) {
+            return Err("--minutes must be from 0.5 to 1440".into());
+        }
+        let members = arguments.number("members", 3)?;
+        if ![3, 5].contains(&members) {
+            return Err("--members must be 3 or 5".into());
+        }
+        Ok(Self {
+            length: Duration::from_secs_f64(minutes * 60.0),
+            seed: arguments.number("seed", 1)?,
+            members,
+            report: arguments.text("report").map(PathBuf::from),
+            shows_plan: arguments.flag("plan"),
+            picture: arguments.text("picture").map(PathBuf::from),
+        })
     }
 }
 
@@ -77,14 +60,9 @@ mod tests {
 
     #[test]
     fn wrong_options_are_refused() {
-        for wrong in [
-            &["--members", "4"][..],
-            &["--minutes", "0"],
-            &["--minutes", "inf"],
-            &["--minutes"],
-            &["--seed", "x"],
-            &["--other", "1"],
-        ] {
+        for wrong in
+            [&["--members", "4"][..], &["--minutes", "0"], &["--minutes", "inf"], &["word"]]
+        {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The clients: processes of docent's `lock_peer` and of its Java twin, which take commands and answer with times.
+//! The clients: processes of docent's `lock_peer` and of its Java twin, which take commands and reply with times.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use xtask::{Java, Result, workspace::root};
 use crate::network::{Host, Network};
 use crate::{Signal, signal};
 
-/// How long a command may take. The longest are acquires of a client that is stopped meanwhile.
+/// The time limit of a command. The longest are acquires of a client that a fault stops.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Which library a client uses.
@@ -73,14 +73,14 @@ impl Programs {
     }
 }
 
-/// The answer to a command. `at` is the client's time when it wrote the line.
+/// The reply to a command. `at` is the time at which the client wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Ok {
         text: String,
         at: u64,
     },
-    /// A time was up.
+    /// The time limit of an acquire has passed.
     False,
     /// The kind of the error, and for writes the outcome.
     Failed {
@@ -89,11 +89,11 @@ pub(crate) enum Answer {
     },
     /// The process has ended.
     Gone,
-    /// It took too much time.
+    /// No reply within the limit.
     Stuck,
 }
 
-/// A client, which may be another process after a restart.
+/// A client. After a restart it is another process.
 pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) library: Library,
@@ -128,7 +128,7 @@ impl Peer {
         Self { name, library, options, host, network, programs, running: Mutex::default() }
     }
 
-    /// Starts a process, unless one runs.
+    /// Starts the process unless it runs.
     pub(crate) fn start(&self) -> Result<()> {
         let mut running = lock(&self.running);
         if running.is_some() {
@@ -153,11 +153,11 @@ impl Peer {
                     && let Some(waiting) = lock(&waiting).as_mut()
                     && let Some(sender) = waiting.remove(&number)
                 {
-                    // The asker may have given up.
+                    // The caller may have given up.
                     let _ = sender.send(answer);
                 }
             }
-            // Drops the senders, which ends the waits for answers.
+            // Dropping the senders ends the waits for replies.
             lock(&waiting).take();
         });
         let (process, input) = (Mutex::new(process), Mutex::new(input));

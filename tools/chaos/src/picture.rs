@@ -7,6 +7,7 @@ use std::thread;
 
 use xtask::Result;
 
+use crate::faults::between;
 use crate::history::now;
 use crate::hold::Hold;
 use crate::network::Host;
@@ -16,7 +17,7 @@ use crate::world::{MILLISECOND, World};
 /// The handles of the locks.
 const LOCKS: [&str; 3] = ["mutex:/plain", "renewed:/renewed", "strict:/strict"];
 
-/// The clients: the holder of each lock, and who waits for it.
+/// The clients: the holder and the waiter of each lock.
 pub(crate) const CLIENTS: [&str; 2 * LOCKS.len()] =
     ["holder-1", "waiter-1", "holder-2", "waiter-2", "holder-3", "waiter-3"];
 
@@ -24,18 +25,17 @@ pub(crate) const CLIENTS: [&str; 2 * LOCKS.len()] =
 const CUT_AFTER_MS: u64 = 5_000;
 const CUT_MS: u64 = 20_000;
 
-/// Makes the fault. The history has the holds then.
+/// Makes the fault, and records the holds.
 pub(crate) fn run(world: &World) -> Result<()> {
     let leader = world.members.leader().ok_or("no member leads")?;
     let member = (leader + 1) % world.members.count();
+    let others = (0..world.members.count()).filter(|other| *other != member);
+    let others: Vec<_> = others.map(Host::Member).collect();
     // The holders reach only this member, the waiters only the others.
-    let is_apart = |client: usize, other: usize| (client.is_multiple_of(2)) != (other == member);
-    let both = |one: Host, other: Host| [(one, other), (other, one)];
-    let clients = (0..CLIENTS.len()).flat_map(|client| {
-        let members = (0..world.members.count()).filter(move |other| is_apart(client, *other));
-        members.flat_map(move |other| both(Host::Client(client), Host::Member(other)))
-    });
-    world.network.cut(1, clients.collect())?;
+    let holders: Vec<_> = (0..CLIENTS.len()).step_by(2).map(Host::Client).collect();
+    let waiters: Vec<_> = (1..CLIENTS.len()).step_by(2).map(Host::Client).collect();
+    let apart = [between(&holders, &others), between(&waiters, &[Host::Member(member)])];
+    world.network.cut(1, apart.concat())?;
     for peer in &world.peers {
         peer.start()?;
     }
@@ -56,9 +56,7 @@ pub(crate) fn run(world: &World) -> Result<()> {
             });
         }
         world.sleep_ms(CUT_AFTER_MS);
-        let others = (0..world.members.count()).filter(|other| *other != member);
-        let cuts = others.flat_map(|other| both(Host::Member(member), Host::Member(other)));
-        world.network.cut(2, cuts.collect())?;
+        world.network.cut(2, between(&[Host::Member(member)], &others))?;
         let from = now();
         world.sleep_ms(CUT_MS);
         let until = now();
@@ -76,7 +74,7 @@ fn acquire<'a>(world: &'a World, peer: &'a Peer, handle: &'static str) -> Result
     hold.ok_or_else(|| format!("{}: {handle} cannot be acquired", peer.name).into())
 }
 
-/// Keeps a lock while it is claimed. The bound of a plain mutex stays as it was at the acquire.
+/// Keeps a lock while it is claimed. The proven bound of a plain mutex is not renewed.
 fn keep(mut hold: Hold<'_>, until: u64) {
     if hold.handle.starts_with("mutex:") {
         hold.keep(until);

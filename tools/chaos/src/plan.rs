@@ -1,15 +1,15 @@
-//! The plan of a run: which faults begin when, and for how long. The same seed gives the same plan.
+//! The plan of a run: its faults, their times and durations. The same seed gives the same plan.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// A member that a fault is about. The leader is only known when the fault begins.
+/// The target of a fault. The leader is known only when the fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Leader,
-    /// The follower of this rank, counted round.
+    /// The follower of this rank, modulo their number.
     Follower(usize),
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
     pub(crate) of_clients: Vec<Fault>,
 }
 
-/// Without faults, for the first connections.
+/// The time without faults at the beginning, for the first connections.
 const QUIET: Duration = Duration::from_secs(8);
 
 /// Draws the faults of a run.
@@ -86,7 +86,7 @@ fn of_members(seed: u64, length: Duration, members: usize) -> Vec<Fault> {
                 Kind::Alone(Target::Leader),
                 Kind::Alone(Target::Follower(0)),
                 Kind::AloneWithClients(target()),
-                // A session ends on the other side while its client believes in it.
+                // The session ends on the other side while its client relies on it.
                 Kind::AloneWithClients(Target::Follower(1)),
                 Kind::Mute(target()),
                 Kind::Deaf(target()),
@@ -166,7 +166,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// Its word in a history.
+    /// Its name in a history.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Halves(_) => "halves",

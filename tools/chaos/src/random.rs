@@ -5,7 +5,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator of its own for one part of a run, so that a change of another part does not change this one.
+    /// A generator for one part of a run. A change of another part does not change its numbers.
     pub(crate) fn of_part(seed: u64, part: u64) -> Self {
         let mut random = Self(seed ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();

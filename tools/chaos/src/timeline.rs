@@ -30,7 +30,7 @@ const LEGEND: [(&str, &str); 7] = [
     ("violation", "violation"),
 ];
 
-/// A picture of so few events has their texts, too.
+/// Number of events up to which their texts are below the picture.
 const FEW: usize = 8;
 
 const ROW: f64 = 11.0;
@@ -91,7 +91,7 @@ pub(crate) fn draw(title: &str, lines: &[Line<'_>], judgement: &Judgement) -> St
     timeline.svg.file((width.max(NARROWEST), height), 1.0, title, STYLE)
 }
 
-/// Assigns the rows, and labels them. Returns where they end, too.
+/// Assigns and labels the rows. Returns them with their lower end.
 fn rows(lines: &[Line<'_>], members: u64, labels: &mut Svg) -> (Rows, f64) {
     let mut rows = Rows::new();
     let mut y = TOP + 20.0;
@@ -122,13 +122,13 @@ impl Timeline {
         LEFT + at.saturating_sub(self.start) as f64 / 1e9 * self.scale
     }
 
-    /// A bar as part of a path, which is the shortest way to draw thousands.
+    /// Adds a bar to a path: one path is the shortest form of thousands of bars.
     fn bar(&self, path: &mut String, from: u64, to: u64, y: f64) {
         let (from, to) = (self.x(from), self.x(to));
         let _ = write!(path, "M{from:.1} {y:.0}h{:.1}", (to - from).max(0.4));
     }
 
-    /// Draws a path, unless it is empty, and explains its class.
+    /// Draws a path and adds its class to the legend, unless it is empty.
     fn path(&mut self, commands: &str, class: &str) {
         let text = LEGEND.iter().find(|(of, _)| *of == class).map_or("", |(_, text)| text);
         if !commands.is_empty() {

@@ -1,4 +1,4 @@
-//! What the clients do, one thread for each client and workload.
+//! The workloads of the clients: one thread for each client and workload.
 
 use std::thread;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn hold_strict(world: &World, peer: &Peer, random: Random) {
     hold_proven(world, peer, random, "strict:/chaos/strict");
 }
 
-/// Holds a lock, some times for longer than a session lives: then only renewals prove the rest of the hold.
+/// Holds a lock, sometimes for longer than the session timeout: then only renewals prove the rest of the hold.
 fn hold_proven(world: &World, peer: &Peer, mut random: Random, handle: &str) {
     while !world.is_stopping() {
         let ms = match random.below(10) {
@@ -87,7 +87,7 @@ fn change_memory(world: &World, peer: &Peer, mut random: Random) {
                 let element = world.counters.elements.add(1);
                 proven.insert(element);
                 let mut set = lock(&world.proven_set);
-                // Under the mutex: nothing can come between this look at the clock and the write.
+                // Under the mutex, nothing comes between the check of the clock and the write.
                 let is_proven = now() < until;
                 if is_proven {
                     *set = proven;
@@ -125,7 +125,7 @@ fn write_guarded(world: &World, peer: &Peer, mut random: Random) {
                 world.sleep_ms(ms);
                 let element = world.counters.elements.add(1);
                 let called = now();
-                // Without a look at `is_held`: the guard is all that protects the set.
+                // `is_held` is not checked: only the guard protects the set.
                 let answer = hold.ask("guarded", &format!("{SET} {elements},{element}"));
                 let outcome = match &answer {
                     Answer::Ok { .. } => "applied",
@@ -236,7 +236,7 @@ fn use_registers(world: &World, peer: &Peer, mut random: Random) {
 
 /// A client that lives for one hold: a hold is proven from the creation of its session only.
 ///
-/// If the lock is not free at once, the session is too old when it becomes free: then the client ends.
+/// If the lock is not free at once, the client ends: its session would be too old for a proven hold.
 pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) {
     while !world.is_stopping() {
         if peer.start().is_err() {
@@ -291,5 +291,5 @@ pub(crate) fn live_for_one_hold(world: &World, peer: &Peer, mut random: Random) 
     }
 }
 
-/// Whether a short-lived client of this library makes sense: only docent proves holds.
+/// The library of short-lived clients: only docent proves holds.
 pub(crate) const SHORT_LIVED: Library = Library::Docent;

@@ -1,4 +1,4 @@
-//! What the threads of a run share.
+//! The state that the threads of a run share.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) network: Arc<Network>,
     pub(crate) members: Members,
-    /// The clients that faults are about; short-lived clients come behind them.
+    /// The long-lived clients, which faults may hit, followed by the short-lived ones.
     pub(crate) peers: Vec<Arc<Peer>>,
     /// The number of hosts with a client.
     pub(crate) hosts: usize,
@@ -32,7 +32,7 @@ pub(crate) struct World {
     stops: AtomicBool,
 }
 
-/// What the last line and the progress show.
+/// The counters of the progress lines.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) holds: Counter,
@@ -48,7 +48,7 @@ pub(crate) struct Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Returns the number before.
+    /// Increases the number and returns the previous one.
     pub(crate) fn add(&self, number: u64) -> u64 {
         self.0.fetch_add(number, Ordering::Relaxed)
     }
@@ -58,32 +58,25 @@ impl Counter {
     }
 }
 
-/// The parts of a world that its maker chooses.
-pub(crate) struct Parts {
-    pub(crate) seed: u64,
-    pub(crate) history: History,
-    pub(crate) network: Arc<Network>,
-    pub(crate) members: Members,
-    pub(crate) peers: Vec<Arc<Peer>>,
-    pub(crate) hosts: usize,
-    pub(crate) registers: u64,
-}
-
 impl World {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { seed, history, network, members, peers, hosts, registers } = parts;
+    pub(crate) fn new(
+        seed: u64,
+        history: History,
+        network: Arc<Network>,
+        members: Members,
+    ) -> Self {
         Self {
             seed,
             start: now(),
             history,
             network,
             members,
-            peers,
-            hosts,
+            peers: Vec::new(),
+            hosts: 0,
             counters: Counters::default(),
             naive_set: Mutex::default(),
             proven_set: Mutex::default(),
-            registers,
+            registers: 0,
             stops: AtomicBool::new(false),
         }
     }

@@ -16,7 +16,7 @@ use super::{Service, Target};
 pub(crate) struct Etcd {
     client: Client,
     lease: i64,
-    /// Until when the last keep-alive reply promised the lease.
+    /// The end of the lease, as of the last keep-alive reply.
     deadline: Rc<Cell<Instant>>,
     keeper: tokio::task::JoinHandle<()>,
 }

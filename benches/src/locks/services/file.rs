@@ -1,4 +1,4 @@
-//! A lock of the operating system on a file: the floor of every comparison.
+//! A lock of the operating system on a file: the lower bound of every comparison.
 
 use std::{fs::File, path::PathBuf};
 

@@ -18,10 +18,9 @@ pub(crate) use postgres::Advisory;
 pub(crate) use redis::{RedLock, SetNx};
 pub(crate) use zookeeper::{Docent, Kezhuw, Pipelined, Plain, Strict};
 
-use xtask::Result;
+use xtask::{Arguments, Result};
 
 use super::servers::Kind;
-use crate::arguments::Arguments;
 
 /// How to reach a service.
 #[derive(Debug, Clone)]
@@ -56,7 +55,7 @@ pub(crate) trait Service: Sized + 'static {
 
     async fn connect(target: &Target) -> Result<Self>;
 
-    /// Creates what a lock needs once and for all: parent nodes, a row.
+    /// Creates what a lock needs permanently: parent nodes, a row.
     async fn prepare(&self, _lock: &str) -> Result<()> {
         Ok(())
     }
@@ -64,7 +63,7 @@ pub(crate) trait Service: Sized + 'static {
     /// Waits for the lock.
     async fn acquire(&self, lock: &str) -> Result<Self::Guard>;
 
-    /// What the client answers to "do I still hold it?".
+    /// Whether the client reports the lock as held.
     async fn is_held(&self, guard: &Self::Guard) -> bool;
 
     /// The fencing token, if the service has one.
@@ -74,13 +73,13 @@ pub(crate) trait Service: Sized + 'static {
 
     async fn release(&self, guard: Self::Guard) -> Result<()>;
 
-    /// Ends what keeps this contender in the queue, behind its back: revokes its lease.
+    /// Revokes the lease of this contender without its knowledge.
     async fn disturb(&self) -> Result<()> {
         Err("this service has no lease to revoke".into())
     }
 }
 
-/// What the report says about a service.
+/// A service, as the report describes it.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,

@@ -42,6 +42,32 @@ impl<T> Drop for Renewed<T> {
 }
 
 impl<T> Renewed<T> {
+    /// Calls `renew` every third of the lease. It returns whether the lock is still there, or an error if that is unknown.
+    fn new(
+        lock: T,
+        deadline: Instant,
+        lease: Duration,
+        mut renew: impl AsyncFnMut() -> Result<bool> + 'static,
+    ) -> Self {
+        let deadline = Rc::new(Cell::new(deadline));
+        let kept = Rc::clone(&deadline);
+        let renewal = tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(lease / 3).await;
+                let begin = Instant::now();
+                match renew().await {
+                    Ok(true) => kept.set(valid_until(begin, lease)),
+                    Ok(false) => {
+                        kept.set(begin);
+                        return;
+                    }
+                    Err(_) => {}
+                }
+            }
+        });
+        Self { lock, deadline, renewal }
+    }
+
     fn is_held(&self) -> bool {
         Instant::now() < self.deadline.get()
     }
@@ -76,28 +102,15 @@ impl Service for SetNx {
             }
             tokio::time::sleep(Duration::from_millis(10 + random() % 20)).await;
         };
-        let deadline = Rc::new(Cell::new(valid_until(begin, self.lease)));
-        let (kept, lease, key) = (Rc::clone(&deadline), self.lease, lock.to_owned());
-        let of_task = value.clone();
-        let renewal = tokio::task::spawn_local(async move {
-            let script = Script::new(RENEW);
-            loop {
-                tokio::time::sleep(lease / 3).await;
-                let begin = Instant::now();
-                let mut call = script.key(&key);
-                call.arg(&of_task).arg(milliseconds);
-                match call.invoke_async::<i64>(&mut connection).await {
-                    Ok(1) => kept.set(valid_until(begin, lease)),
-                    Ok(_) => {
-                        // Another value or none: lost.
-                        kept.set(begin);
-                        return;
-                    }
-                    Err(_) => {}
-                }
-            }
-        });
-        Ok(Renewed { lock: (lock.to_owned(), value), deadline, renewal })
+        let lock = (lock.to_owned(), value);
+        let (script, (key, value)) = (Script::new(RENEW), lock.clone());
+        let renew = async move || {
+            let mut call = script.key(&key);
+            call.arg(&value).arg(milliseconds);
+            // Another value or none: lost.
+            Ok(call.invoke_async::<i64>(&mut connection).await? == 1)
+        };
+        Ok(Renewed::new(lock, valid_until(begin, self.lease), self.lease, renew))
     }
 
     async fn is_held(&self, guard: &Self::Guard) -> bool {
@@ -136,29 +149,20 @@ impl Service for RedLock {
             }
         };
         let validity = Duration::from_millis(lock.validity_time as u64);
-        let deadline = Rc::new(Cell::new(Instant::now() + validity));
-        let (kept, lease, manager) = (Rc::clone(&deadline), self.lease, self.manager.clone());
-        let of_task = Lock {
+        let deadline = Instant::now() + validity;
+        let (lease, manager) = (self.lease, self.manager.clone());
+        let renewed = Lock {
             resource: lock.resource.clone(),
             val: lock.val.clone(),
             validity_time: lock.validity_time,
             lock_manager: manager.clone(),
         };
-        let renewal = tokio::task::spawn_local(async move {
-            loop {
-                tokio::time::sleep(lease / 3).await;
-                let begin = Instant::now();
-                match manager.extend(&of_task, lease).await {
-                    Ok(_) => kept.set(valid_until(begin, lease)),
-                    Err(rslock::LockError::Unavailable) => {
-                        kept.set(begin);
-                        return;
-                    }
-                    Err(_) => {}
-                }
-            }
-        });
-        Ok(Renewed { lock, deadline, renewal })
+        let renew = async move || match manager.extend(&renewed, lease).await {
+            Ok(_) => Ok(true),
+            Err(rslock::LockError::Unavailable) => Ok(false),
+            Err(error) => Err(error.into()),
+        };
+        Ok(Renewed::new(lock, deadline, lease, renew))
     }
 
     async fn is_held(&self, guard: &Self::Guard) -> bool {
