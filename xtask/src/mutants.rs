@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: whether a test notices when a line of the core says something else. `.cargo/mutants.toml` names the
-//! files, and the mutants that make no difference.
+//! `cargo xtask mutants`: whether a test notices when a line of the core says something else. `.cargo/mutants.toml` leaves
+//! out the mutants that make no difference.
 
 use std::{
+    fs,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
@@ -11,6 +12,33 @@ use xtask::{
     command::{run as run_to_end, succeeds},
     workspace::{cargo, root},
 };
+
+/// The files whose rules must not change unnoticed: the codec, watches, requests, hosts, and how a lock is granted.
+const CORE: [&str; 23] = [
+    "protocol/src/frame.rs",
+    "protocol/src/jute/mod.rs",
+    "protocol/src/jute/list.rs",
+    "protocol/src/jute/field.rs",
+    "protocol/src/multi.rs",
+    "protocol/src/text.rs",
+    "session/src/machine/hosts.rs",
+    "session/src/machine/buffer_pool.rs",
+    "session/src/machine/requests/mod.rs",
+    "session/src/machine/submit.rs",
+    "session/src/machine/receive.rs",
+    "session/src/machine/flow_control.rs",
+    "session/src/machine/unset.rs",
+    "session/src/machine/watch_modes.rs",
+    "session/src/machine/watch_requests.rs",
+    "session/src/machine/watch_table/*.rs",
+    "recipes/src/sent_creates.rs",
+    "recipes/src/protection/mod.rs",
+    "recipes/src/protection/our_node.rs",
+    "recipes/src/locks/lease.rs",
+    "recipes/src/locks/inter_process_read_write_lock.rs",
+    "recipes/src/locks/lock_internals.rs",
+    "recipes/src/locks/standard_lock_internals_driver.rs",
+];
 
 /// How the mutants of a package are tested. A mutant costs seconds in the first round, and up to a minute in the second,
 /// which tests only the survivors of the first.
@@ -76,11 +104,13 @@ pub(crate) fn run(files: &[String]) -> Result<ExitCode> {
         println!("xtask: installing cargo-mutants");
         run_to_end(cargo().args(["install", "--locked", "cargo-mutants"]))?;
     }
+    let named: Vec<_> = files.iter().map(String::as_str).collect();
+    let files = if named.is_empty() { &CORE[..] } else { &named };
     let mut code = ExitCode::SUCCESS;
     for tests in TESTS {
         let of_package: Vec<_> =
-            files.iter().filter(|file| file.starts_with(tests.directory)).collect();
-        if files.is_empty() || !of_package.is_empty() {
+            files.iter().copied().filter(|file| file.starts_with(tests.directory)).collect();
+        if !of_package.is_empty() {
             let has_survivors =
                 tests.first_round(&of_package)? && tests.second_round(&of_package)?;
             code = if has_survivors { ExitCode::FAILURE } else { code };
@@ -90,26 +120,27 @@ pub(crate) fn run(files: &[String]) -> Result<ExitCode> {
 }
 
 impl Tests {
-    fn command(&self, files: &[&String], tested: &str) -> Command {
+    fn command(&self, files: &[&str], tested: &str) -> Result<Command> {
+        let output = root().join("target/mutants").join(self.directory);
+        fs::create_dir_all(&output)?;
         let mut command = cargo();
         command.args(["mutants", "--no-shuffle", "--package", self.package]);
-        command.args(["--test-package", tested, "--output"]);
-        command.arg(root().join("target/mutants").join(self.directory));
-        command.args(files.iter().flat_map(|file| ["--file", file.as_str()]));
+        command.args(["--test-package", tested, "--output"]).arg(output);
+        command.args(files.iter().flat_map(|file| ["--file", *file]));
         // The panics of mutants are not read, and without debug information each is built in half the time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        command
+        Ok(command)
     }
 
-    fn first_round(&self, files: &[&String]) -> Result<bool> {
-        let mut command = self.command(files, self.package);
+    fn first_round(&self, files: &[&str]) -> Result<bool> {
+        let mut command = self.command(files, self.package)?;
         command.args(["--", "--lib", "--features", self.features]);
         has_survivors(command.env("PROPTEST_CASES", FIRST_CASES), &[2, 3])
     }
 
     /// A test that ran into the timeout has noticed the mutant.
-    fn second_round(&self, files: &[&String]) -> Result<bool> {
-        let mut command = self.command(files, self.second);
+    fn second_round(&self, files: &[&str]) -> Result<bool> {
+        let mut command = self.command(files, self.second)?;
         // cargo-mutants would try these tests on the package of the mutants, which may have none of them.
         let limit = self.unmutated()? * 5 + MIN_SECOND_TIMEOUT;
         command.args(["--iterate", "--baseline", "skip", "--timeout"]);
@@ -139,6 +170,6 @@ fn has_survivors(command: &mut Command, codes: &[i32]) -> Result<bool> {
     match status.code() {
         Some(code) if codes.contains(&code) => Ok(true),
         Some(0 | 3) => Ok(false),
-        _ => Err(format!("{command:?}: {status}").into()),
+        _ => Err(format!("cargo mutants: {status}").into()),
     }
 }
