@@ -10,12 +10,11 @@ use std::{
 };
 
 use docent::{
-    AddWatchMode, CreateMode, Error, LockOptions, Owner, Revoker,
+    AddWatchMode, CreateMode, Error, LockOptions, Owner,
     blocking::{
         Client, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockGuard, StrictMutex, wait,
     },
-    retry::RetryOneTime,
 };
 
 use crate::{
