@@ -18,7 +18,7 @@ blocking_on_both_servers! {
     every_call_of_the_async_client_is_waited_for
     a_one_shot_watch_is_an_iterator_of_one_event
     a_persistent_watch_is_an_iterator_until_the_client_ends
-    a_wait_ends_by_its_time_or_its_event
+    a_wait_ends_with_its_timeout_or_its_event
     states_end_with_the_client
     a_retry_calls_blocking_methods
     run_closes_the_session_in_every_case
@@ -117,7 +117,7 @@ fn a_persistent_watch_is_an_iterator_until_the_client_ends(server: Server) {
     assert_eq!(follower.join().unwrap(), [EventType::NodeDataChanged, EventType::None]);
 }
 
-fn a_wait_ends_by_its_time_or_its_event(server: Server) {
+fn a_wait_ends_with_its_timeout_or_its_event(server: Server) {
     let client = server.client();
     let path = server.path("awaited");
     client.ensure_path(&server.fixture.path, CreateMode::Persistent).unwrap();

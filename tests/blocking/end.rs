@@ -23,11 +23,11 @@ use crate::{
 };
 
 blocking_on_both_servers! {
-    what_outlives_its_client_does_no_harm
+    handles_that_outlive_their_client_are_harmless
     the_last_drop_closes_the_session
 }
 
-fn what_outlives_its_client_does_no_harm(server: Server) {
+fn handles_that_outlive_their_client_are_harmless(server: Server) {
     let client = server.client();
     let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();
     let (released, dropped) = (mutex.acquire().unwrap(), server.path("other"));

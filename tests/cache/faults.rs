@@ -14,7 +14,7 @@ use docent_testing::{
 
 use crate::{
     Fixture, count, expect, expect_all, list, ms, next,
-    support::{DEADLINE, in_process, pending_and_watches, within_deadline},
+    support::{DEADLINE, eventually, in_process, pending_and_watches, within_deadline},
 };
 
 on_both_servers! {
@@ -300,4 +300,39 @@ async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
         until(7, 0).await;
         assert_eq!(cache.get("/root/0").unwrap().data().unwrap(), "small", "{version}");
     }
+}
+
+/// A server that sends the events of a recursive watch with the path of the watch (ClickHouse #115475): the cache notices it,
+/// and uses one-shot watches in that session.
+#[tokio::test(start_paused = true)]
+async fn events_with_the_path_of_the_watch_are_noticed_once_in_a_session() {
+    let config = server::Config { version: Version::Keeper26, ..Default::default() };
+    let server = Arc::new(TestingServer::start_with(config).await.unwrap());
+    let writer = in_process::client(&server).await;
+    let make = async |path: &str, data: &str| {
+        writer.create(path, data.as_bytes(), CreateMode::Persistent).await.unwrap();
+    };
+    make("/r", "root").await;
+    make("/r/rec", "A").await;
+    make("/r/rec2", "B").await;
+    let client = in_process::client(&server).await;
+    let options = CacheOptions::default();
+    let (cache, mut events) = CuratorCache::start_with_events(&client, "/r", options).unwrap();
+    let wanted = ["created  0 root", "created /rec 0 A", "created /rec2 0 B"];
+    expect_all(&mut events, "/r", &wanted, "initialized 3").await;
+    // A deletion, reported as that of the root: the tree stays.
+    writer.delete("/r/rec", None).await.unwrap();
+    expect_all(&mut events, "/r", &["stale", "deleted /rec 0 A"], "resynced 2").await;
+    // From here on, one-shot watches.
+    assert!(client.session().is_some_and(|lease| lease.lacks(docent::OpCode::AddWatch)));
+    make("/r/n", "N").await;
+    expect(&mut events, "/r", &["created /n 0 N"]).await;
+    writer.set_data("/r/n", b"N2", None).await.unwrap();
+    expect(&mut events, "/r", &["changed /n 1 N2 was 0 N"]).await;
+    assert_eq!(list(&cache, "/r"), [" 0 root", "/n 1 N2", "/rec2 0 B"]);
+    let second = CuratorCache::start(&client, "/r").unwrap();
+    second.initialized().await.unwrap();
+    assert_eq!(second.len(), 3);
+    writer.delete("/r/n", None).await.unwrap();
+    eventually("both", async || (cache.len() == 2 && second.len() == 2).then_some(())).await;
 }

@@ -24,7 +24,7 @@ async fn snapshot(client: &Client, path: &str) -> Vec<CachedNode> {
     cache.snapshot()
 }
 
-/// Nodes that the cache does not hold would stay as they are for ever: it follows none of their events.
+/// The cache would never update nodes that are outside of it.
 #[tokio::test]
 async fn initial_nodes_that_the_cache_does_not_hold_are_left_out() {
     let fixture = Fixture::embedded().await;

@@ -16,7 +16,6 @@ mod curator_cache;
 mod faults;
 mod initial;
 mod model;
-mod wrong_paths;
 
 use docent::{CacheEvent, CacheEvents, CachedNode, CuratorCache, OpCode};
 use docent_testing::{

@@ -32,7 +32,7 @@ async fn a_wait_sees_a_barrier_that_was_set_before(leader_lags: bool) {
     theirs.set_barrier().await.unwrap();
     assert!(a.exists("/barrier").await.unwrap().is_none(), "it lags");
     assert!(!ours.wait_on_barrier_timeout(ms(200)).await.unwrap());
-    // The event of the first one, removed before this wait, is no opening of the second.
+    // The first barrier was removed before this wait: its event does not open the second one.
     theirs.remove_barrier().await.unwrap();
     theirs.set_barrier().await.unwrap();
     let waiting = tokio::spawn(async move { ours.wait_on_barrier_timeout(ms(500)).await });

@@ -14,7 +14,7 @@ async fn services_that_do_not_exist_have_no_instances(fixture: Fixture) {
     assert_eq!(discovery.query_for_instance("web", "i1").await.unwrap(), None);
 }
 
-/// In Curator, one node that is no instance fails the query for all.
+/// In Curator, one node that is no instance fails the whole query.
 async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
@@ -49,7 +49,7 @@ async fn a_query_survives_a_broken_connection(fixture: Fixture) {
     assert_eq!(found.unwrap(), Some(web("i007", 1)));
 }
 
-/// A query leaves room for other requests, and needs little.
+/// A query leaves room for other requests, and makes progress with little room.
 async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
     let observer = fixture.observer().await;
     fixture.create_path(&observer).await;

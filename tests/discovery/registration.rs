@@ -64,7 +64,7 @@ async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
 }
 
 /// Each call writes, as in Curator: also the form that this process wrote last.
-async fn what_an_operator_has_written_is_replaced_by_each_call(fixture: Fixture) {
+async fn each_call_replaces_a_change_of_an_operator(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
     let discovery = discovery(&fixture, &a);
@@ -121,7 +121,7 @@ async fn the_instance_of_another_client_is_left_until_it_is_gone(fixture: Fixtur
     let taken = within_deadline("ours", ours.register(web("i1", 2))).await.unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::NodeExists);
     finds(&ours, &["i1:1"]).await;
-    // Closed meanwhile, another one is left too.
+    // A close while the id is taken leaves the other instance, too.
     let third = discovery(&fixture, &a);
     drop(third.register(web("i1", 3)));
     done("the close", third.close()).await;
@@ -148,7 +148,7 @@ async fn a_dropped_call_registers_all_the_same(fixture: Fixture) {
 on_both_servers! {
     an_instance_is_registered_updated_and_unregistered
     a_disabled_instance_is_disabled_for_every_reader
-    what_an_operator_has_written_is_replaced_by_each_call
+    each_call_replaces_a_change_of_an_operator
     permanent_instances_survive_the_close_and_static_ones_do_not
     the_instance_of_another_client_is_left_until_it_is_gone
     a_dropped_call_registers_all_the_same
@@ -195,7 +195,7 @@ async fn wrong_arguments_are_refused_before_anything_is_sent() {
     assert!(ids[0] != ids[1] && ids[0].len() == 36);
 }
 
-/// An instance that cannot be registered for now is tried again when it is registered again.
+/// An instance whose registration was refused is tried again by the next call.
 #[tokio::test]
 async fn a_refused_registration_is_tried_again() {
     let fixture = Fixture::embedded().await;

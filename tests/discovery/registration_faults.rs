@@ -65,7 +65,7 @@ async fn a_lost_reply_to_an_update_and_to_an_unregistration_is_repeated(fixture:
     done("the update", discovery.update(web("i1", 3))).await;
     finds(&discovery, &["i1:3"]).await;
     fixture.tap.inject(Fault::drop_before(OpCode::Delete).of("A"));
-    // The reply says so if the delete is repeated in the background (CURATOR-617).
+    // An error if the delete is left to the background (CURATOR-617).
     let _ = within_deadline("the end", discovery.unregister("web", "i1")).await;
     eventually("no node", async || {
         observer.exists(&node(&fixture, "i1")).await.unwrap().is_none().then_some(())

@@ -34,7 +34,7 @@ async fn registered_again(client: &Client, path: &str, czxid: i64) -> String {
     String::from_utf8(node.data.to_vec()).unwrap()
 }
 
-async fn what_others_write_is_kept_over_a_new_session(fixture: Fixture) {
+async fn a_change_of_another_process_is_kept_in_a_new_session(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     let discovery = watching(&fixture, &a);
@@ -50,12 +50,12 @@ async fn what_others_write_is_kept_over_a_new_session(fixture: Fixture) {
     assert_eq!(stat(&observer, &path).await.version, 1, "nothing is written");
     tap.kill_session(support::DEADLINE).await.unwrap();
     assert_eq!(registered_again(&observer, &path, czxid).await, theirs);
-    // What is changed here is changed in the form of the other.
+    // A change here is made to the form of the other process.
     done("enabled", discovery.set_enabled("web", "i1", true)).await;
     assert_eq!(data(&observer, &path).await, ours.replace("\"port\":1", "\"port\":2"));
     done("the update", discovery.update(web("i1", 3))).await;
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 3)));
-    // The form before is another one.
+    // A registration replaces the form of the other process.
     observer.set_data(&path, theirs.as_bytes(), None).await.unwrap();
     assert_eq!(adopted(&mut events).await, theirs);
     done("the registration", discovery.register(web("i1", 3))).await;
@@ -64,7 +64,7 @@ async fn what_others_write_is_kept_over_a_new_session(fixture: Fixture) {
     assert_eq!(discovery.instance("web", "i1"), None);
 }
 
-async fn data_that_is_no_form_of_the_instance_is_not_kept(fixture: Fixture) {
+async fn data_that_is_not_the_instance_is_not_kept(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     let discovery = watching(&fixture, &a);
@@ -90,7 +90,7 @@ async fn data_that_is_no_form_of_the_instance_is_not_kept(fixture: Fixture) {
     assert_eq!(registered_again(&observer, &path, czxid).await, ours);
 }
 
-async fn what_others_write_in_an_outage_is_kept(fixture: Fixture) {
+async fn a_change_of_another_process_in_an_outage_is_kept(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     let discovery = watching(&fixture, &a);
@@ -104,7 +104,7 @@ async fn what_others_write_in_an_outage_is_kept(fixture: Fixture) {
     tap.accept().await.unwrap();
     assert_eq!(adopted(&mut events).await, theirs);
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 2)));
-    // One that is to be written here wins.
+    // A pending update of this process wins.
     tap.refuse().await.unwrap();
     tap.cut();
     let last = theirs.replace("\"port\":2", "\"port\":3");
@@ -116,7 +116,9 @@ async fn what_others_write_in_an_outage_is_kept(fixture: Fixture) {
     assert_eq!(discovery.instance("web", "i1"), Some(web("i1", 4)));
 }
 
-async fn without_the_option_what_others_write_is_replaced_in_a_new_session(fixture: Fixture) {
+async fn without_the_option_a_change_of_another_process_is_replaced_in_a_new_session(
+    fixture: Fixture,
+) {
     let (a, tap) = fixture.client("A").await;
     let observer = fixture.observer().await;
     let discovery = discovery(&fixture, &a);
@@ -131,8 +133,8 @@ async fn without_the_option_what_others_write_is_replaced_in_a_new_session(fixtu
 }
 
 on_both_servers! {
-    what_others_write_is_kept_over_a_new_session
-    data_that_is_no_form_of_the_instance_is_not_kept
-    what_others_write_in_an_outage_is_kept
-    without_the_option_what_others_write_is_replaced_in_a_new_session
+    a_change_of_another_process_is_kept_in_a_new_session
+    data_that_is_not_the_instance_is_not_kept
+    a_change_of_another_process_in_an_outage_is_kept
+    without_the_option_a_change_of_another_process_is_replaced_in_a_new_session
 }

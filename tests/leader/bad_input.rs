@@ -1,4 +1,4 @@
-//! Input that cannot work: one error that names it, where the caller waits, and no loop.
+//! Invalid input: one error that names it, where the caller waits, and no loop.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -12,7 +12,7 @@ use docent_testing::{TestingServer, server};
 use crate::{Fixture, lock_options, ms, options, support::within_deadline};
 
 on_both_servers! {
-    paths_that_cannot_be_are_named
+    invalid_paths_are_named_in_the_error
     a_time_to_live_out_of_range_is_named
     data_that_is_too_large_is_refused_once
     line_breaks_are_kept_in_ids_and_refused_in_names
@@ -40,7 +40,7 @@ fn assert_names(error: &Error, kind: ErrorKind, name: &str) {
     assert!(error.to_string().contains(name), "{name:?} in {error}");
 }
 
-async fn paths_that_cannot_be_are_named(fixture: Fixture) {
+async fn invalid_paths_are_named_in_the_error(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let before = fixture.tap.len();
     for path in ["/", "no/slash", "/a//b", "/a/", "/a/../b", "/two\nlines", ""] {
@@ -234,7 +234,7 @@ async fn a_touch_that_is_refused_is_reported_once(fixture: Fixture) {
     let event = within_deadline("the event", events.next()).await;
     let Some(NodeEvent::Failed(error)) = event else { panic!("{event:?}") };
     assert_names(&error, ErrorKind::NoAuth, &format!("{path}/touch"));
-    // Several more turns, and no more reports.
+    // Several more touches, and no more reports.
     let touches = || {
         let sent = fixture.sent("A", 0);
         sent.iter().filter(|op| **op == OpCode::CreateTtl).count()
@@ -289,7 +289,7 @@ async fn leaders_and_kept_nodes_need_no_containers() {
     assert!(a.exists(&path).await.unwrap().is_none());
 }
 
-/// No retry creates a chroot; a process that took it for a deleted parent would wait forever.
+/// No retry creates a chroot. Taken for a deleted parent, it would be waited for without end.
 async fn a_missing_chroot_ends_each_participation(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let client = a.with_chroot(&fixture.path).unwrap();

@@ -25,8 +25,8 @@ on_both_servers! {
     a_dropped_latch_leaves_the_election
     a_closed_latch_refuses_to_wait
     a_write_of_a_former_leader_is_refused
-    a_lock_and_a_leadership_have_one_trait
-    the_leader_of_an_unused_path_is_none
+    locks_and_leaderships_share_a_trait
+    an_unused_path_has_no_leader
 }
 
 fn latch(fixture: &Fixture, client: &docent::Client, id: &str) -> LeaderLatch {
@@ -172,7 +172,7 @@ async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     assert_eq!(&*a.get_data(&at).await.unwrap().data, b"1");
 }
 
-async fn a_lock_and_a_leadership_have_one_trait(fixture: Fixture) {
+async fn locks_and_leaderships_share_a_trait(fixture: Fixture) {
     async fn token_of(held: &impl Held) -> i64 {
         assert!(held.is_held() && !held.cancellation_token().is_cancelled());
         assert!(held.guarded().is_ok() && held.path().starts_with('/'));
@@ -188,7 +188,7 @@ async fn a_lock_and_a_leadership_have_one_trait(fixture: Fixture) {
 }
 
 /// `TestLeaderLatch.testUncreatedPathGetLeader`.
-async fn the_leader_of_an_unused_path_is_none(fixture: Fixture) {
+async fn an_unused_path_has_no_leader(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let tap = fixture.tap.client("B").await.unwrap();
     tap.refuse().await.unwrap();
@@ -247,14 +247,14 @@ impl Runtime for ClosesTheLatch {
         let Some(leads) = self.leads_after_close.lock().unwrap().take() else { return };
         drop(latch.close());
         let latch = latch.clone();
-        // Behind the present poll of the latch's task, and before its next one.
+        // After this poll of the latch's task, and before its next one.
         self.handle.spawn(async move {
             leads.send(latch.current_leadership().is_some()).unwrap();
         });
     }
 }
 
-/// A leadership that was claimed before the close, and is published behind it.
+/// A leadership that was claimed before the close, and is published after it.
 #[tokio::test]
 async fn no_leadership_begins_after_the_call_of_close() {
     let server = TestingServer::start().await.unwrap();

@@ -172,7 +172,7 @@ async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
         async move { a.close().await }
     });
     eventually("a refusal", async || {
-        // Without a reply before the close has begun.
+        // Before the close has begun, there is no reply.
         let refused = tokio::time::timeout(ms(20), a.exists(&path)).await.ok()?.err()?;
         (refused.kind() == ErrorKind::Closed).then_some(())
     })
@@ -213,7 +213,7 @@ async fn a_node_with_a_time_to_live_is_touched_and_stays_after_the_close(fixture
     within_deadline("the write", again.written()).await.unwrap();
 }
 
-/// Its own writes, and the reconnects of the one that waits, delete nothing in a loop.
+/// Each write wakes the kept node, which waits for the end of the other one. That costs it no time after the deletion.
 #[tokio::test]
 async fn a_node_that_another_client_writes_again_and_again_is_replaced_at_once() {
     let server = docent_testing::TestingServer::start().await.unwrap();

@@ -10,7 +10,7 @@ use crate::{
     support::{DEADLINE, within_deadline},
 };
 
-/// A new session has read nothing, so a follower that lags accepts it, and does not show the node.
+/// The new session has seen no zxid yet, so a lagging follower accepts it, and does not show the node.
 #[tokio::test]
 async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
     for closes in [false, true] {
@@ -26,8 +26,7 @@ async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
         within_deadline("the node", node.created()).await.unwrap();
         within_deadline("the write", node.written()).await.unwrap();
         let czxid = node.czxid();
-        let is_look = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists);
-        fixture.tap.wait_for(DEADLINE, is_look).await.unwrap();
+        fixture.wait_for_frame("A", |r| r.is_reply(OpCode::Exists)).await;
         let mut events = node.events();
         // The next session begins at the leader, and reads first at the follower.
         fixture.tap.inject(Fault::delay_reply(OpCode::Exists, DEADLINE).of("A"));
@@ -70,8 +69,7 @@ async fn a_repeated_write_does_not_trust_a_server_that_lags(leads: bool) {
     let path = format!("{}/n", fixture.path);
     let node = PersistentNode::start(&a, &path, CreateMode::Persistent, "v1").unwrap();
     within_deadline("the node", node.created()).await.unwrap();
-    let is_look = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists);
-    fixture.tap.wait_for(DEADLINE, is_look).await.unwrap();
+    fixture.wait_for_frame("A", |r| r.is_reply(OpCode::Exists)).await;
     let mut events = node.events();
     cluster.set_lag(lagging, true);
     fixture.tap.inject(Fault::drop_before(OpCode::SetData).of("A"));
@@ -83,7 +81,10 @@ async fn a_repeated_write_does_not_trust_a_server_that_lags(leads: bool) {
     observer.create(&path, b"other", CreateMode::Persistent).await.unwrap();
     fixture.tap.set_upstream(&cluster.addr(lagging).unwrap().to_string());
     tap.accept().await.unwrap();
-    records.until(DEADLINE, is_look).await.unwrap();
+    records
+        .until(DEADLINE, |r: &Record| &*r.client == "A" && r.is_reply(OpCode::Exists))
+        .await
+        .unwrap();
     cluster.set_lag(lagging, false);
     assert!(matches!(within_deadline("the loss", events.next()).await, Some(NodeEvent::Lost)));
     let conflict = within_deadline("the conflict", events.next()).await;
@@ -103,8 +104,8 @@ async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
     a_repeated_write_does_not_trust_a_server_that_lags(true).await;
 }
 
-/// The node above a missing parent was there when it was looked for, and is removed before the parent is created, as the
-/// server removes a container without children.
+/// The search for missing parents has found the node above them, which is removed before they are created, as a server
+/// removes a container without children.
 #[tokio::test]
 async fn a_parent_that_is_removed_before_its_child_is_created_again() {
     let cluster = TestingCluster::start(1).await.unwrap();

@@ -1,4 +1,4 @@
-//! When the data of a kept node counts as written, and what the close of one deletes, on both servers.
+//! When the data of a kept node counts as written, and what its close deletes, on both servers.
 
 use docent::{CreateMode, ErrorKind, NodeEvent, OpCode};
 use docent_testing::{fault::Fault, tap::Record};
@@ -11,8 +11,8 @@ use crate::{
 
 on_both_servers! {
     a_delete_in_an_outage_looks_at_the_node_first
-    an_error_of_earlier_data_is_not_one_of_later_data
-    a_write_is_complete_when_its_node_is_there
+    a_refused_write_does_not_fail_a_later_one
+    a_write_completes_once_its_node_exists
 }
 
 /// The node is deleted, and created by another client, in an outage in which it is closed. A new node has version 0, too.
@@ -42,8 +42,8 @@ async fn a_delete_in_an_outage_looks_at_the_node_first(fixture: Fixture) {
     observer.close().await.unwrap();
 }
 
-/// The refusal of a write arrives when other data is wanted already, which can be written.
-async fn an_error_of_earlier_data_is_not_one_of_later_data(fixture: Fixture) {
+/// The refusal of a write arrives after other data was set, which can be written.
+async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
     let (a, _tap, path) = client(&fixture).await;
     let node = keep(&a, &path, CreateMode::Ephemeral);
     created(&node).await;
@@ -73,8 +73,8 @@ async fn an_error_of_earlier_data_is_not_one_of_later_data(fixture: Fixture) {
     observer.close().await.unwrap();
 }
 
-/// A node that another client has replaced, and one that is deleted, does not have the data that was written to it.
-async fn a_write_is_complete_when_its_node_is_there(fixture: Fixture) {
+/// A node that was deleted and created again does not have the data of the earlier write.
+async fn a_write_completes_once_its_node_exists(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;
     let node = keep(&a, &path, CreateMode::Ephemeral);

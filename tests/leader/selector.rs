@@ -82,7 +82,7 @@ async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
     has_watches(&b, 1).await;
     eventually("A is idle", async || (pending_and_watches(&a).0 == 0).then_some(())).await;
     let before = fixture.tap.len();
-    // Of each two pings: two thirds of the session timeout.
+    // The time of two pings of each: two thirds of the session timeout.
     for label in ["A", "B"] {
         let mut records = fixture.tap.subscribe_from(before);
         for _ in 0..2 {

@@ -100,7 +100,7 @@ async fn the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_wait
     assert_eq!(both[1], second.lock_path());
     second.release().await.unwrap();
     assert!(lock.participants().await.unwrap().is_empty());
-    // That they may not be listed does not mean that there are none.
+    // A listing that is refused is an error, not an empty list.
     let leases = format!("{}/leases", fixture.path);
     let no_read = [Acl { perms: Perms::ADMIN, id: acl::OPEN_ACL_UNSAFE[0].id }];
     client.set_acl(&leases, &no_read, None).await.unwrap();

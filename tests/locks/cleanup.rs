@@ -46,14 +46,14 @@ fn fill(client: &Client) -> Vec<docent::session::Response<docent::session::Node>
     (0..32).map(|_| client.get_data("/")).collect()
 }
 
-/// Lets the time pass at once, in which the background could send something.
+/// Advances the clock by a time in which the background could send something.
 async fn skip(time: Duration) {
     tokio::time::pause();
     tokio::time::sleep(time).await;
     tokio::time::resume();
 }
 
-/// The default limits: the queue is full of large writes and, behind them, of small ones, so that it has room for none.
+/// With the default limits: large writes and then small ones fill the queue to its last byte.
 #[tokio::test]
 async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
     let server = TestingServer::start().await.unwrap();
@@ -65,7 +65,7 @@ async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
     let dropped = InterProcessMutex::with_options(&client, "/dropped", no_retries()).unwrap();
     let dropped = dropped.acquire().await.unwrap();
     server.stall();
-    // Until there is no room: a refused call is answered at once.
+    // Until the queue is full: a refused call fails at its first poll.
     let is_refused = |reply: docent::session::Response<_>| {
         let mut reply = pin!(reply);
         let reply = reply.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -132,8 +132,7 @@ async fn a_full_queue_refuses_no_clean_up() {
             tokio::spawn(async move { waiting.unwrap().acquire().await })
         });
         if waiter.is_some() {
-            let watching = |r: &Record| &*r.client == "A" && r.is_reply(OpCode::GetData);
-            fixture.tap.wait_for(DEADLINE, watching).await.unwrap();
+            fixture.wait_for_frame("A", |r| r.is_reply(OpCode::GetData)).await;
             has_no_request(&client).await;
         }
         tap.stall();
@@ -369,8 +368,8 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
         read_only_mode_enabled: true,
         ..server::Config::default()
     };
-    // Released in the last session of the quorum, or in the read-only server's own session; and the last handle of the
-    // client is dropped at once, or while the clean-up waits for another server.
+    // The guard is dropped in the last session of the quorum, or in the session of the read-only server. The last handle
+    // of the client is dropped at once, or while the clean-up waits for another server.
     for (is_late, is_waiting) in [(false, false), (true, false), (true, true)] {
         let cluster = TestingCluster::start_with(config.clone()).await.unwrap();
         let client = Config::new(&cluster.connect_string())

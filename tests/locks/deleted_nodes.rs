@@ -57,7 +57,7 @@ async fn watch(fixture: &Fixture, client: &Client, guard: &LockGuard) {
     has_no_request(client).await;
 }
 
-/// Whether the hold ends within the deadline, and everything that says so.
+/// Checks that a hold ends within the deadline, by each method of its guard that reports it.
 async fn assert_lost(what: &str, guard: &LockGuard) {
     within_deadline(what, guard.lost()).await;
     assert!(!guard.is_held(), "{what}");
@@ -130,7 +130,7 @@ async fn without_a_watch_nothing_is_sent_and_a_deletion_is_not_seen(fixture: Fix
     // The server knows.
     let checked = guard.guarded().unwrap().set_data(&fixture.path, b"", None).commit().await;
     assert_eq!(checked.unwrap_err().kind(), ErrorKind::NoNode);
-    // Asked behind the deletion: the read finds no node, and leaves no watch.
+    // A watch that is set after the deletion: its read finds no node, and leaves no watch.
     let token = guard.cancellation_token();
     within_deadline("a node deleted before the watch", token.cancelled()).await;
     assert_lost("a node deleted before the watch", &guard).await;
@@ -185,7 +185,7 @@ async fn a_write_to_the_node_ends_no_hold(fixture: Fixture) {
 async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
     let (client, tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
-    // 0: only deleted. 1: another node takes its place. 2: asked during the outage.
+    // 0: the node is deleted. 1: another node takes its place. 2: the watch is set during the outage.
     for way in 0..3 {
         let guard = mutex(&fixture, &client).acquire().await.unwrap();
         if way != 2 {
@@ -215,7 +215,7 @@ async fn a_node_deleted_during_an_outage_ends_the_hold(fixture: Fixture) {
     }
 }
 
-/// The `czxid` distinguishes the nodes, although the path and, for a careless client, the session are the same.
+/// The `czxid` distinguishes the nodes: their path is the same, and their session may be.
 async fn a_node_created_in_its_place_ends_the_hold(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -491,7 +491,7 @@ async fn a_deletion_is_seen_once_a_lagging_server_has_applied_it() {
         if !is_watched {
             watch(&fixture, &client, &guard).await;
         }
-        // The server still has the node, and says so.
+        // The server still shows the node.
         assert!(client.exists(guard.lock_path()).await.unwrap().is_some());
         assert!(guard.is_held());
         if is_watched {

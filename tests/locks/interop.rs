@@ -381,7 +381,7 @@ async fn children(peer: &Peer, path: &str, count: usize) -> Vec<String> {
     eventually(&what, ask).await
 }
 
-/// The checker of these tests is checked: what it catches, and what it lets pass.
+/// What the checker of these tests reports, and what it accepts.
 #[test]
 fn the_history_catches_overlaps_and_tokens_that_do_not_grow() {
     let start = Instant::now();

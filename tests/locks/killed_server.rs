@@ -100,8 +100,7 @@ impl Server {
     }
 }
 
-/// A session that outlives every restart: a private server has 300 s to start, so the load of the machine decides only
-/// whether it does.
+/// Longer than any restart: a private server has 300 s to start.
 const LONG_SESSION: Duration = ms(3_600_000);
 
 /// The time for a change of the connection, also on a machine that takes minutes to start a JVM.

@@ -1,6 +1,7 @@
 //! Tests of every kind of lock, each run on the embedded server and on a real one.
 //!
-//! Most are ported from Curator's own tests of its lock package; those have the Java name above them.
+//! Those that are ported from Curator's tests of its lock package have the Java name above them. Rules that a recorded
+//! scenario pins are in `tests/parity`.
 
 #![allow(
     clippy::unwrap_used,

@@ -46,7 +46,7 @@ async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
     }
 }
 
-/// With slow replies, each lock would be acquired in a second of its own behind the deadline.
+/// The grace of one second after the deadline is not one second for each lock.
 #[tokio::test]
 async fn all_locks_share_one_second_behind_the_deadline() {
     let fixture = Fixture::embedded().await;
@@ -192,7 +192,7 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
     fixture.children(&format!("{}/x", fixture.path), 0).await;
 }
 
-/// As in a thread of Curator; a path that is listed twice is one lock.
+/// As in a thread of Curator. A path that is listed twice is one lock.
 async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);

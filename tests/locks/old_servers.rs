@@ -225,7 +225,7 @@ async fn a_server_that_closes_without_a_reply_gets_plain_creates() {
 
 /// A single broken connection, with any number of creates in flight, does not show that the server lacks create2.
 #[tokio::test]
-async fn a_broken_connection_is_one_loss_for_any_number_of_creates() {
+async fn a_broken_connection_counts_once_for_any_number_of_creates() {
     let fixture = Fixture::embedded().await;
     let (client, tap) = fixture.client("A").await;
     tap.stall();
@@ -263,8 +263,8 @@ async fn a_lock_acquired_before_the_first_connection_works_on_3_4() {
     assert_eq!(unknown(&fixture), [OpCode::Create2]);
 }
 
-/// A proxy whose connections stay open for a while behind the last byte of the server. Returns its address, and the
-/// number of connections on which a client has written in that time: it is not read.
+/// A proxy that closes a connection some time after the server has. Returns its address, and the number of connections on
+/// which a client has written in that time: these bytes are lost.
 async fn slow_to_close(server: &str) -> (String, Arc<AtomicUsize>) {
     const OPEN_FOR: Duration = ms(100);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -322,7 +322,7 @@ async fn each_missing_operation_is_logged_once_in_a_session() {
         mutex.acquire().await.unwrap().release().await.unwrap();
     }
     assert_eq!(lacking(), [line("create2")]);
-    // The refusal of create2 says it of addWatch, which came later: that is not sent.
+    // A server without create2 has no addWatch either: it is not sent.
     for _ in 0..2 {
         let cache = CuratorCache::start(&client, "/a").unwrap();
         within_deadline("the cache", cache.initialized()).await.unwrap();

@@ -83,7 +83,7 @@ async fn a_protected_node_has_curators_name(fixture: Fixture) {
         assert!(mode == CreateMode::Container || stat.ephemeral_owner == owner);
         assert_only(&fixture, &client, &created).await;
     }
-    // Nothing but the digits behind the GUID, with the provider's ACL.
+    // A path that ends with a slash: the name is the GUID and the digits. The ACL is that of the provider.
     let options = options().with_acl_provider(Readable);
     let path = format!("{}/", fixture.path);
     let created = create(&client, &path, CreateMode::EphemeralSequential, &options).await.unwrap();

@@ -27,7 +27,7 @@ fn renewed(fixture: &Fixture, client: &Client) -> InterProcessMutex {
     InterProcessMutex::with_options(client, &format!("{}/lock", fixture.path), options).unwrap()
 }
 
-/// Each write expects the version that the one before has made: one that is lost, repeated or overtaken fails.
+/// Each write expects the version of the one before it: a write that is lost, repeated or overtaken fails.
 async fn pipelined_requests_keep_their_order_and_watches_their_events_in_renewals(
     fixture: Fixture,
 ) {

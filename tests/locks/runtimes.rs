@@ -1,4 +1,5 @@
-//! Futures of locks that are polled outside a runtime, in another runtime than the client's, and after that has ended.
+//! Futures of locks that are polled outside a runtime, in a runtime other than the client's, and after the end of the
+//! client's runtime.
 
 use std::{
     future::Future,

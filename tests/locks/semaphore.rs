@@ -106,10 +106,9 @@ async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
     fixture.locks(0).await;
 }
 
-/// N1, scenario 47: with Curator, a lease is lost until the session ends.
-/// `Unanswered` would say that no reply has shown within the wait whether there is a free lease.
+/// Not `Unanswered`: the first lease was acquired, so a server has replied within the wait.
 #[tokio::test]
-async fn an_acquired_lease_is_an_answer() {
+async fn a_timed_acquire_of_two_leases_that_acquires_one_times_out() {
     let fixture = Fixture::embedded().await;
     let (client, _tap) = fixture.client("A").await;
     let semaphore = semaphore(&fixture, &client, 2);

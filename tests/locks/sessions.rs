@@ -84,8 +84,7 @@ async fn a_waiter_in_a_namespace_queues_again_in_its_next_session(fixture: Fixtu
     let (ours, theirs) = (mutex(&a), mutex(&b));
     let holder = ours.acquire().await.unwrap();
     let waiting = tokio::spawn(async move { theirs.acquire().await });
-    let sent = |r: &Record| &*r.client == "B" && r.is_reply(OpCode::GetData);
-    fixture.tap.wait_for(DEADLINE, sent).await.unwrap();
+    fixture.wait_for_frame("B", |r| r.is_reply(OpCode::GetData)).await;
     let queue = ours.participants().await.unwrap();
     tap.kill_session(DEADLINE).await.unwrap();
     eventually("another node of B's", async || {

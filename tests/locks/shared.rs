@@ -193,7 +193,7 @@ async fn a_value_deleted_between_its_create_and_its_read_is_created_again(fixtur
     assert_eq!(value.unwrap().value(), "seed");
 }
 
-/// They waited for ever before this was fixed.
+/// By a close, and by the hand-over of its session.
 async fn receivers_end_with_their_client(fixture: Fixture) {
     for is_closed in [true, false] {
         let (client, _tap) = fixture.client("A").await;

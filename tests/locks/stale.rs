@@ -83,7 +83,7 @@ async fn a_clean_up_on_a_follower_that_lags_finds_the_node() {
     assert!(!client.session().unwrap().is_lost(), "deleted by the clean-up, not with the session");
 }
 
-/// A proxy that empties listings: so does a leader that is partitioned from its followers, which also answers `sync`
+/// A proxy that empties listings, as a leader does that is partitioned from its followers: it replies to `sync`, too
 /// (ZOOKEEPER-1675).
 struct StaleProxy {
     connect: String,

@@ -78,9 +78,9 @@ async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     is_unanswered("owner", second.unwrap_err());
 }
 
-/// A connection alone proves nothing. Another holder that was seen before the outage does.
+/// A connection is no reply. A waiter that saw another holder before the outage times out instead.
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_has_not_said_whether_a_lock_is_free() {
+async fn a_timed_acquire_at_a_silent_server_is_unanswered() {
     let (server, client) = server_and_client().await;
     let mutex = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
     let rival = InterProcessMutex::with_options(&client, "/lock", options()).unwrap();
@@ -103,7 +103,7 @@ async fn a_silent_server_has_not_said_whether_a_lock_is_free() {
     drop(guard);
 }
 
-/// A process that deletes nodes that it does not know: no recipe creates them as fast as it can.
+/// Another process deletes each node of a recipe: the next one is created after a pause.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
     let (_server, client) = server_and_client().await;
@@ -158,9 +158,9 @@ async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
     check("selector", began.elapsed());
 }
 
-/// The loss is the deletion. The drop of a guard behind it, however late, is none.
+/// A lease is lost by its deletion. The later drop of its guard is not another loss.
 #[tokio::test(start_paused = true)]
-async fn leases_that_are_deleted_at_once_are_lost_at_once() {
+async fn leases_deleted_together_count_as_one_loss() {
     let (_server, client) = server_and_client().await;
     let semaphore = InterProcessSemaphoreV2::with_options(&client, "/eight", 8, options()).unwrap();
     let leases = semaphore.acquire_many(8).await.unwrap();
@@ -199,7 +199,7 @@ async fn the_timeout_of_a_multi_lock_covers_all_locks() {
     assert!(took >= ms(3000) && took < ms(3000) + TOLERANCE, "{took:?}");
 }
 
-/// By it, a multi lock counts its timeout.
+/// A multi lock counts its timeout by this clock.
 #[tokio::test(start_paused = true)]
 async fn every_lock_has_the_clock_of_its_client() {
     let (_server, client) = server_and_client().await;
@@ -210,7 +210,7 @@ async fn every_lock_has_the_clock_of_its_client() {
     }
 }
 
-/// The rule of N5 for leases.
+/// N5, of leases.
 #[tokio::test(start_paused = true)]
 async fn the_timeout_of_acquire_many_covers_all_leases() {
     let (_server, client) = server_and_client().await;

@@ -1,5 +1,4 @@
-//! Writes whose request or reply is lost: the outcome is found out where that can be, is `Unknown` otherwise, and no
-//! write is applied twice.
+//! Writes whose request or reply is lost: the outcome is `Unknown` unless a read shows it, and no write is applied twice.
 
 use std::time::Duration;
 
@@ -142,7 +141,7 @@ async fn an_initialize_whose_reply_is_lost_is_not_a_failure(fixture: Fixture) {
     assert!(!counter.initialize(6).await.unwrap(), "another number: the node was there before");
 }
 
-/// C25: Curator's error does not say it.
+/// C25: Curator's error does not say that the write may have been applied.
 async fn without_retries_the_outcome_of_a_lost_write_is_unknown(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let never = LockOptions::default().with_retry_policy(RetryNTimes::new(0, Duration::ZERO));

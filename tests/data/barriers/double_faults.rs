@@ -49,7 +49,7 @@ async fn an_enter_without_a_connection_ends_in_time(fixture: Fixture) {
     assert!(!within_deadline("the enter", first.enter_timeout(ms(300))).await.unwrap());
     assert!(start.elapsed() >= ms(300));
     tap.accept().await.unwrap();
-    // With its node: it is deleted in the background.
+    // Cut off after the create: the node is deleted in the background.
     let entering = tokio::spawn(async move { first.enter_timeout(ms(2000)).await });
     fixture.children(&fixture.path, 1).await;
     cut_off(&a, &tap).await;

@@ -56,7 +56,7 @@ async fn a_wait_leaves_no_watch(fixture: Fixture) {
     let before = fixture.tap.len();
     barrier(&b, &fixture.path).remove_barrier().await.unwrap();
     barrier(&b, &fixture.path).set_barrier().await.unwrap();
-    // Events come in order: one of the barrier would come before this reply.
+    // An event of the barrier would come before this reply.
     a.sync(&fixture.path).await.unwrap();
     a.exists(&fixture.path).await.unwrap();
     let trace = fixture.tap.trace().since(before).of("A");
@@ -113,7 +113,7 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
     }
 }
 
-/// The client itself refuses each request for a while. A wait is not over, and a barrier not open.
+/// The client refuses each request for a while. That ends no wait, and opens no barrier.
 async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
     let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(1).unwrap();

@@ -17,7 +17,7 @@ use crate::{
     support::{
         DEADLINE, eventually,
         peer::{Options, Peer, Side},
-        within_deadline,
+        reaches, within_deadline,
     },
 };
 
@@ -64,11 +64,6 @@ impl Contender {
     fn spawn_acquire(&self) -> tokio::task::JoinHandle<Result<LockGuard, Error>> {
         let mutex = self.mutex.clone();
         tokio::spawn(async move { mutex.acquire().await })
-    }
-
-    async fn wait_for_state(&self, wanted: ConnectionState) {
-        let mut state = self.client.state();
-        within_deadline("a state", state.wait_for(|state| *state == Some(wanted))).await.unwrap();
     }
 }
 
@@ -132,7 +127,7 @@ async fn a_hold_survives_a_cut_connection(fixture: Fixture) {
     let guard = a.acquire().await;
     let (session, token) = (guard.session_id(), guard.fencing_token().await.unwrap());
     a.tap.cut();
-    a.wait_for_state(ConnectionState::Reconnected).await;
+    reaches(&a.client, ConnectionState::Reconnected).await;
     assert!(guard.is_held());
     assert_eq!(a.client.session().unwrap().session_id(), session);
     assert_eq!(a.mutex.participants().await.unwrap(), [guard.lock_path()]);
@@ -155,7 +150,7 @@ async fn a_place_in_the_queue_survives_a_cut_connection(fixture: Fixture) {
     let queue = participants(&a, 3).await;
     fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
     b.tap.cut();
-    b.wait_for_state(ConnectionState::Reconnected).await;
+    reaches(&b.client, ConnectionState::Reconnected).await;
     assert_eq!(a.mutex.participants().await.unwrap(), queue);
     holder.release().await.unwrap();
     let second = within_deadline("the second", second).await.unwrap().unwrap();

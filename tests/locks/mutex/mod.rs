@@ -21,7 +21,7 @@ use crate::{
 
 on_both_servers! {
     a_namespace_is_created_and_contains_the_lock
-    an_empty_namespace_is_none
+    an_empty_namespace_changes_no_path
     a_revocation_lasts_for_one_hold
     a_node_whose_listing_fails_is_deleted
     the_first_of_two_errors_is_returned
@@ -53,7 +53,7 @@ async fn a_namespace_is_created_and_contains_the_lock(fixture: Fixture) {
 }
 
 /// As in Curator's `fixForNamespace`, which does not double the slash.
-async fn an_empty_namespace_is_none(fixture: Fixture) {
+async fn an_empty_namespace_changes_no_path(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let options = options().with_namespace("");
     let mutex = InterProcessMutex::with_options(&client, &fixture.path, options.clone()).unwrap();
@@ -117,7 +117,7 @@ async fn the_first_of_two_errors_is_returned(fixture: Fixture) {
     assert!(error.to_string().contains("sequential path not found"), "{error}");
 }
 
-/// Records the paths it is called for.
+/// Records the paths of its calls.
 #[derive(Debug, Clone, Default)]
 struct RecordingAclProvider(Arc<Mutex<Vec<String>>>);
 
@@ -157,7 +157,7 @@ async fn the_acl_provider_is_called_for_each_path(fixture: Fixture) {
     }
 }
 
-/// The server refuses late writes, without a fencing token.
+/// The server refuses late writes. No fencing token is needed.
 async fn guarded_writes_are_refused_after_the_node_is_deleted(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let mutex = mutex(&fixture, &client);
@@ -317,8 +317,7 @@ async fn leaving_the_queue_is_no_error_when_the_own_node_is_deleted(fixture: Fix
     // After the last listing.
     fixture.tap.inject(Fault::delay_reply(OpCode::GetData, DEADLINE).of("B"));
     let waiting = tokio::spawn(async move { theirs.acquire_timeout(ms(0)).await });
-    let watching = |record: &Record| &*record.client == "B" && record.is_reply(OpCode::GetData);
-    fixture.tap.wait_for(DEADLINE, watching).await.unwrap();
+    fixture.wait_for_frame("B", |record| record.is_reply(OpCode::GetData)).await;
     let own = mutex(&fixture, &a).participants().await.unwrap().remove(1);
     a.delete(&own, None).await.unwrap();
     fixture.tap.end_delays();
