@@ -226,6 +226,10 @@ async fn docent_is_killed() {
     report("killed -9", &times);
 }
 
+// Case (Contracts of docent lock): it is stopped, and continued too late.
+// Also: `ctrl_z_stops_it_and_returns_to_the_shell`.
+// Case (Found in docent itself): a test of the command line read the last line of a file before its
+// end was written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn docent_is_stopped_past_its_session_and_continued() {
     let mut times = Vec::new();
@@ -244,6 +248,8 @@ async fn docent_is_stopped_past_its_session_and_continued() {
     report("stopped", &times);
 }
 
+// Case (Contracts of docent lock): no server is heard.
+// Also: `the_embedded_server_is_killed`, `the_real_server_is_killed`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_drops_everything() {
     let mut times = Vec::new();
@@ -262,6 +268,7 @@ async fn the_connection_drops_everything() {
 
 /// Servers delete the lock node before they notify the holder: only the delay of B's command keeps it from running
 /// beside A's.
+// Case (Contracts of docent lock): the session is lost while the command runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_is_killed() {
     let mut times = Vec::new();
@@ -376,16 +383,20 @@ async fn the_real_server_is_killed() {
     kill_server(&mut server, rounds).await;
 }
 
+// Case (Contracts of docent lock): twenty shells in a loop, some killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_shells_lock_in_a_loop() {
     twenty_shells("lock").await;
 }
 
+// Case (Contracts of docent lead): twenty shells in a loop, some killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_shells_lead_in_a_loop() {
     twenty_shells("lead").await;
 }
 
+// Case (Found in docent itself): `docent lock` exited with 71, "the command could not be started",
+// when the time of its hold was up before its watchdog had started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_shells_lock_strictly_in_a_loop() {
     twenty_shells("lock --strict").await;

@@ -40,6 +40,7 @@ async fn delete_node(connect: &str, path: &str) {
     client.close().await.unwrap();
 }
 
+// Case (Contracts of docent lead): one leads, others wait in order; the queue is visible.
 #[tokio::test]
 async fn one_leads_and_the_others_wait_in_order() {
     let (server, path, file) = (server(), unique_path("lead"), TemporaryFile::new());
@@ -72,6 +73,8 @@ async fn one_leads_and_the_others_wait_in_order() {
     until_children(&watcher, &path, 0).await;
 }
 
+// Case (Found in docent itself): `docent lead` and `docent lock` listed the contenders without a
+// limit of time before they took part, and `lead` without looking at signals.
 #[tokio::test]
 async fn a_listing_without_a_reply_does_not_outlast_the_timeout() {
     let (server, path) = (server(), unique_path("lead"));
@@ -83,6 +86,8 @@ async fn a_listing_without_a_reply_does_not_outlast_the_timeout() {
     assert_eq!(run(&tap.connect_string(), &arguments).await.code, Some(124));
 }
 
+// Case (Contracts of docent lead): the leadership is lost, and comes back: `--again`.
+// Also: `without_a_reconnect_the_command_is_ended_and_runs_again_later`.
 #[tokio::test]
 async fn with_again_the_command_runs_in_the_next_leadership() {
     let (server, path, file) = (server(), unique_path("lead"), TemporaryFile::new());
@@ -144,6 +149,7 @@ async fn without_a_reconnect_the_command_is_ended_and_runs_again_later() {
     assert!(ran.err.contains("waiting to lead again"), "{ran:?}");
 }
 
+// Case (Contracts of docent lead): the election may not be joined.
 #[tokio::test]
 async fn an_election_that_it_may_not_join_is_an_error() {
     let (server, path) = (server(), unique_path("lead"));

@@ -86,6 +86,8 @@ async fn the_command_gets_standard_input_and_unchanged_arguments() {
 
 // Not acquired.
 
+// Case (Found in docent itself): `-E 1` of `docent lock` and `docent lead` gave exit code 70.
+// Also: `one_leads_and_the_others_wait_in_order`.
 #[tokio::test]
 async fn a_held_lock_is_not_acquired_and_the_error_says_so() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -141,6 +143,10 @@ async fn a_waiter_acquires_after_the_holder_has_exited() {
 }
 
 /// A machine whose clock is later runs the command when that of the first has exited already.
+// Case (Found in docent itself): a job of many machines under `docent lock --no-wait` ran again on
+// each whose clock was later than the job was long.
+// Case (Found in docent itself): `docent lock --at-least` exited with the code of its command, 0,
+// when the lock was lost before the time was over.
 #[tokio::test]
 async fn a_lock_is_held_at_least_as_long_as_asked() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -221,6 +227,9 @@ async fn readers_share_the_lock_and_a_writer_is_exclusive() {
 
 // Signals, and the end of the command.
 
+// Case (Contracts of docent lock): a signal while waiting leaves the queue at once, and no node
+// (consul#4439).
+// Case (Contracts of docent lead): a signal while waiting leaves the queue at once, and no node.
 #[tokio::test]
 async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
     for words in [&["lock"][..], &["lock", "--timeout", "20s"], &["lead", "--again"]] {
@@ -244,6 +253,7 @@ async fn a_signal_during_the_acquire_leaves_the_queue_at_once() {
     }
 }
 
+// Case (Contracts of docent lock): a signal while it runs.
 #[tokio::test]
 async fn a_signal_while_it_runs_is_forwarded_to_the_process_group() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -259,6 +269,7 @@ async fn a_signal_while_it_runs_is_forwarded_to_the_process_group() {
     assert_eq!(lines, ["child", "parent", "ready"]);
 }
 
+// Case (Contracts of docent lock): the command leaves processes behind.
 #[tokio::test]
 async fn processes_that_the_command_leaves_end_before_the_release() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -274,6 +285,8 @@ async fn processes_that_the_command_leaves_end_before_the_release() {
     assert!(children(&client(&server).await, &path).await.is_empty());
 }
 
+// Case (Contracts of docent lock): the lock's node is deleted.
+// Case (Contracts of docent lead): the leader's node is deleted.
 #[tokio::test]
 async fn deleting_the_lock_node_ends_the_command() {
     for (command, text) in
@@ -291,6 +304,7 @@ async fn deleting_the_lock_node_ends_the_command() {
     }
 }
 
+// Case (Contracts of docent lock): somebody asks for the lock.
 #[tokio::test]
 async fn a_revocable_lock_is_released_when_it_is_revoked() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -306,6 +320,7 @@ async fn a_revocable_lock_is_released_when_it_is_revoked() {
 }
 
 /// Children of the process from before it became `docent lock` by exec.
+// Case (Contracts of docent lock): processes that are not the command's.
 #[tokio::test]
 async fn preexisting_children_are_not_signalled() {
     let (server, path) = (server(), unique_path("lock"));
@@ -331,6 +346,9 @@ async fn preexisting_children_are_not_signalled() {
 
 // Without a connection.
 
+// Case (Contracts of docent lock): the connection breaks.
+// Also: `the_command_is_ended_in_time_without_a_reconnect`.
+// Case (Contracts of docent lead): the connection breaks for a moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_is_stopped_until_a_reconnect() {
     for command in ["lock", "lead"] {
@@ -357,6 +375,8 @@ async fn the_command_is_stopped_until_a_reconnect() {
     }
 }
 
+// Case (Found in docent itself): the test of a stopped command under `docent lock` expected state
+// T; a shell that is stopped while it starts a program (vfork) is in state D.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_is_ended_in_time_without_a_reconnect() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -387,6 +407,8 @@ async fn the_command_is_ended_in_time_without_a_reconnect() {
 
 // `docent lock` and its watchdog.
 
+// Case (Contracts of docent lock): it is killed.
+// Also: `docent_is_killed`.
 #[tokio::test]
 async fn no_process_survives_when_docent_is_killed() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -414,6 +436,9 @@ async fn no_process_survives_when_docent_is_killed() {
     }
 }
 
+// Case (Contracts of docent lock): its watchdog is killed, or both are.
+// Also: `when_both_are_killed_the_command_is_killed_too`.
+// Case (Contracts of docent lead): it is killed, or its watchdog is.
 #[tokio::test]
 async fn no_process_survives_when_the_watchdog_is_killed_and_the_lock_is_released() {
     for words in [&["lock"][..], &["lead", "--again"]] {
@@ -534,6 +559,8 @@ async fn a_strict_lock_excludes_others_and_refuses_their_nodes() {
 }
 
 /// The command is not started yet, so a signal has the same effect as during the acquire.
+// Case (Found in docent itself): a signal to `docent lock` or `lead` was not looked at while no
+// server replied whether its new node is there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there() {
     let (server, path, file) = (server(), unique_path("lock"), TemporaryFile::new());
@@ -551,6 +578,8 @@ async fn a_signal_ends_a_lock_whose_server_does_not_say_that_its_node_is_there()
 }
 
 /// No command that only polls ever waits for the end of the claim.
+// Case (Found in docent itself): `docent lock --strict --no-wait` called a lock held whose holder
+// was lost, and no process that polls so ever acquires it.
 #[tokio::test]
 async fn a_strict_lock_whose_holder_was_lost_is_not_called_held() {
     let (server, path) = (server(), unique_path("lock"));

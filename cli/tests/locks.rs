@@ -193,6 +193,8 @@ async fn a_watched_queue_is_updated() {
     watching.kill().await.unwrap();
 }
 
+// Case (Found in docent itself): `docent locks --watch` missed contenders of a lock that was
+// created between the two requests of its watches.
 #[tokio::test]
 async fn a_lock_created_while_its_watch_is_set_is_shown() {
     let (server, path) = (server(), unique_path("lock"));

@@ -31,6 +31,8 @@ fn json(text: &str) -> Value {
 }
 
 /// Servers before 3.5.0 return no Stat of a created node.
+// Case (Found in docent itself): `docent create` failed on ZooKeeper 3.4: it sent create2, although
+// it prints no Stat.
 #[tokio::test]
 async fn nodes_are_created_on_old_servers() {
     let version = docent_testing::server::Version::V3_4;
@@ -176,6 +178,7 @@ async fn a_version_mismatch_rejects_a_write() {
     run(&chroot, &["delete", "--version", "1", "/a"]).await.ok();
 }
 
+// Case (Found in docent itself): the errors of `docent multi` counted operations from 1 or from 0.
 #[tokio::test]
 async fn several_writes_are_applied_all_or_none() {
     let chroot = new_chroot().await;

@@ -19,6 +19,12 @@ fn assert_harmless(ran: &Ran) {
     assert!(!ran.out.contains(acts) && !ran.err.contains(acts), "{ran:?}");
 }
 
+// Case (Found in docent itself): C1 controls, DEL and marks of direction in nodes and data reached
+// the terminal, by text, `--json` and errors of the commands, and by the tap.
+// Also: `what_a_terminal_acts_on_is_escaped_in_text_and_json`.
+// Case (Found in docent itself): a control character in a connect string, or in the path of `docent
+// lock` and `lead`, was escaped twice in the message; both connected before they looked at the
+// path.
 #[tokio::test]
 async fn text_of_others_is_escaped_and_json_keeps_its_value() {
     let (server, root) = (server(), unique_path("hostile"));
@@ -69,6 +75,8 @@ async fn text_of_others_is_escaped_and_json_keeps_its_value() {
     assert_eq!(object["owner"], HOSTILE);
 }
 
+// Case (Found in docent itself): `docent --help` with a full output exited with 0; `serve` and
+// `tap`, and each error with a full standard error, panicked.
 #[tokio::test]
 async fn an_output_that_cannot_be_written_is_an_error() {
     let (server, path) = (server(), unique_path("full"));

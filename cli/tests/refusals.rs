@@ -23,6 +23,9 @@ fn words(line: &str) -> Vec<&str> {
         .collect()
 }
 
+// Case (Found in docent itself): `--acl digest:bob:secret:r` stored the password in clear, as a
+// hash that matches no user; `superDigest` of `docent serve` did, too.
+// Also: `a_password_is_no_hash`, `what_is_no_setting_and_no_value_is_refused_with_the_reason`.
 #[tokio::test]
 async fn invalid_arguments_are_rejected_in_one_line_before_anything_is_done() {
     let (server, file) = (server(), TemporaryFile::new());
@@ -51,6 +54,9 @@ async fn with_variable(name: &str, value: &str, arguments: &[&str]) -> Ran {
     output.into()
 }
 
+// Case (Found in docent itself): an empty `--connect` or `DOCENT_CONNECT` was the server of this
+// machine, also for `docent lock`, which then guarded nothing.
+// Also: `a_guard_has_no_default_server`.
 #[tokio::test]
 async fn an_empty_setting_is_refused() {
     for command in [&["get", "/a"][..], &GUARDS[0], &GUARDS[1]] {
@@ -72,6 +78,10 @@ async fn a_guard_has_no_default_server() {
     }
 }
 
+// Case (Found in docent itself): `docent lock` exited with 1, as its command may, when the chroot
+// did not exist.
+// Case (Found in docent itself): `docent watch`, `sync` and `delete --force` took a chroot that
+// does not exist for one that does.
 #[tokio::test]
 async fn a_missing_chroot_is_named_by_every_command() {
     let path = unique_path("no-chroot");
@@ -120,6 +130,8 @@ async fn a_missing_chroot_is_named_by_every_command() {
 }
 
 /// Whatever the server does not reply to: only the handshake and pings are answered.
+// Case (Found in docent itself): every command but `lock` and `lead` waited for ever for a server
+// that answers only the handshake and pings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_answers_only_pings_does_not_keep_a_command() {
     let (server, path) = (server(), unique_path("mute"));
@@ -150,6 +162,8 @@ async fn a_server_that_answers_only_pings_does_not_keep_a_command() {
 }
 
 /// The first reply comes.
+// Case (Found in docent itself): `docent tree` never ended behind a server that hangs after its
+// first reply, since a cache repeats its reads for ever.
 #[tokio::test]
 async fn a_server_that_hangs_while_a_tree_is_read_does_not_keep_the_command() {
     let (server, path) = (server(), unique_path("hangs"));
@@ -162,6 +176,9 @@ async fn a_server_that_hangs_while_a_tree_is_read_does_not_keep_the_command() {
     }
 }
 
+// Case (Found in docent itself): `set PATH -` read all of a larger input before it was refused;
+// `get -r` ended at the first node that the ACL hides.
+// Also: `a_hidden_node_does_not_hide_the_others`.
 #[tokio::test]
 async fn more_than_a_request_can_hold_is_not_read() {
     let server = server();

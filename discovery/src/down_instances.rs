@@ -93,6 +93,8 @@ mod tests {
     }
 
     /// Source: `TestDownInstanceManager`.
+    // Case (Service discovery): failing instances are left out, and come back at their time.
+    // Also: `D26-service-provider`.
     #[test]
     fn an_instance_is_down_from_the_threshold_to_the_timeout_of_its_first_error() {
         let down = DownInstances::new(DownInstancePolicy::new(Duration::from_secs(10), 2));
@@ -115,6 +117,8 @@ mod tests {
     }
 
     /// A serializer of the application's runs without the lock, and any number of errors is counted.
+    // Case (Found in docent itself): discovery: the errors of an instance overflowed, and its
+    // serializer ran under a lock.
     #[test]
     fn an_instance_is_serialized_without_the_lock_and_its_errors_do_not_overflow() {
         let down = DownInstances::new(DownInstancePolicy::new(Duration::from_secs(10), 2));

@@ -169,6 +169,8 @@ mod tests {
         assert_eq!((error, out), (FrameTooLarge { len: 5, limit: 4 }, alloc::vec![1, 2, 3]));
     }
 
+    // Case (Failure cases, 2): many frames in one read.
+    // Also: `what_gathers_is_written_at_once`.
     #[test]
     fn split_returns_complete_frames_one_by_one() {
         let mut out = BytesMut::new();

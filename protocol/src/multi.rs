@@ -346,6 +346,8 @@ mod tests {
     }
 
     /// Both have type -1; only `done` distinguishes them.
+    // Case (Pitfalls of the wire, 1): the end of a multi has the type of an error.
+    // Also: `a_failed_transaction_names_the_operation_and_does_nothing`.
     #[test]
     fn an_error_result_does_not_end_the_sequence() {
         let results = [MultiResult::Error(ErrorCode::NoNode), MultiResult::Delete];
@@ -376,6 +378,10 @@ mod tests {
     }
 
     /// Of a write, servers set it in the header of an error result only.
+    // Case (Found in docent itself): a success in the reply to a transaction was taken for one
+    // although its header had an error, and the reply to a create was taken with the path of any
+    // node.
+    // Also: `the_path_in_the_reply_to_a_create_is_the_one_asked_for`.
     #[test]
     fn a_result_without_an_error_has_none_in_its_header() {
         let mut out = Vec::new();
@@ -434,6 +440,8 @@ mod tests {
     }
 
     /// A create2 may have the result of a create (ZOOKEEPER-4026).
+    // Case (Pitfalls of the wire, 2): a multi's result is not of its request's type.
+    // Also: `every_kind_of_node_is_created_by_a_transaction`.
     #[test]
     fn a_result_has_its_own_type() {
         let results = [

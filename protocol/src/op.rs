@@ -288,6 +288,7 @@ mod tests {
 
     use super::*;
 
+    // Case (Pitfalls of the wire, 14): xids wrap, and 0 is none.
     #[test]
     fn xids_wrap_to_one() {
         for (xid, next) in [(0, 1), (1, 2), (i32::MAX - 1, i32::MAX), (i32::MAX, 1), (-8, 1)] {
@@ -295,6 +296,7 @@ mod tests {
         }
     }
 
+    // Case (Pitfalls of the wire, 12): a TTL that ends a server.
     #[test]
     fn a_ttl_that_stops_a_server_cannot_be_built() {
         for (millis, is_valid) in [
@@ -313,6 +315,8 @@ mod tests {
         assert_eq!(Ttl::from_duration(Duration::MAX), None);
     }
 
+    // Case (Pitfalls of the wire, 11): create modes are numbers, not flags.
+    // Also: `containers_and_ttl_nodes_are_created_by_create_too`.
     #[test]
     fn modes_have_their_flags_and_properties() {
         let ttl = Ttl::MAX;
@@ -348,6 +352,9 @@ mod tests {
         );
     }
 
+    // Case (Pitfalls of the wire, 9): unknown numbers.
+    // Also: `every_code_but_ok_has_a_kind`, `an_error_without_a_name_leaves_the_outcome_open`.
+    // Case (Failure cases, 9): unknown numbers.
     #[test]
     fn named_values_convert_to_their_numbers_and_back() {
         for op in OpCode::NAMED {

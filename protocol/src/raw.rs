@@ -105,6 +105,7 @@ mod tests {
         CreateTtlRequest { path: "/a".into(), data: None, acl: List::NULL, flags, ttl }
     }
 
+    // Case (Pitfalls of the wire, 13): check outside a multi.
     #[test]
     fn requests_that_harm_a_server_are_recognized() {
         let check = CheckVersionRequest { path: "/a".into(), version: -1 };

@@ -79,6 +79,8 @@ mod tests {
     }
 
     /// The data of a lock node are for its readers: a free lock is acquired without them.
+    // Case (Found in docent itself): the default data of a lock node, this host's address, were
+    // waited for without a limit: with a silent resolver, a free lock was not acquired.
     #[tokio::test]
     async fn a_silent_resolver_delays_no_acquire_for_long() {
         let server = docent_testing::TestingServer::start().await.unwrap();

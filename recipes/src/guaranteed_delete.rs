@@ -208,6 +208,8 @@ mod tests {
         fn reset(self: Pin<&mut Self>, _: Duration) {}
     }
 
+    // Case (Found in docent itself): the task of a background delete outlived its client by its
+    // pause, up to 10 s.
     #[test]
     fn a_background_delete_does_not_pause_beyond_the_end_of_its_client() {
         let (state, receiver) = watch::channel(None);

@@ -70,6 +70,8 @@ mod tests {
         PersistentRetry::new(Arc::new(policy), CancellationToken::new())
     }
 
+    // Case (Leader election and kept nodes): a policy that gives up, one without pauses.
+    // Also: `a_policy_without_pauses_does_not_spin`, `a_close_ends_the_retries`.
     #[test]
     fn it_retries_as_the_policy_and_goes_on_where_that_gives_up() {
         let three = policy(RetryNTimes::new(3, Duration::from_millis(7)));
@@ -87,6 +89,8 @@ mod tests {
         assert_eq!(forever.allow_retry(10, Duration::ZERO).wait, MAX_PAUSE);
     }
 
+    // Case (Found in docent itself): a participant left the election for good when the client's own
+    // queue was full, or its server read-only.
     #[test]
     fn a_full_queue_and_a_read_only_server_are_retried() {
         let never = policy(RetryNTimes::new(0, Duration::ZERO));

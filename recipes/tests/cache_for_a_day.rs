@@ -98,6 +98,8 @@ impl World {
     }
 }
 
+// Case (Caches): the session of a cache expires every minute for a day: entries, watches, tasks and
+// memory stay the same.
 #[test]
 fn a_cache_whose_session_expires_every_minute_keeps_its_size() {
     let hours = std::env::var("DOCENT_CACHE_HOURS").map_or(1, |text| text.parse().unwrap());

@@ -81,6 +81,8 @@ fn keeps<K, T>(
     retained <= 2 * data + NODES * 400
 }
 
+// Case (Found in docent itself): caches, shared values and views of groups kept slices of replies
+// for ever: 32 times their data after each of 100 values of 4 KiB was changed beside other reads.
 #[test]
 fn recipes_keep_at_most_twice_the_data_of_their_nodes() {
     // The first runtime of a process allocates what every later one shares.
@@ -144,6 +146,10 @@ fn cost_of_a_join(members: usize) -> u64 {
     allocation_counter::measure(|| runtime.block_on(join)).bytes_total
 }
 
+// Case (Found in docent itself): the view of a group copied and compared all members for each
+// change, and read the first ones one after the other: 75 MB were allocated for 50 members that
+// joined 3,000, now 157 KB.
+// Also: `the_members_are_read_at_once`.
 #[test]
 fn a_join_costs_the_same_in_a_group_of_any_size() {
     let (small, large) = (cost_of_a_join(100), cost_of_a_join(3000));

@@ -48,6 +48,7 @@ mod tests {
     use super::*;
 
     /// A client without a server would try thousands of connections a second.
+    // Case (Found in docent itself): a backoff of zero tried 7,700 connections a second.
     #[test]
     fn no_delay_is_zero() {
         for (first, max) in [(0, 0), (0, 5), (1, 0)] {

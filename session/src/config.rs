@@ -513,6 +513,10 @@ mod tests {
         assert_eq!((without.request_timeout(), without.session()), (None, None));
     }
 
+    // Case (Found in docent itself): a limit of 0 requests, requests of 0 bytes and a request
+    // timeout of 0 refused every call, while `ready` succeeded; with 0 pending bytes `ready` never
+    // returned; a limit of replies below the size of a handshake was reported as "no ZooKeeper
+    // handshake".
     #[test]
     fn a_setting_that_allows_no_request_is_refused() {
         let refused = |result: Result<Config, Error>, text: &str| {

@@ -529,6 +529,8 @@ impl std::error::Error for Error {
 mod tests {
     use super::*;
 
+    // Case (Found in docent itself): the text of a read that failed said that it may have been
+    // applied.
     #[test]
     fn an_error_reads_as_one_line_with_operation_and_path() {
         let error = Error::new(ErrorKind::NoNode, Outcome::NotApplied)
@@ -572,6 +574,7 @@ mod tests {
     }
 
     /// An overloaded server has not applied the operation; a permanent refusal is not retried.
+    // Case (Found in docent itself): ThrottledOp was not worth a retry.
     #[test]
     fn failures_that_may_pass_are_retryable() {
         for (code, retryable) in [

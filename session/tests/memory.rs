@@ -149,6 +149,8 @@ fn keeps_no_more_than_promised(play: impl AsyncFnOnce(&mut Session) -> Kept) -> 
 
 const ROUNDS: usize = 40;
 
+// Case (Found in docent itself): values and answers kept far more than 64 times their size: read
+// behind a large reply, as a part of a multi, or not looked at (up to 961 times).
 #[test]
 fn what_is_kept_of_answers_keeps_at_most_64_times_its_size() {
     let mut good = true;

@@ -73,6 +73,8 @@ mod tests {
 
     use super::*;
 
+    // Case (Found in docent itself): a stopped test server gave its port away: another process was
+    // given it as a free one, and the clients that waited for the server found that process.
     #[tokio::test]
     async fn a_port_is_kept_while_nothing_listens_on_it() {
         let (port, listener) = KeptPort::listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();

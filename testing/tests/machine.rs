@@ -69,6 +69,8 @@ fn a_session_that_pings_stays() {
     assert!(!b.machine.is_closed(a));
 }
 
+// Case (Pitfalls of the wire, 24): a wrong password kicks the rightful client.
+// Also: `a_server_that_closes_silently_is_not_an_expiry`.
 #[test]
 fn a_wrong_password_is_refused_and_kicks_the_rightful_connection() {
     let mut b = bench(Version::V3_8);
@@ -420,6 +422,11 @@ fn without_a_majority_the_rest_is_read_only() {
 // What a member has not applied.
 
 /// A leader whose own clients read old values checks writes on what it has ordered: sequence numbers are never equal.
+// Case (Found in docent itself): the embedded ensemble: a leader that lagged checked writes on its
+// old tree and gave out equal sequence numbers; a stopped member, or one without a quorum, applied
+// the log across a gap and could lead next.
+// Also: `a_stopped_member_that_no_longer_lags_applies_nothing`,
+// `a_member_restarted_without_a_quorum_applies_nothing`.
 #[test]
 fn a_leader_that_lags_checks_on_what_it_has_ordered() {
     let mut b = ensemble();

@@ -362,6 +362,9 @@ fn no_client_goes_back_to_an_older_leader() {
 }
 
 /// A new leader gives every session the timeout of its creation, whatever it was resumed with.
+// Case (Found in docent itself): the embedded ensemble: a session resumed with another timeout kept
+// it under a new leader, and a shorter one was ignored.
+// Also: `a_touch_with_a_shorter_timeout_brings_the_expiry_forward`.
 #[test]
 fn a_new_leader_restarts_sessions_with_the_timeout_of_their_creation() {
     let mut b = ensemble(500, 5);
@@ -476,6 +479,8 @@ fn a_sync_on_a_leader_that_lags_is_overtaken_by_nothing() {
 /// On a follower, a sync waits among the commits. A leader takes the sync of its own client for a read, which overtakes them.
 ///
 /// Source: `CommitProcessor.needCommit`, `LeaderZooKeeperServer.setupRequestProcessors`.
+// Case (Found in docent itself): the embedded ensemble: a leader that lagged applied all commits
+// for the `sync` of its own client, unlike a real one.
 #[test]
 fn a_leader_that_lags_does_not_catch_up_for_a_sync() {
     let mut b = ensemble(500, 5);
@@ -498,6 +503,9 @@ fn a_leader_that_lags_does_not_catch_up_for_a_sync() {
 /// for waits: a search for the node would not find it, and it may still come into being.
 ///
 /// Source: `CommitProcessor.pendingRequests`, which is keyed by the session.
+// Case (Found in docent itself): the embedded ensemble: a leader without followers answered a
+// `sync` and a read of a session that came back, before the write of the session's earlier
+// connection that it had ordered.
 #[test]
 fn a_session_that_comes_back_waits_for_the_writes_of_its_earlier_connection() {
     let mut b = ensemble(500, 5);

@@ -117,6 +117,7 @@ fn a_persistent_watch_is_an_iterator_until_the_client_ends(server: Server) {
     assert_eq!(follower.join().unwrap(), [EventType::NodeDataChanged, EventType::None]);
 }
 
+// Case (Programs without async): a wait whose limit of time is over: its watch is removed.
 fn a_wait_ends_with_its_timeout_or_its_event(server: Server) {
     let client = server.client();
     let path = server.path("awaited");
@@ -147,6 +148,9 @@ fn states_end_with_the_client(server: Server) {
     assert_eq!(waiting.join().unwrap().flatten(), None, "the state after the end");
 }
 
+// Case (Programs without async): a blocking call within a retry or a term, on a thread that is
+// waiting already.
+// Also: `a_selector_leads_while_its_closure_runs`.
 fn a_retry_calls_blocking_methods(server: Server) {
     let client = server.client();
     let path = server.path("retried");

@@ -77,6 +77,8 @@ fn the_last_drop_closes_the_session(server: Server) {
 }
 
 /// Whatever is dropped last: its background ends, and with it the session, without the limit of the last drop.
+// Case (Programs without async): the background of a recipe outlives its last value.
+// Also: `the_thread_of_a_client_ends_with_it`.
 #[test]
 fn every_recipe_may_be_the_last_of_its_client() {
     type Make = Box<dyn Fn(&Client) -> Box<dyn Any>>;
@@ -221,6 +223,7 @@ fn a_server_that_is_not_there_is_an_error() {
 }
 
 /// The server does not reply: neither a drop nor a close waits longer than it may.
+// Case (Programs without async): the server is silent at the last drop.
 #[test]
 fn a_silent_server_delays_the_end_for_a_limited_time() {
     let server = Server::embedded();
@@ -249,6 +252,8 @@ fn peer(how: &str, connect: &str, path: &str) -> (Option<i32>, String) {
     (status.code(), output)
 }
 
+// Case (Programs without async): the program ends right after the last drop, before another thread
+// has written.
 #[test]
 fn a_program_that_ends_by_itself_has_closed_its_session() {
     let server = Server::embedded();
@@ -260,6 +265,7 @@ fn a_program_that_ends_by_itself_has_closed_its_session() {
 }
 
 /// Its session ends by the timeout, as that of any program which is killed.
+// Case (Programs without async): the program ends with an open client.
 #[test]
 fn a_program_that_keeps_its_client_to_the_end_ends_at_once() {
     let server = Server::embedded();

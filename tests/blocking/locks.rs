@@ -59,6 +59,10 @@ fn threads_of_several_clients_hold_a_mutex_one_after_the_other(server: Server) {
     assert_eq!(holds.load(SeqCst), 30);
 }
 
+// Case (Programs without async): a guard is released or dropped on another thread, in a task, or
+// after its client.
+// Also: `a_guard_may_be_dropped_inside_a_runtime`,
+// `handles_that_outlive_their_client_are_harmless`.
 fn a_guard_is_released_and_dropped_on_other_threads(server: Server) {
     fn is_send<T: Send + Sync + 'static>() {}
     is_send::<LockGuard>();
@@ -153,6 +157,7 @@ fn an_owner_enters_again(server: Server) {
     assert!(inner.is_held() && mutex.is_owned_by(&owner));
 }
 
+// Case (Programs without async): the connection breaks while threads wait.
 #[test]
 fn threads_that_wait_survive_a_broken_connection() {
     let server = Server::embedded();
@@ -174,6 +179,7 @@ fn threads_that_wait_survive_a_broken_connection() {
 }
 
 /// The guard keeps its client's thread, and so the renewals.
+// Case (Strict mutexes): the blocking API: renewals after the last handle of the client is dropped.
 fn a_strict_hold_is_renewed_while_only_its_guard_is_left(server: Server) {
     let path = server.path("strict");
     let config = server.config().with_session_timeout(Duration::from_secs(6));

@@ -51,6 +51,10 @@ fn in_each_runtime<F: Future<Output = ()> + Send + 'static>(body: impl Fn() -> F
     }
 }
 
+// Case (Programs without async): a call inside a runtime: refused, nothing is sent; also in
+// `LocalSet`, and in a task that has used its time slice.
+// Case (Programs without async): service discovery inside a runtime: refused, nothing is
+// registered.
 fn calls_inside_a_runtime_are_refused(server: Server) {
     let client = server.client();
     let path = server.path("refused");
@@ -87,6 +91,8 @@ fn calls_inside_a_runtime_are_refused(server: Server) {
     mutex.acquire().unwrap().release().unwrap();
 }
 
+// Case (Programs without async): a call in `spawn_blocking`, in `block_in_place`, or with an
+// entered runtime works.
 fn calls_on_threads_for_blocking_work(server: Server) {
     let client = server.client();
     let call = |client: &Client| {
@@ -142,6 +148,8 @@ fn a_guard_may_be_dropped_inside_a_runtime(server: Server) {
 }
 
 /// It is called on the client's thread, whose events a call would wait for.
+// Case (Programs without async): a call in a listener, on the client's own thread, which would wait
+// for itself.
 fn a_listener_may_not_wait(server: Server) {
     let client = server.client();
     let mutex = InterProcessMutex::new(&client, &server.path("mutex")).unwrap();

@@ -133,6 +133,7 @@ async fn a_slow_reader_receives_a_snapshot_and_delays_nothing(fixture: Fixture) 
     expect(&mut slow, &path, &["changed  2 two was 1 root"]).await;
 }
 
+// Case (Caches): a snapshot and the events after it leave no gap.
 async fn a_snapshot_and_its_events_fit(fixture: Fixture) {
     let (observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -228,6 +229,7 @@ async fn a_new_session_resyncs_by_identity(fixture: Fixture) {
 }
 
 /// The event of an own write comes before its reply.
+// Case (Caches): the event of an own write.
 async fn own_writes_become_events(fixture: Fixture) {
     let (_observer, path) = populated(&fixture).await;
     let (a, _tap) = fixture.client("A").await;

@@ -122,6 +122,8 @@ async fn nested(fixture: &Fixture) -> (Client, String) {
 }
 
 /// An event of a node whose parent has not been read.
+// Case (Found in docent itself): a cache reported a node before its parent, when an event came
+// before the parent was read.
 async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
     let (observer, path) = nested(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -138,6 +140,8 @@ async fn a_node_is_reported_after_its_parent(fixture: Fixture) {
 }
 
 /// An event of a node whose parent is being read: its descendants belong to the first load all the same.
+// Case (Found in docent itself): a cache was initialized before the nodes below one that an event
+// had made known were read.
 async fn the_first_load_includes_what_an_event_has_begun(fixture: Fixture) {
     let (observer, path) = nested(&fixture).await;
     let (a, _tap) = fixture.client("A").await;
@@ -193,6 +197,8 @@ async fn changes_that_were_read_already_cause_no_read() {
 }
 
 /// An overloaded server refuses reads for a while.
+// Case (Caches): a server that is overloaded, or a client with a full queue, delays the cache.
+// Also: `a_limit_of_the_client_delays_the_load`.
 #[tokio::test]
 async fn throttled_reads_are_repeated() {
     let fixture = Fixture::embedded().await;
@@ -213,6 +219,8 @@ async fn throttled_reads_are_repeated() {
 }
 
 /// A change that was reported before the connection was lost is read before the cache is fresh again.
+// Case (Found in docent itself): a cache with one-shot watches was reported as resynced, and was
+// not stale, before it had repeated a read that an event had caused and the connection had lost.
 #[tokio::test]
 async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
     let fixture = crate::of_version(docent_testing::server::Version::V3_4).await;
@@ -233,6 +241,8 @@ async fn one_shot_watches_resync_with_the_reads_that_were_lost() {
 }
 
 /// In virtual time. A chain of nodes has one read in flight, which is refused each time.
+// Case (Found in docent itself): the pauses before a cache repeated failed reads did not grow: an
+// overloaded server was asked ten times a second.
 #[tokio::test(start_paused = true)]
 async fn reads_are_repeated_with_growing_pauses() {
     let server = docent_testing::TestingServer::start().await.unwrap();
@@ -257,6 +267,9 @@ async fn reads_are_repeated_with_growing_pauses() {
 }
 
 /// In virtual time. The limit is on bytes: the same number of children with shorter names fits, too.
+// Case (Found in docent itself): a cache whose listing was once over the reply limit was not
+// complete when the listing fit again, unless the data of the node was written; with one-shot
+// watches, data over the limit was never read again.
 #[tokio::test(start_paused = true)]
 async fn a_cache_is_complete_once_a_listing_over_the_limit_fits() {
     for version in [Version::V3_4, Version::V3_9] {

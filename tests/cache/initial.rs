@@ -25,6 +25,8 @@ async fn snapshot(client: &Client, path: &str) -> Vec<CachedNode> {
 }
 
 /// The cache would never update nodes that are outside of it.
+// Case (Found in docent itself): initial nodes that a cache does not hold (deeper ones, other
+// paths, those that its filter rejects) were shown for ever, and never updated.
 #[tokio::test]
 async fn initial_nodes_that_the_cache_does_not_hold_are_left_out() {
     let fixture = Fixture::embedded().await;
@@ -45,6 +47,8 @@ async fn initial_nodes_that_the_cache_does_not_hold_are_left_out() {
 }
 
 /// A cache with data that begins with the nodes of one without data has to get them.
+// Case (Found in docent itself): a cache with data that began with nodes of one without data had
+// none of unchanged nodes.
 #[tokio::test]
 async fn data_that_initial_nodes_do_not_have_are_added() {
     let fixture = Fixture::embedded().await;
@@ -62,6 +66,10 @@ async fn data_that_initial_nodes_do_not_have_are_added() {
 }
 
 /// An ensemble that was restored from a backup is behind the nodes that an earlier cache has seen.
+// Case (Found in docent itself): a cache whose nodes were newer than the server's (initial nodes,
+// or nodes of an earlier session, when the ensemble was restored from a backup) read and listed
+// them in a loop, 2,400 times a second each, was never initialized, and kept showing them.
+// Also: `a_server_behind_the_initial_nodes_is_waited_for`.
 #[tokio::test]
 async fn nodes_of_an_ensemble_that_was_restored_are_replaced() {
     let before = Fixture::embedded().await;
@@ -135,6 +143,8 @@ async fn a_server_behind_the_initial_nodes_is_waited_for() {
 }
 
 /// tokio's channel panics at a capacity that is too large.
+// Case (Found in docent itself): `CacheOptions::with_max_events` with a very large number panicked
+// at the start of the cache.
 #[tokio::test]
 async fn the_largest_number_of_events_is_no_panic() {
     let fixture = Fixture::embedded().await;

@@ -239,6 +239,11 @@ async fn scenario(seed: u64) {
 const FOUND: [u64; 1] = [1312];
 
 /// `DOCENT_CACHE_SCENARIOS=n`: more scenarios; `DOCENT_CACHE_SEED=n`: one. Ported: `TestCuratorCacheConsistency`.
+// Case (Caches): random changes, cut connections, lost sessions, servers of all versions: the cache
+// converges, shows no state that never was, and its events describe it completely, also to a reader
+// that lags.
+// Case (Found in docent itself): a cache cut off between a listing and the reads of the listed
+// children never read them: the parent counted as listed.
 #[test]
 fn a_cache_converges_to_the_tree_and_shows_nothing_that_never_was() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

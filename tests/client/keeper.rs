@@ -65,6 +65,8 @@ async fn a_session_that_a_keeper_replaces_is_lost() {
 
 /// An unknown operation costs the connection, and so the session, without a reply. Two of them are a finding, which the
 /// next sessions keep.
+// Case (Found in docent itself): no lock could be acquired on a ClickHouse Keeper without create2:
+// each try cost the session, and what it had shown.
 #[tokio::test]
 async fn a_lock_is_acquired_on_a_keeper_without_create2() {
     let fixture = fixture(Version::Keeper24).await;

@@ -111,6 +111,8 @@ fn readers() -> usize {
 }
 
 /// A file system that does not respond costs one attempt, and one thread.
+// Case (Found in docent itself): a file of certificates that blocked (a hung mount) stopped the
+// runtime's thread at each attempt, and cost the session.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_file_that_blocks_holds_up_neither_the_runtime_nor_the_session() {

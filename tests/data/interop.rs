@@ -246,6 +246,8 @@ async fn tree(client: &Client, root: &str) -> Vec<String> {
 
 /// Both sides change one tree at random, 1,000 times, and both cache it. Both are cut off again and again, and ours loses its session.
 /// While Curator is cut off, nodes are created and written only: it does not notice all replaced nodes (C1).
+// Case (Caches): docent and Curator change and cache one tree, and both are cut off: both caches
+// have the tree of the server.
 #[tokio::test]
 async fn caches_of_both_sides_converge_to_the_same_tree() {
     let changes: u32 = long_run("DOCENT_INTEROP_CHANGES", 400);

@@ -15,6 +15,8 @@ async fn services_that_do_not_exist_have_no_instances(fixture: Fixture) {
 }
 
 /// In Curator, one node that is no instance fails the whole query.
+// Case (Service discovery): a node that is not an instance, and one that is no longer.
+// Also: `unreadable_data_is_reported_and_the_last_instance_stays`.
 async fn a_node_that_is_no_instance_is_left_out(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let discovery = discovery(&fixture, &a);
@@ -50,6 +52,8 @@ async fn a_query_survives_a_broken_connection(fixture: Fixture) {
 }
 
 /// A query leaves room for other requests, and makes progress with little room.
+// Case (Found in docent itself): discovery: a query failed with `TooManyRequests` when the limit of
+// the client was below 64.
 async fn a_query_keeps_within_the_limit_of_requests(fixture: Fixture) {
     let observer = fixture.observer().await;
     fixture.create_path(&observer).await;

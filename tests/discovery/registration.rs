@@ -64,6 +64,9 @@ async fn a_disabled_instance_is_disabled_for_every_reader(fixture: Fixture) {
 }
 
 /// Each call writes, as in Curator: also the form that this process wrote last.
+// Case (Found in docent itself): discovery: `update`, `set_enabled` and a repeated `register` wrote
+// nothing when the form was the one that this process had written last, whatever another process
+// had written since.
 async fn each_call_replaces_a_change_of_an_operator(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let operator = fixture.observer().await;
@@ -218,6 +221,8 @@ async fn a_refused_registration_is_tried_again() {
 }
 
 /// A future that is not polled in time does not bring back what was wanted before.
+// Case (Found in docent itself): discovery: the future of a repeated registration, polled late,
+// wrote its bytes over those of a later update.
 #[tokio::test]
 async fn a_late_wait_writes_nothing() {
     let fixture = Fixture::embedded().await;

@@ -55,6 +55,7 @@ async fn a_provider_uses_the_enabled_instances_in_turn(fixture: Fixture) {
 }
 
 /// `TestStrategies.testSticky`: the same instance until it is gone or has moved.
+// Case (Service discovery): the same pick over a reconnect.
 async fn a_sticky_provider_keeps_its_instance_over_a_reconnect(fixture: Fixture) {
     let ((a, ta), (b, _tb)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs) = (discovery(&fixture, &a), discovery(&fixture, &b));

@@ -77,6 +77,8 @@ fn longest_overlap(events: &[(Instant, usize, bool)]) -> Duration {
 }
 
 /// Each leader has a greater token than the ones before it, and the election is never long without a leader.
+// Case (Leader election and kept nodes): the leader of the ensemble is killed, under an election of
+// five processes, docent's and Curator's.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_election_outlives_the_leaders_of_its_ensemble() {
     if !Side::Java.is_available() {

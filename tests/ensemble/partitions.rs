@@ -98,6 +98,8 @@ async fn an_isolated_leader_answers_sync_real() {
 /// The create of an acquire that was given up is ordered by the leader, but not committed: the followers'
 /// acknowledgements are held up. A leader answers `sync` and a listing without them, and shows no node. Once they
 /// arrive, the node exists; it must not stay, or it would block all contenders until the session ends.
+// Case (Found in docent itself): an acquire that was given up left its node when the leader
+// committed its create after the search (1 of 3,000 simulated seeds).
 #[tokio::test]
 async fn a_create_that_is_committed_after_the_search_leaves_no_node() {
     // Longer than the test takes on a loaded machine: the leader stays the leader.

@@ -85,6 +85,7 @@ async fn a_hold_stays_proven_real() {
 
 /// A follower answers pings for a leader that stands still, for longer than the sessions last. When the leader goes on,
 /// it ends them at once: the clients' replies prove nothing, and their holds outlive their nodes.
+// Case (Renewed holds): a leader stands still.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session() {
     const TIMEOUT: Duration = Duration::from_secs(3);
@@ -123,6 +124,7 @@ async fn a_proven_bound_ends_before_a_leader_that_stood_still_ends_the_session()
 
 /// A follower freezes while the connection is replaced or the write behind it is on its way. What was not proven by then
 /// is not proven later, also if it serves its clients again before it hears that their sessions have ended.
+// Case (Renewed holds): a follower freezes in a renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_at_a_follower_that_freezes_proves_nothing() {
     const TIMEOUT: Duration = Duration::from_secs(4);

@@ -177,6 +177,7 @@ async fn a_hold_ends_by_its_deadline_on_a_read_only_server() {
 
 /// A participant on a server without a majority does not lead: a leader not beyond its deadline, whatever its policy, and
 /// no waiter.
+// Case (Leader election and kept nodes): a server without a majority.
 #[tokio::test]
 async fn a_participant_on_a_read_only_server_does_not_lead() {
     use ConnectionStateErrorPolicy::{Session, Standard};

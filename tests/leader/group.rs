@@ -16,6 +16,7 @@ on_both_servers! {
     a_view_outlasts_cuts_and_sessions
 }
 
+// Case (Leader election and kept nodes): two members with one id.
 async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;
@@ -48,6 +49,9 @@ async fn shows(view: &mut docent::GroupView, wanted: &[(&str, &str)]) {
     within_deadline(&format!("{wanted:?}"), seen).await;
 }
 
+// Case (Leader election and kept nodes): the view of a group: members come, go and change; cuts;
+// the end of the session.
+// Also: `a_view_outlasts_cuts_and_sessions`.
 async fn a_view_follows_the_group(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;

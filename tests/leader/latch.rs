@@ -38,6 +38,9 @@ async fn next(changes: &mut LeadershipChanges) -> Option<LeadershipChange> {
 }
 
 /// `TestLeaderLatch.testBasic`.
+// Case (Leader election and kept nodes): a leadership is a value whose end is known at once, and
+// ends before the delete.
+// Also: `R43-selector-closed-while-its-listener-goes-on`.
 async fn a_latch_leads_and_has_a_token(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let latch = latch(&fixture, &a, "idA");
@@ -103,6 +106,8 @@ async fn listeners_hear_of_each_change_in_order(fixture: Fixture) {
     }
 }
 
+// Case (Leader election and kept nodes): a dropped wait, a dropped latch, a dropped kept node.
+// Also: `a_dropped_latch_leaves_the_election`, `a_dropped_node_is_deleted`.
 async fn a_dropped_wait_keeps_the_place(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let first = latch(&fixture, &a, "a");
@@ -155,6 +160,7 @@ async fn a_closed_latch_refuses_to_wait(fixture: Fixture) {
     assert_eq!(first.leadership().await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
+// Case (Leader election and kept nodes): writes of a former leader.
 async fn a_write_of_a_former_leader_is_refused(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     fixture.create_path(&a).await;
@@ -203,6 +209,9 @@ async fn an_unused_path_has_no_leader(fixture: Fixture) {
 }
 
 /// On several threads, the task may run while the call to `close` does: between the end of the leadership and the rest.
+// Case (Found in docent itself): the close of a latch ended its leadership first; on several
+// threads, the task listed the queue before the rest of the close, and a silent close notified its
+// listeners.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_on_another_thread_sends_only_the_delete_and_is_silent() {
     let fixture = Fixture::embedded().await;
@@ -255,6 +264,8 @@ impl Runtime for ClosesTheLatch {
 }
 
 /// A leadership that was claimed before the close, and is published after it.
+// Case (Found in docent itself): a leadership began after the call of `LeaderLatch::close`, for a
+// moment: its claim had passed the check for a close that was not yet there.
 #[tokio::test]
 async fn no_leadership_begins_after_the_call_of_close() {
     let server = TestingServer::start().await.unwrap();

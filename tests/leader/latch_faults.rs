@@ -46,6 +46,9 @@ async fn next(changes: &mut LeadershipChanges) -> Option<LeadershipChange> {
     within_deadline("a change", changes.next()).await
 }
 
+// Case (Leader election and kept nodes): a close without a connection.
+// Also: `R51-pnode-closed-during-an-outage`,
+// `a_close_without_a_reply_to_the_create_deletes_the_node`.
 async fn a_close_during_an_outage_says_so_and_the_node_goes_later(fixture: Fixture) {
     let ([(a, ta), _b], [first, second]) = two(&fixture).await;
     cut_off(&a, &ta).await;
@@ -64,6 +67,8 @@ fn rare_retries() -> LeaderOptions {
 }
 
 /// L4: after a close, no create is sent.
+// Case (Found in docent itself): a close during the pause of a create's retry created the node, and
+// deleted it.
 async fn a_close_ends_the_pause_of_a_create(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     fixture.create_path(&a).await;
@@ -79,6 +84,8 @@ async fn a_close_ends_the_pause_of_a_create(fixture: Fixture) {
     assert_eq!(creates.count(), 1);
 }
 
+// Case (Found in docent itself): a latch reported the end of its leadership to its listeners only
+// after the pause of a retry.
 async fn a_listener_hears_of_the_loss_during_the_pause_of_a_retry(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     let options = rare_retries().with_error_policy(ConnectionStateErrorPolicy::Session);

@@ -76,6 +76,8 @@ async fn a_kept_node_is_created_written_and_deleted(fixture: Fixture) {
 }
 
 /// The node is deleted, and created by another client, while a write has no reply.
+// Case (Found in docent itself): a kept node repeated a write without a look: into the node that
+// another client had created meanwhile.
 async fn a_repeated_write_looks_at_the_node_first(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;
@@ -101,6 +103,8 @@ async fn a_repeated_write_looks_at_the_node_first(fixture: Fixture) {
 }
 
 /// The node is deleted, and created by another client, while the delete of a close has no reply.
+// Case (Found in docent itself): a kept node that was closed repeated its delete without a look: it
+// deleted the node that another client had created meanwhile.
 async fn a_repeated_delete_looks_at_the_node_first(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;
@@ -119,6 +123,11 @@ async fn a_repeated_delete_looks_at_the_node_first(fixture: Fixture) {
 }
 
 /// L4, of kept nodes.
+// Case (Leader election and kept nodes): a close before there is a reply to the create, and in the
+// pause of its retry.
+// Also: `a_close_ends_the_pause_of_a_create`.
+// Case (Found in docent itself): a kept node that was closed before the reply to its create stayed,
+// for ever if it was persistent; a latch, or a protected kept node, said that its node was deleted.
 async fn a_close_without_a_reply_to_the_create_deletes_the_node(fixture: Fixture) {
     let observer = fixture.observer().await;
     fixture.create_path(&observer).await;
@@ -161,6 +170,8 @@ async fn a_lost_look_is_repeated(fixture: Fixture) {
 
 /// A client that is being closed refuses requests before it has ended. Repeated at once, they would leave this thread no
 /// time for anything else.
+// Case (Found in docent itself): a kept node kept a thread busy while its client closed: a refused
+// write was repeated at once.
 async fn a_closing_client_ends_its_kept_nodes(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let node = keep(&a, &path, CreateMode::Ephemeral);
@@ -214,6 +225,8 @@ async fn a_node_with_a_time_to_live_is_touched_and_stays_after_the_close(fixture
 }
 
 /// Each write wakes the kept node, which waits for the end of the other one. That costs it no time after the deletion.
+// Case (Found in docent itself): a kept node that waited behind another client's node took over
+// late if that one was written often, and its calls failed although the path was free.
 #[tokio::test]
 async fn a_node_that_another_client_writes_again_and_again_is_replaced_at_once() {
     let server = docent_testing::TestingServer::start().await.unwrap();

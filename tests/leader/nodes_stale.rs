@@ -11,6 +11,8 @@ use crate::{
 };
 
 /// The new session has seen no zxid yet, so a lagging follower accepts it, and does not show the node.
+// Case (Found in docent itself): a kept node without an owner took its own node for another
+// client's after a new session on a server that lagged, and left it there at its close.
 #[tokio::test]
 async fn the_own_node_is_recognized_behind_a_follower_that_lags() {
     for closes in [false, true] {
@@ -94,11 +96,13 @@ async fn a_repeated_write_does_not_trust_a_server_that_lags(leads: bool) {
     a.close().await.unwrap();
 }
 
+// Case (Found in docent itself): the look before that repetition trusted a follower that lagged.
 #[tokio::test]
 async fn a_repeated_write_does_not_trust_a_follower_that_lags() {
     a_repeated_write_does_not_trust_a_server_that_lags(false).await;
 }
 
+// Case (Found in docent itself): behind a `sync`, it trusted a leader that lagged.
 #[tokio::test]
 async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
     a_repeated_write_does_not_trust_a_server_that_lags(true).await;
@@ -106,6 +110,9 @@ async fn a_repeated_write_does_not_trust_a_leader_that_lags() {
 
 /// The search for missing parents has found the node above them, which is removed before they are created, as a server
 /// removes a container without children.
+// Case (Found in docent itself): parents were not created when the server removed one of them, a
+// container without children, after it had been looked for: a kept node or an instance stayed
+// missing until the next reconnect.
 #[tokio::test]
 async fn a_parent_that_is_removed_before_its_child_is_created_again() {
     let cluster = TestingCluster::start(1).await.unwrap();

@@ -16,6 +16,9 @@ on_both_servers! {
 }
 
 /// The node is deleted, and created by another client, in an outage in which it is closed. A new node has version 0, too.
+// Case (Found in docent itself): a kept node that was closed in an outage deleted the node of
+// another client that had taken its place.
+// Also: `R51-pnode-closed-during-an-outage`.
 async fn a_delete_in_an_outage_looks_at_the_node_first(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;
@@ -43,6 +46,8 @@ async fn a_delete_in_an_outage_looks_at_the_node_first(fixture: Fixture) {
 }
 
 /// The refusal of a write arrives after other data was set, which can be written.
+// Case (Found in docent itself): a kept node: the refusal of earlier data, arriving late, was
+// reported for data that was then written.
 async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
     let (a, _tap, path) = client(&fixture).await;
     let node = keep(&a, &path, CreateMode::Ephemeral);
@@ -74,6 +79,9 @@ async fn a_refused_write_does_not_fail_a_later_one(fixture: Fixture) {
 }
 
 /// A node that was deleted and created again does not have the data of the earlier write.
+// Case (Found in docent itself): a kept node that was lost, or replaced by another client's,
+// counted as written; so registering an unchanged instance succeeded without a node.
+// Also: `an_unchanged_instance_that_is_not_there_is_not_registered`.
 async fn a_write_completes_once_its_node_exists(fixture: Fixture) {
     let (a, tap, path) = client(&fixture).await;
     let observer = fixture.observer().await;

@@ -73,6 +73,7 @@ async fn a_term_that_watches_is_dropped_when_its_node_is_deleted(fixture: Fixtur
     assert_eq!(term, Term::Lost);
 }
 
+// Case (Leader election and kept nodes): an idle leader, and its waiter.
 async fn an_idle_leader_and_its_waiter_send_nothing(fixture: Fixture) {
     let (a, _a) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;

@@ -54,6 +54,11 @@ async fn skip(time: Duration) {
 }
 
 /// With the default limits: large writes and then small ones fill the queue to its last byte.
+// Case (Found in docent itself): no test held these rules: a queue that is full by the default
+// limits refuses no clean-up; a create waits for the end of the connection that refused create2; a
+// given-up GUID is searched for once more.
+// Also: `a_create_waits_for_the_end_of_the_connection_that_refused_create2`,
+// `a_late_create_of_a_given_up_name_leaves_no_node`.
 #[tokio::test]
 async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
     let server = TestingServer::start().await.unwrap();
@@ -97,6 +102,9 @@ async fn a_queue_that_is_full_by_default_refuses_no_clean_up() {
 }
 
 /// A full queue refuses requests, but accepts those of a clean-up.
+// Case (Found in docent itself): a lock that was given back while the request queue was full kept
+// its node for the session's life: guard, release, waiter, lease, dropped create.
+// Also: `what_gives_something_back_is_taken_by_a_full_queue`.
 #[tokio::test]
 async fn a_full_queue_refuses_no_clean_up() {
     for (when_full, way) in [WhenFull::Fail, WhenFull::Wait]
@@ -214,6 +222,13 @@ async fn a_throttled_clean_up_is_repeated() {
 }
 
 /// The majority has not seen the write before the search, so creates before it may not be settled (ZOOKEEPER-1675).
+// Case (Found in docent itself): no test held these rules: a search is repeated when the write
+// before it was refused before the majority saw it; the timeout of a multi lock is counted by the
+// clock of its locks' client; the participants and the path of a semaphore mutex, and what locks
+// show.
+// Also: `every_lock_has_the_clock_of_its_client`,
+// `the_participants_of_a_semaphore_mutex_are_the_holder_and_the_first_waiter`,
+// `a_lock_is_shown_with_its_path`.
 #[tokio::test]
 async fn a_search_behind_a_throttled_write_is_repeated() {
     let server = TestingServer::start().await.unwrap();
@@ -253,6 +268,9 @@ async fn wait_for_delete_after(fixture: &Fixture, client: &Client, throttled: us
 }
 
 /// A server without a quorum is read-only; the session and its locks still exist when the quorum is back.
+// Case (Found in docent itself): any error but a broken connection ended a clean-up: a read-only or
+// overloaded server, an ACL.
+// Also: `a_throttled_clean_up_is_repeated`, `a_forbidden_delete_is_repeated_until_it_is_allowed`.
 #[tokio::test]
 async fn a_clean_up_outlasts_a_read_only_server() {
     let config = server::Config {
@@ -359,6 +377,7 @@ async fn an_impossible_clean_up_keeps_no_client_beyond_its_session() {
 }
 
 /// A read-only server refuses every clean-up: it keeps the client only while the session that owns the node may live.
+// Case (Found in docent itself): a clean-up on a read-only server kept its client for ever.
 #[tokio::test]
 async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
     let config = server::Config {
@@ -404,6 +423,8 @@ async fn a_clean_up_on_a_read_only_server_keeps_no_client_beyond_its_session() {
 }
 
 /// The read after a write to a revocable lock node fails: it is repeated only while the guard exists.
+// Case (Found in docent itself): a revocable lock whose node could not be read kept its client for
+// ever, also when guard and client had gone.
 #[tokio::test]
 async fn a_revocable_lock_keeps_no_client_beyond_its_guard() {
     let fixture = Fixture::embedded().await;

@@ -97,6 +97,7 @@ impl Peers {
     }
 }
 
+// Case (What broke other clients): six contenders panic.
 async fn a_contended_mutex_is_held_by_one_at_a_time(peers: Peers) {
     contend_for(peers, "mutex").await;
 }

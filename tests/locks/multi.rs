@@ -47,6 +47,8 @@ async fn all_locks_are_released_although_one_release_fails(fixture: Fixture) {
 }
 
 /// The grace of one second after the deadline is not one second for each lock.
+// Case (Found in docent itself): each lock of a timed acquire of several took up to a second behind
+// the deadline.
 #[tokio::test]
 async fn all_locks_share_one_second_behind_the_deadline() {
     let fixture = Fixture::embedded().await;
@@ -86,6 +88,12 @@ async fn the_loss_of_one_lock_is_the_loss_of_all(fixture: Fixture) {
 }
 
 /// The session of the first lock ends during the wait for the second, which has another client.
+// Case (Found in docent itself): a multi lock was returned with a part whose session had ended
+// while the next lock was waited for, several leases with such a lease; a lease that was lost while
+// its mutex was released was returned.
+// Also: `locks_of_two_sessions_of_one_client_are_not_held_together`, `semaphore.rs`
+// `leases_lost_during_acquire_many_are_acquired_again`,
+// `a_lease_lost_during_the_release_of_its_mutex_is_acquired_again`.
 async fn a_lock_lost_during_the_wait_for_the_next_releases_all(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let paths = paths(&fixture);
@@ -161,6 +169,8 @@ async fn guarded_writes_check_every_lock(fixture: Fixture) {
 }
 
 /// Each lock node is checked at the path of its own client.
+// Case (Found in docent itself): `guarded` of locks whose clients have different chroots always
+// failed.
 async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: Fixture) {
     let (plain, _a) = fixture.client("A").await;
     let observer = fixture.observer().await;
@@ -193,6 +203,9 @@ async fn guarded_writes_check_every_lock_of_clients_with_other_chroots(fixture: 
 }
 
 /// As in a thread of Curator. A path that is listed twice is one lock.
+// Case (Found in docent itself): the same lock twice in a multi lock waited for itself, and so did
+// a path named twice.
+// Also: `an_owner_reenters_locks_held_outside_the_multi_lock`.
 async fn the_same_lock_twice_is_entered_again(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let paths = paths(&fixture);

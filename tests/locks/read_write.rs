@@ -41,6 +41,9 @@ async fn another_owner_does_not_downgrade(fixture: Fixture) {
 }
 
 /// The owner's other task acquires the write lock after the call of the reader, and before the reader's node is created.
+// Case (Found in docent itself): a reader that downgraded because another task of its owner had
+// acquired the write lock during its call had the token of its own node: greater than those of the
+// waiting writers.
 async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let me = Owner::new();
@@ -63,6 +66,8 @@ async fn a_downgrade_by_another_task_of_the_owner_keeps_the_token(fixture: Fixtu
 }
 
 /// testContendingDowngrading, CURATOR-621
+// Case (Found in docent itself): a reader that downgraded had a greater fencing token than the
+// writers that waited for it: a resource would have refused them.
 async fn a_queued_writer_waits_after_a_downgrade(fixture: Fixture) {
     let ((a, _a), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let (ours, theirs) = (lock(&fixture, &a), lock(&fixture, &b));

@@ -107,6 +107,8 @@ async fn a_waiters_deleted_lease_node_is_created_again(fixture: Fixture) {
 }
 
 /// Not `Unanswered`: the first lease was acquired, so a server has replied within the wait.
+// Case (Found in docent itself): a timed acquire of several leases that had acquired one said that
+// no server had answered.
 #[tokio::test]
 async fn a_timed_acquire_of_two_leases_that_acquires_one_times_out() {
     let fixture = Fixture::embedded().await;
@@ -223,6 +225,11 @@ async fn a_lease_lost_during_the_release_of_its_mutex_is_acquired_again(fixture:
 }
 
 /// Curator: IllegalArgumentException.
+// Case (Found in docent itself): 0 leases were acquired at once, and so was a multi lock of no
+// locks; a number of leases that no memory can hold panicked.
+// Also: `an_empty_list_of_locks_is_refused`.
+// Case (Found in docent itself): a semaphore with 0 leases was accepted, and each acquire waited
+// for ever.
 async fn a_quantity_of_0_is_refused(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let semaphore = semaphore(&fixture, &client, 1);
@@ -238,6 +245,10 @@ async fn a_quantity_of_0_is_refused(fixture: Fixture) {
 }
 
 /// N7: names that contain that of a lease, or have no number.
+// Case (Found in docent itself): a foreign child whose name contains that of a lock node counted as
+// one: `release-x` was a lease, `block-0000000000` a contender.
+// Also: `children_that_are_no_lock_nodes_are_no_contenders`,
+// `other_children_are_neither_readers_nor_writers`.
 async fn children_that_are_no_lease_nodes_are_no_leases(fixture: Fixture) {
     let (client, _tap) = fixture.client("A").await;
     let semaphore = semaphore(&fixture, &client, 1);

@@ -74,6 +74,7 @@ async fn a_late_delete_of_the_dying_sessions_node_does_not_hit_the_new_one() {
 }
 
 /// CURATOR-604 without two holders: the place in the queue is lost with the session.
+// Case (Failure cases, 19): expiry while waiting for a lock.
 async fn a_waiter_in_a_namespace_queues_again_in_its_next_session(fixture: Fixture) {
     let ((a, _a), (b, tap)) = (fixture.client("A").await, fixture.client("B").await);
     let namespace = fixture.path.trim_start_matches('/');
@@ -100,6 +101,7 @@ async fn a_waiter_in_a_namespace_queues_again_in_its_next_session(fixture: Fixtu
 }
 
 /// The delete is lost with the connection, and the session ends before its retry: the node is deleted with the session.
+// Case (Failure cases, 22): expiry during a release.
 async fn a_release_overtaken_by_the_end_of_the_session_succeeds(fixture: Fixture) {
     let ((a, tap), (b, _b)) = (fixture.client("A").await, fixture.client("B").await);
     let guard = mutex(&fixture, &a).acquire().await.unwrap();
@@ -149,6 +151,16 @@ const SESSION: Duration = Duration::from_secs(30);
 
 /// As for a process that is stopped between the listing that grants the lock and its reply: the reply is there at once
 /// when the process goes on, and the lease has run out.
+// Case (Found in docent itself): no test held these rules: a lock that is granted by a reply behind
+// the end of the lease is listed again, before the deadline; a waiter that may not delete its node
+// fails; a search that may not list, and leases that may not be counted, fail without another
+// create; a missing lock has no participants, and its clean-up ends; a persistent node of an
+// earlier session is kept.
+// Also: `a_waiter_that_may_not_delete_its_node_fails`,
+// `a_search_that_may_not_list_fails_without_another_create`,
+// `a_lease_that_may_not_be_counted_fails_without_another_create`,
+// `a_missing_lock_has_no_participants`, `a_clean_up_below_a_missing_parent_ends`,
+// `a_protected_node_is_found_in_the_next_session`.
 #[tokio::test]
 async fn a_lock_granted_by_a_reply_after_the_end_of_the_lease_is_not_held() {
     // A step may go on after the deadline of the third, but no other one begins. The last one still has time.

@@ -86,6 +86,8 @@ async fn a_killed_session_keeps_its_strict_lock_until_the_end_of_its_claim(fixtu
 }
 
 /// Of each request in turn, once the reply is lost and once the request.
+// Case (Strict mutexes): a holder acquired its node and lost the reply to the grant, or the
+// request; so with each step.
 async fn a_lost_reply_of_a_strict_lock_costs_no_wait(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;
@@ -113,6 +115,7 @@ async fn a_lost_reply_of_a_strict_lock_costs_no_wait(fixture: Fixture) {
     }
 }
 
+// Case (Strict mutexes): an acquire that is dropped in any step.
 async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;
@@ -136,6 +139,7 @@ async fn a_cancelled_strict_acquire_leaves_no_node_and_no_wait(fixture: Fixture)
     }
 }
 
+// Case (Strict mutexes): a late guarded write.
 async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
     let (a, _tap) = fixture.client("A").await;
     let (b, _b) = fixture.client("B").await;
@@ -156,6 +160,8 @@ async fn a_guarded_write_of_a_lost_strict_hold_is_refused(fixture: Fixture) {
 }
 
 /// A program that asks for the lock with short timeouts, again and again, waits no longer than one call would.
+// Case (Found in docent itself): calls with a shorter timeout than the session's never acquired a
+// strict lock whose holder was lost: each began to wait anew.
 #[tokio::test]
 async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
     let server = docent_testing::TestingServer::start().await.unwrap();
@@ -179,6 +185,8 @@ async fn the_claim_of_a_lost_holder_ends_for_calls_with_short_timeouts() {
 }
 
 /// The claims of a client end before it has ended.
+// Case (Found in docent itself): a wait for a lost strict holder, and the pauses before a node is
+// created again, did not end with the client.
 #[tokio::test]
 async fn a_closed_client_ends_the_wait_for_a_lost_holder() {
     let server = docent_testing::TestingServer::start().await.unwrap();

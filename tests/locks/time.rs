@@ -41,6 +41,10 @@ async fn a_timed_acquire_returns_at_its_timeout() {
 }
 
 /// N8: in Curator, the acquire takes as long as the retries, and fails.
+// Case (Found in docent itself): a timed acquire returned `None`, "busy", when no server had said
+// anything.
+// Also: `a_timed_acquire_at_a_silent_server_is_unanswered`,
+// `a_server_that_does_not_reply_in_time_is_not_a_held_lock`.
 #[tokio::test(start_paused = true)]
 async fn a_timed_acquire_without_a_server_takes_at_most_one_second_more() {
     let (server, client) = server_and_client().await;
@@ -104,6 +108,9 @@ async fn a_timed_acquire_at_a_silent_server_is_unanswered() {
 }
 
 /// Another process deletes each node of a recipe: the next one is created after a pause.
+// Case (Found in docent itself): a lock, a lease and a term whose node a process deletes in a loop
+// were created as fast as the network is.
+// Also: `nodes_that_are_lost_at_once_are_lost_in_one_loop`.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
     let (_server, client) = server_and_client().await;
@@ -159,6 +166,8 @@ async fn nodes_that_are_deleted_in_a_loop_are_created_with_pauses() {
 }
 
 /// A lease is lost by its deletion. The later drop of its guard is not another loss.
+// Case (Found in docent itself): leases that one deletion took counted as many losses if their
+// guards were dropped one after the other, and the next create waited for seconds.
 #[tokio::test(start_paused = true)]
 async fn leases_deleted_together_count_as_one_loss() {
     let (_server, client) = server_and_client().await;
@@ -233,6 +242,9 @@ async fn the_timeout_of_acquire_many_covers_all_leases() {
 
 /// The outage begins during the wait, so that there are nodes and locks to release. A silent server delays a call longer
 /// than one that refuses connections.
+// Case (Found in docent itself): a timed acquire of several locks or leases gave them back one
+// after the other in an outage, with all retries; of one lock, each thing that it gave back took a
+// second more.
 #[tokio::test(start_paused = true)]
 async fn a_timed_acquire_ends_in_time_when_an_outage_begins_during_it() {
     const WAIT: Duration = ms(1000);
@@ -272,6 +284,7 @@ async fn a_timed_acquire_ends_in_time_when_an_outage_begins_during_it() {
 }
 
 /// A timeout of `Duration::MAX` does not overflow, and is no limit.
+// Case (Found in docent itself): `acquire_timeout(Duration::MAX)` of a multi lock panicked.
 #[tokio::test(start_paused = true)]
 async fn the_longest_timeout_never_elapses() {
     let (_server, client) = server_and_client().await;
@@ -300,6 +313,8 @@ async fn the_longest_timeout_never_elapses() {
 }
 
 /// The read after a write to the lock node fails more often than the policy allows: the holder is still revocable.
+// Case (Found in docent itself): a revocable holder was revocable no more after one read that the
+// retry policy did not repeat.
 #[tokio::test(start_paused = true)]
 async fn a_holder_stays_revocable_when_its_reads_fail() {
     for outage in [false, true] {

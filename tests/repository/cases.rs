@@ -1,21 +1,181 @@
-//! docs/ARCHITECTURE.md, docs/CASES.md, docs/CURATOR.md, docs/KEEPER.md, docs/PEERS.md, docs/MIGRATING.md and docs/SIMULATION.md name tests,
-//! functions, scenarios and planted faults that exist.
+//! docs/CASES.md is the list of the cases that stand above the tests. docs/ARCHITECTURE.md, docs/CURATOR.md, docs/KEEPER.md,
+//! docs/PEERS.md, docs/MIGRATING.md and docs/SIMULATION.md name tests, functions, scenarios and planted faults that exist.
+//!
+//! A case is a comment above its test, or at the head of a scenario of the simulator:
+//!
+//! ```text
+//! // Case (Pitfalls of the wire, 14): xids wrap, and 0 is none.
+//! // Also: `another_test_of_it`, `D16-double-barrier-two`.
+//! ```
+//!
+//! In a recorded scenario it is a line of the head: `case: (Pitfalls of the wire, 14): ...`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The sections of docs/CASES.md in their order, each with what stands above its table.
+const SECTIONS: &[(&str, &str)] = &[
+    ("Pitfalls of the wire", ""),
+    ("What broke other clients", ""),
+    ("Failure cases", ""),
+    (
+        "Leader election and kept nodes",
+        "L1 to L27 of [CURATOR.md](CURATOR.md) have their tests there. Beside them:",
+    ),
+    ("Caches", "C1 to C43 of [CURATOR.md](CURATOR.md) have their tests there. Beside them:"),
+    (
+        "Ensembles that change",
+        "C34 and C35 of [CURATOR.md](CURATOR.md) have their tests there. Beside them:",
+    ),
+    (
+        "Service discovery",
+        "C1, C10, C27 to C33 and C39 of [CURATOR.md](CURATOR.md) have their tests there. Beside them:",
+    ),
+    ("Programs without async", ""),
+    ("Contracts of a call", "What happens to a call in each situation."),
+    ("Renewed holds", ""),
+    (
+        "Strict mutexes",
+        "Without a test: a hand that deletes the record and all nodes below it while the lock is held. The next holder cannot \
+         know of the last one, so users are told not to.",
+    ),
+    ("Contracts of docent lock", ""),
+    (
+        "Contracts of docent lead",
+        "Those of `docent lock`, by the same code; `cli/tests/chaos.rs` plays each fault with both.",
+    ),
+    ("Found in docent itself", "Each with the test that failed."),
+];
+
+/// What `SECTIONS` has no place for.
+const HEAD: &str = "# Cases, and the test that covers each
+
+The known failures of ZooKeeper clients, and the tests that cover them here. This file is made from the comments `Case (...)`
+above the tests: `DOCENT_BLESS=1 cargo test -p docent-tests --test repository cases` writes it.
+[TESTING.md](TESTING.md) says where the tests are.
+";
 
 #[test]
-fn every_test_that_the_cases_name_is_there() {
-    let cases = document("docs/CASES.md");
-    let rows = cases.lines().filter(|line| line.starts_with('|'));
-    let names: BTreeSet<_> = rows
-        .filter_map(|row| row.trim_end_matches(" |").rsplit_once('|'))
+fn the_list_of_cases_is_that_of_the_tests() {
+    let (path, list) = (xtask::workspace::root().join("docs/CASES.md"), list_of_cases());
+    if env::var("DOCENT_BLESS").is_ok_and(|value| value == "1") {
+        fs::write(&path, &list).unwrap();
+    }
+    let is_current = fs::read_to_string(path).unwrap() == list;
+    assert!(
+        is_current,
+        "docs/CASES.md is not what the tests say: run this test with DOCENT_BLESS=1"
+    );
+    let tests = list.lines().filter(|line| line.starts_with('|'));
+    let tests = tests.filter_map(|row| row.trim_end_matches(" |").rsplit_once('|'));
+    let names: BTreeSet<_> = tests
         .flat_map(|(_, tests)| tests.split('`').skip(1).step_by(2))
-        .filter(|name| name.contains('_') || is_parity_scenario(name))
+        .filter(|name| name.contains('_') && !name.ends_with(".rs") || is_parity_scenario(name))
+        .filter(|name| !name.ends_with(".ron"))
         .collect();
-    assert!(names.len() > 100, "only {} names: has the form of the table changed?", names.len());
+    assert!(names.len() > 100, "only {} names", names.len());
     assert_exist(&names);
+}
+
+/// A case, as its comment has it.
+struct Case {
+    /// In some sections. Without one, the order is that of the files.
+    number: Option<u32>,
+    text: String,
+    tests: String,
+}
+
+fn list_of_cases() -> String {
+    let mut cases = BTreeMap::<String, Vec<Case>>::new();
+    for path in sources() {
+        read_cases(&path, &mut cases);
+    }
+    let mut list = HEAD.to_owned();
+    for (section, introduction) in SECTIONS {
+        let mut cases = cases.remove(*section).unwrap_or_default();
+        cases.sort_by_key(|case| case.number);
+        let _ = write!(list, "\n## {section}\n\n");
+        if !introduction.is_empty() {
+            let _ = write!(list, "{introduction}\n\n");
+        }
+        let is_numbered = cases.iter().any(|case| case.number.is_some());
+        list.push_str(if is_numbered {
+            "| # | case | test |\n|---|---|---|\n"
+        } else {
+            "| case | test |\n|---|---|\n"
+        });
+        for Case { number, text, tests } in cases {
+            let number = number.map_or_else(String::new, |number| format!("| {number} "));
+            let _ = writeln!(list, "{number}| {text} | {tests} |");
+        }
+    }
+    assert!(cases.is_empty(), "no sections of docs/CASES.md: {:?}", cases.keys());
+    list
+}
+
+/// All sources, and the scenarios of the simulator and those that were recorded, in the order of their paths.
+fn sources() -> Vec<PathBuf> {
+    fn collect(directory: &Path, sources: &mut Vec<PathBuf>) {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        for path in paths {
+            let name = path.file_name().unwrap().to_string_lossy();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                collect(&path, sources);
+            } else if path.extension().is_some_and(|e| e == "rs" || e == "ron" || e == "txt") {
+                sources.push(path);
+            }
+        }
+    }
+    let mut sources = Vec::new();
+    collect(&xtask::workspace::root(), &mut sources);
+    sources
+}
+
+/// Reads the cases of a file into their sections.
+fn read_cases(path: &Path, cases: &mut BTreeMap<String, Vec<Case>>) {
+    let source = fs::read_to_string(path).unwrap();
+    let lines: Vec<_> = source.lines().map(str::trim).collect();
+    for (at, line) in lines.iter().enumerate() {
+        let head = line.strip_prefix("// Case (").or_else(|| line.strip_prefix("case: ("));
+        let Some(head) = head else { continue };
+        let place = format!("{}:{}", path.display(), at + 1);
+        let (section, begin) =
+            head.split_once("): ").unwrap_or_else(|| panic!("{place}: no section"));
+        let is_next = |line: &&&str| line.starts_with("// ") && !line.starts_with("// Case (");
+        let rest = lines[at + 1..].iter().take_while(is_next);
+        let text =
+            [begin].into_iter().chain(rest.map(|line| &line[3..])).collect::<Vec<_>>().join(" ");
+        let (text, also) = text.split_once(" Also: ").unwrap_or((&text, ""));
+        let (section, number) = match section.split_once(", ") {
+            Some((section, number)) => (section, Some(number.parse().unwrap())),
+            None => (section, None),
+        };
+        let named = lines[at..].iter().find_map(|line| {
+            let (_, function) = line.split_once("fn ").filter(|_| !line.starts_with("//"))?;
+            function.split('(').next()
+        });
+        let file = path.file_name().unwrap().to_string_lossy();
+        let name = match path.extension().unwrap().to_str() {
+            Some("ron") => format!("sim/scenarios/{file}"),
+            Some("txt") => file.trim_end_matches(".txt").to_owned(),
+            _ => named.unwrap_or_else(|| panic!("{place}: no test follows")).to_owned(),
+        };
+        let separator = match also {
+            "" => "",
+            _ if also.starts_with('`') => ", ",
+            _ => "; ",
+        };
+        cases.entry(section.to_owned()).or_default().push(Case {
+            number,
+            text: text.trim_end_matches('.').to_owned(),
+            tests: format!("`{name}`{separator}{}", also.trim_end_matches('.')),
+        });
+    }
 }
 
 #[test]
@@ -172,22 +332,13 @@ fn document(path: &str) -> String {
 
 #[track_caller]
 fn assert_exist(names: &BTreeSet<&str>) {
-    let root = xtask::workspace::root();
     let mut functions = BTreeSet::new();
-    for directory in [
-        "protocol",
-        "session",
-        "recipes",
-        "discovery",
-        "gssapi",
-        "testing",
-        "tests",
-        "cli",
-        "tools/chaos/tests",
-    ] {
-        collect(&root.join(directory), &mut functions);
+    for path in sources().iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        let source = fs::read_to_string(path).unwrap();
+        let names = source.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
+        functions.extend(names.map(str::to_owned));
     }
-    let scenarios = root.join("tests/parity/scenarios");
+    let scenarios = xtask::workspace::root().join("tests/parity/scenarios");
     for area in fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()) {
         let files = fs::read_dir(area).into_iter().flatten().map(|file| file.unwrap().path());
         functions.extend(files.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())));
@@ -201,22 +352,4 @@ fn is_parity_scenario(name: &str) -> bool {
     let number = name.split_once('-').map_or("", |(number, _)| number);
     let digits = number.trim_start_matches(['R', 'D']);
     digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// The names of all functions below a directory.
-fn collect(directory: &Path, functions: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("target") {
-            collect(&path, functions);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let source = fs::read_to_string(&path).unwrap();
-            functions.extend(
-                source
-                    .split("fn ")
-                    .skip(1)
-                    .filter_map(|rest| rest.split_once('(').map(|(name, _)| name.to_owned())),
-            );
-        }
-    }
 }

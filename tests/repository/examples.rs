@@ -43,6 +43,7 @@ async fn output(name: &str, connect: Option<String>) -> String {
     text
 }
 
+// Case (What broke other clients): panics without a feature.
 #[tokio::test]
 async fn lock_holds_25_times_without_an_overlap_and_leaves_nothing() {
     let (text, left) = run("lock").await;
@@ -245,6 +246,8 @@ async fn the_tutorial_says_what_happens_and_leaves_nothing() {
     }
 }
 
+// Case (Found in docent itself): the example `follow_node` wrote before its client had noticed the
+// broken connection.
 #[tokio::test]
 async fn the_tutorial_needs_no_server() {
     for (name, expected) in TUTORIAL.iter().chain(WITH_FAULTS) {
@@ -253,6 +256,7 @@ async fn the_tutorial_needs_no_server() {
 }
 
 /// The chapter's promise: orders whose reply was lost are found to be counted.
+// Case (Caches): the guide's way to count once: requests and replies of the transactions are lost.
 #[tokio::test]
 async fn count_once_counts_once_although_replies_are_lost() {
     let server = TestingServer::start().await.unwrap();
@@ -312,6 +316,8 @@ async fn peers_refuse_bad_arguments_with_one_line() {
 }
 
 /// The words of both programs, for the programs that drive them.
+// Case (Found in docent itself): a scene of the trace tests passed without having been played when
+// its example was not built, and another test when its server did not start.
 #[tokio::test]
 async fn peers_answer_commands() {
     let server = TestingServer::start().await.unwrap();

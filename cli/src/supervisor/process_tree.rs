@@ -269,6 +269,8 @@ mod linux {
             assert_eq!(parse(pid, "7 (a"), None);
         }
 
+        // Case (Found in docent itself): `docent lock` panicked when a process of another program
+        // was being reaped while it looked for its own: Linux shows process group -1 then.
         #[test]
         fn a_process_that_is_being_reaped_has_no_group() {
             let pid = Pid::from_raw(7).unwrap();

@@ -141,6 +141,10 @@ struct Pair(String, i32);
 
 impl Payload for Pair {}
 
+// Case (Found in docent itself): discovery: an instance whose payload had a list of two texts with
+// dots, or a pair of such a text and a value, could not be read: it looked like a class name of
+// Jackson's.
+// Also: `classes_within_a_payload_are_ignored_too`.
 #[test]
 fn lists_that_look_like_class_names_are_read_back() {
     fn check<T: Payload + Clone + std::fmt::Debug + PartialEq>(payload: T) {
@@ -176,6 +180,8 @@ fn classes_within_a_payload_are_ignored_too() {
 }
 
 /// Maps have no order of their own, and each `HashMap` another one.
+// Case (Found in docent itself): discovery: an instance with a `HashMap` as payload had its members
+// in another order each time it was written.
 #[test]
 fn equal_maps_have_equal_bytes() {
     let map = || (0..50).map(|n| (format!("k{n:02}"), n)).collect::<HashMap<_, _>>();
@@ -194,6 +200,11 @@ fn equal_maps_have_equal_bytes() {
 }
 
 /// Each row of `jackson_cases.txt`; `tests/discovery/interop.rs` compares its second column with Curator.
+// Case (Found in docent itself): discovery: half a surrogate pair, a number beyond `f64` or deep
+// nesting in a member that is not known, and an absent name or id made an instance unreadable; a
+// member that occurs twice was read if only its last value is valid, and `1e2` as a name became
+// `100.0`.
+// Also: `the_table_says_what_curator_reads`, `bytes_nesting_and_lengths_are_those_of_jackson`.
 #[test]
 fn what_curator_reads_is_read_and_what_it_refuses_is_refused() {
     let serializer = JsonInstanceSerializer::new().with_enabled();
@@ -226,6 +237,9 @@ fn what_curator_reads_is_read_and_what_it_refuses_is_refused() {
 }
 
 /// What cannot stand in a table: bytes that are no text, and long values.
+// Case (Found in docent itself): discovery: a number with a sign, a point or an exponent was
+// refused below Jackson's limit of 1,000 digits, and nesting within `uriSpec` was read beyond its
+// limit.
 #[test]
 fn bytes_nesting_and_lengths_are_those_of_jackson() {
     let read = |front: &str, middle: &[u8], back: &str| {
@@ -271,6 +285,9 @@ fn bytes_nesting_and_lengths_are_those_of_jackson() {
 }
 
 /// Source: `TestJsonInstanceSerializerCompatibility`, and the rules of Jackson.
+// Case (Found in docent itself): discovery: scalars that Jackson converts (a port with a fraction,
+// a type by its number, a boolean in quotes) and a byte order mark made an instance unreadable.
+// Also: `what_is_no_instance_is_refused_with_the_reason`.
 #[test]
 fn instances_of_every_version_are_read() {
     let plain = instance::<Value>();
@@ -376,6 +393,8 @@ proptest! {
         prop_assert_eq!(read::<String>(&json), Ok(instance));
     }
 
+    // Case (Found in docent itself): discovery: floating-point numbers in payloads were read as
+    // their neighbours.
     #[test]
     fn every_number_is_read_back(number in proptest::num::f64::NORMAL) {
         let instance = instance().with_payload(number);

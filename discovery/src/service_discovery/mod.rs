@@ -543,6 +543,8 @@ mod tests {
 
     use super::*;
 
+    // Case (Found in docent itself): discovery: the close waited for one time limit after the
+    // other.
     #[tokio::test(start_paused = true)]
     async fn all_limits_of_time_run_at_once() {
         let wait = |seconds: u64, result: Result<(), ErrorKind>| async move {

@@ -559,6 +559,11 @@ mod tests {
     use super::{super::tree::Tree, *};
 
     /// Seed 29122 of the simulator: a reply in hand when the connection is lost made the cache fresh.
+    // Case (Found in docent itself): a reply in hand when the connection was lost made a cache
+    // initialized and fresh, although nothing reported its changes.
+    // Case (Found in docent itself): the state of the connection came after a cache's last event:
+    // its round had nothing left to read and never ended, so that it stayed stale.
+    // Also: `sim/scenarios/cache-round-without-reads.ron`.
     #[test]
     fn no_round_ends_without_a_connection() {
         let shared = Arc::new(Shared::new(16, Tree::default()));

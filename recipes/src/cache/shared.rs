@@ -152,6 +152,8 @@ mod tests {
         }
     }
 
+    // Case (Found in docent itself): the close of a cache returned a moment before its readers had
+    // ended: a closed provider of a service, asked on another thread, still picked an instance.
     #[test]
     fn the_readers_have_ended_when_the_close_is_complete() {
         let shared = Shared::new(1, Tree::default());

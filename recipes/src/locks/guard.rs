@@ -342,6 +342,7 @@ mod tests {
         assert!(!hold.add_guard(), "a hold that is being released was entered");
     }
 
+    // Case (What broke other clients): two holders by a cloned lock.
     #[tokio::test]
     async fn a_second_guard_keeps_the_hold() {
         let (_server, mutex) = mutex().await;

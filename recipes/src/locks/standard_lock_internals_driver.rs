@@ -172,6 +172,7 @@ mod tests {
     }
 
     /// N7, CURATOR-43: `0` would sort before every lock node, for ever.
+    // Case (What broke other clients): a foreign name panics every waiter.
     #[test]
     fn children_that_are_no_lock_nodes_are_no_contenders() {
         let children = [
@@ -188,6 +189,8 @@ mod tests {
     }
 
     /// The counter of a server since 3.6 stops at 2147483647.
+    // Case (Pitfalls of the wire, 41): the number is not the cversion, and it ends.
+    // Also: `sequence_numbers`.
     #[test]
     fn no_contender_gets_the_lock_when_the_sequence_is_exhausted() {
         for children in [

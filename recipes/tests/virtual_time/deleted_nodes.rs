@@ -29,6 +29,8 @@ async fn delete_children(operator: &Client, parent: &str) -> Duration {
     start.elapsed()
 }
 
+// Case (Found in docent itself): a kept node, a member of a group and an instance of a service that
+// another process deletes in a loop were created again 90 to 380 times a second.
 #[tokio::test(start_paused = true)]
 async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() {
     let world = World::new().await;
@@ -42,6 +44,8 @@ async fn a_kept_node_that_is_deleted_in_a_loop_is_created_with_growing_pauses() 
     node.close().await.unwrap();
 }
 
+// Case (Found in docent itself): a member of a double barrier whose node was deleted by hand waited
+// for ever, and with it all others.
 #[tokio::test(start_paused = true)]
 async fn a_member_whose_node_is_deleted_enters_with_another_one() {
     let world = World::new().await;

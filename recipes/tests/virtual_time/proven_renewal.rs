@@ -43,6 +43,10 @@ async fn hold(client: &Client, path: &str, every: Duration) -> LockGuard {
     InterProcessMutex::with_options(client, path, options).unwrap().acquire().await.unwrap()
 }
 
+// Case (Renewed holds): renewals every millisecond, and every hour; many holds of one client.
+// Also: `many_holds_reconnect_no_more_often_than_one`.
+// Case (Found in docent itself): renewals of proven bounds at an interval above half of the session
+// timeout came too late, and the bound lapsed.
 #[tokio::test(start_paused = true)]
 async fn any_interval_of_renewals_keeps_the_bound_ahead() {
     for every in [Duration::ZERO, Duration::from_millis(1), EVERY, T / 2, T * 4, Duration::MAX] {
@@ -74,6 +78,8 @@ async fn many_holds_reconnect_no_more_often_than_one() {
 }
 
 /// The bound of the session's creation ends while the first renewal is made, of which the caller has seen nothing.
+// Case (Found in docent itself): a hold that began just before the end of a proven bound was never
+// proven: the bound ended during the first renewal.
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_proven_that_begins_just_before_the_end_of_a_bound() {
     const LATENCY: Duration = Duration::from_millis(50);
@@ -91,6 +97,8 @@ async fn a_hold_is_proven_that_begins_just_before_the_end_of_a_bound() {
 }
 
 /// A queue that is full of other requests at all times, as in a client that is used for more than a lock.
+// Case (Found in docent itself): a strict hold ended while the queue of its client was full:
+// `TooManyRequests` refused its renewals.
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_ends_no_strict_hold() {
     let world = World::new().await;
@@ -120,6 +128,9 @@ async fn a_full_queue_ends_no_strict_hold() {
 }
 
 /// A leadership is cloned and outlives its end; the next leader does not wait for its bound.
+// Case (Found in docent itself): a leadership that had ended, and a hold whose node was known to be
+// deleted, had a proven bound ahead, beside the next leader or holder.
+// Also: `a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound`.
 #[tokio::test(start_paused = true)]
 async fn a_leadership_that_has_ended_has_no_proven_bound() {
     let world = World::new().await;
@@ -165,6 +176,12 @@ async fn a_hold_whose_node_is_known_to_be_deleted_has_no_proven_bound() {
 }
 
 /// The first renewal does not find the node: the acquire tries again, and returns no guard that is lost already.
+// Case (Found in docent itself): an acquire with a proven renewal returned a guard whose first
+// renewal had not found the node.
+// Case (Found in docent itself): a selector with a proven renewal, and a mutex, failed with
+// `LockLost` when the first renewal did not find the node: the participant took part no longer; a
+// semaphore tried again.
+// Also: `sim/scenarios/node-deleted-before-its-first-renewal.ron`.
 #[tokio::test(start_paused = true)]
 async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
     const LATENCY: Duration = Duration::from_millis(200);
@@ -214,6 +231,8 @@ async fn a_hold_whose_node_goes_before_its_first_renewal_is_not_returned() {
 
 /// A leadership that does not begin, because the connection was lost behind the listing, leaves no node to the next
 /// attempt: a participant has one node.
+// Case (Found in docent itself): a selector that lost its connection while it was granted had a
+// second node, until the background had deleted the first.
 #[tokio::test(start_paused = true)]
 async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node() {
     const LATENCY: Duration = Duration::from_millis(100);
@@ -243,6 +262,10 @@ async fn a_selector_that_lost_its_connection_while_it_was_granted_has_one_node()
 }
 
 /// A Keeper resumes no session, so that a planned reconnect ends the locks of the client. It is not repeated.
+// Case (Renewed holds): a Keeper.
+// Case (Found in docent itself): each renewal of a proven bound lost the session on a Keeper, which
+// resumes none, and with it all locks of the client.
+// Also: `no_reconnect_is_planned_where_no_session_is_resumed`.
 #[tokio::test(start_paused = true)]
 async fn renewals_lose_one_session_of_a_keeper_at_most() {
     for version in [server::Version::Keeper24, server::Version::Keeper26] {
@@ -273,6 +296,9 @@ async fn renewals_lose_one_session_of_a_keeper_at_most() {
 }
 
 /// Of a session from another process nothing can be proved, and no reconnect is spent on it.
+// Case (Found in docent itself): renewals reconnected for nothing: for a session that was handed
+// in, and twice as often for a lock node that may not be read.
+// Also: `a_renewal_without_permission_costs_no_more_than_one_with_it`.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_was_handed_in_is_not_reconnected_for_proofs() {
     let world = World::new().await;
@@ -313,6 +339,7 @@ async fn a_renewal_without_permission_costs_no_more_than_one_with_it() {
     assert!(connections <= 32, "{connections} connections");
 }
 
+// Case (Renewed holds): ZooKeeper 3.4.
 #[tokio::test(start_paused = true)]
 async fn holds_are_renewed_on_the_oldest_servers() {
     let version = server::Version::V3_4;

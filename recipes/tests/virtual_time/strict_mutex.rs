@@ -38,6 +38,8 @@ fn mutex(client: &Client) -> StrictMutex {
     StrictMutex::with_options(client, PATH, options()).unwrap()
 }
 
+// Case (Strict mutexes): a release, and a dropped guard: no wait.
+// Also: `strict_holders_follow_each_other_with_growing_tokens`.
 #[tokio::test(start_paused = true)]
 async fn a_released_strict_lock_is_acquired_without_a_wait() {
     let world = World::new().await;
@@ -72,6 +74,9 @@ async fn a_released_strict_lock_is_acquired_without_a_wait() {
 }
 
 /// The holder still believes in its hold when the rival sees its node gone: the rival waits for it.
+// Case (Strict mutexes): the session of a holder is killed while its claim lasts: the rival waits
+// for the claim and 1 %.
+// Also: `a_killed_session_keeps_its_strict_lock_until_the_end_of_its_claim`.
 #[tokio::test(start_paused = true)]
 async fn a_rival_of_a_lost_hold_waits_for_its_claim() {
     let world = World::new().await;
@@ -98,6 +103,7 @@ async fn a_rival_of_a_lost_hold_waits_for_its_claim() {
 }
 
 /// The wait is that of the holder, not of the rival.
+// Case (Strict mutexes): sessions with different timeouts: the wait is that of the holder.
 #[tokio::test(start_paused = true)]
 async fn a_rival_waits_for_the_claim_in_the_record() {
     let world = World::new().await;
@@ -114,6 +120,10 @@ async fn a_rival_waits_for_the_claim_in_the_record() {
     }
 }
 
+// Case (Strict mutexes): a hand deletes the node of the holder, changes its record, damages it, or
+// writes another one.
+// Also: `a_changed_record_ends_the_hold`, `a_strict_mutex_replaces_no_record_that_it_cannot_read`,
+// `a_damaged_record_is_an_error_and_never_free`.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_lock_node_ends_the_strict_hold_and_the_rival_waits_all_the_same() {
     let world = World::new().await;
@@ -161,6 +171,7 @@ async fn a_strict_hold_ends_at_its_proven_bound_and_is_never_revived() {
     again.release().await.unwrap();
 }
 
+// Case (Strict mutexes): a renewal wakes no waiter.
 #[tokio::test(start_paused = true)]
 async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
     let world = World::new().await;
@@ -180,6 +191,9 @@ async fn an_idle_strict_hold_sends_three_renewals_per_claim() {
 }
 
 /// Each one waits for itself: what another one has waited does not count.
+// Case (Strict mutexes): a rival gives up, is dropped, or loses its session while it waits: no
+// other one profits from its wait.
+// Also: `a_rival_whose_session_ends_waits_once`.
 #[tokio::test(start_paused = true)]
 async fn a_rival_that_gives_up_leaves_no_mark() {
     let world = World::new().await;
@@ -221,6 +235,9 @@ async fn a_rival_whose_session_ends_waits_once() {
     guard.release().await.unwrap();
 }
 
+// Case (Strict mutexes): nodes and data of other recipes; a plain mutex at a strict path.
+// Also: `a_child_of_another_recipe_is_noted`, `data_of_others_are_foreign`,
+// `a_plain_mutex_counts_a_strict_contender`.
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_refuses_the_nodes_of_other_recipes() {
     let world = World::new().await;
@@ -263,6 +280,9 @@ async fn a_strict_mutex_replaces_no_record_that_it_cannot_read() {
 }
 
 /// A record that is changed by a hand while the lock is held: the hold ends with the next renewal.
+// Case (Found in docent itself): a strict hold whose record was replaced by another one kept its
+// bound ahead.
+// Also: `a_claim_of_another_record_has_no_bound`.
 #[tokio::test(start_paused = true)]
 async fn a_changed_record_ends_the_hold() {
     let world = World::new().await;
@@ -281,6 +301,7 @@ async fn a_changed_record_ends_the_hold() {
 }
 
 /// A node whose token is not greater than that of the last holder is not granted the lock; a later one is.
+// Case (Strict mutexes): the queue out of order: tokens rise all the same.
 #[tokio::test(start_paused = true)]
 async fn tokens_rise_from_record_to_record() {
     let world = World::new().await;
@@ -302,6 +323,8 @@ async fn tokens_rise_from_record_to_record() {
 }
 
 /// No token of this ensemble is above that of the record, and none will be for long.
+// Case (Found in docent itself): a strict record that was copied from another ensemble made each
+// acquire fail with `NoNode`, after a wait for a holder that is elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_record_of_another_ensemble_is_refused_until_it_is_deleted() {
     let world = World::new().await;
@@ -325,6 +348,8 @@ async fn a_record_of_another_ensemble_is_refused_until_it_is_deleted() {
 }
 
 /// Slow disks: each reply to a write takes longer than the time between two renewals.
+// Case (Found in docent itself): a strict hold was lost although each renewal was applied: a reply
+// that took more than a third of the claim was thrown away.
 #[tokio::test(start_paused = true)]
 async fn late_replies_renew_a_strict_hold_from_their_send_times() {
     let world = World::new().await;
@@ -347,6 +372,8 @@ async fn late_replies_renew_a_strict_hold_from_their_send_times() {
 }
 
 /// The node is made, but the transactions that grant and release the lock are larger than a request may be.
+// Case (Found in docent itself): a strict mutex whose grant is larger than a request may be left
+// its lock node behind.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_too_large_leaves_no_node() {
     let world = World::new().await;
@@ -360,6 +387,8 @@ async fn a_grant_that_is_too_large_leaves_no_node() {
 }
 
 /// A read-only server shows what its log has, committed or not.
+// Case (Found in docent itself): a strict mutex believed a read-only server, which may show writes
+// that were never committed (read, not seen).
 #[tokio::test(start_paused = true)]
 async fn a_strict_mutex_refuses_a_client_of_read_only_servers() {
     let world = World::new().await;

@@ -367,6 +367,8 @@ mod tests {
 
     /// The last byte of a length field and the first of its name may form a character. Then the whole list is valid
     /// UTF-8, and the name is not.
+    // Case (Found in docent itself): a name of 195 to 244 bytes that made a character with its
+    // length lost all the names behind it.
     #[test]
     fn a_character_that_begins_in_a_length_is_none() {
         let odd = [b"\xA9".to_vec(), vec![b'x'; 0xC2]].concat();

@@ -269,6 +269,8 @@ mod tests {
     }
 
     /// A network that breaks twice while a create2 is in flight is no old server: only the recipes take another operation.
+    // Case (Found in docent itself): two connections that broke while a create2 was in flight
+    // counted as a server without it, and calls of the application were refused for that.
     #[test]
     fn lost_connections_refuse_no_call() {
         let operations = Operations::default();
@@ -391,6 +393,9 @@ mod tests {
     }
 
     /// Otherwise a request that is repeated after each reconnect would cost a connection each time.
+    // Case (Found in docent itself): a refusal of an operation did not count once two connections
+    // had been closed behind it: a kept node that asked again at each reconnect lost each
+    // connection.
     #[test]
     fn a_refusal_says_more_than_closed_connections() {
         let operations = Operations::default();

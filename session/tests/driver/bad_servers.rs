@@ -35,6 +35,10 @@ async fn a_server_that_refuses_is_tried_again_with_growing_pauses() {
 }
 
 /// Nothing, each first frame that is no handshake, and a refused session: named, and the next attempt after a pause.
+// Case (Pitfalls of the wire, 8): a handshake that is none.
+// Also: `http_instead_of_a_handshake_is_named`.
+// Case (What broke other clients): ten thousand connects in a second.
+// Case (Failure cases, 5): HTTP, TLS, rubbish for a handshake.
 #[tokio::test(start_paused = true)]
 async fn a_server_of_another_kind_is_named_and_left_alone() {
     let mut refused = Vec::new();
@@ -110,6 +114,7 @@ async fn a_reply_that_cannot_be_read_fails_only_its_own_request() {
 }
 
 /// The error names it, and other requests continue.
+// Case (Found in docent itself): a bad answer to a multi read was named as one to a multi.
 #[tokio::test(start_paused = true)]
 async fn a_bad_answer_to_several_operations_names_them_for_what_they_are() {
     let (client, mut conn, _net) = connected().await;
@@ -129,6 +134,8 @@ async fn a_bad_answer_to_several_operations_names_them_for_what_they_are() {
 }
 
 /// A create is answered by either result of a create (ZOOKEEPER-4026), every other operation by its own.
+// Case (Found in docent itself): results of a transaction or a multiRead of the wrong kind were
+// accepted.
 #[tokio::test(start_paused = true)]
 async fn the_result_of_another_operation_is_no_result() {
     use MultiResult as Result;

@@ -26,6 +26,9 @@ async fn close_in_a_long_pause_tries_every_server_at_once() {
 }
 
 /// A server that has fallen silent gets its share of the time, as at an attempt to connect.
+// Case (Found in docent itself): `close` on a connection whose server had fallen silent left the
+// session, although other servers served.
+// Also: `a_close_behind_slow_answers_waits_for_them` (that only silence counts).
 #[tokio::test(start_paused = true)]
 async fn a_close_on_a_silent_server_goes_to_the_next() {
     let config = config()
@@ -94,6 +97,8 @@ async fn a_close_without_any_server_ends_in_time_and_says_why() {
     assert_eq!(error.outcome(), Outcome::NotApplied);
 }
 
+// Case (Found in docent itself): a second `close` failed while the first was waited for.
+// Also: `all_calls_to_close_end_alike_at_the_earliest_of_their_times`.
 #[tokio::test(start_paused = true)]
 async fn a_second_close_waits_for_the_first() {
     let (client, mut conn, _net) = connected().await;
@@ -110,6 +115,9 @@ async fn a_second_close_waits_for_the_first() {
 }
 
 /// No listener hangs, whether it came before the end or behind it, and whoever keeps the client.
+// Case (Found in docent itself): after `close`, listeners of the state waited for ever, and the
+// state said connected.
+// Also: `states_end_behind_the_last_one`.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_client_ends_its_states() {
     let (client, mut conn, _net) = connected().await;
@@ -143,6 +151,9 @@ async fn states_end_behind_the_last_one() {
 }
 
 /// What `run` closes: the session of a body that returns, that returns early, that panics.
+// Case (Contracts of a call): a program ends as it should.
+// Also: `run_returns_what_its_body_returned_even_if_no_server_hears_of_the_end`,
+// `a_run_that_is_dropped_closes_the_session_of_other_clones_too`.
 #[tokio::test(start_paused = true)]
 async fn run_closes_the_session_whatever_its_body_does() {
     use std::panic::AssertUnwindSafe;
@@ -185,6 +196,7 @@ async fn run_returns_what_its_body_returned_even_if_no_server_hears_of_the_end()
 }
 
 /// A task that was started in the body may still have a clone: dropped handles would not close the session.
+// Case (Contracts of a call): a run that is dropped while clones live.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_closes_the_session_of_other_clones_too() {
     let (client, mut conn, _net) = connected().await;

@@ -14,6 +14,7 @@ fn verdict<T: std::fmt::Debug>(result: Result<T, docent_session::Error>) -> (Err
 }
 
 /// A call is queued by the call: unpolled, it still goes out, and in the order of the calls.
+// Case (Contracts of a call): a future that is never polled.
 #[tokio::test(start_paused = true)]
 async fn a_future_that_is_never_polled_is_sent_in_its_turn() {
     let (client, mut conn, _net) = connected().await;
@@ -37,6 +38,8 @@ async fn what_gathers_is_written_at_once() {
     drop(calls);
 }
 
+// Case (Failure cases, 10): the late reply of a dropped future.
+// Case (Contracts of a call): a future that is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_future_does_not_shift_the_answers_of_others() {
     let (client, mut conn, _net) = connected().await;
@@ -66,6 +69,8 @@ async fn a_dropped_watch_response_leaves_no_watch_behind() {
 
 /// The rest of a broken stream is not looked at by the next connection, and the requests that were waiting
 /// behind it are not taken for sent.
+// Case (Failure cases, 3): lengths that are none.
+// Also: `invalid_lengths_are_reported_before_the_payload_arrives`.
 #[tokio::test(start_paused = true)]
 async fn rubbish_breaks_one_connection_only() {
     for rubbish in [&[0xFF; 8][..], &[0, 0, 0, 3, 1, 2, 3], &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0]] {
@@ -81,6 +86,8 @@ async fn rubbish_breaks_one_connection_only() {
     }
 }
 
+// Case (Contracts of a call): the last client is dropped.
+// Also: `the_last_clone_gone_does_not_wait_for_a_silent_server`.
 #[tokio::test(start_paused = true)]
 async fn the_last_clone_closes_the_session() {
     let (client, mut conn, net) = connected().await;
@@ -103,6 +110,7 @@ async fn the_last_clone_gone_does_not_wait_for_a_silent_server() {
     assert!(net.is_quiet());
 }
 
+// Case (Contracts of a call): a call after close.
 #[tokio::test(start_paused = true)]
 async fn after_close_everything_is_refused_at_once() {
     let (client, mut conn, _net) = connected().await;
@@ -133,6 +141,12 @@ async fn a_server_that_closes_first_fails_each_call_once() {
 }
 
 /// The runtime of the client goes; callers live on another one.
+// Case (Contracts of a call): the runtime goes.
+// Also: `a_runtime_that_ends_at_once_completes_all_waits`; with the client:
+// `a_client_that_goes_right_before_its_runtime_closes_its_session`,
+// `a_client_that_goes_with_its_runtime_closes_its_session`; without it:
+// `a_client_that_outlives_its_runtime_keeps_its_session`,
+// `a_session_that_was_detached_is_not_closed_by_the_end_of_the_runtime`.
 #[test]
 fn a_runtime_that_ends_completes_all_waits() {
     let theirs =
@@ -175,6 +189,9 @@ fn a_runtime_that_ends_at_once_completes_all_waits() {
 }
 
 /// By the rules of `PathUtils.validatePath`; its flag `isSequential` validates the name with a digit behind it.
+// Case (Found in docent itself): a sequential create of `//` was sent, and the server refused it;
+// one of `/a/.`, whose name goes on with digits, was not sent.
+// Also: `a_sequential_name_may_be_empty_or_dots`, `the_name_of_a_sequential_node_goes_on`.
 #[tokio::test(start_paused = true)]
 async fn every_method_refuses_bad_paths_before_anything_is_sent() {
     use docent_protocol::{AddWatchMode, Ttl, WatcherType, acl, operation::Read};
@@ -326,6 +343,7 @@ async fn a_slow_reader_gets_every_frame_whole() {
     }
 }
 
+// Case (Failure cases, 1): a frame split at every byte.
 #[tokio::test(start_paused = true)]
 async fn frames_may_be_split_at_every_byte() {
     let (client, mut conn, _net) = connected().await;

@@ -5,6 +5,8 @@ use docent_session::{ConnectionState, ErrorKind, Outcome};
 
 use crate::support::*;
 
+// Case (What broke other clients): a reconnect ends the task.
+// Case (Failure cases, 12): an event before the reply to setWatches.
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     let (client, mut conn, mut net) = connected().await;
@@ -29,6 +31,7 @@ async fn a_reconnect_keeps_the_session_and_sets_its_watches_again() {
     assert_eq!(soon("a state", states.next()).await, Some(ConnectionState::Reconnected));
 }
 
+// Case (Failure cases, 18): expiry while idle.
 #[tokio::test(start_paused = true)]
 async fn an_expired_session_is_lost_once_and_a_new_one_made() {
     let (client, mut conn, mut net) = connected().await;
@@ -100,6 +103,9 @@ async fn settings_at_their_limits_are_no_panic() {
 }
 
 /// A watcher that is not polled delays no other, keeps a limited number of events, and reports that it dropped some.
+// Case (Pitfalls of the wire, 39): a consumer that does not look.
+// Also: `listeners_that_never_read_delay_no_one`.
+// Case (Failure cases, 17): a consumer that does not look.
 #[tokio::test(start_paused = true)]
 async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss() {
     let config = config().with_max_watch_events(10);
@@ -125,6 +131,8 @@ async fn an_unread_watcher_keeps_a_limited_number_of_events_and_reports_the_loss
 }
 
 /// A resync names the watched path, whichever node the dropped event was about.
+// Case (Found in docent itself): the resync after dropped events named the node of the last of
+// them.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_has_missed_events_names_its_own_path() {
     let config =
@@ -147,6 +155,7 @@ async fn a_watcher_that_has_missed_events_names_its_own_path() {
 }
 
 /// An addWatch reply without its four bytes (ClickHouse#98499), and the watch given back on drop.
+// Case (Pitfalls of the wire, 4): addWatch is answered with four bytes, or none.
 #[tokio::test(start_paused = true)]
 async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
     let (client, mut conn, _net) = connected().await;
@@ -170,6 +179,8 @@ async fn a_persistent_watch_is_given_back_when_it_is_dropped() {
 
 /// A waiter for more events than there will be is at least notified of the end of the client, whether it is kept or
 /// dropped.
+// Case (Found in docent itself): a watcher that had delivered its event waited for ever when the
+// client ended.
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_has_delivered_its_event_still_reports_the_end() {
     for dropped in [false, true] {

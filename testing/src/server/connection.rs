@@ -289,6 +289,9 @@ mod tests {
     }
 
     /// A frame of 1 MB is the last owner of its memory once the input is empty, also if another frame has begun.
+    // Case (Found in docent itself): the embedded server: a connection kept the memory of its
+    // largest frame, in each direction.
+    // Also: `an_output_that_was_large_gives_its_memory_back`.
     #[test]
     fn an_input_that_was_large_gives_its_memory_back() {
         for rest in [&[][..], &[0, 0]] {
@@ -321,6 +324,9 @@ mod tests {
     }
 
     /// The client would wait for that reply for ever.
+    // Case (Found in docent itself): the embedded server: a reply over 2 GiB was dropped, and its
+    // client waited for ever; the watches of a connection that was cut for its unread events
+    // stayed.
     #[test]
     fn a_reply_that_cannot_be_sent_closes_the_connection() {
         let mut c = connection();

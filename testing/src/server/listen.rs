@@ -341,6 +341,8 @@ mod tests {
     const HOUR_MS: i64 = 3_600_000;
 
     /// A suspension of an hour is a start of the server that is an hour longer ago by the wall clock.
+    // Case (Found in docent itself): after a suspension of the computer, `ctime` and `mtime` of the
+    // embedded server, and the ends of its nodes with a time to live, were behind the wall clock.
     #[tokio::test(start_paused = true)]
     async fn times_of_nodes_follow_the_wall_clock_and_virtual_time() {
         let shell = Shell::new(Config::default());

@@ -214,6 +214,14 @@ mod tests {
         lines.map(str::to_owned).collect()
     }
 
+    // Case (Found in docent itself): `docent serve` had no option for half of the settings of its
+    // servers.
+    // Also: `every_setting_of_a_server_can_be_given`.
+    // Case (Found in docent itself): `docent serve` took `ZOOKEEPER.tickTime` for no setting, a
+    // `jute.maxbuffer` that no handshake fits in, and `sessionRequireClientSASLAuth` without users,
+    // so that no client could connect.
+    // Also: `what_is_no_setting_and_no_value_is_refused_with_the_reason`,
+    // `every_setting_of_a_server_can_be_given`.
     #[test]
     fn every_field_of_a_configuration_has_a_name() {
         let names: Vec<_> = Config::settings().map(|(name, _)| name).collect();

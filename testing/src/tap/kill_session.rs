@@ -140,6 +140,8 @@ mod tests {
         tokio::join!(kill_session(&server, 5, &[0; 16], Duration::from_secs(60)), serve).0
     }
 
+    // Case (Found in docent itself): `kill_session` of the testing crate failed when the session's
+    // client reconnected between its two requests.
     #[tokio::test]
     async fn a_session_that_its_client_takes_back_is_killed_again() {
         killed(&[5, 5, 0]).await.unwrap();

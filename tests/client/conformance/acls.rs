@@ -28,6 +28,7 @@ async fn an_acl_is_read_and_written_by_its_own_version() {
     );
 }
 
+// Case (Pitfalls of the wire, 44): what exists and getACL show differs.
 async fn credentials_open_what_is_closed_to_others() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.path("mine");
@@ -93,6 +94,7 @@ async fn the_configuration_is_there_and_closed_to_change() {
 }
 
 /// CVE-2024-23944: an event of a node that the client may not read is not sent, and still ends a one-shot watch.
+// Case (Pitfalls of the wire, 37): an event that the ACL filters.
 async fn an_event_that_the_acl_hides_ends_its_watch_in_silence() {
     let Some(fixture) = Fixture::new().await else { return };
     let owner = &fixture.client;

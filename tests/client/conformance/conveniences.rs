@@ -73,6 +73,8 @@ async fn ancestors_that_exist_need_no_permission() {
     assert_eq!(error.path(), Some(&*format!("{top}/x")));
 }
 
+// Case (Found in docent itself): a transaction named its own chroot as missing when the node that
+// it checks for another client was (`check_of`); a multi read of `/` did not name it.
 async fn a_chroot_is_created_with_the_parents() {
     let Some(fixture) = Fixture::new().await else { return };
     let app = fixture.client.with_chroot(&fixture.path("app/one")).unwrap();
@@ -227,6 +229,7 @@ async fn a_chrooted_clone_is_a_handle_on_the_same_session() {
 }
 
 /// The future of each call about nodes has `allow`, whether the call sends one request or several.
+// Case (Caches): an expected error, of a call that sends several requests too.
 async fn an_expected_error_is_allowed_by_one_rule() {
     let Some(fixture) = Fixture::new().await else { return };
     let (client, mode) = (&fixture.client, CreateMode::Persistent);

@@ -188,6 +188,7 @@ async fn ephemerals_are_listed_by_a_prefix_of_text() {
 }
 
 /// The path need not exist.
+// Case (Pitfalls of the wire, 43): sync is like a write.
 async fn sync_looks_at_no_path() {
     let Some(fixture) = Fixture::new().await else { return };
     fixture.client.sync(&fixture.base).await.unwrap();

@@ -16,6 +16,7 @@ async fn change(client: &Client, path: &str) {
     client.set_data(path, b"changed", None).await.unwrap();
 }
 
+// Case (Failure cases, 11): an event before the reply that caused it.
 async fn a_data_watch_reports_change_and_deletion() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.node("a", b"").await;
@@ -108,6 +109,7 @@ async fn watches_are_asked_for_and_removed_by_their_kind() {
 
 /// Several kinds on one path, on a server of any version: each reports its own events
 /// (ZOOKEEPER-4466, ZOOKEEPER-4475).
+// Case (What broke other clients): a one-shot watch silences a recursive one.
 async fn watches_of_all_kinds_share_a_path() {
     let Some(fixture) = Fixture::new().await else { return };
     let path = fixture.node("a", b"").await;

@@ -188,6 +188,10 @@ async fn a_forced_write_whose_reply_is_lost_covers_no_later_write(fixture: Fixtu
 }
 
 /// A missing node was not written, if it was missing before.
+// Case (Found in docent itself): a write to a missing node, or a barrier below a missing parent,
+// whose request was lost was `Unknown`, although the nearest ancestor shows that nothing was
+// written.
+// Also: `a_lost_create_below_a_missing_parent_is_repeated`.
 async fn a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     // No other test writes below this ancestor.
@@ -201,6 +205,8 @@ async fn a_forced_write_to_a_missing_node_whose_request_is_lost_is_repeated(fixt
 }
 
 /// Shared values and barriers: in Curator, the write is repeated. Here, too, if nothing has changed since.
+// Case (Found in docent itself): a write of a shared value, and a barrier that was set or removed,
+// whose first reply was lost, undid a later change of another client.
 async fn a_blind_write_without_a_reply_undoes_no_later_one(fixture: Fixture) {
     let (a, tap) = fixture.client("A").await;
     fixture.create_path(&a).await;

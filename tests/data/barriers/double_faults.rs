@@ -91,6 +91,8 @@ async fn a_member_whose_session_is_killed_enters_with_the_next_one(fixture: Fixt
 }
 
 /// The session of the member that completes the number ends before it has created `ready`, and the other member leaves.
+// Case (Found in docent itself): a member of a double barrier repeated the create of `ready` in its
+// next session: the barrier opened for a member that came alone.
 async fn a_barrier_is_not_opened_in_another_session(fixture: Fixture) {
     let (a, _tap_a) = fixture.client("A").await;
     let (b, tap) = fixture.client("B").await;

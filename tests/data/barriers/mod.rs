@@ -114,6 +114,8 @@ async fn a_wait_is_dropped_at_every_poll(fixture: Fixture) {
 }
 
 /// The client refuses each request for a while. That ends no wait, and opens no barrier.
+// Case (Found in docent itself): a wait at a barrier, an enter and a leave failed when the client's
+// queue was full.
 async fn a_full_queue_delays_a_wait_and_an_enter(fixture: Fixture) {
     let tap = fixture.tap.client("A").await.unwrap();
     let config = Config::new(&tap.connect_string()).unwrap().with_max_requests(1).unwrap();

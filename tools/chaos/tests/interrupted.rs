@@ -29,6 +29,10 @@ const MINUTES: &str = "10";
 /// Where `ip netns add` mounts the namespaces.
 const NAMESPACES: &str = "/run/netns";
 
+// Case (Found in docent itself): a run of `cargo xtask chaos` that was killed while `ip` created a
+// namespace left the namespace behind; a run whose program was built anew in between did not begin.
+// Case (Found in docent itself): a test that interrupts a run did not, when a shell had started it
+// in the background: such jobs ignore the signal, and what they start does.
 #[test]
 fn an_interrupted_run_leaves_nothing_behind() {
     let test = "chaos an_interrupted_run_leaves_nothing_behind";

@@ -183,6 +183,10 @@ mod tests {
         assert_eq!(claim.until(at(5_000)), at(12_900));
     }
 
+    // Case (Strict mutexes): a late reply, and a late look at the clock, revive no claim.
+    // Also: `a_strict_hold_ends_at_its_proven_bound_and_is_never_revived`.
+    // Case (Found in docent itself): the bound of a strict hold that had passed, and was read,
+    // could lie ahead again, by a renewal whose reply was dated before it.
     #[test]
     fn a_claim_that_has_ended_is_never_renewed() {
         let unseen = sent_at_zero();

@@ -298,6 +298,8 @@ mod tests {
     }
 
     /// A client that outlives its runtime sends closeSession; TLS writes it vectored.
+    // Case (Found in docent itself): over TLS, the session of a client that outlived its runtime
+    // stayed: a write in parts failed behind the runtime.
     #[test]
     fn a_connection_can_be_written_after_its_runtime_has_ended() {
         use crate::driver::last_connection::at_once;
@@ -322,6 +324,8 @@ mod tests {
     }
 
     /// The limits are those of the system.
+    // Case (Found in docent itself): a TCP option that the system refuses was accepted, failed each
+    // attempt, and was reported without its name when the connection timeout had passed.
     #[tokio::test]
     async fn an_option_that_the_system_refuses_is_refused_at_once() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

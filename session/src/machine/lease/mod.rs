@@ -356,6 +356,8 @@ mod tests {
     }
 
     /// The machine has read the clock and waits for its lock while a holder reads the clock too.
+    // Case (Found in docent itself): a claim that had said no said yes again when the answer that
+    // renewed its lease had been dated before the deadline.
     #[test]
     fn an_answer_dated_before_the_deadline_revives_no_claim_that_was_void() {
         let lease = lease();

@@ -2,6 +2,8 @@
 
 use super::*;
 
+// Case (Pitfalls of the wire, 15): auth answers come out of turn; each request completes once.
+// Also: `any_scenario_answers_every_request_once`.
 #[test]
 fn auth_replies_come_out_of_turn_and_reach_their_callers() {
     let mut scenario = Scenario::connected();
@@ -26,6 +28,14 @@ fn credentials_without_a_reply_are_sent_again_for_their_caller() {
 }
 
 /// The answers come in the order of all credentials, those of the configuration first.
+// Case (Found in docent itself): no test held these rules: a caller's credentials beside the
+// configured ones on each connection; a server list replaced by any other; the characters of a host
+// name; how pauses grow.
+// Also: `clients_spread_evenly_over_any_list_that_replaces_any_other`,
+// `each_character_that_a_name_may_not_have_is_named`,
+// `pauses_double_from_the_first_to_the_longest`,
+// `a_lost_connection_is_tried_again_within_the_first_pause_and_not_all_at_once`,
+// `every_other_server_is_looked_at_in_turn`.
 #[test]
 fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connection() {
     let config = config().with_auth("digest", b"first:p").with_auth("digest", b"second:p");
@@ -56,6 +66,13 @@ fn a_caller_s_credentials_are_answered_behind_the_configured_ones_on_each_connec
 }
 
 /// The state is final: the client does not reconnect.
+// Case (Failure cases, 36): refused credentials, credentials after a reconnect.
+// Also: `a_reconnect_sets_credentials_and_watches_before_anything_else`,
+// `credentials_of_no_scheme_end_the_client`; SASL: `a_refusal_ends_the_client_and_says_why`,
+// `a_wrong_password_or_user_ends_the_client`,
+// `a_lost_connection_and_a_restarted_server_are_authenticated_again`.
+// Case (Found in docent itself): after a refusal of credentials, calls failed with `Closed`,
+// without the reason.
 #[test]
 fn refused_credentials_end_the_client() {
     let mut scenario = Scenario::connected();
@@ -75,6 +92,8 @@ fn refused_credentials_end_the_client() {
 }
 
 /// The server answers pings only; the late reply is dropped, and those of later credentials reach their callers.
+// Case (Found in docent itself): `add_auth` waited for ever behind a server that answers only
+// pings, with a request timeout, too.
 #[test]
 fn credentials_without_a_reply_end_by_the_request_timeout() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(1000)).unwrap());
@@ -95,6 +114,7 @@ fn credentials_without_a_reply_end_by_the_request_timeout() {
 }
 
 /// ZooKeeper 3.7 and later, with `enforce.auth.enabled`.
+// Case (Pitfalls of the wire, 26): a ping is refused for want of authentication.
 #[test]
 fn a_ping_may_be_refused_for_want_of_authentication() {
     let mut scenario = Scenario::connected();

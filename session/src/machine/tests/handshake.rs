@@ -40,6 +40,7 @@ fn requests_wait_for_the_session_and_leave_in_call_order() {
     assert_eq!(scenario.xids(), [0, 1, 2]);
 }
 
+// Case (Failure cases, 26): another timeout than asked for.
 #[test]
 fn the_granted_timeout_sets_the_intervals() {
     let mut scenario = Scenario::new(config());
@@ -50,6 +51,11 @@ fn the_granted_timeout_sets_the_intervals() {
 }
 
 /// Since 3.7 it replies to the handshake with a reply header.
+// Case (Failure cases, 6): a reply header for a handshake.
+// Case (Failure cases, 35): read-only servers.
+// Also: `the_session_of_a_read_only_server_is_left_with_it`,
+// `without_a_majority_one_may_read_and_then_moves_on`,
+// `without_a_real_majority_one_may_read_and_then_moves_on`.
 #[test]
 fn a_read_only_server_is_passed_over() {
     for as_header in [true, false] {
@@ -77,6 +83,8 @@ fn http_instead_of_a_handshake_is_named() {
 }
 
 /// Servers before 3.4 reply without it (`ClientCnxnSocket.readConnectResult`).
+// Case (Pitfalls of the wire, 7): no readOnly byte.
+// Case (Failure cases, 7): a handshake of 36 bytes.
 #[test]
 fn a_handshake_without_the_read_only_byte_is_accepted() {
     let mut scenario = Scenario::new(config());
@@ -85,6 +93,7 @@ fn a_handshake_without_the_read_only_byte_is_accepted() {
     assert!(scenario.machine.is_connected());
 }
 
+// Case (Pitfalls of the wire, 22): a server that accepts and says nothing.
 #[test]
 fn a_server_that_takes_the_connection_and_says_nothing_is_given_up() {
     let mut scenario = Scenario::new(config());
@@ -121,6 +130,7 @@ fn a_refused_session_is_lost_and_a_new_one_is_made() {
 }
 
 /// ClickHouse Keeper grants another session without an error.
+// Case (Pitfalls of the wire, 23): another session than asked for.
 #[test]
 fn another_session_than_the_one_asked_for_is_an_expiry() {
     let mut scenario = Scenario::connected();
@@ -133,6 +143,13 @@ fn another_session_than_the_one_asked_for_is_an_expiry() {
 }
 
 /// A connection that is closed without a reply says nothing about the session.
+// Case (Pitfalls of the wire, 28): a FIN is not an expiry.
+// Case (Failure cases, 23): a server that is behind.
+// Also: `a_server_that_may_be_behind_is_named_as_such`.
+// Case (Failure cases, 24): a session that moved.
+// Also: `a_session_can_be_handed_over`; a server of 3.4, which reports it in a transaction only:
+// `a_session_that_has_moved_leaves_the_connection`, `a_moved_session_is_taken_back_embedded`,
+// `a_moved_session_is_taken_back_real`.
 #[test]
 fn a_server_that_closes_silently_is_not_an_expiry() {
     let mut scenario = Scenario::connected();

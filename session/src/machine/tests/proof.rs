@@ -139,6 +139,8 @@ fn a_connection_whose_replies_do_not_come_is_kept_and_the_bound_with_it() {
     assert_eq!(scenario.proven_until(), created);
 }
 
+// Case (Renewed holds): a server replies to a renewal with an error, with nothing, or with a list
+// without a result.
 #[test]
 fn a_write_that_is_not_committed_proves_nothing() {
     // The end of a list without a result.
@@ -333,6 +335,8 @@ fn at_the_leader_a_write_counts_from_its_sending() {
 }
 
 /// A server loses its connections before it is elected, but its last replies may arrive behind what it says then.
+// Case (Found in docent itself): a write that was sent before its server was known to lead counted
+// as one to the leader; the server may have been elected since.
 #[test]
 fn a_write_that_was_sent_before_the_role_was_known_counts_from_the_connect_request() {
     let mut scenario = direct();

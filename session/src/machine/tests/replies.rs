@@ -31,6 +31,9 @@ fn accept<A: Answers<u32>>(machine: &mut Session<u32, u32, A>, now: Instant) {
 }
 
 /// A reply behind events is marked as such, so that a client learns of a change before it reads it.
+// Case (Found in docent itself): a reply was delivered before an event that had arrived before it,
+// for a moment.
+// Also: `a_reply_after_events_is_deferred_until_they_are_delivered`.
 #[test]
 fn answers_know_of_the_events_in_front_of_them() {
     let mut machine: Session<u32, u32, Noted> =
@@ -90,6 +93,8 @@ fn a_frame_shorter_than_a_reply_header_breaks_the_stream() {
 }
 
 /// Many at once are taken by the block; a limit below the length of a short reply must not stop there.
+// Case (Found in docent itself): a limit for replies under 1 KiB, and such replies by the block:
+// for ever in one place (never released).
 #[test]
 fn replies_over_a_small_limit_that_come_together_fail_each_by_itself() {
     let config = config().with_max_reply_bytes(100).unwrap();
@@ -159,6 +164,7 @@ fn replies_complete_requests_in_order() {
 }
 
 /// No caller receives the reply to another request.
+// Case (Failure cases, 8): an unexpected reply.
 #[test]
 fn a_reply_out_of_order_breaks_the_connection_and_completes_no_request() {
     let mut scenario = Scenario::connected();
@@ -181,6 +187,7 @@ fn a_reply_to_what_was_not_sent_breaks_the_connection() {
 }
 
 /// The reply `Unimplemented` to an unknown operation overtakes the replies to earlier requests.
+// Case (Pitfalls of the wire, 27): an unknown operation's refusal overtakes.
 #[test]
 fn the_refusal_of_an_unknown_operation_may_overtake() {
     let mut scenario = Scenario::connected();
@@ -207,6 +214,7 @@ fn xids_wrap_to_one() {
 }
 
 /// The other requests on the connection get their replies.
+// Case (Pitfalls of the wire, 19): a reply over the limit.
 #[test]
 fn a_reply_over_the_limit_fails_only_its_own_request() {
     let config = config().with_max_reply_bytes(100).unwrap();
@@ -227,6 +235,8 @@ fn a_reply_over_the_limit_fails_only_its_own_request() {
 }
 
 /// The server's error says more than the size.
+// Case (Pitfalls of the wire, 3): an error with a body.
+// Also: `each_read_of_several_fails_for_itself`.
 #[test]
 fn an_error_in_a_reply_over_the_limit_is_reported() {
     let config = config().with_max_reply_bytes(100).unwrap();
@@ -279,6 +289,7 @@ fn debug_shows_neither_password_nor_data() {
     assert!(!text.contains("115, 101, 99"), "{text}");
 }
 
+// Case (Contracts of a call): a request over the limit.
 #[test]
 fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
     let config = config().with_max_request_bytes(64).unwrap();
@@ -293,6 +304,12 @@ fn a_request_over_the_limit_is_refused_and_nothing_of_it_is_sent() {
     );
 }
 
+// Case (What broke other clients): no back-pressure.
+// Also: `more_bytes_than_allowed_are_refused_unless_alone`,
+// `a_waiter_for_capacity_never_finds_the_queue_full`,
+// `what_exceeds_the_capacity_waits_and_leaves_in_call_order`.
+// Case (Contracts of a call): the queue is full.
+// Also: `a_request_that_waits_goes_out_in_its_turn_whether_or_not_its_future_is_kept`.
 #[test]
 fn more_requests_than_allowed_are_refused() {
     let config = config().with_max_requests(2).unwrap();
@@ -339,6 +356,7 @@ fn what_gives_something_back_is_taken_by_a_full_queue() {
 }
 
 /// The zxids of notifications and pings do not say which state the session has seen.
+// Case (Pitfalls of the wire, 16): the last zxid is not an event's.
 #[test]
 fn the_last_zxid_is_taken_from_replies_only() {
     let mut scenario = Scenario::connected();

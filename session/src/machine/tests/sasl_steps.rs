@@ -219,6 +219,8 @@ fn a_computation_has_the_time_of_the_attempt() {
 
 /// With one server and the default connection timeout, an attempt may take as long as the session lasts. Each handshake
 /// renews the session, and leaves time for the next one.
+// Case (Found in docent itself): a SASL exchange that was slower than the session timeout lost the
+// session, with one server and a connection timeout that is no shorter.
 #[test]
 fn a_slow_computation_never_costs_the_session() {
     let config = config().with_connection_timeout(ms(15_000));

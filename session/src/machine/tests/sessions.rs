@@ -82,6 +82,8 @@ fn a_list_without_servers_changes_nothing() {
 }
 
 /// The session of a read-only server exists on that server only; the handshake with the next server asks for a new one.
+// Case (Pitfalls of the wire, 25): read-only servers.
+// Also: `a_read_only_server_is_passed_over`, `a_read_write_server_is_searched_for_and_moved_to`.
 #[test]
 fn the_session_of_a_read_only_server_is_left_with_it() {
     let mut scenario = Scenario::new(config().with_read_only(true));
@@ -180,6 +182,8 @@ fn a_session_that_was_handed_in_and_has_ended_is_lost() {
 }
 
 /// Only the request that timed out fails; its late reply is dropped.
+// Case (Failure cases, 30): answers slower than timeouts.
+// Also: `answers_keep_the_connection`.
 #[test]
 fn a_request_without_an_answer_in_time_fails_alone() {
     let mut scenario = Scenario::connected_with(config().with_request_timeout(ms(500)).unwrap());
@@ -285,6 +289,8 @@ fn a_waiter_for_capacity_is_woken_when_half_of_it_is_free() {
     assert_eq!(woken, [2, 11, 12]);
 }
 
+// Case (Found in docent itself): whoever waited for capacity waited on behind a close.
+// Also: `a_full_queue_does_not_keep_a_close_from_its_place_at_the_end`.
 #[test]
 fn a_waiter_for_capacity_is_notified_of_the_end() {
     let config = config().with_max_requests(1).unwrap();
@@ -372,6 +378,8 @@ fn a_server_that_may_be_behind_is_named_as_such() {
 }
 
 /// Servers go back to the timeout of the creation after a change of leader, whatever was asked for since.
+// Case (Found in docent itself): an heir asked for its own session timeout, which servers drop
+// after a change of leader.
 #[test]
 fn an_heir_asks_for_the_timeout_that_the_session_was_made_with() {
     let mut scenario = Scenario::connected();
@@ -468,6 +476,8 @@ fn a_server_that_fails_otherwise_or_answers_is_not_behind() {
 }
 
 /// It would never be left later: only a connected client checks its server.
+// Case (Found in docent itself): a client that was connecting to a server just taken off the list
+// stayed with it.
 #[test]
 fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
     for handshaking in [false, true] {
@@ -495,6 +505,8 @@ fn an_attempt_at_a_server_that_is_no_longer_listed_is_given_up() {
 }
 
 /// The answer of a server that is no longer listed is no reason to leave for one that was not asked.
+// Case (Found in docent itself): a probe of a server that was no longer listed made the client
+// move.
 #[test]
 fn a_probe_of_a_server_that_is_no_longer_listed_starts_no_migration() {
     let config = config().with_read_only(true).with_connect_string("one:1,two:1".parse().unwrap());
@@ -510,6 +522,8 @@ fn a_probe_of_a_server_that_is_no_longer_listed_starts_no_migration() {
 }
 
 /// One name may stand for all servers, each at an address of its own.
+// Case (Found in docent itself): on a read-only server with the only name in the list, no other was
+// looked for.
 #[test]
 fn on_a_read_only_server_of_the_only_name_the_name_is_asked_again() {
     let mut scenario = Scenario::new(config().with_read_only(true));

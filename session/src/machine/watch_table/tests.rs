@@ -77,6 +77,8 @@ fn an_event_takes_the_lists_it_concerns() {
 }
 
 /// The persistent watch that covers two reads was set after the next change of the node.
+// Case (Found in docent itself): a one-shot watch of a read that a persistent watch covers reported
+// the creation of a node that had existed, if the persistent watch was set after the deletion.
 #[test]
 fn a_one_shot_watch_reports_what_a_server_would_although_the_first_event_is_missing() {
     let reported = |kind, event| {
@@ -144,6 +146,7 @@ fn under_a_recursive_watch_a_child_stands_for_changed_children() {
     assert_eq!(watches.len(), 2);
 }
 
+// Case (Pitfalls of the wire, 33): an exist watch in the data list.
 #[test]
 fn the_replay_keeps_the_lists_apart_and_names_a_path_once_in_each() {
     let watches = table(&[
@@ -167,6 +170,8 @@ fn the_replay_keeps_the_lists_apart_and_names_a_path_once_in_each() {
 }
 
 /// ZOOKEEPER-706.
+// Case (Pitfalls of the wire, 18): a setWatches over the limit.
+// Case (What broke other clients): more than 128 KiB of watches end the session.
 #[test]
 fn a_large_replay_is_split_and_loses_nothing() {
     let mut watches = Watches::default();
@@ -245,6 +250,7 @@ fn watchers_are_notified_in_their_order() {
     assert_eq!(notified, [9, 1, 5]);
 }
 
+// Case (Found in docent itself): the table of watches kept the memory of a burst.
 #[test]
 fn what_a_burst_has_made_large_is_given_back() {
     let mut watches = Watches::default();

@@ -92,6 +92,7 @@ const NODE_EXISTS: Answer<'_> = Fails(ErrorCode::NodeExists);
 const NOT_EMPTY: Answer<'_> = Fails(ErrorCode::NotEmpty);
 const NO_AUTH: Answer<'_> = Fails(ErrorCode::NoAuth);
 
+// Case (Contracts of a call): a read-only server.
 #[tokio::test]
 async fn what_only_reads_works_on_a_read_only_server() {
     let config = docent_testing::server::Config { read_only: true, ..Default::default() };

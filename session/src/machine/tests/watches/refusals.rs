@@ -6,6 +6,16 @@ use super::*;
 const NEXT_TRY: Duration = ms(1900);
 
 /// ThrottledOp (servers since 3.7) and whatever else: the watches are set again later, and no watch ends.
+// Case (Found in docent itself): a refusal of setWatches, such as ThrottledOp, ended all persistent
+// watches, or the connection again and again; one of addWatch or removeWatches left the server with
+// another mode than the client believed in.
+// Also: `set_watches_of_one_shots_that_is_refused_is_sent_again`,
+// `refusals_make_the_pauses_longer`,
+// `watches_that_could_not_be_set_again_are_set_on_the_next_server`,
+// `a_mode_that_cannot_be_narrowed_stays_until_it_can`, `a_removal_that_is_refused_is_sent_again`,
+// `a_read_whose_cover_was_refused_gets_a_watch_of_its_own`,
+// `an_exists_whose_cover_was_refused_resyncs`; on a real server that throttles:
+// `watches_survive_reconnects_to_an_overloaded_server`.
 #[test]
 fn set_watches_that_is_refused_is_sent_again() {
     for err in [ErrorCode::ThrottledOp, ErrorCode::SystemError, ErrorCode::Unknown(-999)] {
@@ -200,6 +210,8 @@ fn an_exists_whose_cover_was_refused_resyncs() {
 }
 
 /// An addWatch that waited for a connection for too long was never sent.
+// Case (Found in docent itself): reads relied on a persistent watch whose request had never been
+// sent, and the watcher of an exists received a resync at once.
 #[test]
 fn a_watch_that_waited_too_long_for_a_connection_covers_no_read() {
     let mut scenario = Scenario::connected();
@@ -240,6 +252,8 @@ fn a_removal_for_all_that_halves_a_mode_is_made_up_for() {
 
 /// Servers with WatchManagerOptimized take the one-shot watches of the batch and refuse the rest; whether they did is
 /// not known, so they are sent once more.
+// Case (Found in docent itself): a server that supports no persistent watches lost the one-shot
+// watches that were in the same setWatches2.
 #[test]
 fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
     let mut scenario = Scenario::connected();
@@ -258,6 +272,10 @@ fn a_server_that_refuses_persistent_watches_is_sent_the_others_again() {
 }
 
 /// A server with the same small limit would close the connection, each time.
+// Case (Found in docent itself): setWatches was larger than the limit of requests: with a small
+// `jute.maxbuffer` a client with many watches reconnected for ever.
+// Also: `a_large_replay_is_split_and_loses_nothing`,
+// `a_watch_whose_path_fits_into_no_set_watches_ends`.
 #[test]
 fn set_watches_keeps_to_the_limit_of_requests() {
     let config = config().with_max_request_bytes(1000).unwrap();

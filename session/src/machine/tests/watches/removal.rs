@@ -225,6 +225,9 @@ fn queued_watch_requests_go_with_the_connection() {
 
 /// A read relied on it, so it could not be given back when it was cancelled or dropped; it is once the read's watch has
 /// delivered its event. Otherwise a persistent watch without a watcher would stay on the server.
+// Case (Found in docent itself): a persistent watch that was dropped while a read relied on it
+// stayed on the server.
+// Also: `a_persistent_watch_that_covered_a_read_is_gone_when_unused`.
 #[test]
 fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
     for cancelled in [true, false] {
@@ -245,6 +248,9 @@ fn a_cancelled_persistent_watch_that_covered_a_read_is_given_back_behind_it() {
 }
 
 /// The read that relied on it fails: no other read relies on it.
+// Case (Found in docent itself): a persistent watch that was dropped stayed on the server when the
+// read it covered failed or was cancelled.
+// Also: `a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelled`.
 #[test]
 fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_fails() {
     for (kind, err) in [
@@ -281,6 +287,10 @@ fn a_dropped_persistent_watch_is_given_back_when_the_read_it_covered_is_cancelle
 }
 
 /// Two are on their way, and the older is cancelled: the younger keeps its watch, and the other way round.
+// Case (Found in docent itself): no test held these rules: of two watches on their way the
+// cancelled one goes; the only watch of a path goes as a whole; `Request::path` of each request.
+// Also: `of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch`,
+// `the_only_watch_of_a_path_is_removed_as_a_whole`, `requests_about_a_path`.
 #[test]
 fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
     for (gone, left) in [(1, 2), (2, 1)] {
@@ -297,6 +307,8 @@ fn of_two_watches_on_their_way_the_one_that_is_cancelled_goes() {
 }
 
 /// The same of reads.
+// Case (Pitfalls of the wire, 36): watches without a waiter.
+// Also: `a_dropped_watch_response_leaves_no_watch_behind`.
 #[test]
 fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
     for (gone, left) in [(1, 2), (2, 1)] {
@@ -312,6 +324,8 @@ fn of_two_reads_on_their_way_the_one_that_is_cancelled_leaves_no_watch() {
 
 /// What the machine itself sends about its watches is not refused: a recursive mode that stays on the server
 /// keeps changed children from the owner of a persistent watch.
+// Case (Found in docent itself): a full queue refused the client's own requests: a recursive watch
+// stayed and kept changed children from others.
 #[test]
 fn a_full_queue_does_not_keep_a_watch_from_being_given_back() {
     let config = config().with_max_requests(2).unwrap().with_max_pending_bytes(100).unwrap();
