@@ -386,8 +386,10 @@ impl Error {
     }
 
     /// Says that the operation may have been applied: by an earlier attempt.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn with_unknown_outcome(mut self) -> Self {
+    // Public for a machine without the client, which does not use it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_unknown_outcome(mut self) -> Self {
         self.0.outcome = Outcome::Unknown;
         self
     }
