@@ -5,6 +5,7 @@
 mod curator_cache;
 mod engine;
 mod event;
+mod events;
 mod node;
 mod one_shot;
 mod options;
@@ -14,6 +15,7 @@ mod tree;
 mod updater;
 
 pub use curator_cache::{CacheState, CuratorCache};
-pub use event::{CacheEvent, CacheEvents};
+pub use event::CacheEvent;
+pub use events::CacheEvents;
 pub use node::CachedNode;
 pub use options::CacheOptions;
