@@ -440,7 +440,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_reader_that_lags_is_told_before_and_after_the_close() {
+    async fn a_reader_that_lags_is_notified_before_and_after_the_close() {
         let (events, receiver) = broadcast::channel(2);
         let (status, shown) = watch::channel(Status::default());
         let mut reader = NodeEvents { receiver, status: shown };

@@ -149,7 +149,7 @@ impl Connection {
         }
         let Some(&start) = self.input.first_chunk::<{ frame::LENGTH_SIZE }>() else {
             if std::mem::take(&mut self.is_input_large) {
-                // The rest goes to a buffer of its own size; the large one is given back.
+                // The rest goes to a buffer of its size; the large one is given back.
                 self.is_input_large = self.input.len() > KEPT;
                 self.input = BytesMut::from(&self.input[..]);
             }

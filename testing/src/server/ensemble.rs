@@ -175,7 +175,7 @@ pub struct Ensemble {
     /// Connections with pending output, or about to be closed.
     pub(super) ready: BTreeSet<ConnectionId>,
     pub(super) links: Links,
-    /// Connections that have just got their session, or whose requests were delayed, and may have sent more already.
+    /// Connections that have just received their session, or whose requests were delayed, and may have sent more already.
     pub(super) opened: VecDeque<ConnectionId>,
     /// Whether messages are being delivered.
     pub(super) is_pumping: bool,
