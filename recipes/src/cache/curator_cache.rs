@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     engine::Engine,
-    events::CacheEvents,
+    event::CacheEvents,
     node::CachedNode,
     options::CacheOptions,
     shared::Shared,

@@ -2,10 +2,10 @@
 //!
 //! Source: `org.apache.curator.framework.recipes.cache`.
 
+mod cache_event;
 mod curator_cache;
 mod engine;
 mod event;
-mod events;
 mod node;
 mod one_shot;
 mod options;
@@ -14,8 +14,8 @@ mod shared;
 mod tree;
 mod updater;
 
+pub use cache_event::CacheEvent;
 pub use curator_cache::{CacheState, CuratorCache};
-pub use event::CacheEvent;
-pub use events::CacheEvents;
+pub use event::CacheEvents;
 pub use node::CachedNode;
 pub use options::CacheOptions;

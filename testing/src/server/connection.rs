@@ -10,7 +10,15 @@ use docent_protocol::{
     reply::ReplyHeader, xid,
 };
 
-use super::{acl::Ident, four_letter_words::SET_TRACE_MASK, requests::Waiting};
+use super::{acl::Ident, messages::Waiting};
+
+/// The word that is followed by an eight-byte mask.
+pub(crate) const SET_TRACE_MASK: [u8; 4] = *b"stmk";
+
+/// The default trace mask, which `gtmk` shows until `stmk` sets another.
+///
+/// Source: `ZooTrace.traceMask`: client requests, session and warning traces, and server packets.
+pub(crate) const TRACE_MASK: u64 = 306;
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
