@@ -115,7 +115,7 @@ fn is<T: std::fmt::Debug>(result: Result<T, docent::Error>, kind: ErrorKind, of:
     assert_eq!(result.unwrap_err().kind(), kind, "{of}");
 }
 
-/// What holds on every server that requires client certificates.
+/// Rules of every server that requires client certificates.
 async fn certificates_are_identities(servers: &str, authority: &Authority) {
     let bob = connect(servers, authority, &authority.identify("bob", &[])).await;
     for (number, (subject, expected)) in subjects().into_iter().enumerate() {

@@ -73,7 +73,7 @@ impl fmt::Display for ConnectString {
     }
 }
 
-/// A connect string that is none: names the part and the rule.
+/// An invalid connect string: names the part and the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidConnectString(String);
 

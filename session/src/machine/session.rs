@@ -153,7 +153,7 @@ pub enum Connect {
 
 impl<T, W: Clone + Ord> Session<T, W> {
     /// A session without any requests, with the settings of a [`Config`](crate::Config). `seed` determines the
-    /// shuffling, the jitter, and SASL's nonces unless they have a secret of their own.
+    /// shuffling, the jitter, and SASL's nonces unless they have their own secret.
     #[must_use]
     pub fn new(settings: impl Into<Settings>, seed: u64) -> Self {
         Self::with_answers(settings, seed, VecDeque::new())

@@ -124,7 +124,7 @@ fn escape(value: &str) -> String {
     out
 }
 
-/// Decodes UTF-8 as Java does: what is not UTF-8 is replaced, and a surrogate of three bytes is one replacement.
+/// Decodes UTF-8 as Java does: invalid bytes are replaced, and a surrogate of three bytes is one replacement.
 fn utf_8(bytes: &[u8]) -> String {
     let mut valid = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -37,7 +37,7 @@ use docent_session::{Children, Error, ErrorKind, Node};
 use tracing::debug;
 
 use super::{
-    event::CacheEvent,
+    cache_event::CacheEvent,
     node::CachedNode,
     options::CacheOptions,
     reads::{Cause, Job, Kind, Read, Reads},
