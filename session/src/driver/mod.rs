@@ -2,6 +2,8 @@
 //! with the clients.
 
 mod clock;
+#[cfg(feature = "dns-srv")]
+mod dns_srv;
 mod last_connection;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -18,6 +20,8 @@ mod task;
 mod timer;
 mod transport;
 
+#[cfg(feature = "dns-srv")]
+pub use self::transport::ServerLookup;
 #[cfg(feature = "tls-no-provider")]
 pub use self::transport::{Tls, TlsOptions};
 pub use self::{

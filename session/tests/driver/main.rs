@@ -17,6 +17,8 @@ mod claims;
 mod close;
 mod contracts;
 mod conveniences;
+#[cfg(feature = "dns-srv")]
+mod dns_srv;
 mod ended_runtime;
 mod flow_control;
 mod large_trees;
