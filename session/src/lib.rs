@@ -96,8 +96,6 @@ pub use machine::{
 pub use session_token::SessionToken;
 pub use time::Instant;
 
-#[cfg(feature = "dns-srv")]
-pub use driver::ServerLookup;
 #[cfg(feature = "tls-no-provider")]
 pub use driver::{Tls, TlsOptions};
 #[cfg(feature = "tls-no-provider")]
@@ -111,7 +109,7 @@ pub use {
         TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
     },
     driver::{
-        BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions,
-        Timer, Transport,
+        BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, ServerLookup, Task,
+        Tcp, TcpOptions, Timer, Transport,
     },
 };

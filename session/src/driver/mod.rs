@@ -2,7 +2,6 @@
 //! with the clients.
 
 mod clock;
-#[cfg(feature = "dns-srv")]
 mod dns_srv;
 mod last_connection;
 #[cfg(feature = "metrics")]
@@ -20,14 +19,12 @@ mod task;
 mod timer;
 mod transport;
 
-#[cfg(feature = "dns-srv")]
-pub use self::transport::ServerLookup;
 #[cfg(feature = "tls-no-provider")]
 pub use self::transport::{Tls, TlsOptions};
 pub use self::{
     clock::Clock,
     runtime::{BlockingWork, LocalAddress, Runtime, Task, Timer},
-    transport::{ByteStream, Connecting, Tcp, TcpOptions, Transport},
+    transport::{ByteStream, Connecting, ServerLookup, Tcp, TcpOptions, Transport},
 };
 pub(crate) use self::{
     notifier::Notifier,

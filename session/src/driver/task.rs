@@ -26,9 +26,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tracing::{Instrument, debug, info, warn};
 
-#[cfg(feature = "dns-srv")]
-use super::dns_srv::{self, SrvServers};
 use super::{
+    dns_srv::{self, SrvServers},
     last_connection::{LastConnection, at_once},
     missing_operations,
     notifier::Notifier,
@@ -144,7 +143,6 @@ pub(crate) fn run(
         flushed: true,
         read_size: SMALL_READ_SIZE,
         alarm_at: None,
-        #[cfg(feature = "dns-srv")]
         servers: None,
         #[cfg(feature = "metrics")]
         recorder: super::metrics::Recorder::default(),
@@ -172,7 +170,6 @@ struct Driver {
     /// setting the alarm costs more than an early wake-up.
     alarm_at: Option<Instant>,
     /// The servers of `dns-srv://name`, once they are found.
-    #[cfg(feature = "dns-srv")]
     servers: Option<SrvServers>,
     #[cfg(feature = "metrics")]
     recorder: super::metrics::Recorder,
@@ -181,13 +178,11 @@ struct Driver {
 impl Driver {
     async fn run(&mut self) {
         loop {
-            #[cfg(feature = "dns-srv")]
             if let Some(servers) = self.servers.as_mut().and_then(SrvServers::changed) {
                 self.locked(|machine| machine.update_server_list(&servers));
             }
             let now = self.shared.clock.now();
             match self.locked(|machine| machine.poll_connect(now)) {
-                #[cfg(feature = "dns-srv")]
                 Connect::To(host, _) if host.is_dns_srv() => self.look_up(&host).await,
                 Connect::To(host, deadline) => {
                     debug!(%host, "connecting");
@@ -227,7 +222,6 @@ impl Driver {
     }
 
     /// Looks up the servers of a name. A failure is one of an attempt to connect.
-    #[cfg(feature = "dns-srv")]
     async fn look_up(&mut self, host: &Host) {
         debug!(%host, "looking up the servers");
         let (transport, runtime) = (Arc::clone(&self.transport), Arc::clone(&self.runtime));

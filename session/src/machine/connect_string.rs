@@ -17,14 +17,14 @@ const DNS_SRV: &str = "dns-srv";
 pub struct Host {
     /// A DNS name, an IPv4 address, or an IPv6 address without brackets. Looked up at every attempt.
     pub name: String,
-    /// The client port. 0 for a name whose SRV records are the servers (feature `dns-srv`).
+    /// The client port. 0 for a name whose SRV records are the servers.
     pub port: u16,
 }
 
 impl Host {
     /// Whether the SRV records of the name are the servers.
     pub(crate) const fn is_dns_srv(&self) -> bool {
-        cfg!(feature = "dns-srv") && self.port == 0
+        self.port == 0
     }
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Host {
 /// Ports default to 2181; IPv6 addresses stand in brackets; blanks around names and empty items are
 /// dropped. What follows the first slash is the chroot: a path in front of every path.
 ///
-/// With `dns-srv://` (feature `dns-srv`) the servers are the targets and ports of the SRV records of the name, such as
+/// With `dns-srv://` (feature `dns-srv`, or a transport that looks up servers) they are the targets and ports of the SRV records of the name, such as
 /// `_zookeeper._tcp.example.com`. Their priorities and weights do not matter, as in ZooKeeper. The client looks them up
 /// before its first attempt to connect, and then every minute; the next attempt to connect uses changed ones. No server is
 /// left because its record is gone. An answer without records, or none at all, is logged at WARN, and the servers stay.
@@ -151,9 +151,6 @@ fn parse_dns_srv(name: &str) -> Result<Host, InvalidConnectString> {
     let wrong = |rule: &str| {
         Err(InvalidConnectString(format!("the name \"{name}\" behind {DNS_SRV}:// {rule}")))
     };
-    if cfg!(not(feature = "dns-srv")) {
-        return wrong("cannot be looked up: enable the feature dns-srv of docent");
-    }
     if name.is_empty() {
         return wrong("is empty");
     }
@@ -273,11 +270,6 @@ mod tests {
     // `changed_srv_records_are_used_by_the_next_attempt`, `srv_records_are_read`.
     #[test]
     fn the_name_of_srv_records_is_one_without_a_port() {
-        if cfg!(not(feature = "dns-srv")) {
-            let error = parse("dns-srv://zk.example").unwrap_err();
-            assert!(error.contains("enable the feature dns-srv"), "{error}");
-            return;
-        }
         for (text, expected) in [
             ("dns-srv://_zookeeper._tcp.example.com.", "dns-srv://_zookeeper._tcp.example.com."),
             (" dns-srv://zk.example/a/b ", "dns-srv://zk.example/a/b"),

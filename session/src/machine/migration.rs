@@ -41,7 +41,6 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     }
 
     /// Uses the servers that a name of `dns-srv://` has, in place of an attempt to connect to it. The next attempt is at once.
-    #[cfg(feature = "dns-srv")]
     pub fn handle_servers(&mut self, hosts: &[Host]) {
         if self.is_ended() {
             return;

@@ -17,7 +17,6 @@ mod claims;
 mod close;
 mod contracts;
 mod conveniences;
-#[cfg(feature = "dns-srv")]
 mod dns_srv;
 mod ended_runtime;
 mod flow_control;

@@ -29,7 +29,6 @@ pub type Connecting<'a> =
     Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send + 'a>>;
 
 /// The future of a [lookup of servers](Transport::lookup_servers).
-#[cfg(feature = "dns-srv")]
 pub type ServerLookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<Host>>> + Send + 'a>>;
 
 /// Creates connections. [`Tcp`] is the default; tests connect to a server in the same process.
@@ -119,12 +118,19 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     fn connect<'a>(&'a self, host: &'a Host, within: Duration) -> Connecting<'a>;
 
     /// Looks up the servers of `dns-srv://name`: the targets and ports of its SRV records. An empty list is an error, too.
-    /// Default: asks the DNS servers that the system is configured with, again for each lookup; needs a runtime of tokio.
+    /// Default: with the feature `dns-srv`, asks the DNS servers that the system is configured with; needs a runtime of
+    /// tokio. Without the feature, an error.
     ///
     /// Source: `DnsSrvHostProvider.DnsSrvResolver` (ZOOKEEPER-4956).
-    #[cfg(feature = "dns-srv")]
     fn lookup_servers<'a>(&'a self, name: &'a str) -> ServerLookup<'a> {
-        Box::pin(dns_srv::lookup(name))
+        #[cfg(feature = "dns-srv")]
+        return Box::pin(dns_srv::lookup(name));
+        #[cfg(not(feature = "dns-srv"))]
+        {
+            let _ = name;
+            let why = "a lookup of servers requires the feature dns-srv of docent";
+            Box::pin(std::future::ready(Err(io::Error::new(io::ErrorKind::Unsupported, why))))
+        }
     }
 
     /// Whether connections are made by TLS; `None` if that is unknown, which is the default. Without TLS, the error of a

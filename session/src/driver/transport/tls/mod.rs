@@ -76,7 +76,6 @@ impl Transport for Tls {
         })
     }
 
-    #[cfg(feature = "dns-srv")]
     fn lookup_servers<'a>(&'a self, name: &'a str) -> super::ServerLookup<'a> {
         self.options.transport.as_deref().unwrap_or(&Tcp).lookup_servers(name)
     }
