@@ -31,6 +31,8 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// Looks up the servers of a name, in a fixed order, each once.
 pub(super) async fn lookup(transport: &dyn Transport, name: &str) -> io::Result<Vec<Host>> {
     let mut servers = transport.lookup_servers(name).await?;
+    // A name as the answer would be looked up without a pause.
+    servers.retain(|server| !server.is_dns_srv());
     servers.sort_by(|one, other| (&one.name, one.port).cmp(&(&other.name, other.port)));
     servers.dedup();
     if servers.is_empty() {

@@ -33,7 +33,9 @@ impl Transport for Dns {
         Box::pin(async move {
             match found {
                 Some(Ok(names)) => {
-                    let host = |name: &&str| Host { name: (*name).to_owned(), port: 1 };
+                    // "itself" is no server.
+                    let port = |name: &str| u16::from(name != "itself");
+                    let host = |name: &&str| Host { name: (*name).to_owned(), port: port(name) };
                     Ok(names.iter().map(host).collect())
                 }
                 Some(Err(text)) => Err(io::Error::other(text)),
@@ -78,6 +80,7 @@ async fn the_servers_of_srv_records_are_connected_to() {
     for (found, text) in [
         (Some(Err("no DNS server")), "dns-srv://zk.example: no DNS server"),
         (Some(Ok(&[][..])), "dns-srv://zk.example: there are no SRV records"),
+        (Some(Ok(&["itself"])), "dns-srv://zk.example: there are no SRV records"),
         (None, "no session with dns-srv://zk.example/app within 3s"),
     ] {
         let (config, _world) = World::new(found);
