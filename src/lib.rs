@@ -173,8 +173,8 @@ pub use docent_session::{
     ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
     EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
     InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
-    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim,
-    SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
+    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, ServerLookup,
+    SessionClaim, SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
     TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent,
     Watcher, WeakClient, WhenFull, children, retry,
 };
