@@ -141,7 +141,8 @@ pub enum Event<W> {
 /// The next action for the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Connect {
-    /// Connect to this server, and give up at this time.
+    /// Connect to this server, and give up at this time. The port 0 means a name whose SRV records are the servers: look
+    /// them up, and pass them to [`Session::handle_servers`].
     To(Host, Instant),
     /// Call again at this time.
     At(Instant),

@@ -17,6 +17,7 @@ mod claims;
 mod close;
 mod contracts;
 mod conveniences;
+mod dns_srv;
 mod ended_runtime;
 mod flow_control;
 mod large_trees;
