@@ -1,6 +1,6 @@
 //! One hold of a lock or a leadership, as its client reports it.
 
-use crate::history::now;
+use crate::history::{known, now};
 use crate::peers::{Answer, Library, Peer};
 use crate::world::{MILLISECOND, World};
 
@@ -122,17 +122,16 @@ impl<'a> Hold<'a> {
     /// is known.
     pub(crate) fn end(self, release: Option<u64>, end: &str) {
         let lock = self.handle.split_once(':').map_or(self.handle, |(_, path)| path);
-        let text = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
-        let held = self.held.map_or_else(|| "-".to_owned(), |(from, to)| format!("{from}-{to}"));
+        let held = known(self.held.map(|(from, to)| format!("{from}-{to}")));
         self.world.history.add(format_args!(
             "hold lock={lock} client={} kind={} token={} called={} granted={} proven={} release={} end={end} held={held}",
             self.peer.name,
             self.peer.library.name(),
-            text(self.token),
+            known(self.token),
             self.called,
             self.granted,
-            text(self.proven),
-            text(release),
+            known(self.proven),
+            known(release),
         ));
     }
 }
