@@ -25,7 +25,7 @@ struct Fault<'a> {
     kind: &'a str,
     from: u64,
     until: u64,
-    /// Of a fault of clients.
+    members: Vec<u64>,
     clients: Vec<&'a str>,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Fault<'a> {
         let kind = line.text("kind");
         let (is_of_members, is_of_clients) =
             (OF_MEMBERS.contains(&kind), OF_CLIENTS.contains(&kind));
-        let names = |field| line.text(field).split(',').filter(|name| !name.is_empty()).collect();
-        let (members, clients): (Vec<_>, Vec<_>) = (names("members"), names("clients"));
+        let names = line.text("clients").split(',').filter(|name| !name.is_empty());
+        let (members, clients): (Vec<_>, Vec<_>) = (line.list("members")?, names.collect());
         if (is_of_members && members.is_empty()) || (is_of_clients && clients.is_empty()) {
             return Err(line.wrong(if is_of_members { "members" } else { "clients" }));
         }
@@ -43,7 +43,17 @@ impl<'a> Fault<'a> {
             return Err(line.wrong("kind"));
         }
         let (from, until) = (line.number("from")?, line.number("until")?);
-        Ok(Self { number: line.number("number")?, kind, from, until, clients })
+        Ok(Self { number: line.number("number")?, kind, from, until, members, clients })
+    }
+
+    /// Whether it may be the cause. A client of docent computes its claims from the clock: only a fault of the member that
+    /// it was connected to makes it wrong, because that member replies although it does not know what the others decide.
+    fn concerns(&self, wrong: Wrong<'_>) -> bool {
+        if OF_MEMBERS.contains(&self.kind) {
+            wrong.member.map_or(!wrong.is_docent, |member| self.members.contains(&member))
+        } else {
+            !wrong.is_docent && self.clients.contains(&wrong.client)
+        }
     }
 }
 
@@ -52,6 +62,8 @@ impl<'a> Fault<'a> {
 pub(super) struct Wrong<'a> {
     pub(super) client: &'a str,
     pub(super) is_docent: bool,
+    /// The member that it was connected to, if that is known.
+    pub(super) member: Option<u64>,
     pub(super) from: u64,
     pub(super) until: u64,
 }
@@ -71,7 +83,7 @@ impl<'a> Excuses<'a> {
         session: u64,
     ) -> Result<Self, String> {
         let faults = lines.map(Fault::parse).collect::<Result<_, _>>()?;
-        Ok(Self { faults, start, slack: 2 * session })
+        Ok(Self { faults, start, slack: session.saturating_mul(2) })
     }
 
     /// The number of faults of each kind.
@@ -82,20 +94,21 @@ impl<'a> Excuses<'a> {
     }
 
     /// The excuse of a client: one fault that had begun before the client was wrong, and whose end was no more than
-    /// the slack ago when that ended. A client is excused for no longer than the slack. A client of docent computes its
-    /// claims from the clock, so that faults of clients excuse Curator's only.
+    /// the slack ago when that ended. A client is excused for no longer than the slack.
     pub(super) fn find(&self, wrong: Wrong<'_>) -> Option<String> {
-        let Wrong { client, is_docent, from, until } = wrong;
+        let Wrong { client, member, from, until, .. } = wrong;
         let fault = self.faults.iter().rev().find(|fault| {
-            let concerns = if fault.clients.is_empty() {
-                true
-            } else {
-                !is_docent && fault.clients.contains(&client)
-            };
-            concerns && fault.from <= from && until <= fault.until.saturating_add(self.slack)
+            fault.concerns(wrong)
+                && fault.from <= from
+                && until <= fault.until.saturating_add(self.slack)
         });
         let fault = fault.filter(|_| until.saturating_sub(from) <= self.slack)?;
-        let end = seconds((fault.until + self.slack).saturating_sub(self.start));
-        Some(format!("{client} is excused by fault {}, {}, until {end}", fault.number, fault.kind))
+        let end = seconds((fault.until.saturating_add(self.slack)).saturating_sub(self.start));
+        let at =
+            member.map_or(String::new(), |member| format!(" at m{}", member.saturating_add(1)));
+        Some(format!(
+            "{client}{at} is excused by fault {}, {}, until {end}",
+            fault.number, fault.kind
+        ))
     }
 }

@@ -10,6 +10,7 @@ pub(super) struct Grant<'a> {
     pub(super) client: &'a str,
     pub(super) token: u64,
     pub(super) granted: u64,
+    pub(super) member: Option<u64>,
 }
 
 struct Hold<'a> {
@@ -23,6 +24,8 @@ struct Hold<'a> {
     release: Option<u64>,
     /// From the first to the last moment at which the client believed to hold the lock.
     held: Option<(u64, u64)>,
+    /// The member that the client was connected to at the end of that, or before.
+    member: Option<u64>,
 }
 
 impl<'a> Hold<'a> {
@@ -45,6 +48,7 @@ impl<'a> Hold<'a> {
             proven: line.optional("proven")?,
             release: line.optional("release")?,
             held,
+            member: line.optional("member")?,
         })
     }
 
@@ -103,8 +107,8 @@ pub(super) fn judge<'a>(
 
 fn grants<'a>(lock: &'a str, holds: &[Hold<'a>]) -> Vec<Grant<'a>> {
     let grant = |hold: &Hold<'a>| {
-        let (client, granted) = (hold.client, hold.granted);
-        Some(Grant { lock, client, token: hold.token?, granted })
+        let Hold { client, granted, member, .. } = *hold;
+        Some(Grant { lock, client, token: hold.token?, granted, member })
     };
     holds.iter().filter_map(grant).collect()
 }
@@ -210,7 +214,7 @@ impl Overlaps {
                 }
                 let is_one_stale = one.is_before(other).unwrap_or(one.is_docent);
                 let (stale, owner) = if is_one_stale { (one, other) } else { (other, one) };
-                let (client, is_docent) = (stale.client, stale.is_docent);
+                let Hold { client, is_docent, member, .. } = **stale;
                 let (number, longest) = if is_docent {
                     (&mut self.docent, &mut self.longest_docent)
                 } else {
@@ -221,7 +225,7 @@ impl Overlaps {
                 let (right, long) = (owner.client, seconds(length));
                 let text =
                     format!("{lock}: {client} still believed to hold it for {long} beside {right}");
-                let wrong = Wrong { client, is_docent, from, until };
+                let wrong = Wrong { client, is_docent, member, from, until };
                 judgement.overlap("belief", &text, wrong, owner.is_docent, excuses);
             }
         }

@@ -15,7 +15,7 @@ pub struct Line<'a> {
 const WORDS: [(&str, &str); 9] = [
     ("run", "seed members version start end session work"),
     ("fault", "number kind from until members clients text"),
-    ("hold", "lock client kind token called granted proven release end held"),
+    ("hold", "lock client kind token called granted proven release end held member"),
     ("memory", "set element client kind token read at"),
     ("guarded", "element client kind token called returned outcome"),
     ("register", "key client op value expected version mzxid session called returned result"),

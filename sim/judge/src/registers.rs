@@ -59,6 +59,20 @@ impl<'a> Operation<'a> {
     fn is_write(&self) -> bool {
         matches!(self.op, "set" | "cas")
     }
+
+    /// Whether this write may have made a version.
+    fn can_make(&self, version: u64) -> Result<(), String> {
+        let made = match (self.result, self.expected) {
+            ("ok", _) => self.state.map(|(made, _)| made),
+            ("unknown", None) => Some(version),
+            ("unknown", Some(expected)) => expected.checked_add(1),
+            _ => return Err("whose write was refused".to_owned()),
+        };
+        match made {
+            Some(made) if made != version => Err(format!("whose write made version {made}")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A version of a register.
@@ -178,42 +192,24 @@ impl<'a> Register<'a, '_> {
     ) {
         let Some((version, mzxid)) = operation.state else { return };
         let Operation { value, client, called, returned, .. } = *operation;
-        let mut from = 0;
-        if version > 0 {
-            let explained = match writers.get(value) {
-                None => Err("which no client wrote".to_owned()),
-                Some(writer) => {
-                    from = writer.called;
-                    let made = match writer.result {
-                        "ok" => writer.state.map(|(made, _)| made),
-                        "unknown" => writer.expected.map_or(Some(version), |of| of.checked_add(1)),
-                        _ => None,
-                    };
-                    match made {
-                        None => Err("whose write was refused".to_owned()),
-                        Some(made) if made == version => Ok(()),
-                        Some(made) => Err(format!("whose write made version {made}")),
-                    }
-                }
-            };
-            if let Err(text) = explained {
-                self.wrong(
-                    called,
-                    format_args!("{client} read {value} at version {version}, {text}"),
-                );
-                return;
+        let called_write = match writers.get(value) {
+            _ if version == 0 && (value != FIRST || operation.is_write()) => {
+                Err("at which there is no write".to_owned())
             }
-        } else if value != FIRST || operation.is_write() {
-            self.wrong(called, format_args!("{client} read {value} at version 0"));
-            return;
-        }
-        if operation.result == "ok"
-            && operation.expected.is_some_and(|of| of.checked_add(1) != Some(version))
-        {
-            self.wrong(
-                called,
-                format_args!("the compare-and-set of {client} made version {version}"),
-            );
+            _ if version == 0 => Ok(0),
+            None => Err("which no client wrote".to_owned()),
+            Some(writer) => writer.can_make(version).map(|()| writer.called),
+        };
+        let from = match called_write {
+            Ok(from) => from,
+            Err(text) => {
+                let text = format_args!("{client} read {value} at version {version}, {text}");
+                return self.wrong(called, text);
+            }
+        };
+        if operation.expected.is_some_and(|of| of.checked_add(1) != Some(version)) {
+            let text = format_args!("the compare-and-set of {client} made version {version}");
+            self.wrong(called, text);
         }
         let place = *places.entry(value).or_insert(version);
         if place != version {
@@ -223,27 +219,27 @@ impl<'a> Register<'a, '_> {
         let known = versions.entry(version).or_insert(fresh);
         known.window.1 = known.window.1.min(returned);
         if (known.value, known.mzxid) != (value, mzxid) {
-            let other = known.value;
-            self.wrong(
-                called,
-                format_args!("version {version} is {value} of {client}, and {other}"),
-            );
+            let text =
+                format_args!("version {version} is {value} of {client}, and {}", known.value);
+            self.wrong(called, text);
         }
     }
 
     /// A refused compare-and-set: the version was another one than the expected one, between call and reply. Somebody had
     /// seen the expected one before, so that it was a later one. No reply may name that.
     fn add_refusal(&mut self, windows: &mut Vec<(u64, u64)>, last: u64, refusal: &Operation<'_>) {
-        let expected = refusal.expected.filter(|of| *of <= last).map_or(usize::MAX - 1, at);
-        if windows.get(expected).is_none_or(|(_, until)| *until > refusal.called) {
+        let expected = refusal.expected.filter(|of| *of <= last).map(at);
+        let seen = expected
+            .filter(|of| windows.get(*of).is_some_and(|(_, until)| *until <= refusal.called));
+        let Some(expected) = seen else {
             let text = format_args!("{} expected a version that nobody had seen", refusal.client);
             return self.wrong(refusal.called, text);
-        }
+        };
         if expected + 1 == windows.len() {
             windows.push((0, u64::MAX));
         }
-        if let Some(next) = windows.get_mut(expected + 1) {
-            next.1 = next.1.min(refusal.returned);
+        if let Some((_, until)) = windows.get_mut(expected + 1) {
+            *until = refusal.returned.min(*until);
         }
     }
 
@@ -297,12 +293,12 @@ impl<'a> Register<'a, '_> {
     }
 }
 
-/// The index of a version. No vector is as long as what this saturates at.
+/// The index of a version. No history has as many as this saturates at.
 fn at(version: u64) -> usize {
     usize::try_from(version).unwrap_or(usize::MAX - 1)
 }
 
-/// No version is made after a later one.
+/// No version is made after a later one: the second numbers do not fall.
 fn close(windows: &mut [(u64, u64)]) {
     let mut next = u64::MAX;
     for (_, until) in windows.iter_mut().rev() {
@@ -352,7 +348,7 @@ fn check_sessions(
 ) {
     let mut order: Vec<_> = operations.iter().collect();
     order.sort_by_key(|operation| operation.called);
-    // Of each session the greatest zxid, with its version.
+    // The greatest zxid of each session.
     let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for operation in order {
         let Operation {
@@ -386,8 +382,7 @@ fn stale_reads(
     let mut writes: Vec<_> =
         operations.iter().filter_map(|of| Some((made(of)?, of.returned))).collect();
     writes.sort_unstable();
-    // The earliest reply of each version and those behind it.
-    close_replies(&mut writes);
+    close(&mut writes);
     let mut stale = 0;
     for read in operations.iter().filter(|of| of.op == op) {
         let Some((version, _)) = read.state else { continue };
@@ -397,8 +392,9 @@ fn stale_reads(
         };
         stale += 1;
         let lag = read.called - from;
-        // All clients are like docent's here: only members can be at fault.
-        let wrong = Wrong { client: read.client, is_docent: true, from, until: read.called };
+        // Any member may be at fault, but no client.
+        let (is_docent, member, until) = (false, None, read.called);
+        let wrong = Wrong { client: "", is_docent, member, from, until };
         let is_good =
             if op == "plain" { lag <= excuses.slack } else { excuses.find(wrong).is_some() };
         if !is_good {
@@ -407,14 +403,4 @@ fn stale_reads(
         }
     }
     stale
-}
-
-fn close_replies(writes: &mut [(u64, u64)]) {
-    let mut next = (u64::MAX, u64::MAX);
-    for write in writes.iter_mut().rev() {
-        if write.1 > next.1 {
-            *write = (write.0, next.1);
-        }
-        next = *write;
-    }
 }

@@ -39,7 +39,7 @@ pub(super) fn judge(
         let writes = memory.remove(set).unwrap_or_default();
         judgement.figure(of_written, writes.len());
         let (_, elements) = take(set)?;
-        let lost = check_memory(set, writes, &elements, excuses, judgement);
+        let lost = check_memory(set, writes, &elements, (grants, excuses), judgement);
         judgement.figure(of_lost, lost);
     }
     let guarded = lines.iter().filter(|line| line.word == "guarded");
@@ -88,7 +88,7 @@ fn check_memory(
     set: &str,
     mut writes: Vec<Write<'_>>,
     elements: &[u64],
-    excuses: &Excuses<'_>,
+    (grants, excuses): (&[Grant<'_>], &Excuses<'_>),
     judgement: &mut Judgement,
 ) -> usize {
     writes.sort_by_key(|write| write.at);
@@ -119,8 +119,10 @@ fn check_memory(
             _ => write.is_docent,
         };
         let (stale, owner) = if is_stale { (write, other) } else { (other, write) };
-        let (client, is_docent) = (stale.client, stale.is_docent);
-        let wrong = Wrong { client, is_docent, from: write.read.max(other.read), until: write.at };
+        let Write { client, is_docent, token, .. } = *stale;
+        let grant = grants.iter().find(|of| of.client == client && Some(of.token) == token);
+        let (member, from) = (grant.and_then(|of| of.member), write.read.max(other.read));
+        let wrong = Wrong { client, is_docent, member, from, until: write.at };
         judgement.overlap("memory", &text, wrong, owner.is_docent, excuses);
     }
     lost

@@ -211,7 +211,7 @@ mod tests {
         let lines = [
             "run seed=1 members=3 version=3.8.0 start=0 end=100000000000 session=6000 work=all",
             "fault number=1 kind=kill from=5000000000 until=7000000000 members=1 clients= text=x",
-            "hold lock=/a client=c kind=docent token=1 called=0 granted=1000000000 proven=2000000000 release=3000000000 end=released held=1000000000-3000000000",
+            "hold lock=/a client=c kind=docent token=1 called=0 granted=1000000000 proven=2000000000 release=3000000000 end=released held=1000000000-3000000000 member=0",
         ]
         .map(|line| Line::parse(1, line).unwrap());
         let violations = vec![(4_000_000_000, "two tokens".to_owned())];
