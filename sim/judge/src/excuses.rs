@@ -1,5 +1,7 @@
 //! Excuses: which fault explains that a client was wrong, and until when.
 
+use std::collections::BTreeMap;
+
 use super::{Line, seconds};
 
 /// The faults that separate, end or stop members, so that one may not know the decisions of the others.
@@ -87,10 +89,12 @@ impl<'a> Excuses<'a> {
     }
 
     /// The number of faults of each kind.
-    pub(super) fn kinds(&self) -> Vec<(&'a str, usize)> {
-        let count = |kind| self.faults.iter().filter(|fault| fault.kind == kind).count();
-        let kinds = OF_MEMBERS.iter().chain(&OF_CLIENTS).map(|kind| (*kind, count(*kind)));
-        kinds.filter(|(_, count)| *count > 0).collect()
+    pub(super) fn kinds(&self) -> BTreeMap<&'a str, usize> {
+        let mut kinds = BTreeMap::new();
+        for fault in &self.faults {
+            *kinds.entry(fault.kind).or_default() += 1;
+        }
+        kinds
     }
 
     /// The excuse of a client: one fault that had begun before the client was wrong, and whose end was no more than
@@ -103,7 +107,7 @@ impl<'a> Excuses<'a> {
                 && until <= fault.until.saturating_add(self.slack)
         });
         let fault = fault.filter(|_| until.saturating_sub(from) <= self.slack)?;
-        let end = seconds((fault.until.saturating_add(self.slack)).saturating_sub(self.start));
+        let end = seconds(fault.until.saturating_add(self.slack).saturating_sub(self.start));
         let at =
             member.map_or(String::new(), |member| format!(" at m{}", member.saturating_add(1)));
         Some(format!(

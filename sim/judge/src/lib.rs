@@ -62,8 +62,8 @@ pub fn judge(text: &str) -> Result<Judgement, String> {
     };
     let (start, end) = (run.number("start")?, run.number("end")?);
     // What the servers' logs say is read after the run.
-    let events = lines.iter().filter(|line| line.word != "note");
-    events.map(|line| line.check_times(start, end)).collect::<Result<(), _>>()?;
+    let mut events = lines.iter().filter(|line| line.word != "note");
+    events.try_for_each(|line| line.check_times(start, end))?;
     let excuses = Excuses::new(of("fault"), start, run.number("session")?)?;
     let mut judgement = Judgement::default();
     judgement.figure("faults", of("fault").count());

@@ -2,7 +2,7 @@
 //!
 //! A file consists of cases with an empty line between them. A case has what is expected (`accept`, `refuse FINDING` for each
 //! violation, `error TEXT` for a history that cannot be judged, `counted TEXT`, `figure NAME: VALUE`), and lines that are
-//! added to those of `base.txt`. `-TEXT` removes the lines of `base.txt` that begin so. `field=` without a default is removed by `field=!`.
+//! added to those of `base.txt`. `-TEXT` removes the lines of `base.txt` that begin so. `field=!` leaves a field out.
 
 mod search;
 
