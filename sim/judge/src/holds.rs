@@ -139,7 +139,7 @@ fn check_tokens(lock: &str, holds: &[Hold<'_>], judgement: &mut Judgement) {
     for (hold, token) in tokened() {
         let before = granted.partition_point(|(at, _)| *at < hold.called);
         let Some((_, greatest)) = before.checked_sub(1).map(|last| granted[last]) else { continue };
-        if token <= greatest {
+        if token < greatest {
             let client = hold.client;
             judgement.violation(
                 "token",
