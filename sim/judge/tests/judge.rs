@@ -1,4 +1,4 @@
-//! Each rule refuses the histories that break it, and accepts those that nearly do: `tests/histories` has a file for each.
+//! Each rule refuses the histories that break it, and accepts those that nearly do: `sim/judge/tests/histories` has a file for each.
 //!
 //! A file consists of cases with an empty line between them. A case has what is expected (`accept`, `refuse FINDING` for each
 //! violation, `error TEXT` for a history that cannot be judged, `counted TEXT`, `figure NAME: VALUE`), and lines that are
