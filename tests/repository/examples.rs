@@ -332,7 +332,7 @@ async fn peers_answer_commands() {
                 ("cancel mutex:/l#other", "err BadCommand"),
                 ("create /n a", "ok"),
                 ("create /n a", "err NodeExists NotApplied"),
-                ("set /n b -1", "ok 1"),
+                ("set /n b -1", "ok 1 "),
                 ("get /n", "ok 1 "),
                 ("syncget /n", "ok 1 "),
                 ("fencedget /n /l", "ok 1 "),

@@ -200,6 +200,11 @@ impl LockObject {
         Ok(Some(text))
     }
 
+    /// The server that the client is connected to; `-` for none.
+    fn server(&self) -> String {
+        self.peer.client.server().map_or_else(|| "-".to_owned(), |server| server.to_string())
+    }
+
     /// The hold to be released. With the last guard of a lock, its hold ends.
     fn last(&mut self) -> Result<Hold, Failure> {
         let hold = self.holds.pop().ok_or_else(not_owner)?;
@@ -237,7 +242,8 @@ impl LockObject {
             },
             ("held", []) => {
                 let held = hold.is_some_and(Hold::is_held);
-                let time = if *HAS_TIMES { format!(" {now}") } else { String::new() };
+                let time =
+                    if *HAS_TIMES { format!(" {now} {}", self.server()) } else { String::new() };
                 Ok(Some(format!("{held}{time}")))
             }
             ("token", []) => {
