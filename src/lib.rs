@@ -73,7 +73,7 @@
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `sasl` | SASL authentication by DIGEST-MD5, or by another mechanism, such as Kerberos by `docent-gssapi` |
-//! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
+//! | `stream` | [`Watcher`], [`Events`] and [`Latest`] as streams of `futures-core` |
 //! | `blocking` | the module [`blocking`](https://docs.rs/docent/latest/docent/blocking): the client and the recipes for programs without async |
 //! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
 //! | `testing` | an embedded server and a recording proxy, for tests of programs that use docent |
@@ -143,17 +143,17 @@ pub use docent_protocol::{
 #[cfg(feature = "recipes")]
 #[doc(inline)]
 pub use docent_recipes::{
-    AclProvider, DefaultAclProvider, Held, HeldFuture,
+    AclProvider, CancellationToken, DefaultAclProvider, Held, HeldFuture,
     atomic::{
         AtomicNumber, AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger,
         DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
     },
     barriers::{DistributedBarrier, DistributedDoubleBarrier},
-    cache::{CacheEvent, CacheEvents, CacheOptions, CacheState, CachedNode, CuratorCache},
+    cache::{CacheEvent, CacheOptions, CacheState, CachedNode, CuratorCache},
     create_protected, create_protected_with,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
-        Leadership, LeadershipChange, LeadershipChanges, Participant, Term,
+        Leadership, LeadershipChange, Participant, Term,
     },
     locks::{
         InterProcessLock, InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
@@ -161,8 +161,7 @@ pub use docent_recipes::{
         Owner, Revoker, StrictMutex,
     },
     nodes::{
-        GroupMember, GroupView, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
-        PersistentTtlNode,
+        GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode,
     },
     shared::{SharedCount, SharedValue, VersionedValue},
 };
@@ -170,10 +169,10 @@ pub use docent_recipes::{
 pub use docent_session::{
     AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Call, Children, Client,
     ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
-    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
-    InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
+    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Events, Host, Instant,
+    InvalidConnectString, InvalidEnsembleConfig, Latency, Latest, LocalAddress, Metrics, MultiReadResponse,
     Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim,
-    SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,
+    SessionLease, SessionToken, StateEvent, Task, Tcp, TcpOptions, Timer, Transaction,
     TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent,
     Watcher, WeakClient, WhenFull, children, retry,
 };

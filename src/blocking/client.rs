@@ -4,7 +4,8 @@ use std::future::{Future, ready};
 
 use super::{Blocking, handle::WaitForEnd, thread::OwnThread, wait, waiting::check};
 use crate::{
-    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Node, Stat, States, Watcher,
+    AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Events, Node, Stat, StateEvent,
+    Watcher,
     retry::RetryPolicy,
 };
 
@@ -162,7 +163,7 @@ impl Client {
     ///
     /// As [`Client::states`](crate::Client::states).
     #[must_use]
-    pub fn states(&self) -> Blocking<States> {
+    pub fn states(&self) -> Blocking<Events<StateEvent>> {
         self.wrap(self.inner.states())
     }
 

@@ -14,6 +14,6 @@ mod tree;
 mod updater;
 
 pub use curator_cache::{CacheState, CuratorCache};
-pub use event::{CacheEvent, CacheEvents};
+pub use event::CacheEvent;
 pub use node::CachedNode;
 pub use options::CacheOptions;

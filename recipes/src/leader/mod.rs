@@ -13,7 +13,7 @@ mod participant;
 mod participation;
 mod place;
 
-pub use leader_latch::{LeaderLatch, LeadershipChange, LeadershipChanges};
+pub use leader_latch::{LeaderLatch, LeadershipChange};
 pub use leader_selector::{LeaderSelector, Term};
 pub use leadership::Leadership;
 pub use options::{CloseMode, ConnectionStateErrorPolicy, LeaderOptions};

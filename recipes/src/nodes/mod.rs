@@ -10,7 +10,6 @@ mod persistent_ttl_node;
 mod status;
 
 pub use group_member::GroupMember;
-pub use group_view::GroupView;
-pub use persistent_node::{NodeEvents, NodeOptions, PersistentNode};
+pub use persistent_node::{NodeOptions, PersistentNode};
 pub use persistent_ttl_node::PersistentTtlNode;
 pub use status::NodeEvent;
