@@ -160,9 +160,7 @@ pub use docent_recipes::{
         InterProcessSemaphoreMutex, InterProcessSemaphoreV2, LockFuture, LockGuard, LockOptions,
         Owner, Revoker, StrictMutex,
     },
-    nodes::{
-        GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode,
-    },
+    nodes::{GroupMember, NodeEvent, NodeOptions, PersistentNode, PersistentTtlNode},
     shared::{SharedCount, SharedValue, VersionedValue},
 };
 #[doc(inline)]
@@ -170,11 +168,11 @@ pub use docent_session::{
     AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Call, Children, Client,
     ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
     EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Events, Host, Instant,
-    InvalidConnectString, InvalidEnsembleConfig, Latency, Latest, LocalAddress, Metrics, MultiReadResponse,
-    Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim,
-    SessionLease, SessionToken, StateEvent, Task, Tcp, TcpOptions, Timer, Transaction,
-    TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse, WatchedEvent,
-    Watcher, WeakClient, WhenFull, children, retry,
+    InvalidConnectString, InvalidEnsembleConfig, Latency, Latest, LocalAddress, Metrics,
+    MultiReadResponse, Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime,
+    SessionClaim, SessionLease, SessionToken, StateEvent, Task, Tcp, TcpOptions, Timer,
+    Transaction, TransactionResponse, TransactionResult, Transport, WatchKind, WatchResponse,
+    WatchedEvent, Watcher, WeakClient, WhenFull, children, retry,
 };
 #[cfg(feature = "sasl")]
 #[doc(inline)]

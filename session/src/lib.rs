@@ -102,9 +102,10 @@ pub use driver::{Tls, TlsOptions};
 pub use {
     client::{
         AclEntries, AddWatchResponse, Allow, Call, Children, Cleanup, Client, ClientInfo,
-        EnsembleConfig, EnsembleServer, EnsembleTracker, Events, InvalidEnsembleConfig, Latest, MultiReadResponse,
-        Node, OnDrop, ReadResult, Reconfig, Response, StateEvent, Transaction, TransactionResponse,
-        TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
+        EnsembleConfig, EnsembleServer, EnsembleTracker, Events, InvalidEnsembleConfig, Latest,
+        MultiReadResponse, Node, OnDrop, ReadResult, Reconfig, Response, StateEvent, Transaction,
+        TransactionResponse, TransactionResult, WatchResponse, Watcher, WeakClient, children,
+        retry,
     },
     driver::{
         BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions,

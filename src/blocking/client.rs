@@ -5,8 +5,7 @@ use std::future::{Future, ready};
 use super::{Blocking, handle::WaitForEnd, thread::OwnThread, wait, waiting::check};
 use crate::{
     AddWatchMode, Children, Config, CreateMode, Error, ErrorKind, Events, Node, Stat, StateEvent,
-    Watcher,
-    retry::RetryPolicy,
+    Watcher, retry::RetryPolicy,
 };
 
 /// A ZooKeeper client for programs without async: a [`docent::Client`](crate::Client) for threads.

@@ -1,12 +1,12 @@
 //! The instances of a service in memory.
 
 use docent::{CreateMode, ErrorKind, OpCode};
-use docent_discovery::{ServiceCache, ServiceCacheEvent, ServiceCacheEvents};
+use docent_discovery::{Events, ServiceCache, ServiceCacheEvent};
 
 use super::*;
 
 /// An event in short.
-async fn next(events: &mut ServiceCacheEvents) -> String {
+async fn next(events: &mut Events<ServiceCacheEvent>) -> String {
     let event = within_deadline("an event", events.next()).await.expect("the cache is open");
     let name = |one: &ServiceInstance| names([one]).remove(0);
     match event {
@@ -25,7 +25,7 @@ async fn next(events: &mut ServiceCacheEvents) -> String {
     }
 }
 
-async fn expect(events: &mut ServiceCacheEvents, wanted: &[&str]) {
+async fn expect(events: &mut Events<ServiceCacheEvent>, wanted: &[&str]) {
     for wanted in wanted {
         assert_eq!(next(events).await, *wanted);
     }

@@ -5,10 +5,7 @@ use std::future::Future;
 use docent_session::{Client, Error, ErrorKind, OnDrop, Watcher};
 use tracing::debug;
 
-use crate::{
-    create::lacks_3_5_operations, persistent_retry::pause, select::select,
-    timer,
-};
+use crate::{create::lacks_3_5_operations, persistent_retry::pause, select::select, timer};
 
 /// Repeats a request after each error that may disappear by itself: the callers have deadlines of their own. A change of
 /// the connection ends a pause.

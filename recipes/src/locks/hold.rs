@@ -173,7 +173,9 @@ impl Hold {
     /// [`Instant::ZERO`] once the node is known to be deleted, or is about to be: the hold was released, or a change of
     /// the connection has ended it.
     pub(crate) fn proven_until(&self) -> Instant {
-        if self.state.is_released_or_deleted() || self.connection.get().is_some_and(Connection::has_changed) {
+        if self.state.is_released_or_deleted()
+            || self.connection.get().is_some_and(Connection::has_changed)
+        {
             return Instant::ZERO;
         }
         match &self.bound {

@@ -213,7 +213,8 @@ impl Task {
         {
             self.watcher = None;
             // After the end of a session, the next one is connected first.
-            due |= event.is_some_and(|event| !event.is_end()) && !planted::is("members-not-read-again");
+            due |= event.is_some_and(|event| !event.is_end())
+                && !planted::is("members-not-read-again");
         }
         if let Some(timer) = &mut self.timer
             && let Poll::Ready(elapsed) = timer.as_mut().poll(cx)

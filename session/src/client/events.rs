@@ -197,6 +197,12 @@ impl StateEvent {
     }
 }
 
+impl From<ConnectionState> for StateEvent {
+    fn from(state: ConnectionState) -> Self {
+        Self::State(state)
+    }
+}
+
 /// The current state, if there is one, and the later ones.
 pub(super) fn states(
     current: Option<ConnectionState>,
