@@ -11,7 +11,7 @@ use std::{
 };
 
 use docent::{
-    ByteStream, Client, Config, Connecting, Host, Tcp, TcpOptions, TlsOptions, Transport,
+    ByteStream, Client, Config, Connecting, Host, Tcp, TcpOptions, Transport, session::TlsOptions,
 };
 use docent_testing::{TestingServer, server};
 use rcgen::{
