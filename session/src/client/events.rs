@@ -22,10 +22,12 @@ use crate::ConnectionState;
 /// A slow reader delays nothing. Where a limited number of events is kept for it, the oldest are dropped beyond the limit,
 /// and an event named `Lagged` is delivered in their place. The method that returns the events states the limit.
 pub struct Events<T> {
-    /// Returns the next event; `None` after the last. Wakes the task of its last call.
-    poll: Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<T>> + Send + Sync>,
+    poll: Box<PollNext<T>>,
     is_over: bool,
 }
+
+/// Returns the next event; `None` after the last. Wakes the task of its last call.
+type PollNext<T> = dyn FnMut(&mut Context<'_>) -> Poll<Option<T>> + Send + Sync;
 
 impl<T> Events<T> {
     /// The events that `next` returns, each with the state for the next call. For the crates of docent.
