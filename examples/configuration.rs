@@ -2,7 +2,10 @@
 //!
 //! On the ZooKeeper in `DOCENT_CONNECT` (host:port,…), or else on an embedded server in this process.
 
-use docent::{CacheEvents, CacheOptions, CachedNode, Client, CreateMode, CuratorCache};
+use docent::{
+    CacheOptions, Client, CreateMode, CuratorCache,
+    cache::{CacheEvents, CachedNode},
+};
 use docent_testing::TestingServer;
 use tokio::sync::watch;
 

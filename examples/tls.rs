@@ -5,8 +5,8 @@
 
 use std::{env, error::Error, fs};
 
-// With the feature `tls` of docent also docent::TlsOptions.
-use docent::session::TlsOptions;
+// With the feature `tls` of docent also docent::tls::TlsOptions.
+use docent::tls::TlsOptions;
 use docent::{Config, CreateMode, acl::CREATOR_ALL_ACL};
 
 fn file(variable: &str) -> Result<Vec<u8>, Box<dyn Error>> {

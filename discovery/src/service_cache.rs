@@ -12,7 +12,7 @@ use std::{
 };
 
 use docent_recipes::cache::{CacheEvents, CacheOptions, CuratorCache};
-use docent_session::{Client, Error, NodePath};
+use docent_session::{Client, Error, watch::NodePath};
 use serde_json::Value;
 
 use crate::{InstanceSerializer, ServiceInstance, view::View};

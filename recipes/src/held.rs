@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin};
 
-use docent_session::{Instant, Transaction};
+use docent_session::{Transaction, runtime::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Error, leader::Leadership, locks::LockGuard};

@@ -61,8 +61,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
-mod config;
-mod error;
+pub mod config;
+pub mod error;
+#[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "what only the driver calls"))]
 pub mod machine;
 #[cfg(not(docent_sim))]
 mod planted;
@@ -72,43 +73,73 @@ mod session_token;
 mod time;
 
 #[cfg(feature = "tokio")]
-mod client;
+pub mod client;
 #[cfg(feature = "tokio")]
 mod driver;
 
-pub use backoff::Backoff;
 pub use config::Config;
 pub use error::{Error, ErrorKind, Outcome};
-#[cfg(feature = "sasl")]
-pub use machine::sasl::{
-    SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
-};
-pub use machine::{
-    connect_string::{ConnectString, Host, InvalidConnectString},
-    connection_state::ConnectionState,
-    lease::{SessionClaim, SessionLease},
-    metrics::{Latency, Metrics},
-    settings::{Credential, WhenFull},
-    timeouts::Timeouts,
-    watch_table::{NodePath, WatchKind, WatchedEvent},
-};
-pub use session_token::SessionToken;
-pub use time::Instant;
-
-#[cfg(feature = "tls-no-provider")]
-pub use driver::{Tls, TlsOptions};
-#[cfg(feature = "tls-no-provider")]
-pub use tokio_rustls::rustls;
+pub use session::{ConnectionState, SessionToken};
+pub use watch::WatchedEvent;
 #[cfg(feature = "tokio")]
 pub use {
-    client::{
-        AclEntries, AddWatchResponse, Allow, Call, Children, Cleanup, Client, ClientInfo,
-        EnsembleConfig, EnsembleServer, EnsembleTracker, InvalidEnsembleConfig, MultiReadResponse,
-        Node, OnDrop, ReadResult, Reconfig, Response, States, Transaction, TransactionResponse,
-        TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
-    },
-    driver::{
+    client::{Children, Client, Node, Transaction, TransactionResult, retry},
+    ensemble::EnsembleTracker,
+    watch::Watcher,
+};
+
+/// The members of the ensemble: to read, to follow and to change.
+#[cfg(feature = "tokio")]
+pub mod ensemble {
+    pub use crate::client::{
+        admin::Reconfig,
+        ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
+        ensemble_tracker::EnsembleTracker,
+    };
+}
+
+/// What a client has of its surroundings: connections, time, tasks and randomness.
+pub mod runtime {
+    #[cfg(feature = "tokio")]
+    pub use crate::driver::{
         BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions,
         Timer, Transport,
-    },
-};
+    };
+    pub use crate::time::Instant;
+}
+
+/// SASL: a user with its password, or a mechanism of the program.
+#[cfg(feature = "sasl")]
+pub mod sasl {
+    pub use crate::machine::sasl::{
+        SaslAction, SaslContext, SaslCredential, SaslError, SaslExchange, SaslMechanism,
+    };
+}
+
+/// The session: its states, how long it lives, and the token by which another client takes it over.
+pub mod session {
+    #[cfg(feature = "tokio")]
+    pub use crate::client::states::States;
+    pub use crate::{
+        machine::{
+            connection_state::ConnectionState,
+            lease::{SessionClaim, SessionLease},
+        },
+        session_token::SessionToken,
+    };
+}
+
+/// TLS connections, by rustls.
+#[cfg(feature = "tls-no-provider")]
+pub mod tls {
+    pub use crate::driver::{Tls, TlsOptions};
+    pub use tokio_rustls::rustls;
+}
+
+/// Watches: their events, and the watchers that receive them.
+pub mod watch {
+    #[cfg(feature = "tokio")]
+    pub use crate::client::watcher::{OnDrop, Watcher};
+    pub use crate::machine::watch_table::{NodePath, WatchKind, WatchedEvent};
+    pub use docent_protocol::{AddWatchMode, EventType, KeeperState, WatcherType};
+}

@@ -7,7 +7,10 @@
     reason = "clippy knows test functions, but not the functions that they call"
 )]
 
-use docent_session::{Config, ErrorKind, TlsOptions, rustls::crypto::CryptoProvider};
+use docent_session::{
+    Config, ErrorKind,
+    tls::{TlsOptions, rustls::crypto::CryptoProvider},
+};
 use docent_testing::{TestingServer, server};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -35,7 +38,7 @@ async fn a_server_is_spoken_to_by_the_provider_of_the_features_or_of_the_program
         let error = options.clone().build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
         assert!(error.to_string().contains("there is no crypto provider: enable"), "{error}");
-        let provider = docent_session::rustls::crypto::ring::default_provider();
+        let provider = docent_session::tls::rustls::crypto::ring::default_provider();
         CryptoProvider::install_default(provider).unwrap();
     }
     let config = Config::new(&server.connect_string()).unwrap();

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use tokio::sync::watch;
 
 use super::{Blocking, wait, wait_timeout};
-use crate::{ConnectionState, Error, ErrorKind, States, WatchedEvent, Watcher};
+use crate::{ConnectionState, Error, ErrorKind, WatchedEvent, Watcher, session::States};
 
 /// A sequence of events, whose [`Blocking`] is an iterator that waits.
 ///
@@ -84,13 +84,13 @@ event_sources!(States: ConnectionState, Watcher: WatchedEvent);
 
 #[cfg(feature = "recipes")]
 event_sources!(
-    crate::CacheEvents: crate::CacheEvent,
-    crate::LeadershipChanges: crate::LeadershipChange,
-    crate::NodeEvents: crate::NodeEvent
+    crate::cache::CacheEvents: crate::CacheEvent,
+    crate::leader::LeadershipChanges: crate::leader::LeadershipChange,
+    crate::nodes::NodeEvents: crate::nodes::NodeEvent
 );
 
 #[cfg(feature = "recipes")]
-impl EventSource for crate::GroupView {
+impl EventSource for crate::nodes::GroupView {
     type Event = std::sync::Arc<std::collections::BTreeMap<String, bytes::Bytes>>;
 
     async fn next_event(&mut self) -> Option<Result<Self::Event, Error>> {

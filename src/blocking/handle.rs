@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::waiting::{is_inside_runtime, poll_for};
-use crate::{ConnectionState, WeakClient};
+use crate::{ConnectionState, client::WeakClient};
 
 /// A value of the async API, for threads: a client, or something that was made of one.
 ///

@@ -17,7 +17,10 @@ mod faults;
 mod initial;
 mod model;
 
-use docent::{CacheEvent, CacheEvents, CachedNode, CuratorCache, OpCode};
+use docent::{
+    CacheEvent, CuratorCache, OpCode,
+    cache::{CacheEvents, CachedNode},
+};
 use docent_testing::{
     TestingServer,
     server::{self, Version},

@@ -9,7 +9,8 @@ use std::{
 
 use bytes::Bytes;
 use docent::{
-    CacheEvent, CacheEvents, CacheOptions, CachedNode, CreateMode, CuratorCache, ErrorKind,
+    CacheEvent, CacheOptions, CreateMode, CuratorCache, ErrorKind,
+    cache::{CacheEvents, CachedNode},
 };
 use docent_testing::{
     TestingServer,

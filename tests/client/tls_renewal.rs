@@ -11,8 +11,10 @@ use std::{
 };
 
 use docent::{
-    Client, Config, Connecting, Host, Tcp, TcpOptions, Transport,
-    session::{
+    Client, Config,
+    config::Host,
+    runtime::{Connecting, Tcp, TcpOptions, Transport},
+    tls::{
         TlsOptions,
         rustls::{
             self, DigitallySignedStruct, SignatureScheme,

@@ -1,6 +1,6 @@
 //! Instances that another process writes while they are registered here (`ServiceDiscoveryBuilder.watchInstances`).
 
-use docent::NodeEvent;
+use docent::nodes::NodeEvent;
 use docent_discovery::NodeEvents;
 
 use super::*;

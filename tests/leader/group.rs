@@ -1,6 +1,6 @@
 //! Groups, and the views of their members.
 
-use docent::{Acl, CreateMode, ErrorKind, GroupMember, NodeEvent, OpCode, Perms};
+use docent::{Acl, CreateMode, ErrorKind, GroupMember, OpCode, Perms, nodes::NodeEvent};
 use docent_testing::{fault::Fault, tap::Record};
 
 use crate::{
@@ -33,7 +33,7 @@ async fn a_second_member_with_the_same_id_waits(fixture: Fixture) {
 }
 
 /// Waits until a view shows these members.
-async fn shows(view: &mut docent::GroupView, wanted: &[(&str, &str)]) {
+async fn shows(view: &mut docent::nodes::GroupView, wanted: &[(&str, &str)]) {
     let seen = async {
         loop {
             let members = view.next().await.unwrap().unwrap();

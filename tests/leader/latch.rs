@@ -7,10 +7,10 @@ use std::{
 };
 
 use docent::{
-    CloseMode, Config, ErrorKind, Held, LeaderLatch, LeaderOptions, LeadershipChange,
-    LeadershipChanges, LockGuard, OpCode,
-    recipes::locks::InterProcessMutex,
-    session::{Runtime, Task, Timer, Transport},
+    Config, ErrorKind, LeaderLatch, LeaderOptions, LockGuard, OpCode,
+    leader::{CloseMode, LeadershipChange, LeadershipChanges},
+    locks::{Held, InterProcessMutex},
+    runtime::{Runtime, Task, Timer, Transport},
 };
 use docent_testing::TestingServer;
 use tokio::{runtime::Handle, sync::oneshot};

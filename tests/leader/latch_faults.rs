@@ -1,8 +1,8 @@
 //! Latches whose nodes, requests, connections or sessions are lost. Ln: the defects of Curator in `docs/CURATOR.md`.
 
 use docent::{
-    Client, ConnectionState, ConnectionStateErrorPolicy, CreateMode, ErrorKind, LeaderLatch,
-    LeaderOptions, LeadershipChange, LeadershipChanges, OpCode,
+    Client, ConnectionState, CreateMode, ErrorKind, LeaderLatch, LeaderOptions, OpCode,
+    leader::{ConnectionStateErrorPolicy, LeadershipChange, LeadershipChanges},
 };
 use docent_testing::{
     fault::Fault,

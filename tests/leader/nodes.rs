@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use docent::{
-    Client, CreateMode, ErrorKind, LockOptions, NodeEvent, NodeEvents, NodeOptions, OpCode,
-    PersistentNode, PersistentTtlNode, retry::RetryNTimes,
+    Client, CreateMode, ErrorKind, LockOptions, NodeOptions, OpCode, PersistentNode,
+    PersistentTtlNode,
+    nodes::{NodeEvent, NodeEvents},
+    retry::RetryNTimes,
 };
 use docent_testing::{
     fault::Fault,

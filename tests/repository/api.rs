@@ -166,7 +166,7 @@ impl Api {
                     );
                 }
                 Item::Use(import) => {
-                    let is_public = is_public(&import.vis);
+                    let is_public = is_public(&import.vis) && !is_hidden(&import.attrs);
                     imports(&import.tree, &mut Vec::new(), is_public, &mut module.imports);
                 }
                 _ => {}
@@ -248,9 +248,9 @@ impl Api {
     }
 
     fn export_item(&mut self, module: ModulePath, original: String, shown: String) {
-        let items = &self.modules[&module].items;
+        let items = self.modules[&module].items.iter().filter(|item| is_exported(item));
         // A type and a function, or a macro, may share a name.
-        for item in items.iter().filter(|item| name(item).is_some_and(|name| name == original)) {
+        for item in items.filter(|item| name(item).is_some_and(|name| name == original)) {
             describe(item, &shown, &mut self.lines);
         }
         let known = self.public.entry((module, original)).or_insert_with(|| shown.clone());

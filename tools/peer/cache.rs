@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache};
+use docent::{
+    CacheEvent, CacheOptions, CuratorCache,
+    cache::{CacheEvents, CachedNode},
+};
 
 use super::{
     Answer, Failure, Object, Peer, Reply, done, gzip, has, list,

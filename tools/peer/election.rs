@@ -12,8 +12,8 @@ use std::{
 };
 
 use docent::{
-    CloseMode, ErrorKind, LeaderLatch, LeaderSelector, Leadership, LeadershipChange,
-    LeadershipChanges, Participant,
+    ErrorKind, LeaderLatch, LeaderSelector, Leadership,
+    leader::{CloseMode, LeadershipChange, LeadershipChanges, Participant},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},

@@ -3,8 +3,8 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use docent::{
-    CreateMode, Error, GroupMember, NodeEvent, NodeEvents, NodeOptions, PersistentNode,
-    PersistentTtlNode,
+    CreateMode, Error, GroupMember, NodeOptions, PersistentNode, PersistentTtlNode,
+    nodes::{NodeEvent, NodeEvents},
 };
 use tokio::time::timeout;
 

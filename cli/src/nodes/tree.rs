@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
-use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, Client, CuratorCache};
+use docent::{
+    CacheEvent, CacheOptions, Client, CuratorCache,
+    cache::{CacheEvents, CachedNode},
+};
 use docent::{Error, ErrorKind, Outcome};
 use serde_json::json;
 

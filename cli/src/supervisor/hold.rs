@@ -3,8 +3,11 @@
 use std::{ffi::OsString, future::pending, sync::Arc, time::Duration};
 
 use docent::{
-    Client, ConnectionState, EventType, Held,
-    session::{Instant, OnDrop, SessionClaim, States},
+    Client, ConnectionState, EventType,
+    locks::Held,
+    runtime::Instant,
+    session::{SessionClaim, States},
+    watch::OnDrop,
 };
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
 use tokio::{

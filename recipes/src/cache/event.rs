@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use docent_session::{Error, NodePath};
+use docent_session::{Error, watch::NodePath};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{node::CachedNode, shared::Shared};

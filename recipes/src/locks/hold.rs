@@ -14,7 +14,9 @@ use std::{
     },
 };
 
-use docent_session::{Client, ConnectionState, Instant, SessionClaim, retry::RetryPolicy};
+use docent_session::{
+    Client, ConnectionState, retry::RetryPolicy, runtime::Instant, session::SessionClaim,
+};
 use tokio::sync::{OnceCell, watch};
 use tracing::trace;
 

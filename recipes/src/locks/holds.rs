@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-use docent_session::{Instant, Transaction};
+use docent_session::{Transaction, runtime::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::hold::Hold;

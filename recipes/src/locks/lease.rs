@@ -28,8 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use bytes::Bytes;
 use docent_protocol::{CreateMode, WatcherType};
 use docent_session::{
-    Client, Error, ErrorKind, Outcome, SessionClaim, Watcher,
+    Client, Error, ErrorKind, Outcome, Watcher,
     retry::{RetryLoop, RetryPolicy},
+    session::SessionClaim,
 };
 use tokio::sync::{OnceCell, watch};
 use tracing::{debug, trace};

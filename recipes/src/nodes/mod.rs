@@ -9,6 +9,7 @@ mod persistent_node;
 mod persistent_ttl_node;
 mod status;
 
+pub use crate::create_protected::{create_protected, create_protected_with};
 pub use group_member::GroupMember;
 pub use group_view::GroupView;
 pub use persistent_node::{NodeEvents, NodeOptions, PersistentNode};

@@ -35,11 +35,11 @@ impl fmt::Display for Host {
 ///
 /// ```
 /// # extern crate docent_session as docent;
-/// use docent::ConnectString;
+/// use docent::config::ConnectString;
 ///
 /// let parsed: ConnectString = "zk1, zk2:2182, [::1]:2183/app/a".parse()?;
 /// assert_eq!(parsed.to_string(), "zk1:2181,zk2:2182,[::1]:2183/app/a");
-/// # Ok::<(), docent::InvalidConnectString>(())
+/// # Ok::<(), docent::config::InvalidConnectString>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConnectString {

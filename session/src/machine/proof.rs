@@ -20,7 +20,7 @@
 //! write forgets these: the server forwards it behind the connect request, and the leader handles both in that order.
 //!
 //! The reconnect is planned: nothing more is sent, the replies to requests in flight are awaited, for
-//! [`reattach`](crate::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
+//! [`reattach`](crate::machine::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
 //! not come in time, the connection is kept, and the bound with it. Watches are set again, as after any reconnect. The
 //! state of the connection does not change unless the attempt fails.
 //!
@@ -53,7 +53,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Prepares a [`submit_proof`](Self::submit_proof): replaces the connection by a new one to the same server, once the
     /// requests in flight are answered, unless it is young or is known to end at the leader. The requests queued from
     /// now on are sent on the new connection. If the replies take too long, the connection is kept.
-    pub fn reattach(&mut self, now: Instant) {
+    pub(crate) fn reattach(&mut self, now: Instant) {
         self.renewal.begin_use();
         self.probe_role();
         let is_young =
@@ -85,7 +85,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Whether the connection is known to end at the leader, so that a write alone renews the proven bound.
     #[must_use]
-    pub fn is_at_leader(&self) -> bool {
+    pub(crate) fn is_at_leader(&self) -> bool {
         self.connection.role() == Role::Leader
     }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use docent::{Client, ConnectionState, ErrorKind, Instant, States, WeakClient};
+use docent::{
+    Client, ConnectionState, ErrorKind, client::WeakClient, runtime::Instant, session::States,
+};
 
 use crate::world::{World, history::What, time::Pid};
 

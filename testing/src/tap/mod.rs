@@ -51,7 +51,7 @@ pub use self::{
     compare::{CompareOptions, Difference, compare},
     json::json,
     kill_session::kill_session,
-    record::{Field, Record, Side, Value, What, reply_fields, request_fields},
+    record::{Field, Record, Side, Value, What, reply_fields},
     text::{Printer, TextOptions, line, lines},
     trace::Trace,
 };

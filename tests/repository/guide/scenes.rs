@@ -3,10 +3,10 @@
 use std::{future::Future, pin::Pin};
 
 use docent::{
-    CacheEvent, CacheEvents, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind,
-    EventType, LeaderLatch, Outcome,
-    protocol::{AddWatchMode, OpCode},
-    recipes::locks::{
+    AddWatchMode, CacheEvent, CacheOptions, ConnectionState, CreateMode, CuratorCache, ErrorKind,
+    EventType, LeaderLatch, OpCode, Outcome,
+    cache::CacheEvents,
+    locks::{
         InterProcessMultiLock, InterProcessMutex, InterProcessReadWriteLock,
         InterProcessSemaphoreV2, LockGuard,
     },

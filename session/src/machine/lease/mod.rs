@@ -29,7 +29,7 @@ use docent_protocol::OpCode;
 
 mod waiters;
 
-pub use self::waiters::LeaseTimer;
+pub(crate) use self::waiters::LeaseTimer;
 use self::waiters::{Sleep, Waiters};
 use super::operations::Operations;
 use crate::{planted, time::Instant};
@@ -180,13 +180,13 @@ impl SessionLease {
     }
 
     /// Sets the timer of [`SessionClaim::lost`], once: later calls change nothing.
-    pub fn set_timer(&self, timer: impl FnOnce() -> Box<dyn LeaseTimer>) {
+    pub(crate) fn set_timer(&self, timer: impl FnOnce() -> Box<dyn LeaseTimer>) {
         self.timer.get_or_init(timer);
     }
 
     /// Wakes the tasks in [`SessionClaim::lost`]. To be called for each
     /// [`Event::Lease`](super::session::Event::Lease).
-    pub fn wake_waiters(&self) {
+    pub(crate) fn wake_waiters(&self) {
         self.waiters.wake();
     }
 
@@ -203,6 +203,8 @@ impl SessionLease {
 
     /// Records that an operation is of no use on these servers, although they reply to it: [`lacks`](Self::lacks) is true
     /// from now on. Requests of it are still sent.
+    // Public for the cache of docent-recipes.
+    #[doc(hidden)]
     pub fn note_unusable(&self, op: OpCode) {
         self.operations.note_unusable(op);
     }
@@ -227,7 +229,7 @@ impl SessionClaim {
     }
 
     /// Whether the session is not known to be lost and its naive bound has not expired since the claim was made. Best
-    /// effort, see the [module](crate::SessionLease). `now` is the time of the client's clock: `false` for a later time
+    /// effort, see the [module](crate::session::SessionLease). `now` is the time of the client's clock: `false` for a later time
     /// is final too. The first `false` of a deadline that has passed wakes the tasks in [`lost`](Self::lost).
     #[must_use]
     pub fn is_valid(&self, now: Instant) -> bool {
@@ -280,7 +282,7 @@ impl SessionClaim {
     ///
     /// ```
     /// # extern crate docent_session as docent;
-    /// use docent::SessionClaim;
+    /// use docent::session::SessionClaim;
     ///
     /// async fn stop_when_lost(claim: SessionClaim, stop: impl FnOnce()) {
     ///     claim.lost().await;

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use docent::{CacheEvent, CacheEvents, CacheOptions, CachedNode, CuratorCache, OpCode};
+use docent::{
+    CacheEvent, CacheOptions, CuratorCache, OpCode,
+    cache::{CacheEvents, CachedNode},
+};
 
 use super::{
     steps::{CacheKind, CacheStep},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use docent::{Client, EventType, LockGuard, SessionLease};
+use docent::{Client, EventType, LockGuard, session::SessionLease};
 use tokio_util::sync::CancellationToken;
 
 use crate::{

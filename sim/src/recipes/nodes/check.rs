@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use docent::{Client, Error, GroupMember, NodeEvents, PersistentNode, PersistentTtlNode, Stat};
+use docent::{
+    Client, Error, GroupMember, PersistentNode, PersistentTtlNode, Stat, nodes::NodeEvents,
+};
 
 use crate::{
     checks::{

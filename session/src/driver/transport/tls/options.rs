@@ -36,7 +36,7 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// ```no_run
 /// # extern crate docent_session as docent;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent::{Config, TlsOptions};
+/// use docent::{Config, tls::TlsOptions};
 ///
 /// let tls = TlsOptions::new()
 ///     .with_roots(&std::fs::read("ca.pem")?)
@@ -60,7 +60,7 @@ use crate::{Error, ErrorKind, driver::transport::Transport};
 /// ```no_run
 /// # extern crate docent_session as docent;
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use docent::{Config, TlsOptions};
+/// use docent::{Config, tls::TlsOptions};
 ///
 /// let tls = TlsOptions::new()
 ///     .with_roots_file("/etc/zookeeper/ca.pem")
@@ -217,15 +217,15 @@ impl TlsOptions {
     /// of revoked certificates and [`without_name_verification`](Self::without_name_verification) have no effect. The
     /// name of [`with_server_name`](Self::with_server_name) is passed to it.
     ///
-    /// The types are those of [`rustls`](crate::rustls).
+    /// The types are those of [`rustls`](crate::tls::rustls).
     #[must_use]
     pub fn with_verifier(mut self, verifier: Arc<dyn ServerCertVerifier>) -> Self {
         self.verifier = Some(verifier);
         self
     }
 
-    /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::TcpOptions), or through a proxy. Default:
-    /// [`Tcp`](crate::Tcp).
+    /// Sets how the connections below TLS are made: with [`TcpOptions`](crate::runtime::TcpOptions), or through a proxy. Default:
+    /// [`Tcp`](crate::runtime::Tcp).
     #[must_use]
     pub fn with_transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
