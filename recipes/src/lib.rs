@@ -7,7 +7,7 @@
 //! their reasons: its defects are not mirrored. Unlike Curator's, a [`LockGuard`](locks::LockGuard) knows whether the lock is still held,
 //! reports its loss, and has a fencing token.
 //!
-//! Applications add the crate `docent`, which re-exports this one.
+//! Applications add the crate `docent`, which re-exports the modules of this one.
 //!
 //! | recipe | Curator | |
 //! |---|---|---|

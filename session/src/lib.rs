@@ -5,7 +5,7 @@
 //! * [`Client`] is the client for applications: one documented method for each operation, and a driver task that moves
 //!   the bytes.
 //!
-//! Applications add the crate `docent`, which re-exports this one.
+//! Applications add the crate `docent`, which re-exports the modules of this one.
 //!
 //! # What happens when …
 //!

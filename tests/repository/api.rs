@@ -11,16 +11,9 @@ use syn::{
     Visibility,
 };
 
-use crate::support::real::skip;
+use xtask::workspace::LIBRARIES;
 
-const LIBRARIES: [&str; 6] = [
-    "docent",
-    "docent-discovery",
-    "docent-protocol",
-    "docent-recipes",
-    "docent-session",
-    "docent-testing",
-];
+use crate::support::real::skip;
 
 /// Requires C headers, without which `cargo xtask test` does not build it.
 const GSSAPI: &str = "docent-gssapi";

@@ -18,4 +18,5 @@ mod examples;
 mod guide;
 #[cfg(unix)]
 mod leader_example;
+mod names;
 mod tidy;

@@ -178,9 +178,9 @@ impl Client {
     /// reserved xid that matches no pending request, so that it would break the connection:
     ///
     /// ```compile_fail,E0277
-    /// # mod docent { pub use docent_protocol as protocol; pub use docent_protocol::*; pub use docent_session::*; }
-    /// # fn example(client: &docent::Client) {
-    /// drop(client.submit(&docent_protocol::operation::Ping));
+    /// # use docent_protocol::operation::Ping;
+    /// # fn example(client: &docent_session::Client) {
+    /// drop(client.submit(&Ping));
     /// # }
     /// ```
     ///
