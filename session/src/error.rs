@@ -24,8 +24,8 @@ pub use docent_protocol::{DecodeError, DecodeErrorKind, OpCode, PathError};
 /// # The source
 ///
 /// The [`source`](std::error::Error::source) is an [`io::Error`](std::io::Error) for a lost or refused connection (of
-/// TLS also), a [`DecodeError`](docent_protocol::DecodeError) for an unreadable reply, a
-/// [`PathError`](docent_protocol::path::PathError) for an invalid path, and an
+/// TLS also), a [`DecodeError`] for an unreadable reply, a
+/// [`PathError`] for an invalid path, and an
 /// [`InvalidConnectString`](crate::config::InvalidConnectString) for an invalid connect string. `Display` includes its text, so
 /// that a line in a log is complete; a report that prints the chain of sources prints that text twice.
 ///

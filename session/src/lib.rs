@@ -16,11 +16,11 @@
 //! | a request's reply is lost | the request is not sent again: only the caller knows whether that is safe. The outcome of the error is `Unknown` |
 //! | a server sends invalid data | the connection is closed, with the reason in the error; no panic, no hang |
 //! | a future is dropped | its request is sent and takes effect; a watch without a watcher is removed from the server |
-//! | a caller is faster than the server | pending requests and bytes are limited; requests above the limit fail, or wait ([`WhenFull`]) |
+//! | a caller is faster than the server | pending requests and bytes are limited; requests above the limit fail, or wait ([`WhenFull`](config::WhenFull)) |
 //! | a consumer of events is slow | it delays nothing else; events beyond its buffer become one [resync](WatchedEvent::is_resync) |
 //! | the servers of the ensemble change | [`Client::update_server_list`] moves the client without losing a request; an [`EnsembleTracker`] does so by itself |
 //! | a program ends | [`Client::run`] and [`Client::close`] end the session and wait for the server's confirmation; the last drop of a client, or a runtime that ends, sends the queued requests and closeSession without waiting |
-//! | a caller must know how long the session lives for certain | [`SessionLease`] has a best-effort bound and a proven one |
+//! | a caller must know how long the session lives for certain | [`SessionLease`](session::SessionLease) has a best-effort bound and a proven one |
 //!
 //! # Features
 //!
@@ -32,8 +32,8 @@
 //! | `tls-no-provider` | the same with the provider that the program has installed, which the other features prefer, too |
 //! | `tls-platform-roots` | `TlsOptions::with_platform_roots`: certificates that the platform trusts |
 //! | `sasl` | authentication by DIGEST-MD5, or by another mechanism |
-//! | `stream` | [`Watcher`] and [`States`] as streams of `futures-core` |
-//! | `metrics` | the counters of [`Metrics`], for the crate `metrics` |
+//! | `stream` | [`Watcher`] and [`session::States`] as streams of `futures-core` |
+//! | `metrics` | the counters of [`client::Metrics`], for the crate `metrics` |
 //!
 //! Without features, the crate is the machine: three third-party crates, no IO, no clock. The example `embed` is a
 //! client on a blocking socket in sixty lines.
@@ -54,7 +54,8 @@
 [`Client::run`]: https://docs.rs/docent-session
 [`Client::update_server_list`]: https://docs.rs/docent-session
 [`EnsembleTracker`]: https://docs.rs/docent-session
-[`States`]: https://docs.rs/docent-session
+[`client::Metrics`]: https://docs.rs/docent-session
+[`session::States`]: https://docs.rs/docent-session
 [`Watcher`]: https://docs.rs/docent-session
 "
 )]

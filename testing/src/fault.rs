@@ -1,7 +1,7 @@
 //! Faults that hit a single frame.
 //!
 //! A [`Fault`] names an operation, a side of it (the request or the reply), and which of the following matching
-//! requests it hits. The forwarder passes each request to the [`FaultTable`] and applies the resulting [`Action`].
+//! requests it hits. The forwarder passes each request to the table of faults and applies the resulting [`Action`].
 //! The table is pure: no sockets, no clock, and randomness only from a seed.
 
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Fault {
     }
 
     /// Hits a matching request with a probability of 1 in `chances`. The fault stays pending until it has hit
-    /// [`times`](Self::times) requests. The random choices follow from the [seed](FaultTable::seed).
+    /// [`times`](Self::times) requests. The random choices follow from the [seed](crate::tap::Tap::seed).
     #[must_use]
     pub const fn one_in(mut self, chances: u32) -> Self {
         self.one_in = chances;

@@ -50,7 +50,7 @@ fn docent_has_every_type_of_the_client_and_the_recipes() {
 /// The machine takes the requests of the protocol: its users depend on `docent-protocol` too.
 #[test]
 fn docent_has_the_types_of_the_protocol_that_its_signatures_have() {
-    let outer = ["docent", "docent-session", "docent-recipes"];
+    let outer = ["docent", "docent-session", "docent-recipes", "docent-testing"];
     let mut named: BTreeSet<String> = outer
         .iter()
         .flat_map(|library| shown(library))

@@ -40,7 +40,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Makes the client's nonces unpredictable to an observer that knows the seed. Without a secret they follow from the
     /// seed.
     #[must_use]
-    pub(crate) fn with_nonce_secret(mut self, secret: [u8; 16]) -> Self {
+    pub fn with_nonce_secret(mut self, secret: [u8; 16]) -> Self {
         self.nonces = Nonces::new(secret);
         self
     }

@@ -74,7 +74,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// Writes a closeSession for a driver that can no longer send for the session, if there is a session to close and
     /// no close is in progress.
-    pub(crate) fn put_close(&mut self, out: &mut Vec<u8>) {
+    pub fn put_close(&mut self, out: &mut Vec<u8>) {
         if self.is_connected() && !self.is_closing() {
             let xid = xid::next(self.last_xid);
             let _ = frame::put_operation(out, frame::DEFAULT_LIMIT, xid, &CloseSession);

@@ -77,6 +77,7 @@ pub(crate) mod watch_table;
 pub use self::sasl::{SaslStep, SaslStepResult};
 pub use self::{
     answers::{Answers, Body, Completion, Reply},
+    lease::LeaseTimer,
     session::{Connect, Event, Session},
     settings::Settings,
     watch_table::Registration,

@@ -53,7 +53,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// Prepares a [`submit_proof`](Self::submit_proof): replaces the connection by a new one to the same server, once the
     /// requests in flight are answered, unless it is young or is known to end at the leader. The requests queued from
     /// now on are sent on the new connection. If the replies take too long, the connection is kept.
-    pub(crate) fn reattach(&mut self, now: Instant) {
+    pub fn reattach(&mut self, now: Instant) {
         self.renewal.begin_use();
         self.probe_role();
         let is_young =

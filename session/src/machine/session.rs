@@ -323,7 +323,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
 
     /// How the last attempt to connect, or the last connection, failed.
     #[must_use]
-    pub(crate) const fn last_failure(&self) -> Option<&Error> {
+    pub const fn last_failure(&self) -> Option<&Error> {
         self.last_failure.as_ref()
     }
 

@@ -64,7 +64,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// As [`submit_reserved`](Self::submit_reserved), for a write whose success renews the proven bound of the session's
     /// [lease](crate::session::SessionLease), counted from the connect request of the connection that carried it, or at the leader from
     /// the write itself. See [`reattach`](Self::reattach).
-    pub(crate) fn submit_proof(
+    pub fn submit_proof(
         &mut self,
         transaction: &Multi,
         token: T,

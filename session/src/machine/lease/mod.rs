@@ -29,7 +29,7 @@ use docent_protocol::OpCode;
 
 mod waiters;
 
-pub(crate) use self::waiters::LeaseTimer;
+pub use self::waiters::LeaseTimer;
 use self::waiters::{Sleep, Waiters};
 use super::operations::Operations;
 use crate::{planted, time::Instant};
@@ -180,13 +180,13 @@ impl SessionLease {
     }
 
     /// Sets the timer of [`SessionClaim::lost`], once: later calls change nothing.
-    pub(crate) fn set_timer(&self, timer: impl FnOnce() -> Box<dyn LeaseTimer>) {
+    pub fn set_timer(&self, timer: impl FnOnce() -> Box<dyn LeaseTimer>) {
         self.timer.get_or_init(timer);
     }
 
     /// Wakes the tasks in [`SessionClaim::lost`]. To be called for each
     /// [`Event::Lease`](super::session::Event::Lease).
-    pub(crate) fn wake_waiters(&self) {
+    pub fn wake_waiters(&self) {
         self.waiters.wake();
     }
 
