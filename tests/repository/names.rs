@@ -66,7 +66,8 @@ fn docent_has_the_types_of_the_protocol_that_its_signatures_have() {
         if !is_signature || line.contains("::machine::") {
             continue;
         }
-        let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let paths = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+        let words = paths.map(|path| last(path.trim_end_matches(':')));
         for word in words.filter(|word| protocol.contains_key(*word)) {
             found += 1;
             assert!(named.contains(word), "{word}: {line}");
