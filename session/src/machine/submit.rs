@@ -61,15 +61,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.enqueue(operation, Some(token), Effect::Reserved, now);
     }
 
-    /// As [`submit_reserved`](Self::submit_reserved), for a write whose success renews the proven bound of the session's
-    /// [lease](crate::session::SessionLease), counted from the connect request of the connection that carried it, or at the leader from
-    /// the write itself. See [`reattach`](Self::reattach).
-    pub fn submit_proof(
-        &mut self,
-        transaction: &Multi,
-        token: T,
-        now: impl FnOnce() -> Instant,
-    ) {
+    /// As [`submit`](Self::submit), also when its limits are reached, for a write whose success renews the proven bound of
+    /// the session's [lease](crate::session::SessionLease), counted from the connect request of the connection that
+    /// carried it, or at the leader from the write itself. See [`reattach`](Self::reattach).
+    pub fn submit_proof(&mut self, transaction: &Multi, token: T, now: impl FnOnce() -> Instant) {
         if let Some(harm) = transaction.harm() {
             self.refuse(Some(token), harmful(harm));
             return;
