@@ -20,7 +20,7 @@
 //! write forgets these: the server forwards it behind the connect request, and the leader handles both in that order.
 //!
 //! The reconnect is planned: nothing more is sent, the replies to requests in flight are awaited, for
-//! [`reattach`](crate::machine::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
+//! [`reattach`](super::timeouts::Timeouts::reattach) at most, and queued requests go out on the next connection. If the replies do
 //! not come in time, the connection is kept, and the bound with it. Watches are set again, as after any reconnect. The
 //! state of the connection does not change unless the attempt fails.
 //!
