@@ -6,6 +6,7 @@ use docent::{
     AddWatchMode, ConnectionState, CreateMode, ErrorKind, EventType, Outcome,
     blocking::{Allow, wait, wait_timeout},
     retry::RetryNTimes,
+    session::StateEvent,
     watch::OnDrop,
 };
 
