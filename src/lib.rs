@@ -143,14 +143,14 @@ pub use docent_protocol::{
 #[cfg(feature = "recipes")]
 #[doc(inline)]
 pub use docent_recipes::{
-    AclProvider, DefaultAclProvider, Held, HeldFuture,
+    AclProvider, DefaultAclProvider, Held, HeldFuture, ProtectedOptions,
     atomic::{
         AtomicNumber, AtomicOptions, AtomicStats, AtomicValue, DistributedAtomicInteger,
         DistributedAtomicLong, DistributedAtomicNumber, DistributedAtomicValue, PromotedToLock,
     },
     barriers::{DistributedBarrier, DistributedDoubleBarrier},
     cache::{CacheEvent, CacheEvents, CacheOptions, CacheState, CachedNode, CuratorCache},
-    create_protected, create_protected_with,
+    create_protected,
     leader::{
         CloseMode, ConnectionStateErrorPolicy, LeaderLatch, LeaderOptions, LeaderSelector,
         Leadership, LeadershipChange, LeadershipChanges, Participant, Term,
@@ -169,8 +169,8 @@ pub use docent_recipes::{
 #[doc(inline)]
 pub use docent_session::{
     AclEntries, AddWatchResponse, Allow, Backoff, BlockingWork, ByteStream, Call, Children, Client,
-    ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, Credential,
-    EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
+    ClientInfo, Clock, Config, ConnectString, Connecting, ConnectionState, CreateOptions,
+    Credential, EnsembleConfig, EnsembleServer, EnsembleTracker, Error, ErrorKind, Host, Instant,
     InvalidConnectString, InvalidEnsembleConfig, Latency, LocalAddress, Metrics, MultiReadResponse,
     Node, NodePath, OnDrop, Outcome, ReadResult, Reconfig, Response, Runtime, SessionClaim,
     SessionLease, SessionToken, States, Task, Tcp, TcpOptions, Timer, Transaction,

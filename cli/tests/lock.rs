@@ -6,7 +6,7 @@ use std::{
 };
 
 use docent::{
-    Held as _, OpCode,
+    OpCode,
     recipes::locks::{InterProcessMutex, StrictMutex},
 };
 use docent_testing::{fault::Fault, tap::Record};

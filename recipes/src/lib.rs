@@ -86,7 +86,7 @@ mod state_changes;
 mod timer;
 
 pub use acl_provider::{AclProvider, DefaultAclProvider};
-pub use create_protected::{create_protected, create_protected_with};
+pub use create_protected::{ProtectedOptions, create_protected};
 pub use docent_session::{Error, ErrorKind, Outcome};
 pub use held::{Held, HeldFuture};
 #[doc(hidden)]

@@ -103,9 +103,10 @@ pub use tokio_rustls::rustls;
 pub use {
     client::{
         AclEntries, AddWatchResponse, Allow, Call, Children, Cleanup, Client, ClientInfo,
-        EnsembleConfig, EnsembleServer, EnsembleTracker, InvalidEnsembleConfig, MultiReadResponse,
-        Node, OnDrop, ReadResult, Reconfig, Response, States, Transaction, TransactionResponse,
-        TransactionResult, WatchResponse, Watcher, WeakClient, children, retry,
+        CreateOptions, EnsembleConfig, EnsembleServer, EnsembleTracker, InvalidEnsembleConfig,
+        MultiReadResponse, Node, OnDrop, ReadResult, Reconfig, Response, States, Transaction,
+        TransactionResponse, TransactionResult, WatchResponse, Watcher, WeakClient, children,
+        retry,
     },
     driver::{
         BlockingWork, ByteStream, Clock, Connecting, LocalAddress, Runtime, Task, Tcp, TcpOptions,

@@ -2,7 +2,7 @@
 //! replaced where that is possible.
 
 use docent::{
-    AddWatchMode, Client, CreateMode, Error, ErrorKind, Outcome, WatcherType,
+    AddWatchMode, Client, CreateMode, CreateOptions, Error, ErrorKind, Outcome, WatcherType,
     protocol::{OpCode, operation::Read},
 };
 use docent_testing::{
@@ -40,7 +40,10 @@ async fn call(client: &Client, op: OpCode) -> Result<(), Error> {
     match op {
         OpCode::Create2 => {
             let mode = CreateMode::PersistentSequential;
-            client.create_with_acl_and_stat(&path, b"", mode, acl).await.map(drop)
+            client
+                .create_with_stat(&path, b"", CreateOptions::new(mode).with_acl(acl))
+                .await
+                .map(drop)
         }
         OpCode::CheckWatches => client.check_watches("/", WatcherType::Data).await,
         OpCode::RemoveWatches => client.remove_watches("/", WatcherType::Data).await,

@@ -1,6 +1,6 @@
 //! What a registration leaves on the server, and when it is taken back.
 
-use docent::{CreateMode, ErrorKind, OpCode};
+use docent::{CreateMode, CreateOptions, ErrorKind, OpCode};
 use docent_discovery::{ServiceDiscovery, ServiceInstance, ServiceType};
 
 use super::*;
@@ -206,7 +206,9 @@ async fn a_refused_registration_is_tried_again() {
     fixture.create_path(&a).await;
     let parent = format!("{}/web", fixture.path);
     let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    a.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
+    a.create(&parent, b"", CreateOptions::new(CreateMode::Persistent).with_acl(&read))
+        .await
+        .unwrap();
     let discovery = discovery(&fixture, &a);
     let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);
@@ -230,7 +232,9 @@ async fn a_late_wait_writes_nothing() {
     fixture.create_path(&a).await;
     let parent = format!("{}/web", fixture.path);
     let read = [docent::Acl::new(docent::Perms::READ, "world", "anyone")];
-    a.create_with_acl(&parent, b"", CreateMode::Persistent, &read).await.unwrap();
+    a.create(&parent, b"", CreateOptions::new(CreateMode::Persistent).with_acl(&read))
+        .await
+        .unwrap();
     let discovery = discovery(&fixture, &a);
     let refused = within_deadline("an error", discovery.register(web("i1", 1))).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoAuth);

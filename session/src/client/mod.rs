@@ -8,6 +8,7 @@ mod config;
 #[expect(clippy::module_inception, reason = "it has the type `Client`, beside its extensions")]
 mod client;
 
+mod create_options;
 mod parents;
 
 mod create_or_set;
@@ -22,6 +23,8 @@ mod retry_policy;
 mod subtree;
 
 mod session;
+
+mod timeout;
 
 mod admin;
 mod allow;
@@ -45,6 +48,7 @@ pub use self::{
     children::Children,
     cleanup::Cleanup,
     client::Client,
+    create_options::CreateOptions,
     ensemble_config::{EnsembleConfig, EnsembleServer, InvalidEnsembleConfig},
     ensemble_tracker::EnsembleTracker,
     response::{AclEntries, Call, ClientInfo, Node, Response},

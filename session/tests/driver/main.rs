@@ -34,3 +34,4 @@ mod sockets;
 #[cfg(feature = "stream")]
 mod stream;
 mod support;
+mod timeouts;

@@ -1,7 +1,7 @@
 //! Creating, reading, writing, deleting.
 
 use docent::protocol::{OpCode, sequence_number};
-use docent::{CreateMode, ErrorKind, Ttl};
+use docent::{CreateMode, CreateOptions, ErrorKind, Ttl};
 
 use super::{Fixture, refused};
 
@@ -33,7 +33,14 @@ async fn create_names_what_is_in_the_way() {
         ErrorKind::NoChildrenForEphemerals,
     );
     refused(
-        fixture.client.create_with_acl(&fixture.path("b"), b"", CreateMode::Persistent, &[]).await,
+        fixture
+            .client
+            .create(
+                &fixture.path("b"),
+                b"",
+                CreateOptions::new(CreateMode::Persistent).with_acl(&[]),
+            )
+            .await,
         ErrorKind::InvalidAcl,
     );
 }
