@@ -62,7 +62,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let server = docent_testing::TestingServer::start().await?;
     /// # let client = docent_session::Client::connect(&server.connect_string()).await?;
-    /// client.create("/app/workers/one", b"", CreateOptions::new(CreateMode::Ephemeral).with_parents()).await?;
+    /// client.create("/app/workers/one", b"", docent_session::CreateOptions::new(CreateMode::Ephemeral).with_parents()).await?;
     /// client.delete_recursive("/app").await?;
     /// assert!(client.exists("/app").await?.is_none());
     /// # client.close().await?;

@@ -22,7 +22,7 @@ impl Client {
     /// # Example
     ///
     /// ```
-    /// # use docent_session::Client;
+    /// # use docent_session::{Client, CreateOptions};
     /// # use docent_protocol::CreateMode;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
