@@ -19,7 +19,7 @@ use docent_protocol::{
 use docent_session::{
     Config, ConnectString, Credential, Error, ErrorKind, Host, Instant, Outcome, SessionToken,
     WatchKind,
-    machine::{Connect, Registration, Session},
+    machine::{Connect, Registration, ServerStatus, Session},
 };
 
 /// Something that holds for any bytes.
@@ -180,6 +180,13 @@ impl Scenario {
             10 => {
                 let host = Host { name: "two".to_owned(), port: 2 };
                 self.session.handle_probe(&host, argument < 128);
+                let status = ServerStatus::parse(rest);
+                let number = u64::from(argument % 4);
+                self.session.handle_status(now, number, &host, status);
+                if argument % 16 == 0 {
+                    let token = self.token();
+                    self.session.reconnect(token, now);
+                }
             }
             11 => self.now = now + Duration::from_millis(u64::from(argument) * 40),
             12 => self.disconnect("cut"),

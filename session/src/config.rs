@@ -35,9 +35,11 @@ use crate::{
 /// | [`session`](Self::with_session) | the session to resume | none: a new one |
 /// | [`read_only`](Self::with_read_only) | whether read-only servers are accepted | no |
 /// | [`direct_servers`](Self::with_direct_servers) | whether each address is one server | no |
+/// | [`failback`](Self::with_failback) | time until the return to a better server | none |
 /// | [`credentials`](Self::with_auth) | sent to each server, before any request | none |
 /// | `sasl` | the user and password of DIGEST-MD5; feature `sasl` | none |
 /// | `sasl_mechanism` | another mechanism, such as GSSAPI of `docent-gssapi`; feature `sasl` | none |
+/// | `server_preference` | the cost of each server; feature `tokio` | all are equal |
 /// | `transport`, `clock`, `runtime` | connections, time and tasks; feature `tokio` | TCP, and the tokio runtime of the start |
 /// | `max_watch_events` | buffered events of a watcher; feature `tokio` | 1,000 |
 /// | `seed` | of shuffling and jitter; feature `tokio` | from the operating system |
@@ -355,6 +357,46 @@ impl Config {
         self.session.direct_servers
     }
 
+    /// Sets the time within which a client returns to a better server that is reachable again: to one of lower cost, by
+    /// `with_server_preference`, or among equals to one with fewer connections. Default `None`: a client stays at its
+    /// server, and after a rolling restart the last server has no clients.
+    ///
+    /// At a random time in the second half of each such interval, the client asks every server of its list for its status, by
+    /// the four-letter word `srvr` on another connection, which servers allow by default (`4lw.commands.whitelist`).
+    /// A server that does not reply within a second gets no client by this. Among servers of equal cost, a client leaves one
+    /// that has at least 5 % more connections than the mean, with a probability that makes up for the surplus: after one
+    /// interval, no server has 10 % more than the mean, give or take one connection.
+    ///
+    /// A move keeps the session, with all that is held in it, and its watches, as any reconnect does; a persistent watch
+    /// reports a [resync](crate::WatchedEvent::is_resync). It loses no request: those in flight are answered first, and
+    /// those queued meanwhile are sent on the next connection. If the replies take longer than a sixth of the session timeout,
+    /// the connection is kept. If the server is not reached in the same time, the client returns to the one that it left. The
+    /// state of the connection changes only if that fails too.
+    ///
+    /// A client does not move while it is connected to a read-only server, while holds [renew their proven
+    /// bound](crate::SessionLease::proven_until), or if its servers are ClickHouse Keepers, which resume no session. Behind a
+    /// load balancer, which is one server to the client, it does not move either.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidConfig` when `within` is less than a second.
+    ///
+    /// Source: for servers that are added, `StaticHostProvider.updateServerList`; Java clients do not return.
+    pub fn with_failback(mut self, within: impl Into<Option<Duration>>) -> Result<Self, Error> {
+        let within = within.into();
+        if let Some(within) = within.filter(|within| *within < Duration::from_secs(1)) {
+            return Err(invalid(format_args!("failback is {within:?}: expected at least 1 s")));
+        }
+        self.session.failback = within;
+        Ok(self)
+    }
+
+    /// The time within which a client returns to a better server.
+    #[must_use]
+    pub const fn failback(&self) -> Option<Duration> {
+        self.session.failback
+    }
+
     /// Adds credentials, as [`Credential::new`], to those that are sent to each server after the handshake, before any
     /// request.
     #[must_use]
@@ -487,6 +529,8 @@ mod tests {
             .with_session(token.clone())
             .with_read_only(true)
             .with_direct_servers(true)
+            .with_failback(Duration::from_secs(60))
+            .unwrap()
             .with_auth("digest", b"user:hunter2");
         assert_eq!(config.connect_string().to_string(), "two:2/app");
         assert_eq!(config.session_timeout(), Duration::from_secs(1));
@@ -502,6 +546,7 @@ mod tests {
         assert_eq!(config.when_full(), WhenFull::Wait);
         assert_eq!(config.session(), Some(&token));
         assert!(config.read_only() && config.direct_servers());
+        assert_eq!(config.failback(), Some(Duration::from_secs(60)));
         let [credential] = config.credentials() else { panic!("{config:?}") };
         assert_eq!((credential.scheme(), credential.auth()), ("digest", &b"user:hunter2"[..]));
         let shown = format!("{config:?}");
@@ -531,6 +576,7 @@ mod tests {
         refused(config().with_max_request_bytes(0), "max_request_bytes is 0");
         refused(config().with_max_request_bytes(13), "max_request_bytes is 13");
         refused(config().with_request_timeout(Duration::ZERO), "request_timeout is 0");
+        refused(config().with_failback(Duration::from_millis(999)), "failback is 999ms");
         refused(config().with_session_expiration_percent(101), "101: expected 0 to 100");
         for percent in [0, 1, 100] {
             config().with_session_expiration_percent(percent).unwrap();
