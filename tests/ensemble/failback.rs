@@ -57,8 +57,6 @@ fn writes(client: &Client, path: &str) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     (stop, writing)
 }
 
-// Case (Asked for in ClickHouse's issues): after a failover, a client returns to the server of its zone, and keeps its
-// session, locks, watches and requests.
 #[tokio::test]
 async fn a_client_returns_to_its_preferred_member_with_all_that_it_holds() {
     let cluster = TestingCluster::start(3).await.unwrap();
@@ -113,7 +111,7 @@ async fn a_reconnect_on_request_keeps_the_session_and_all_requests() {
     assert_eq!(error.kind(), ErrorKind::Closed);
 }
 
-// Case (Bad input): a function of the application that panics.
+// Case (The right server, 4): the preference, a function of the application, panics.
 #[tokio::test]
 async fn a_preference_that_panics_is_named_once_and_the_client_goes_on() {
     let (errors, _guard) = Traced::start(Level::ERROR, "docent_session");
@@ -272,7 +270,8 @@ async fn nothing_is_lost(clients: Vec<Follower>) {
     }
 }
 
-// Case (Asked for in ClickHouse's issues): after a rolling restart, one member has no clients, and another most of them.
+// Case (The right server, 2): after a rolling restart, one member has no clients, and another most of them.
+// Also: `clients_leave_a_server_with_too_many_connections_and_no_other`.
 #[tokio::test]
 async fn clients_spread_again_after_a_rolling_restart_real() {
     let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -67,7 +67,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub fn handle_connected(&mut self, now: Instant) {
         let is_closing = self.is_closing();
         let Some(control) = self.connection.begin_handshake(now) else { return };
-        let known = self.identity.as_ref().filter(|known| !known.local);
+        let is_new = planted::is("move-loses-session") && self.relocation.has_left();
+        let known = self.identity.as_ref().filter(|known| !known.local && !is_new);
         let (session_id, password, asked) = match known {
             Some(identity) => (identity.id, &*identity.password, identity.asked_timeout),
             None => (0, &NO_PASSWORD[..], self.config.session_timeout),

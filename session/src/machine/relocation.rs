@@ -45,6 +45,11 @@ impl<T> Relocation<T> {
         target
     }
 
+    /// Whether a server was left, and there is no new connection yet.
+    pub(super) const fn has_left(&self) -> bool {
+        self.left.is_some()
+    }
+
     /// Forgets the move, and returns the server that was left, if it was.
     pub(super) const fn take_left(&mut self) -> Option<Host> {
         self.left.take()
