@@ -124,6 +124,7 @@ async fn a_preference_that_panics_is_named_once_and_the_client_goes_on() {
         assert!(counted.fetch_add(1, Ordering::Relaxed) < 3, "no zone for {}", server.host());
         u64::from(server.host().port != home)
     });
+    assert!(config.server_preference().is_some_and(|name| name.contains("{{closure}}")));
     let client = config.with_failback(FAILBACK).unwrap().connect().await.unwrap();
     assert_eq!(port_of(&client), Some(home), "the order that it had");
     client.exists("/").await.unwrap();
@@ -191,7 +192,8 @@ fn spread(clients: &[Follower], members: usize) -> (Vec<usize>, usize) {
     for server in clients.iter().filter_map(|follower| follower.client.server()) {
         *counts.entry(server.port).or_insert(0) += 1;
     }
-    let counts: Vec<usize> = counts.into_values().collect();
+    let mut counts: Vec<usize> = counts.into_values().collect();
+    counts.resize(members, 0);
     let most = counts.iter().max().copied().unwrap_or_default();
     let connected: usize = counts.iter().sum();
     (counts, (100 * members * most / connected.max(1)).saturating_sub(100))

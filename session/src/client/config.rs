@@ -94,13 +94,19 @@ impl Config {
     /// # Ok::<(), docent::Error>(())
     /// ```
     #[must_use]
-    pub fn with_server_preference<F>(mut self, cost: F) -> Self
-    where
-        F: Fn(&Candidate<'_>) -> u64 + Send + Sync + 'static,
-    {
+    pub fn with_server_preference(
+        mut self,
+        cost: impl Fn(&Candidate<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
         self.driver.preference = Some(Preference::new(cost));
         self.session.failback.get_or_insert(Duration::from_secs(60));
         self
+    }
+
+    /// The name of the type of the function that computes the cost of each server, if there is one.
+    #[must_use]
+    pub fn server_preference(&self) -> Option<&'static str> {
+        self.driver.preference.as_ref().map(Preference::name)
     }
 
     /// Sets the number of events that a watcher buffers, at least 1. When the buffer is full, its events are dropped and

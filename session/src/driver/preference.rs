@@ -50,6 +50,10 @@ impl Preference {
     {
         Self { cost: Arc::new(cost), name: type_name::<F>() }
     }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 impl fmt::Debug for Preference {

@@ -29,8 +29,8 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     // Only then: in other plans the task would find nothing, and would change their histories.
     if is_quiet && steps().any(|step| !matches!(step, Step::Sleep { .. })) {
         let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
-        let reconnects = renewals.any(|renew_ms| renew_ms.is_some())
-            || plan.client.failback_ms.is_some();
+        let reconnects =
+            renewals.any(|renew_ms| renew_ms.is_some()) || plan.client.failback_ms.is_some();
         world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade(), reconnects));
     }
     if plan.client.failback_ms.is_some() {
