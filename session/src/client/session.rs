@@ -254,7 +254,10 @@ impl Client {
             response.await.map_err(|error| {
                 // Without an operation, which it is not.
                 let plain = Error::new(error.kind(), error.outcome());
-                error.detail().map_or(plain.clone(), |detail| plain.with_detail(detail))
+                match error.detail() {
+                    Some(detail) => plain.with_detail(detail),
+                    None => plain,
+                }
             })
         }
     }

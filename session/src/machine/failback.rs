@@ -130,7 +130,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         let Some(current) = self.server().cloned() else { return };
         let target = self.choose(&current, &answers);
-        if let Some(target) = target.or(is_requested.then_some(current)) {
+        if let Some(target) = target.or_else(|| is_requested.then_some(current)) {
             self.relocation.plan(target);
             self.connection.reattach(now + self.timeouts.reattach);
         }

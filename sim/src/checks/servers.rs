@@ -40,8 +40,11 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
         drop(client);
         if now > world.core().disturbances.peace_at + SETTLED && metrics.sessions > 0 {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
-            if *sessions.get_or_insert(metrics.sessions) != metrics.sessions {
-                sessions = Some(metrics.sessions);
+            // Sessions that are shorter than a tick end although nothing fails.
+            let keeps = world.core().disturbances.renewed_apart_until != Nanos::MAX;
+            if sessions.replace(metrics.sessions).is_some_and(|old| old != metrics.sessions)
+                && keeps
+            {
                 bad("lost its session in peace".to_owned());
             }
             let preferred = plan.prefers.map(|member| format!("s{member}"));
