@@ -37,6 +37,8 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
             return;
         }
         let (metrics, now) = (client.metrics(), world.now());
+        // A step may replace the list.
+        let servers = client.servers();
         drop(client);
         if now > world.core().disturbances.peace_at + SETTLED && metrics.sessions > 0 {
             let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
@@ -48,8 +50,9 @@ pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: Cli
                 bad("lost its session in peace".to_owned());
             }
             let preferred = plan.prefers.map(|member| format!("s{member}"));
+            let is_listed = servers.iter().any(|host| Some(&host.name) == preferred.as_ref());
             let server = metrics.server.map(|host| host.name);
-            if preferred.is_none() || server == preferred {
+            if !is_listed || server == preferred {
                 away_since = None;
             } else if now - *away_since.get_or_insert(now) > bound(&plan) {
                 away_since = None;
