@@ -183,7 +183,7 @@ impl Scenario {
                 let status = ServerStatus::parse(rest);
                 let number = u64::from(argument % 4);
                 self.session.handle_status(now, number, &host, status);
-                if argument % 16 == 0 {
+                if argument.is_multiple_of(16) {
                     let token = self.token();
                     self.session.reconnect(token, now);
                 }
