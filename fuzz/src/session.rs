@@ -19,7 +19,7 @@ use docent_protocol::{
 use docent_session::{
     Config, Error, ErrorKind, Outcome, SessionToken,
     config::{ConnectString, Credential, Host},
-    machine::{Connect, Registration, Session},
+    machine::{Connect, Registration, ServerStatus, Session},
     runtime::Instant,
     watch::WatchKind,
 };
@@ -178,6 +178,13 @@ impl Scenario {
             10 => {
                 let host = Host { name: "two".to_owned(), port: 2 };
                 self.session.handle_probe(&host, argument < 128);
+                let status = ServerStatus::parse(rest);
+                let number = u64::from(argument % 4);
+                self.session.handle_status(now, number, &host, status);
+                if argument.is_multiple_of(16) {
+                    let token = self.token();
+                    self.session.reconnect(token, now);
+                }
             }
             11 => self.now = now + Duration::from_millis(u64::from(argument) * 40),
             12 => self.disconnect("cut"),

@@ -6,6 +6,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+#[cfg(feature = "tokio")]
+pub use crate::driver::Candidate;
 use crate::{Error, ErrorKind, SessionToken, machine::Settings};
 pub use crate::{
     backoff::Backoff,
@@ -38,9 +40,11 @@ pub use crate::{
 /// | [`session`](Self::with_session) | the session to resume | none: a new one |
 /// | [`read_only`](Self::with_read_only) | whether read-only servers are accepted | no |
 /// | [`direct_servers`](Self::with_direct_servers) | whether each address is one server | no |
+/// | [`failback`](Self::with_failback) | time until the return to a better server | none |
 /// | [`credentials`](Self::with_auth) | sent to each server, before any request | none |
 /// | `sasl` | the user and password of DIGEST-MD5; feature `sasl` | none |
 /// | `sasl_mechanism` | another mechanism, such as GSSAPI of `docent-gssapi`; feature `sasl` | none |
+/// | `server_preference` | the cost of each server; feature `tokio` | all are equal |
 /// | `transport`, `clock`, `runtime` | connections, time and tasks; feature `tokio` | TCP, and the tokio runtime of the start |
 /// | `max_watch_events` | buffered events of a watcher; feature `tokio` | 1,000 |
 /// | `seed` | of shuffling and jitter; feature `tokio` | from the operating system |
@@ -273,6 +277,9 @@ impl Config {
             let text = format_args!("session_expiration_percent is {percent}: expected 0 to 100");
             return Err(invalid(text));
         }
+        if let Some(within) = settings.failback.filter(|within| *within < Duration::from_secs(1)) {
+            return Err(invalid(format_args!("failback is {within:?}: expected at least 1 s")));
+        }
         let (requests, replies) = (settings.max_request_bytes, settings.max_reply_bytes);
         let handshake = "the size of the reply to a handshake";
         at_least("max_request_bytes", requests, READ_OF_ROOT_SIZE, "the size of a read of `/`")?;
@@ -327,6 +334,35 @@ impl Config {
     #[must_use]
     pub const fn with_direct_servers(mut self, direct: bool) -> Self {
         self.session.direct_servers = direct;
+        self
+    }
+
+    /// Sets the time within which a client returns to a better server that is reachable again: to one of lower cost, by
+    /// `with_server_preference`, or among equals to one with fewer connections. Default `None`: a client stays at its
+    /// server, and after a rolling restart the last server has no clients.
+    ///
+    /// At a random time in the second half of each such interval, the client asks every server of its list for its status, by
+    /// the four-letter word `srvr` on another connection, which servers allow by default (`4lw.commands.whitelist`).
+    /// A server that does not reply within a second gets no client by this. Among servers of equal cost, a client leaves one
+    /// that has at least 5 % more connections than the mean, with a probability that makes up for the surplus: after one
+    /// interval, no server has 10 % more than the mean, give or take one connection.
+    ///
+    /// A move keeps the session, with all that is held in it, and its watches, as any reconnect does; a persistent watch
+    /// reports a [resync](crate::WatchedEvent::is_resync). It loses no request: those in flight are answered first, and
+    /// those queued meanwhile are sent on the next connection. If the replies take longer than a sixth of the session timeout,
+    /// the connection is kept. If the server is not reached in the same time, the client returns to the one that it left. The
+    /// state of the connection changes only if that fails too.
+    ///
+    /// A client does not move while it is connected to a read-only server, while holds [renew their proven
+    /// bound](crate::session::SessionLease::proven_until), or if its servers are ClickHouse Keepers, which resume no session. Behind a
+    /// load balancer, which is one server to the client, it does not move either.
+    ///
+    /// Less than a second is not allowed.
+    ///
+    /// Source: for servers that are added, `StaticHostProvider.updateServerList`; Java clients do not return.
+    #[must_use]
+    pub fn with_failback(mut self, within: impl Into<Option<Duration>>) -> Self {
+        self.session.failback = within.into();
         self
     }
 
@@ -432,6 +468,7 @@ mod tests {
             .with_session(token.clone())
             .with_read_only(true)
             .with_direct_servers(true)
+            .with_failback(Duration::from_secs(60))
             .with_auth("digest", b"user:hunter2");
         config.validate().unwrap();
         assert_eq!(config.connect_string().to_string(), "two:2/app");
@@ -444,6 +481,7 @@ mod tests {
         assert_eq!((settings.max_request_bytes, settings.max_reply_bytes), (40, 50));
         assert_eq!((settings.max_pending_bytes, settings.when_full), (7, WhenFull::Wait));
         assert_eq!((settings.session.as_ref(), settings.direct_servers), (Some(&token), true));
+        assert_eq!(settings.failback, Some(Duration::from_secs(60)));
         let [credential] = &*settings.credentials else { panic!("{config:?}") };
         assert_eq!((credential.scheme(), credential.auth()), ("digest", &b"user:hunter2"[..]));
         let shown = format!("{config:?}");
@@ -483,6 +521,10 @@ mod tests {
             (config().with_max_request_bytes(0), "max_request_bytes is 0: expected at least 14"),
             (config().with_max_request_bytes(13), "max_request_bytes is 13: expected at least 14"),
             (config().with_request_timeout(no_time), "request_timeout is 0: expected more"),
+            (
+                config().with_failback(Duration::from_millis(999)),
+                "failback is 999ms: expected at least 1 s",
+            ),
             (
                 config().with_session_expiration_percent(101),
                 "session_expiration_percent is 101: expected 0 to 100",

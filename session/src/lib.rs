@@ -18,6 +18,7 @@
 //! | a future is dropped | its request is sent and takes effect; a watch without a watcher is removed from the server |
 //! | a caller is faster than the server | pending requests and bytes are limited; requests above the limit fail, or wait ([`WhenFull`](config::WhenFull)) |
 //! | a consumer of events is slow | it delays nothing else; events beyond its buffer become one [resync](WatchedEvent::is_resync) |
+//! | a server that is preferred, or has few clients after a restart, is reachable again | with [`Config::with_failback`], the client moves there within that time, without losing session, holds, requests or events; [`Client::reconnect`] does so at once |
 //! | the servers of the ensemble change | [`Client::update_server_list`] moves the client without losing a request; an [`EnsembleTracker`] does so by itself |
 //! | a program ends | [`Client::run`] and [`Client::close`] end the session and wait for the server's confirmation; the last drop of a client, or a runtime that ends, sends the queued requests and closeSession without waiting |
 //! | a caller must know how long the session lives for certain | [`SessionLease`](session::SessionLease) has a best-effort bound and a proven one |
@@ -52,6 +53,7 @@
 
 [`Client`]: https://docs.rs/docent-session
 [`Client::close`]: https://docs.rs/docent-session
+[`Client::reconnect`]: https://docs.rs/docent-session
 [`Client::run`]: https://docs.rs/docent-session
 [`Client::update_server_list`]: https://docs.rs/docent-session
 [`EnsembleTracker`]: https://docs.rs/docent-session

@@ -208,6 +208,27 @@ async fn a_reply_to_add_watch_without_a_body_is_read() {
     assert_eq!(client.metrics().sessions, 1);
 }
 
+/// A Keeper resumes no session: a client that would return to a better server asks first, and stays.
+#[tokio::test]
+async fn a_client_of_a_keeper_is_never_moved() {
+    for version in KEEPERS {
+        let config = server::Config { servers: 3, version, ..Default::default() };
+        let cluster = TestingCluster::start_with(config).await.unwrap();
+        let config = Config::new(&cluster.connect_string()).unwrap();
+        let client = config.connect().await.unwrap();
+        let (session, server) = (session_id(&client), client.server());
+        for _ in 0..2 {
+            let error = within_deadline("a refusal", client.reconnect()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unimplemented, "{version}");
+            assert_eq!(error.outcome(), Outcome::NotApplied);
+            assert!(error.to_string().contains("ClickHouse Keeper"), "{error}");
+        }
+        client.exists("/").await.unwrap();
+        assert_eq!((session_id(&client), client.server()), (session, server), "{version}");
+        assert_eq!(client.metrics().connections, 1, "{version}");
+    }
+}
+
 /// SASL is an operation that a Keeper does not know (ClickHouse#59489).
 #[tokio::test]
 async fn a_keeper_does_not_reply_to_sasl() {

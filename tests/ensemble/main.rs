@@ -4,6 +4,7 @@ extern crate docent_tests as support;
 
 mod elections;
 mod ensemble;
+mod failback;
 mod lost_members;
 mod moved_session;
 mod partitions;

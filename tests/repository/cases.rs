@@ -30,6 +30,7 @@ const SECTIONS: &[(&str, &str)] = &[
         "Ensembles that change",
         "C34 and C35 of [CURATOR.md](CURATOR.md) have their tests there. Beside them:",
     ),
+    ("The right server", ""),
     (
         "Service discovery",
         "C1, C10, C27 to C33 and C39 of [CURATOR.md](CURATOR.md) have their tests there. Beside them:",

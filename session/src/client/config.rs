@@ -1,10 +1,10 @@
 //! The settings of a client that the machine does not know: its connections, clock and runtime.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Config,
-    driver::{Clock, Runtime, Transport},
+    driver::{Candidate, Clock, Preference, Runtime, Transport},
 };
 
 /// # The client
@@ -54,6 +54,47 @@ impl Config {
     #[must_use]
     pub fn runtime(&self) -> Option<&dyn Runtime> {
         self.driver.runtime.as_deref()
+    }
+
+    /// Sets a function that computes the cost of each server, such as a number for its zone: the lower, the better. The
+    /// client tries the servers of the lowest cost first, in random order among equals, and falls back to the others. After
+    /// a lost connection, the server that was lost comes last. Sets [`failback`](Self::with_failback) to 60 s, unless it is
+    /// set already: within that time the client returns to the best server.
+    ///
+    /// The function is called for all servers when the client starts, when its server list changes, and when it has opened a
+    /// connection, on the thread that does so. It must not block. Costs that depend on
+    /// [`connect_time`](Candidate::connect_time) need steps that are larger than its variation, or the client moves back and
+    /// forth. It cannot see whether a server is an observer, unless the program knows that by its name.
+    ///
+    /// A function that panics is named in a log message at ERROR, once, and not called again. The client goes on with the
+    /// costs that it had; servers that are added later rank behind those.
+    ///
+    /// Sends nothing by itself.
+    ///
+    /// ```
+    /// # extern crate docent_session as docent;
+    /// use docent::Config;
+    ///
+    /// let zone = "-b.";
+    /// let config = Config::new("zk-a.example:2181,zk-b.example:2181,zk-c.example:2181")?
+    ///     .with_server_preference(move |server| u64::from(!server.host().name.contains(zone)));
+    /// # drop(config);
+    /// # Ok::<(), docent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_server_preference(
+        mut self,
+        cost: impl Fn(&Candidate<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.driver.preference = Some(Preference::new(cost));
+        self.session.failback.get_or_insert(Duration::from_secs(60));
+        self
+    }
+
+    /// The name of the type of the function that computes the cost of each server, if there is one.
+    #[must_use]
+    pub fn server_preference(&self) -> Option<&'static str> {
+        self.driver.preference.as_ref().map(Preference::name)
     }
 
     /// Sets the number of events that a watcher buffers, at least 1. When the buffer is full, its events are dropped and

@@ -187,7 +187,8 @@ impl Config {
                 session
             }
         };
-        let shared = Shared::new(session, clock, driver.max_watch_events);
+        let shared = Shared::new(session, clock, driver);
+        shared.rank_servers();
         runtime.spawn(Box::pin(driver::run(Arc::clone(&shared), transport, Arc::clone(&runtime))));
         Ok(Client { handle: Arc::new(Handle { shared, runtime, config: self }), chroot })
     }

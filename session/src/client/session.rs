@@ -230,7 +230,46 @@ impl Client {
 
     /// Replaces the server list, unless the new one is empty.
     pub(super) fn use_servers(&self, hosts: &[Host]) {
-        self.handle.shared.with(|machine| machine.update_server_list(hosts));
+        self.handle.shared.update_server_list(hosts);
+    }
+
+    /// Reconnects, with the same session, to the best server that serves: the one of the lowest
+    /// [cost](crate::Config::with_server_preference), among equals one with fewer connections, or the same one. It is the move
+    /// that [`failback`](crate::Config::with_failback) makes, at once: for an operator, or a certificate that was renewed.
+    ///
+    /// Every server of the list is asked by `srvr`, for a second at most. Then nothing more is sent until the requests in
+    /// flight are answered, and those queued meanwhile are sent on the next connection, behind the handshake, credentials and
+    /// setWatches. What the session holds stays, and so does the [`state`](Self::state), unless neither the server nor the one
+    /// that was left is reached; then this waits on for a connection. [`server`](Self::server) has the server
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// * `Unimplemented`: the servers are ClickHouse Keepers, which resume no session. Nothing was done.
+    /// * `ConnectionLoss`: there is no connection to the quorum; the client looks for one already.
+    /// * `OperationTimeout`: requests in flight had no reply for a sixth of the session timeout. The connection is kept.
+    /// * `SessionExpired`, `Closed` or `AuthFailed`: the session, or the client, has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// The reconnect is begun by the call itself. Dropping the future only ends the wait.
+    pub fn reconnect(&self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let shared = &self.handle.shared;
+        let answer = shared.request("", |machine, token| {
+            machine.reconnect(token, shared.clock().now());
+        });
+        let response: Response<()> =
+            Response::waiting(answer, nothing, OpCode::Unknown(0), Chroot::default());
+        async move {
+            response.await.map_err(|error| {
+                // Without an operation, which it is not.
+                let plain = Error::new(error.kind(), error.outcome());
+                match error.detail() {
+                    Some(detail) => plain.with_detail(detail),
+                    None => plain,
+                }
+            })
+        }
     }
 
     /// The servers that the client chooses from, in the order in which they are tried: those of the connect string, of

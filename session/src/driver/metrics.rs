@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
 
-use crate::{machine::metrics::Metrics, time::Instant};
+use crate::{config::Host, machine::metrics::Metrics, time::Instant};
 
 /// The shortest time between two records. There is one with each ping at least, so that no timer is needed.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -39,6 +39,8 @@ impl Recorder {
         count("docent_connection_attempts_total", old.attempts, new.attempts);
         count("docent_connections_total", old.connections, new.connections);
         count("docent_sessions_total", old.sessions, new.sessions);
+        count("docent_moves_total", old.moves, new.moves);
+        count("docent_failed_moves_total", old.failed_moves, new.failed_moves);
         count("docent_sent_bytes_total", old.bytes_sent, new.bytes_sent);
         count("docent_received_bytes_total", old.bytes_received, new.bytes_received);
         measure("docent_pending_requests", old.pending, new.pending);
@@ -46,6 +48,12 @@ impl Recorder {
         measure("docent_pending_bytes", old.pending_bytes, new.pending_bytes);
         measure("docent_outgoing_bytes", old.outgoing_bytes, new.outgoing_bytes);
         measure("docent_watches", old.watches, new.watches);
+        if old.server != new.server {
+            let gauge =
+                |host: &Host| gauge!("docent_connected_clients", "server" => host.to_string());
+            old.server.iter().for_each(|host| gauge(host).decrement(1.0));
+            new.server.iter().for_each(|host| gauge(host).increment(1.0));
+        }
         for ((end, old), (_, new)) in old.latency.buckets().zip(new.latency.buckets()) {
             let times = usize::try_from(new.saturating_sub(old)).unwrap_or(usize::MAX);
             if times > 0 {
@@ -57,7 +65,9 @@ impl Recorder {
     /// Takes the values of a client that has ended out of the gauges.
     pub(super) fn end(&mut self, last: Metrics) {
         let (pending, in_flight, pending_bytes, outgoing_bytes, watches) = (0, 0, 0, 0, 0);
-        let gauges = Metrics { pending, in_flight, pending_bytes, outgoing_bytes, watches, ..last };
+        let server = None;
+        let gauges =
+            Metrics { server, pending, in_flight, pending_bytes, outgoing_bytes, watches, ..last };
         self.record(gauges);
     }
 }

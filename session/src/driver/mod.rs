@@ -8,6 +8,7 @@ mod last_connection;
 mod metrics;
 mod missing_operations;
 mod notifier;
+mod preference;
 mod probe;
 mod reply_slot;
 mod runtime;
@@ -23,11 +24,13 @@ mod transport;
 pub use self::transport::{Tls, TlsOptions};
 pub use self::{
     clock::Clock,
+    preference::Candidate,
     runtime::{BlockingWork, LocalAddress, Runtime, Task, Timer},
     transport::{ByteStream, Connecting, ServerLookup, Tcp, TcpOptions, Transport},
 };
 pub(crate) use self::{
     notifier::Notifier,
+    preference::Preference,
     reply_slot::{PendingReply, ReplySlots, StoredReply, already_taken},
     settings::Settings,
     shared::{Machine, Shared},

@@ -1,5 +1,5 @@
-//! Questions to a server on a separate connection: whether it is read-write, and whether it leads. Each is a task,
-//! which delays nothing else, and ends within a second.
+//! Questions to a server on a separate connection: whether it is read-write, and its status. Each is a task, which delays
+//! nothing else, and ends within a second.
 
 use std::{
     future::{Future, poll_fn},
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::debug;
 
 use super::{runtime::Runtime, shared::Shared, transport::Transport};
-use crate::config::Host;
+use crate::{config::Host, machine::ServerStatus};
 
 /// The time limit of a question.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ pub(super) fn spawn_read_write(
     });
 }
 
-/// Asks a server whether it leads the ensemble, or stands alone.
-pub(super) fn spawn_role(
+/// Asks a server for its status.
+pub(super) fn spawn_status(
     shared: &Arc<Shared>,
     transport: &Arc<dyn Transport>,
     runtime: &dyn Runtime,
@@ -47,9 +47,9 @@ pub(super) fn spawn_role(
     connection: u64,
 ) {
     spawn(shared, transport, runtime, host, b"srvr", MAX_SRVR, move |shared, host, answer| {
-        let leads = leads(answer);
-        debug!(%host, leads, "asked for the server's role");
-        shared.with(|machine| machine.handle_role(connection, leads));
+        let (status, now) = (ServerStatus::parse(answer), shared.clock().now());
+        debug!(%host, ?status, "asked for the server's status");
+        shared.with(|machine| machine.handle_status(now, connection, host, status));
     });
 }
 
@@ -68,7 +68,9 @@ fn spawn(
     runtime.spawn(Box::pin(async move {
         let answer = {
             let ask = async {
+                let began_at = shared.clock().now();
                 let mut stream = transport.connect(&host, PROBE_TIMEOUT).await?;
+                shared.note_connect_time(&host, shared.clock().now() - began_at);
                 stream.write_all(word).await?;
                 let mut answer = Vec::new();
                 stream.take(limit).read_to_end(&mut answer).await?;
@@ -83,11 +85,4 @@ fn spawn(
         };
         pass_on(&shared, &host, &answer);
     }));
-}
-
-/// Whether a reply to `srvr` comes from a leader, or from a server that stands alone.
-fn leads(answer: &[u8]) -> bool {
-    answer
-        .split(|byte| *byte == b'\n')
-        .any(|line| matches!(line.trim_ascii_end(), b"Mode: leader" | b"Mode: standalone"))
 }

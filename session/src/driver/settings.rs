@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{clock::Clock, runtime::Runtime, transport::Transport};
+use super::{clock::Clock, preference::Preference, runtime::Runtime, transport::Transport};
 
 /// The settings of a driver. [`Config`](crate::Config) sets and documents each of them.
 #[derive(Debug, Clone)]
@@ -12,10 +12,18 @@ pub(crate) struct Settings {
     pub(crate) runtime: Option<Arc<dyn Runtime>>,
     pub(crate) max_watch_events: usize,
     pub(crate) seed: Option<u64>,
+    pub(crate) preference: Option<Preference>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { transport: None, clock: None, runtime: None, max_watch_events: 1000, seed: None }
+        Self {
+            transport: None,
+            clock: None,
+            runtime: None,
+            max_watch_events: 1000,
+            seed: None,
+            preference: None,
+        }
     }
 }

@@ -17,10 +17,13 @@ use super::{
     clock::Clock,
     last_connection::LastConnection,
     notifier::Notifier,
+    preference::Costs,
     reply_slot::{Limiter, PendingReply, ReplySlots, Token, Wakeups},
+    settings::Settings,
 };
 use crate::{
     ConnectionState, ErrorKind, SessionToken,
+    config::Host,
     machine::{Registration, Session},
     time::Instant,
 };
@@ -39,6 +42,8 @@ pub(crate) struct Shared {
     pub(super) clock: Clock,
     /// The number of events that a watcher buffers.
     pub(super) max_watch_events: usize,
+    /// The costs of the servers, if the application has a preference.
+    costs: Option<Costs>,
     /// Notified when the attempts with all servers have failed because of TLS.
     pub(crate) tls_mismatch: Notify,
     /// Locked while a state is published and while a listener is added, so that each listener receives each state once.
@@ -121,17 +126,15 @@ impl Locked {
 }
 
 impl Shared {
-    pub(crate) fn new(machine: Machine, clock: Clock, max_watch_events: usize) -> Arc<Self> {
-        Arc::new_cyclic(|shared: &Weak<Self>| {
-            Self::with_limiter(shared, machine, clock, max_watch_events)
-        })
+    pub(crate) fn new(machine: Machine, clock: Clock, settings: &Settings) -> Arc<Self> {
+        Arc::new_cyclic(|shared: &Weak<Self>| Self::with_limiter(shared, machine, clock, settings))
     }
 
     fn with_limiter(
         limiter: &Weak<Self>,
         mut machine: Machine,
         clock: Clock,
-        max_watch_events: usize,
+        settings: &Settings,
     ) -> Self {
         // A clone in a variable: it becomes that of a trait object.
         let limiter = Weak::clone(limiter);
@@ -146,7 +149,8 @@ impl Shared {
                 last_connection: None,
             }),
             clock,
-            max_watch_events,
+            max_watch_events: settings.max_watch_events,
+            costs: settings.preference.clone().map(Costs::new),
             tls_mismatch: Notify::new(),
             states: Mutex::new(States::new()),
         }
@@ -154,6 +158,32 @@ impl Shared {
 
     pub(crate) const fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Computes the costs of the servers anew.
+    pub(crate) fn rank_servers(&self) {
+        let Some(costs) = &self.costs else { return };
+        if let Some(costs) = costs.compute(&self.with(|machine| machine.servers().to_vec())) {
+            self.with(|machine| machine.set_costs(costs));
+        }
+    }
+
+    /// Records how long a connection to a server took to open.
+    pub(super) fn note_connect_time(&self, host: &Host, took: Duration) {
+        if let Some(costs) = &self.costs {
+            costs.note_connect_time(host, took);
+            self.rank_servers();
+        }
+    }
+
+    pub(crate) fn update_server_list(&self, hosts: &[Host]) {
+        let costs = self.costs.as_ref().and_then(|costs| costs.compute(hosts));
+        self.with(|machine| {
+            if let Some(costs) = costs {
+                machine.set_costs(costs);
+            }
+            machine.update_server_list(hosts);
+        });
     }
 
     /// Runs `f` on the locked machine, then wakes the task if there is work for it, and the callers whose replies are

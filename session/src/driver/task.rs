@@ -71,8 +71,8 @@ struct Outputs {
     /// A computation of SASL that may block.
     #[cfg(feature = "sasl")]
     sasl_step: Option<crate::machine::SaslStep>,
-    /// Servers to probe for their role, and the number of the connection that this is about.
-    role_probes: Vec<(Host, u64)>,
+    /// Servers to ask for their status, and the number of the connection that this is about.
+    status_probes: Vec<(Host, u64)>,
 }
 
 impl Outputs {
@@ -104,7 +104,9 @@ impl Outputs {
                 Event::MissingOperation(lease, op) => missing_operations::log(&lease, op),
                 Event::Watch { watcher, event } => watcher.notify(event, shared.max_watch_events),
                 Event::Probe(host) => self.probes.push(host),
-                Event::ProbeRole(host, connection) => self.role_probes.push((host, connection)),
+                Event::ProbeStatus(host, connection) => {
+                    self.status_probes.push((host, connection));
+                }
                 Event::Ended(kind) => {
                     debug!(?kind, "ended");
                     shared.lock_states().end(kind);
@@ -191,7 +193,9 @@ impl Driver {
                     let attempt = transport.connect(&host, deadline.duration_since(now));
                     let failure = match self.unless_stopped(attempt).await {
                         Ok(Ok(stream)) => {
+                            let began_at = now;
                             let now = self.shared.clock.now();
+                            self.shared.note_connect_time(&host, now - began_at);
                             self.locked(|machine| machine.handle_connected(now));
                             self.stream = Some(stream);
                             let failure = self.pump().await;
@@ -456,8 +460,8 @@ impl Driver {
         for host in self.outputs.probes.drain(..) {
             probe::spawn_read_write(&self.shared, &self.transport, &*self.runtime, host);
         }
-        for (host, connection) in self.outputs.role_probes.drain(..) {
-            probe::spawn_role(&self.shared, &self.transport, &*self.runtime, host, connection);
+        for (host, connection) in self.outputs.status_probes.drain(..) {
+            probe::spawn_status(&self.shared, &self.transport, &*self.runtime, host, connection);
         }
         turn
     }

@@ -56,7 +56,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             self.complete(Some(token), Err(self.refusal()));
         }
         // A connection that was to be replaced is good enough.
-        self.connection.cancel_migration();
+        self.fail_callers(&self.refusal());
+        self.keep_connection();
         if self.is_connected() {
             self.queue_close();
         } else if self.can_close() {
@@ -179,6 +180,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         for pending in std::mem::take(&mut self.auth_pending) {
             self.complete(pending.token, Err(failure(Outcome::Unknown)));
         }
+        self.fail_callers(&failure(Outcome::NotApplied));
         if let Some(identity) = self.identity.take() {
             self.lose(identity.lease);
         }

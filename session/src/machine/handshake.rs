@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     answers::Answers,
     connect_string::Host,
-    connection::Phase,
+    connection::{Phase, Role},
     connection_state::ConnectionStates,
     identity::Identity,
     lease::SessionLease,
@@ -67,7 +67,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     pub fn handle_connected(&mut self, now: Instant) {
         let is_closing = self.is_closing();
         let Some(control) = self.connection.begin_handshake(now) else { return };
-        let known = self.identity.as_ref().filter(|known| !known.local);
+        let is_new = planted::is("move-loses-session") && self.relocation.has_left();
+        let known = self.identity.as_ref().filter(|known| !known.local && !is_new);
         let (session_id, password, asked) = match known {
             Some(identity) => (identity.id, &*identity.password, identity.asked_timeout),
             None => (0, &NO_PASSWORD[..], self.config.session_timeout),
@@ -110,13 +111,18 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             );
         }
         let (was_connected, was_usable) = (self.is_connected(), self.connection.is_usable());
-        self.renewal.note_disconnect(is_planned, self.connection.role());
+        let next = self.next_of_plan(host, is_planned);
+        let stays = next.as_ref() == Some(host);
+        let role = if stays { self.connection.role() } else { Role::Unknown };
+        self.renewal.note_disconnect(next.is_some(), role);
         self.connection.disconnect();
         if is_planned {
-            self.hosts.prefer(host);
             self.hosts.hasten();
         } else {
             self.hosts.failed(now, self.longest_pause(now));
+        }
+        if let Some(next) = &next {
+            self.hosts.prefer(next);
         }
         self.requests.forget_taken();
         if by_server {
@@ -140,8 +146,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if self.suspended_at.is_none() {
             self.suspended_at = Some(now);
         }
-        // A planned reconnect is no loss, unless it fails.
-        if !is_planned {
+        // A planned reconnect is no loss, unless it fails, and the return to the server before it.
+        if next.is_none() {
             self.push_state(ConnectionStates::disconnected);
         }
         self.expire_if_due(now);
@@ -282,6 +288,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         self.metrics.connections += 1;
         self.connection.set_read_only(now, read_only);
+        self.plan_survey(now);
         self.identify(now, sent_at, granted, response);
         self.attached(sent_at, asked_for.is_some());
         #[cfg(feature = "sasl")]
@@ -301,6 +308,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         if !self.renewal.end_move() || read_only {
             self.push_state(|states| states.connected(read_only));
         }
+        self.arrive();
         self.probe_role();
         if self.is_closing() {
             self.queue_close();
@@ -460,6 +468,8 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         self.fail_sent(&error(Outcome::Unknown));
         // The request was for the old session: an ephemeral node of the new session is not what the caller requested.
         self.fail_unsent(&error(Outcome::NotApplied));
+        self.relocation.take_left();
+        self.fail_callers(&error(Outcome::NotApplied));
         self.last_zxid = 0;
         self.unset.forget();
         self.hosts.forget_silent();

@@ -2,7 +2,7 @@
 //!
 //! Source: `StaticHostProvider`.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use super::{
     connect_string::{DEFAULT_PORT, Host},
@@ -12,12 +12,18 @@ use crate::{backoff::Backoff, time::Instant};
 
 /// Which server is tried next, and when.
 ///
-/// The list is shuffled once. Every server is tried before there is a pause. Pauses grow from round to round, and only
-/// a usable session resets them: a server that accepts connections, or even the session, and then drops them is no
-/// progress.
+/// The list is shuffled once. Every server is tried before there is a pause, those of the lowest cost first, and last the
+/// one whose connection was lost. Pauses grow from round to round, and only a usable session resets them: a server that
+/// accepts connections, or even the session, and then drops them is no progress.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     list: Vec<Host>,
+    /// The costs of the servers, computed outside; empty if all are equal.
+    costs: HashMap<Host, u64>,
+    /// The server to be tried next, whatever its cost.
+    preferred: Option<Host>,
+    /// Whether the server tried last was usable, and its connection was lost.
+    has_lost: bool,
     /// Those that closed the last handshake without replying, since a handshake last succeeded.
     silent: Vec<Host>,
     /// Those with which the last attempt failed because of TLS.
@@ -40,6 +46,9 @@ impl Hosts {
         let not_before = Instant::ZERO;
         Self {
             list,
+            costs: HashMap::new(),
+            preferred: None,
+            has_lost: false,
             silent: Vec::new(),
             mismatched: Vec::new(),
             next: 0,
@@ -57,6 +66,27 @@ impl Hosts {
 
     pub(crate) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Sets the cost of each server from now on. It orders the next round of attempts, and moves no connection.
+    pub(crate) fn set_costs(&mut self, costs: impl IntoIterator<Item = (Host, u64)>) {
+        self.costs = costs.into_iter().collect();
+        // Without a preference, the order of the list is the better one: it was shuffled.
+        let mut values = self.costs.values();
+        let first = values.next();
+        if values.all(|cost| Some(cost) == first) {
+            self.costs.clear();
+        }
+    }
+
+    /// The cost of a server: the lower, the better. A server without one is the worst.
+    pub(crate) fn cost(&self, host: &Host) -> u64 {
+        if self.costs.is_empty() { 0 } else { self.costs.get(host).copied().unwrap_or(u64::MAX) }
+    }
+
+    /// The generator of shuffling and jitter.
+    pub(crate) const fn rng_mut(&mut self) -> &mut Rng {
+        &mut self.rng
     }
 
     /// Records whether the server closed its last handshake without replying.
@@ -102,9 +132,14 @@ impl Hosts {
         let total = kept.len() + added.len();
         let stays = current.is_some_and(|host| new.contains(host));
         let grew = total > old_len;
-        // When the list grows, a client stays with probability old length / new length.
-        let migrates =
-            if grew { !stays || self.rng.below(total as u64) >= old_len as u64 } else { !stays };
+        // When the list grows, a client stays with probability old length / new length; with costs, which give each
+        // server another share, it stays.
+        let has_costs = !self.costs.is_empty();
+        let migrates = if grew && !has_costs {
+            !stays || self.rng.below(total as u64) >= old_len as u64
+        } else {
+            !stays
+        };
         // The targets: the new servers, if there are more servers now; otherwise weighted so that all have the same
         // share.
         let to_kept = if grew || kept.is_empty() {
@@ -120,6 +155,8 @@ impl Hosts {
         shuffle(&mut added, &mut self.rng);
         let (first, second) = if to_kept { (kept, added) } else { (added, kept) };
         self.list = [first, second].concat();
+        self.sort_first(total);
+        self.preferred = None;
         self.next = 0;
         self.tried = 0;
         self.rounds = 0;
@@ -134,9 +171,8 @@ impl Hosts {
 
     /// Makes a server the next one to be tried, without a pause. Returns whether it is listed.
     pub(crate) fn prefer(&mut self, host: &Host) -> bool {
-        let index = self.list.iter().position(|other| other == host);
-        self.next = index.unwrap_or(self.next);
-        index.is_some()
+        self.preferred = self.list.contains(host).then(|| host.clone());
+        self.preferred.is_some()
     }
 
     /// The next server to probe, other than the last one tried, in rotation. The same server if there is no other: its
@@ -165,6 +201,16 @@ impl Hosts {
 
     /// The next server to try.
     pub(crate) fn advance(&mut self) -> Host {
+        if self.tried == 0 {
+            self.begin_round();
+        }
+        if let Some(preferred) = self.preferred.take()
+            && let Some(rest) = self.list.get_mut(self.next..)
+            && let Some(at) = rest.iter().position(|host| *host == preferred)
+            && let Some(front) = rest.get_mut(..=at)
+        {
+            front.rotate_right(1);
+        }
         let host = self.list.get(self.next).cloned();
         self.next = (self.next + 1) % self.list.len().max(1);
         self.tried += 1;
@@ -172,15 +218,35 @@ impl Hosts {
         host.unwrap_or_else(|| Host { name: String::new(), port: DEFAULT_PORT })
     }
 
+    /// Orders the servers by their costs; among equals, the one tried last is the last, and so it is among all if its
+    /// connection was lost: a second wait for a silent server would use up the session.
+    fn begin_round(&mut self) {
+        self.list.rotate_left(self.next);
+        self.next = 0;
+        self.sort_first(self.list.len().saturating_sub(usize::from(self.has_lost)));
+    }
+
+    /// Orders this number of servers at the front of the list by their costs.
+    fn sort_first(&mut self, count: usize) {
+        let costs = &self.costs;
+        if !costs.is_empty()
+            && let Some(first) = self.list.get_mut(..count)
+        {
+            first.sort_by_key(|host| costs.get(host).copied().unwrap_or(u64::MAX));
+        }
+    }
+
     /// The session is usable on the server last tried: the messages that precede all requests on a connection are
     /// answered.
     pub(crate) const fn usable(&mut self) {
         self.tried = 0;
         self.rounds = 0;
+        self.has_lost = false;
     }
 
     /// Records a failed attempt or a lost connection. No pause is longer than `longest`.
     pub(crate) fn failed(&mut self, now: Instant, longest: Duration) {
+        self.has_lost = self.tried == 0;
         if self.tried == 0 {
             // A lost connection, not a refused one: all clients of that server reconnect at the same time.
             self.not_before = now + self.rng.jitter(self.backoff.first().min(longest));
@@ -458,6 +524,68 @@ mod tests {
         // Of 12,000 clients, 6,000 lost their server: the new server's share is 4,000, and the other two get 1,000
         // each.
         assert!((3800..4200).contains(&left[7]) && (850..1150).contains(&left[1]), "{left:?}");
+    }
+
+    /// A server that was lost is tried last once; then its cost counts again.
+    #[test]
+    fn cheaper_servers_are_tried_first_and_the_lost_one_last() {
+        for seed in 0..50 {
+            let mut hosts = hosts(4, seed);
+            hosts.set_costs(
+                list(1..5).into_iter().map(|host| (host.clone(), u64::from(host.port / 2))),
+            );
+            let now = Instant::ZERO;
+            let round = |hosts: &mut Hosts| {
+                let order: Vec<_> = (0..4)
+                    .map(|_| {
+                        let host = hosts.advance();
+                        hosts.failed(now, LONGEST);
+                        host.port
+                    })
+                    .collect();
+                assert_eq!(order.iter().sum::<u16>(), 10, "{order:?}");
+                order
+            };
+            for _ in 0..2 {
+                let order = round(&mut hosts);
+                assert_eq!((order[0], order[3]), (1, 4), "{order:?}");
+            }
+            assert_eq!(hosts.advance().port, 1);
+            hosts.usable();
+            hosts.failed(now, LONGEST);
+            let order = round(&mut hosts);
+            assert_eq!(order[2..], [4, 1], "{order:?}");
+            assert_eq!(hosts.advance().port, 1);
+        }
+    }
+
+    #[test]
+    fn equals_are_tried_first_in_any_order() {
+        let mut first = [0; 4];
+        for seed in 0..600 {
+            let mut hosts = hosts(3, seed);
+            hosts.set_costs(
+                list(1..4).into_iter().map(|host| (host.clone(), u64::from(host.port == 2))),
+            );
+            first[usize::from(hosts.advance().port)] += 1;
+        }
+        assert!(first[2] == 0 && first[1] > 250 && first[3] > 250, "{first:?}");
+    }
+
+    /// The share of each server is not an even one.
+    #[test]
+    fn with_costs_a_client_leaves_only_a_server_that_is_gone() {
+        for seed in 0..100 {
+            let mut hosts = hosts(3, seed);
+            hosts.set_costs(
+                list(1..6).into_iter().map(|host| (host.clone(), u64::from(host.port != 5))),
+            );
+            let current = Host { name: "h".into(), port: 1 };
+            assert!(!hosts.update(&list(1..6), Some(&current)));
+            assert!(hosts.update(&list(2..6), Some(&current)));
+            hosts.failed(Instant::ZERO, LONGEST);
+            assert_eq!(hosts.advance().port, 5);
+        }
     }
 
     #[test]

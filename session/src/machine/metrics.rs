@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use super::connect_string::Host;
+
 /// Counters of a client since its start, and its current state. A snapshot; cheap enough to take every second.
 ///
 /// # The crate `metrics`
 ///
 /// With the feature `metrics`, each client records these values with the crate `metrics`, whose recorder the program
 /// chooses, once a second while there is traffic, and with each ping. The values of several clients add up. There are no
-/// labels.
+/// labels, except for the server.
 ///
 /// | field | name | kind |
 /// |---|---|---|
@@ -22,6 +24,8 @@ use std::time::Duration;
 /// | `attempts` | `docent_connection_attempts_total` | counter |
 /// | `connections` | `docent_connections_total` | counter |
 /// | `sessions` | `docent_sessions_total` | counter |
+/// | `moves` | `docent_moves_total` | counter |
+/// | `failed_moves` | `docent_failed_moves_total` | counter |
 /// | `bytes_sent` | `docent_sent_bytes_total` | counter |
 /// | `bytes_received` | `docent_received_bytes_total` | counter |
 /// | `pending` | `docent_pending_requests` | gauge |
@@ -29,6 +33,7 @@ use std::time::Duration;
 /// | `pending_bytes` | `docent_pending_bytes` | gauge |
 /// | `outgoing_bytes` | `docent_outgoing_bytes` | gauge |
 /// | `watches` | `docent_watches` | gauge |
+/// | `server` | `docent_connected_clients`, with the label `server` | gauge |
 /// | `latency` | `docent_request_latency_seconds` | histogram, of the middles of the buckets of [`Latency`] |
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,6 +58,10 @@ pub struct Metrics {
     pub connections: u64,
     /// Sessions created: one, and one more for each lost session.
     pub sessions: u64,
+    /// Moves to a better server, by [`with_failback`](crate::Config::with_failback) or on request.
+    pub moves: u64,
+    /// Such moves that were given up: the requests in flight had no reply in time, or the server was not reached.
+    pub failed_moves: u64,
     /// Bytes written to sockets.
     pub bytes_sent: u64,
     /// Bytes of complete frames received.
@@ -67,6 +76,8 @@ pub struct Metrics {
     pub outgoing_bytes: usize,
     /// Watches in the table now.
     pub watches: usize,
+    /// The server that the client is connected to.
+    pub server: Option<Host>,
     /// The time from the write of a request to the socket until its reply was read.
     pub latency: Latency,
 }

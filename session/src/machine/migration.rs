@@ -58,7 +58,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    /// While connected to a read-only server: probes the next server.
+    /// Probes the next server.
     pub(super) fn search_read_write(&mut self, now: Instant) {
         let Some(round) = self.connection.search_mut().and_then(|search| search.next_round(now))
         else {

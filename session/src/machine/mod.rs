@@ -44,6 +44,7 @@ mod connection;
 pub(crate) mod connection_state;
 mod credentials;
 mod effect;
+mod failback;
 mod flow_control;
 mod handshake;
 mod hosts;
@@ -55,11 +56,13 @@ mod missing_operations;
 mod operations;
 mod proof;
 mod receive;
+mod relocation;
 mod renewal;
 mod requests;
 pub(crate) mod rng;
 #[cfg(feature = "sasl")]
 pub(crate) mod sasl;
+mod server_status;
 mod session;
 pub(crate) mod settings;
 mod submit;
@@ -78,6 +81,7 @@ pub use self::sasl::{SaslStep, SaslStepResult};
 pub use self::{
     answers::{Answers, Body, Completion, Reply},
     lease::LeaseTimer,
+    server_status::ServerStatus,
     session::{Connect, Event, Session},
     settings::Settings,
     watch_table::Registration,

@@ -54,7 +54,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
     /// requests in flight are answered, unless it is young or is known to end at the leader. The requests queued from
     /// now on are sent on the new connection. If the replies take too long, the connection is kept.
     pub fn reattach(&mut self, now: Instant) {
-        self.renewal.begin_use();
+        self.renewal.note_use(now);
         self.probe_role();
         let is_young =
             now.duration_since(self.connection.attached_at()) < self.timeouts.session / YOUNG;
@@ -74,11 +74,10 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
     }
 
-    /// The answer of a server to the question for its role: whether it leads the ensemble, or stands alone. `connection`
-    /// is the number that came with the question.
-    pub fn handle_role(&mut self, connection: u64, leads: bool) {
+    /// Records the role of the server, which was asked for it on this connection.
+    pub(super) fn note_role(&mut self, leads: bool) {
         // The connection existed before the question, and the next write shows that it outlived the answer.
-        if connection == self.metrics.connections && self.is_connected() {
+        if self.config.direct_servers && self.connection.role() == Role::Unknown {
             self.connection.set_role(if leads { Role::Leader } else { Role::Other });
         }
     }
@@ -98,7 +97,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             && !self.is_read_only();
         if is_wanted && let Some(host) = self.server().cloned() {
             self.renewal.note_probe(number);
-            self.events.push_back(Event::ProbeRole(host, number));
+            self.events.push_back(Event::ProbeStatus(host, number));
         }
     }
 

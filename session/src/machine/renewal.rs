@@ -6,8 +6,8 @@ use crate::time::Instant;
 /// The state of the renewal.
 #[derive(Debug, Default)]
 pub(super) struct Renewal {
-    /// Whether the bound was renewed before, or is to be.
-    in_use: bool,
+    /// When a renewal of the bound was last requested.
+    used_at: Option<Instant>,
     /// Whether a planned reconnect is in progress, from the end of the old connection on.
     moving: bool,
     /// The send time of the earliest connect request for this session that has no reply.
@@ -20,8 +20,13 @@ pub(super) struct Renewal {
 
 impl Renewal {
     /// Records that the bound is to be renewed.
-    pub(super) const fn begin_use(&mut self) {
-        self.in_use = true;
+    pub(super) const fn note_use(&mut self, now: Instant) {
+        self.used_at = Some(now);
+    }
+
+    /// Whether a renewal was requested at `since` or later: something is held until the bound.
+    pub(super) fn is_used_since(&self, since: Instant) -> bool {
+        self.used_at.is_some_and(|at| at >= since)
     }
 
     /// Records a connect request for the current session.
@@ -45,7 +50,7 @@ impl Renewal {
 
     /// Whether the role of the server of this connection is of use, and was not asked for.
     pub(super) const fn needs_role(&self, connection: u64) -> bool {
-        self.in_use && self.probed != connection
+        self.used_at.is_some() && self.probed != connection
     }
 
     /// Records that the server of this connection is asked for its role.
@@ -53,7 +58,7 @@ impl Renewal {
         self.probed = connection;
     }
 
-    /// Records the end of a connection to a server of this role.
+    /// Records the end of a connection. `role` is that of the next server, as far as known.
     pub(super) fn note_disconnect(&mut self, is_planned: bool, role: Role) {
         self.moving = is_planned;
         self.is_follower = is_planned && role == Role::Other;

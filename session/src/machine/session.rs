@@ -15,6 +15,7 @@ use super::{
     lease::SessionLease,
     metrics::Metrics,
     operations::Operations,
+    relocation::Relocation,
     renewal::Renewal,
     requests::Requests,
     settings::Settings,
@@ -74,6 +75,8 @@ pub struct Session<T, W, A = VecDeque<Completion<T>>> {
     pub(super) suspended_at: Option<Instant>,
     /// The state of the renewal of the proven bound.
     pub(super) renewal: Renewal,
+    /// The planned move to another server.
+    pub(super) relocation: Relocation<T>,
     /// The base of a proof whose reply is being received.
     pub(super) proof: Option<Instant>,
     pub(super) metrics: Metrics,
@@ -125,10 +128,11 @@ pub enum Event<W> {
     /// Ask this server whether it is read-write (`isro`), on a separate connection, and pass the result to
     /// [`Session::handle_probe`]. Optional.
     Probe(Host),
-    /// Ask this server for its role (`srvr`), on a separate connection, and pass the result to
-    /// [`Session::handle_role`], with the number. Optional; only with
-    /// [`Config::with_direct_servers`](crate::Config::with_direct_servers).
-    ProbeRole(Host, u64),
+    /// Ask this server for its status (`srvr`), on a separate connection, and pass the result to
+    /// [`Session::handle_status`], with the number, within a second. Optional; only with
+    /// [`Config::with_direct_servers`](crate::Config::with_direct_servers),
+    /// [`Config::with_failback`](crate::Config::with_failback) or [`Session::reconnect`].
+    ProbeStatus(Host, u64),
     /// A watch event, for a node or for the session of the watch.
     Watch {
         /// The watcher.
@@ -203,6 +207,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             operations,
             suspended_at: None,
             renewal: Renewal::default(),
+            relocation: Relocation::default(),
             proof: None,
             metrics: Metrics::default(),
             last_failure: None,
@@ -314,6 +319,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
             in_flight: self.requests.in_flight(),
             outgoing_bytes: self.connection.control().len() + self.requests.unsent_bytes(),
             watches: self.watches.len(),
+            server: self.server().cloned(),
             ..self.metrics.clone()
         }
     }

@@ -24,6 +24,7 @@ pub struct Settings {
     pub(crate) session: Option<SessionToken>,
     pub(crate) read_only: bool,
     pub(crate) direct_servers: bool,
+    pub(crate) failback: Option<Duration>,
     pub(crate) credentials: Vec<Credential>,
     #[cfg(feature = "sasl")]
     pub(crate) sasl: Option<std::sync::Arc<dyn super::sasl::SaslMechanism>>,
@@ -46,6 +47,7 @@ impl Settings {
             session: None,
             read_only: false,
             direct_servers: false,
+            failback: None,
             credentials: Vec::new(),
             #[cfg(feature = "sasl")]
             sasl: None,

@@ -47,7 +47,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
                 self.connection.give_up(format_args!("nothing received for {silence:?}"));
             }
             Some(Due::Ping) => self.ping(now),
-            Some(Due::Reattach) => self.connection.cancel_migration(),
+            Some(Due::Reattach) => self.keep_connection(),
             Some(Due::Attempt) => self.connection.give_up("the attempt timed out"),
             #[cfg(feature = "sasl")]
             Some(Due::Authentication) => {
@@ -62,7 +62,7 @@ impl<T, W: Clone + Ord, A: Answers<T>> Session<T, W, A> {
         }
         self.fail_overdue(now);
         self.fail_timed_out(now);
-        self.search_read_write(now);
+        self.search(now);
         self.retry_watches(now);
         self.operations.review(now);
     }

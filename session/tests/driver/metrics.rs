@@ -111,6 +111,7 @@ async fn the_counters_of_several_clients_add_up_and_their_gauges_end_with_them()
     eventually("the pings", async || sums.of("docent_pings_total") >= 2.0).await;
     assert_eq!(sums.of("docent_error_replies_total"), 2.0);
     assert_eq!(sums.of("docent_sessions_total"), 2.0);
+    assert_eq!(sums.of("docent_connected_clients"), 2.0);
     assert_eq!(sums.of("docent_connections_total"), 2.0);
     assert!(sums.of("docent_connection_attempts_total") >= 2.0);
     a.create("/b", &[7; 1000], CreateMode::Persistent).await.unwrap();
@@ -127,7 +128,13 @@ async fn the_counters_of_several_clients_add_up_and_their_gauges_end_with_them()
     assert!(sums.of("docent_received_bytes_total") > 0.0);
     let measured: u64 = metrics.iter().map(|metrics| metrics.latency.count()).sum();
     assert!(measured > 0 && sums.of("docent_request_latency_seconds") >= measured as f64);
-    for gauge in ["pending_requests", "requests_in_flight", "pending_bytes", "outgoing_bytes"] {
+    for gauge in [
+        "pending_requests",
+        "requests_in_flight",
+        "pending_bytes",
+        "outgoing_bytes",
+        "connected_clients",
+    ] {
         assert_eq!(sums.of(&format!("docent_{gauge}")), 0.0, "{gauge}");
     }
     // The table of the documentation has all names.

@@ -7,6 +7,7 @@ pub(crate) mod orphans;
 pub(crate) mod owners;
 pub(crate) mod proof;
 pub(crate) mod requests;
+pub(crate) mod servers;
 pub(crate) mod sessions;
 
 use crate::world::time::{Nanos, SECOND};

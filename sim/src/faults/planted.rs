@@ -82,6 +82,8 @@ pub const PLANTS: &[Plant] = &[
     plant("swap-without-version", 50, "a SharedValue replaces any version"),
     plant("value-goes-back", 2_000, "a SharedValue takes an older value for a newer one"),
     plant("value-not-read-again", 650, "a SharedValue does not repeat a failed read"),
+    plant("never-returns", 50, "a client stays at a server that it does not prefer"),
+    plant("move-loses-session", 50, "a move to another server asks for a new session"),
     plant("zxid-not-sent", 1_000, "a reconnect does not send the last zxid seen"),
     plant("resync-lost", 100, "a persistent watch that is set again has no resync"),
     plant("loss-not-applied", 50, "a lost connection counts as: not applied"),

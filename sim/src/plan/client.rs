@@ -34,6 +34,12 @@ pub struct ClientPlan {
     /// Whether it asks servers for their roles.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub direct_servers: bool,
+    /// The time within which it returns to a better server; `None`: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failback_ms: Option<u64>,
+    /// The member that it prefers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefers: Option<usize>,
 }
 
 impl ClientPlan {
@@ -63,6 +69,11 @@ impl ClientPlan {
         if let Some(ms) = self.connection_timeout_ms {
             config = config.with_connection_timeout(Duration::from_millis(ms));
         }
+        if let Some(member) = self.prefers {
+            let name = format!("s{member}");
+            config = config.with_server_preference(move |of| u64::from(of.host().name != name));
+        }
+        config = config.with_failback(self.failback_ms.map(Duration::from_millis));
         if self.waits_when_full {
             config = config.with_when_full(WhenFull::Wait);
         }

@@ -7,11 +7,14 @@ use super::{
     step::{Plan, Step},
 };
 use crate::{
-    faults::draw::{faults, one_in},
+    checks::servers,
+    faults::draw::{faults, one_in, pick},
     plan::{
+        PlanStep,
         draw::{Setting, empty, generator, weighted},
         renewals, sequences,
     },
+    world::time::MILLISECOND,
 };
 
 /// The plan of a seed.
@@ -42,9 +45,30 @@ pub fn plan(seed: u64) -> Plan {
         chosen.iter().all(|(drawing, _)| ["Locks", "Elections"].contains(&drawing.name));
     sequences::add(&mut plan, &mut generator(seed, "sequences"), has_holders_only);
     renewals::add(&mut plan, &mut generator(seed, "renewals"));
+    add_returns(&mut plan, &mut generator(seed, "returns"));
     plan.faults.retain(|fault| fault.at_ms < plan.peace_at_ms);
     plan.faults.sort_by_key(|fault| fault.at_ms);
     plan
+}
+
+/// Lets the clients of a third of the plans with several servers return to a better one.
+fn add_returns(plan: &mut Plan, rng: &mut Rng) {
+    if plan.servers.count == 1 || !one_in(rng, 3) {
+        return;
+    }
+    let (count, has_changes) = (plan.servers.count, plan.servers.reconfig);
+    for process in &mut plan.processes {
+        let mut renewals = process.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
+        let is_proven = renewals.any(|renew_ms| renew_ms.is_some());
+        let client = &mut process.client;
+        client.failback_ms = Some(pick(rng, &[1_000, 2_000, 6_000]));
+        // With a bound that is renewed, no client returns; and a member that has left serves none.
+        if !is_proven && !has_changes && one_in(rng, 2) {
+            client.prefers = Some(rng.usize(..count));
+            let ms = plan.peace_at_ms + servers::judged_after(client) / MILLISECOND;
+            process.workers.push(vec![Step::Sleep { ms }]);
+        }
+    }
 }
 
 /// Draws one recipe for a third of the plans, and up to four for the others.

@@ -12,7 +12,7 @@ use super::{
     worker::{ClientNumber, Memory, Worker},
 };
 use crate::{
-    checks::{requests, sessions},
+    checks::{requests, servers, sessions},
     faults::planted,
     plan::{PlanStep, ProcessPlan},
     world::{World, history::What, time::Pid},
@@ -30,8 +30,13 @@ pub(crate) async fn main(world: World, pid: Pid, mut plan: ProcessPlan<Step>) {
     // Only then: in other plans the task would find nothing, and would change their histories.
     if is_quiet && steps().any(|step| !matches!(step, Step::Sleep { .. })) {
         let mut renewals = plan.workers.iter_mut().flatten().filter_map(PlanStep::renew_ms);
-        let reconnects = renewals.any(|renew_ms| renew_ms.is_some());
+        let reconnects =
+            renewals.any(|renew_ms| renew_ms.is_some()) || plan.client.failback_ms.is_some();
         world.spawn(pid, requests::follow(world.clone(), pid, client.downgrade(), reconnects));
+    }
+    if plan.client.failback_ms.is_some() {
+        let followed = servers::follow(world.clone(), pid, client.downgrade(), plan.client.clone());
+        world.spawn(pid, followed);
     }
     let client_number = ClientNumber::next(&world, plan.client.waits_when_full);
     world.spawn(pid, sessions::note_states(world.clone(), pid, &client));

@@ -111,7 +111,7 @@ pub(super) struct Connection {
     broken: Option<Error>,
     /// Whether the connection is to be closed once all sent requests are answered.
     migrating: bool,
-    /// When a migration to the same server is given up, because sent requests have no reply; [`NEVER`] if there is none.
+    /// When a planned reconnect is given up, because sent requests have no reply; [`NEVER`] if there is none.
     reattach_until: Instant,
     /// The time from which a write on this connection renews the proven bound: when its connect request was sent, or an
     /// earlier one that has no reply.
@@ -119,7 +119,9 @@ pub(super) struct Connection {
     role: Role,
     /// When bytes were last sent before the role was known.
     role_since: Instant,
-    /// The search for a read-write server, while connected to a read-only one.
+    /// Whether the server serves its own data, outside the quorum.
+    read_only: bool,
+    /// The search for another server: for a read-write one while connected to a read-only one, or for a better one.
     search: Option<Search>,
 }
 
@@ -143,6 +145,7 @@ impl Connection {
             attached_at: Instant::ZERO,
             role: Role::Unknown,
             role_since: Instant::ZERO,
+            read_only: false,
             search: None,
         }
     }
@@ -258,6 +261,7 @@ impl Connection {
         self.cancel_migration();
         self.attached_at = Instant::ZERO;
         self.role = Role::Unknown;
+        self.read_only = false;
         self.search = None;
     }
 
@@ -309,7 +313,7 @@ impl Connection {
         self.reattach_until = NEVER;
     }
 
-    /// As [`migrate`](Self::migrate), to the same server; given up at `until`.
+    /// As [`migrate`](Self::migrate), planned: given up at `until`, and without a change of state.
     pub(super) const fn reattach(&mut self, until: Instant) {
         self.migrating = true;
         self.reattach_until = until;
@@ -320,7 +324,7 @@ impl Connection {
         self.reattach_until = NEVER;
     }
 
-    /// Whether the connection is to be replaced by another one to the same server.
+    /// Whether the connection is to be replaced by a planned reconnect.
     pub(super) fn is_reattaching(&self) -> bool {
         self.reattach_until != NEVER
     }
@@ -356,12 +360,25 @@ impl Connection {
 
     /// Whether the server is read-only: it serves its own data, outside the quorum.
     pub(super) const fn is_read_only(&self) -> bool {
-        self.search.is_some()
+        self.read_only
     }
 
     /// Records whether the server is read-only; if so, a read-write one is searched for.
     pub(super) fn set_read_only(&mut self, now: Instant, read_only: bool) {
+        self.read_only = read_only;
         self.search = read_only.then(|| Search::begin(now));
+    }
+
+    /// Searches for a better server from this time on.
+    pub(super) fn search_better(&mut self, at: Instant) -> &mut Search {
+        self.search.insert(Search::at(at))
+    }
+
+    /// Ends the search for a better server.
+    pub(super) fn end_search(&mut self) {
+        if !self.read_only {
+            self.search = None;
+        }
     }
 
     pub(super) const fn search(&self) -> Option<&Search> {
@@ -513,6 +530,7 @@ impl Connection {
         assert!(self.control.is_empty() && self.pings.is_empty());
         assert_eq!((self.unrecorded_pings, self.partial, self.skip), (0, 0, 0));
         assert!(!self.migrating && !self.is_reattaching() && self.search.is_none() && !self.usable);
+        assert!(!self.read_only);
         assert_eq!((self.attached_at, self.role), (Instant::ZERO, Role::Unknown));
     }
 }

@@ -1,25 +1,45 @@
-//! The search for a read-write server, while connected to a read-only one.
+//! The search for another server while connected: for a read-write one, or for a better one.
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::{config::Host, machine::server_status::ServerStatus, time::Instant};
 
-/// The search for a read-write server.
+/// The search for another server.
 ///
-/// Source: `ClientCnxn.SendThread.pingRwServer`.
+/// Source, for a read-write one: `ClientCnxn.SendThread.pingRwServer`.
 #[derive(Debug)]
 pub(crate) struct Search {
     next_at: Instant,
     interval: Duration,
     round: usize,
+    /// The servers that were asked for their status.
+    survey: Option<Survey>,
 }
 
-/// The first pause of the search, and the longest.
+/// The answers of servers about their status.
+#[derive(Debug)]
+struct Survey {
+    /// The number of servers that were asked.
+    asked: usize,
+    /// Those that have answered. Without a status: those that do not serve, or did not say so.
+    answers: Vec<(Host, Option<ServerStatus>)>,
+}
+
+/// The first pause of the search for a read-write server, and the longest.
 const SEARCH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
+/// The longest wait for the answers of servers. A driver gives each of them a second.
+const SURVEY: Duration = Duration::from_secs(2);
+
 impl Search {
+    /// The search for a read-write server.
     pub(crate) fn begin(now: Instant) -> Self {
-        Self { next_at: now + SEARCH.0, interval: SEARCH.0, round: 0 }
+        Self { next_at: now + SEARCH.0, interval: SEARCH.0, round: 0, survey: None }
+    }
+
+    /// The search for a better server, which begins at this time.
+    pub(crate) const fn at(next_at: Instant) -> Self {
+        Self { next_at, interval: Duration::ZERO, round: 0, survey: None }
     }
 
     pub(crate) const fn next_at(&self) -> Instant {
@@ -36,5 +56,31 @@ impl Search {
         self.interval = (self.interval * 2).min(SEARCH.1);
         self.next_at = now + self.interval;
         Some(round)
+    }
+
+    /// Begins the wait for the answers of this number of servers.
+    pub(crate) fn begin_survey(&mut self, now: Instant, asked: usize) {
+        self.next_at = now + SURVEY;
+        self.survey = Some(Survey { asked, answers: Vec::new() });
+    }
+
+    /// Whether servers were asked, and their answers are pending.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.survey.is_some()
+    }
+
+    /// Records the answer of a server; returns whether all have answered now.
+    pub(crate) fn note_answer(&mut self, host: &Host, status: Option<ServerStatus>) -> bool {
+        let Some(survey) = &mut self.survey else { return false };
+        if !survey.answers.iter().any(|(other, _)| other == host) {
+            survey.answers.push((host.clone(), status));
+        }
+        survey.answers.len() >= survey.asked
+    }
+
+    /// Ends the wait, and returns the servers that serve.
+    pub(crate) fn end_survey(&mut self) -> Vec<(Host, ServerStatus)> {
+        let answers = self.survey.take().map(|survey| survey.answers).unwrap_or_default();
+        answers.into_iter().filter_map(|(host, status)| Some((host, status?))).collect()
     }
 }

@@ -30,6 +30,7 @@ mod close;
 mod connection;
 mod cost;
 mod credentials;
+mod failback;
 mod flow_control;
 mod handshake;
 mod lease;

@@ -3,6 +3,7 @@
 use docent_protocol::operation::{Multi, Write};
 
 use super::*;
+use crate::machine::ServerStatus;
 
 /// The reply to a transaction of one check that succeeded: its result, and the end of the list.
 const CHECKED: &[u8] = &[0, 0, 0, 13, 0, 0, 0, 0, 0, 255, 255, 255, 255, 1, 255, 255, 255, 255];
@@ -46,10 +47,17 @@ impl Scenario {
         self.machine.lease().unwrap().proven_until()
     }
 
+    /// The server answers whether it leads.
+    fn answer_role(&mut self, number: u64, leads: bool) {
+        let host = self.machine.server().unwrap().clone();
+        let status = ServerStatus { leads, is_keeper: false, connections: 1 };
+        self.machine.handle_status(self.now, number, &host, Some(status));
+    }
+
     fn role_probes(&mut self) -> Vec<u64> {
         let events = std::iter::from_fn(|| self.machine.poll_event());
         let numbers = events.filter_map(|event| match event {
-            Event::ProbeRole(_, number) => Some(number),
+            Event::ProbeStatus(_, number) => Some(number),
             _ => None,
         });
         numbers.collect()
@@ -312,9 +320,9 @@ fn at_the_leader_a_write_counts_from_its_sending() {
     };
     let xid = scenario.last_xid();
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
-    scenario.machine.handle_role(first, true);
+    scenario.answer_role(first, true);
     assert!(!scenario.machine.is_at_leader(), "that was said of another connection");
-    scenario.machine.handle_role(second, true);
+    scenario.answer_role(second, true);
     assert!(scenario.machine.is_at_leader());
 
     scenario.now += ms(2000);
@@ -350,7 +358,7 @@ fn a_write_that_was_sent_before_the_role_was_known_counts_from_the_connect_reque
     scenario.renew();
     scenario.flush();
     scenario.now += ms(10);
-    scenario.machine.handle_role(number, true);
+    scenario.answer_role(number, true);
     scenario.now += ms(10);
     let xid = scenario.last_xid();
     scenario.reply(xid, 5, ErrorCode::Ok, CHECKED);
@@ -369,7 +377,7 @@ fn the_role_of_a_connection_ends_with_it() {
     let mut scenario = direct();
     scenario.renew();
     let [number] = scenario.role_probes()[..] else { panic!("asked once") };
-    scenario.machine.handle_role(number, true);
+    scenario.answer_role(number, true);
     scenario.cut();
     scenario.resume();
     assert!(!scenario.machine.is_at_leader());
@@ -382,7 +390,7 @@ fn a_follower_is_asked_once_for_all_planned_reconnects() {
     let mut scenario = direct();
     scenario.renew();
     let [number] = scenario.role_probes()[..] else { panic!("asked once") };
-    scenario.machine.handle_role(number, false);
+    scenario.answer_role(number, false);
     for _ in 0..3 {
         scenario.now += ms(2000);
         scenario.flush();

@@ -3,6 +3,7 @@
 use proptest::{prelude::*, test_runner::TestCaseError};
 
 use super::*;
+use crate::machine::ServerStatus;
 
 /// One thing that can happen to a machine.
 #[derive(Debug, Clone)]
@@ -26,6 +27,9 @@ enum Step {
     /// A list of servers, with or without the one in use.
     Servers(bool),
     Probe,
+    Reconnect,
+    /// The status of a server, with this number of connections.
+    Status(bool, Option<u32>),
     Reserved,
     AcceptReadOnly(i64, i32),
     Event(u8, bool),
@@ -58,6 +62,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Room),
         1 => any::<bool>().prop_map(Step::Servers),
         1 => Just(Step::Probe),
+        1 => Just(Step::Reconnect),
+        2 => (any::<bool>(), prop::option::of(0u32..9)).prop_map(|(own, n)| Step::Status(own, n)),
         1 => Just(Step::Reserved),
         2 => (prop_oneof![Just(7i64), Just(0), any::<i64>()], prop_oneof![Just(6000), any::<i32>()])
             .prop_map(|(id, timeout)| Step::AcceptReadOnly(id, timeout)),
@@ -150,6 +156,20 @@ fn run(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Probe => {
                 scenario.machine.handle_probe(&Host { name: "one".into(), port: 1 }, true);
             }
+            Step::Reconnect => {
+                given += 1;
+                scenario.machine.reconnect(given, now);
+            }
+            Step::Status(own, connections) => {
+                let number = scenario.machine.metrics().connections;
+                let host = Host { name: if own { "one" } else { "two" }.into(), port: 1 };
+                let status = connections.map(|connections| ServerStatus {
+                    leads: connections % 2 == 0,
+                    is_keeper: connections == 8,
+                    connections,
+                });
+                scenario.machine.handle_status(now, number, &host, status);
+            }
             Step::Reserved => {
                 given += 1;
                 let operation = Delete(DeleteRequest { path: "/a".into(), version: -1 });
@@ -230,7 +250,9 @@ proptest! {
     /// Whatever a server sends, whenever: no panic, and each token comes back exactly once.
     #[test]
     fn any_scenario_answers_every_request_once(steps in prop::collection::vec(step(), 1..80)) {
-        run(config(), steps)?;
+        let servers = config().with_connect_string("one:1,two:1".parse().unwrap());
+        run(config(), steps.clone())?;
+        run(servers.with_failback(ms(1000)), steps)?;
     }
 
     /// The same when requests wait for capacity.

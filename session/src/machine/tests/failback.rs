@@ -1,0 +1,394 @@
+//! The return to a better server, and the reconnect on request.
+
+use super::*;
+use crate::machine::ServerStatus;
+
+const WITHIN: Duration = ms(10_000);
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+fn host(name: &str) -> Host {
+    Host { name: name.into(), port: 1 }
+}
+
+fn three() -> Config {
+    let servers = NAMES.map(|name| format!("{name}:1")).join(",");
+    config().with_connect_string(servers.parse().unwrap()).with_failback(WITHIN)
+}
+
+const fn serves(connections: u32) -> Option<ServerStatus> {
+    Some(ServerStatus { leads: false, is_keeper: false, connections })
+}
+
+impl Scenario {
+    fn server_name(&self) -> String {
+        self.machine.server().expect("a connection").name.clone()
+    }
+
+    /// The connection or the attempt ends.
+    fn leave(&mut self) {
+        let host = self.machine.connection.host().unwrap().clone();
+        let why = Error::new(ErrorKind::ConnectionLoss, Outcome::Unknown);
+        self.machine.handle_disconnected(self.now, &host, &why);
+    }
+
+    fn ask_to_move(&mut self, token: u32) {
+        let now = self.now;
+        self.machine.reconnect(token, now);
+    }
+
+    /// The number of the connection, and the servers that are asked for their status.
+    fn asked(&mut self) -> (u64, Vec<String>) {
+        let mut number = 0;
+        let events = std::iter::from_fn(|| self.machine.poll_event());
+        let hosts = events.filter_map(|event| match event {
+            Event::ProbeStatus(host, connection) => {
+                number = connection;
+                Some(host.name)
+            }
+            _ => None,
+        });
+        let mut hosts: Vec<_> = hosts.collect();
+        hosts.sort();
+        (number, hosts)
+    }
+
+    /// Waits, with pings that are answered, until servers are asked; `None` if none is within the interval.
+    fn wait_for_survey(&mut self) -> Option<u64> {
+        let end = self.now + WITHIN;
+        while self.now < end {
+            self.wait(ms(100));
+            self.flush();
+            if self.machine.connection.has_pings() {
+                self.reply(xid::PING, 5, ErrorCode::Ok, b"");
+            }
+            let (number, asked) = self.asked();
+            if !asked.is_empty() {
+                assert_eq!(asked, ["one", "three", "two"]);
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn status(&mut self, number: u64, name: &str, status: Option<ServerStatus>) {
+        self.machine.handle_status(self.now, number, &host(name), status);
+    }
+
+    fn statuses(&mut self, number: u64, statuses: [Option<ServerStatus>; 3]) {
+        for (name, status) in NAMES.into_iter().zip(statuses) {
+            self.status(number, name, status);
+        }
+    }
+
+    /// A machine that prefers the first server, and is connected to another one, which it is back from.
+    fn away() -> Self {
+        let mut scenario = Self::new(three());
+        scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name != "one"))));
+        scenario.resume();
+        assert_eq!(scenario.server_name(), "one");
+        scenario.leave();
+        scenario.resume();
+        assert_ne!(scenario.server_name(), "one");
+        assert_eq!(scenario.states().len(), 3);
+        scenario
+    }
+}
+
+// Case (The right server, 1): after a failover, a client stays at its second choice for ever.
+// Also: `a_client_returns_to_its_preferred_member_with_all_that_it_holds`,
+// `a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state`.
+#[test]
+fn a_client_returns_to_a_better_server_and_loses_nothing() {
+    let mut scenario = Scenario::away();
+    let number = scenario.wait_for_survey().expect("a survey in time");
+    scenario.get("/a", 1);
+    scenario.flush();
+    let last = scenario.xids().len();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.get("/b", 2);
+    scenario.flush();
+    assert!(!scenario.is_broken(), "a request is in flight");
+    assert_eq!(scenario.xids().len(), last, "nothing more is sent");
+    scenario.reply_to_last(5, ErrorCode::Ok);
+    assert!(scenario.is_broken());
+    scenario.leave();
+    scenario.resume();
+    assert_eq!(scenario.server_name(), "one");
+    let (_, handshake) = &scenario.wire[last];
+    assert!(handshake.contains("session_id: 0x7"), "{handshake}");
+    scenario.reply_to_last(6, ErrorCode::Ok);
+    assert_eq!(scenario.completions(), [(1, Ok(5)), (2, Ok(6))]);
+    assert_eq!(scenario.states(), []);
+    let metrics = scenario.machine.metrics();
+    assert_eq!((metrics.moves, metrics.failed_moves, metrics.sessions), (1, 0, 1));
+    assert_eq!(metrics.server, Some(host("one")));
+}
+
+#[test]
+fn a_server_that_is_not_reached_is_left_for_the_one_before_without_a_state() {
+    let mut scenario = Scenario::away();
+    let before = scenario.server_name();
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.leave();
+    for name in ["one", &before] {
+        let Connect::To(next, deadline) = scenario.machine.poll_connect(scenario.now) else {
+            panic!("a pause")
+        };
+        assert_eq!(next.name, name);
+        assert_eq!(deadline, scenario.now + scenario.machine.timeouts().reattach);
+        if name == "one" {
+            scenario.leave();
+        }
+    }
+    assert_eq!(scenario.states(), []);
+    // The return fails too.
+    scenario.leave();
+    assert_eq!(scenario.states(), [ConnectionState::Suspended]);
+    let metrics = scenario.machine.metrics();
+    assert_eq!((metrics.moves, metrics.failed_moves), (0, 1));
+}
+
+#[test]
+fn a_return_that_succeeds_is_no_move_and_no_loss() {
+    let mut scenario = Scenario::away();
+    let before = scenario.server_name();
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.leave();
+    scenario.machine.poll_connect(scenario.now);
+    scenario.leave();
+    scenario.resume();
+    assert_eq!(scenario.server_name(), before);
+    assert_eq!(scenario.states(), []);
+    let metrics = scenario.machine.metrics();
+    assert_eq!((metrics.moves, metrics.failed_moves), (0, 1));
+    assert!(scenario.wait_for_survey().is_some(), "it tries again");
+}
+
+#[test]
+fn a_move_whose_requests_have_no_reply_is_given_up() {
+    let mut scenario = Scenario::away();
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.get("/slow", 1);
+    scenario.flush();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.wait(scenario.machine.timeouts().reattach);
+    assert!(!scenario.is_broken());
+    scenario.get("/a", 2);
+    scenario.flush();
+    scenario.reply_to_last(5, ErrorCode::Ok);
+    assert_eq!(scenario.machine.metrics().failed_moves, 1);
+}
+
+#[test]
+fn no_client_moves_to_a_server_that_does_not_serve_or_without_all_answers() {
+    let mut scenario = Scenario::away();
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.status(number, "one", None);
+    scenario.status(number, "two", serves(1));
+    scenario.status(number - 1, "one", serves(1));
+    assert!(!scenario.is_broken());
+    scenario.status(number, "three", serves(1));
+    assert!(!scenario.is_broken(), "the best server does not serve");
+
+    // A driver that does not pass an answer on delays the decision, and no more.
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.status(number, "one", serves(1));
+    assert!(!scenario.is_broken());
+    scenario.wait(ms(2_000));
+    assert!(scenario.is_broken());
+}
+
+// Case (The right server, 3): a move to another server loses the session of a Keeper.
+// Also: `a_client_of_a_keeper_is_never_moved`.
+#[test]
+fn no_client_moves_between_keepers() {
+    let keeper = Some(ServerStatus { leads: false, is_keeper: true, connections: 1 });
+    let mut scenario = Scenario::away();
+    let number = scenario.wait_for_survey().unwrap();
+    scenario.statuses(number, [keeper; 3]);
+    assert!(!scenario.is_broken());
+    assert_eq!(scenario.wait_for_survey(), None, "asks once");
+    scenario.ask_to_move(1);
+    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::Unimplemented, Outcome::NotApplied)))]);
+
+    let mut scenario = Scenario::away();
+    scenario.ask_to_move(1);
+    let (number, _) = scenario.asked();
+    scenario.statuses(number, [keeper; 3]);
+    assert!(!scenario.is_broken());
+    assert_eq!(scenario.completions(), [(1, Err((ErrorKind::Unimplemented, Outcome::NotApplied)))]);
+}
+
+#[test]
+fn no_client_moves_while_holds_renew_their_bound() {
+    let mut scenario = Scenario::away();
+    let now = scenario.now;
+    scenario.machine.reattach(now);
+    assert!(!scenario.is_broken(), "the connection is young");
+    let asked_from = scenario.now + scenario.machine.timeouts().session;
+    while scenario.wait_for_survey().is_none() {}
+    assert!(scenario.now > asked_from);
+
+    let number = scenario.machine.metrics().connections;
+    let now = scenario.now;
+    scenario.machine.reattach(now);
+    scenario.machine.cancel_migration();
+    scenario.statuses(number, [serves(1); 3]);
+    assert!(!scenario.is_broken(), "begun while the servers were asked");
+}
+
+#[test]
+fn without_the_setting_no_server_is_asked() {
+    let mut scenario = Scenario::new(three().with_failback(None));
+    scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name == "one"))));
+    scenario.resume();
+    assert_eq!(scenario.wait_for_survey(), None);
+    let mut scenario = Scenario::connected_with(config().with_failback(WITHIN));
+    assert_eq!(scenario.wait_for_survey(), None, "the only server");
+}
+
+/// Whether a client of the first server moves, for each of these seeds, and where to.
+fn moved(connections: [u32; 3]) -> Vec<Option<String>> {
+    let clients = (0..240).filter_map(|seed| {
+        let mut scenario = Scenario::new(three());
+        scenario.machine = Session::new(three(), seed);
+        scenario.resume();
+        if scenario.server_name() != "one" {
+            return None;
+        }
+        let number = scenario.wait_for_survey().unwrap();
+        scenario.statuses(number, connections.map(serves).map(|status| status));
+        if !scenario.is_broken() {
+            return Some(None);
+        }
+        scenario.leave();
+        scenario.resume();
+        Some(Some(scenario.server_name()))
+    });
+    clients.collect()
+}
+
+#[test]
+fn clients_leave_a_server_with_too_many_connections_and_no_other() {
+    for stays in [[100, 100, 100], [106, 97, 97], [90, 200, 10], [2, 1, 0], [0, 0, 0]] {
+        assert!(moved(stays).iter().all(Option::is_none), "{stays:?}");
+    }
+    // 30 % of the clients of this server are too many: twice as many may go, to those that lack clients.
+    let moved = moved([150, 120, 45]);
+    let went = |name: &str| moved.iter().filter(|to| to.as_deref() == Some(name)).count();
+    let (all, gone) = (moved.len(), went("three"));
+    assert_eq!(went("two"), 0, "it has more than the mean");
+    let share = 100 * gone / all;
+    assert!((50..=70).contains(&share), "{gone} of {all}");
+}
+
+#[test]
+fn of_better_servers_the_one_with_the_fewest_connections_is_chosen() {
+    let mut scenario = Scenario::new(three());
+    scenario.machine.set_costs(NAMES.map(|name| (host(name), 0)));
+    scenario.resume();
+    let worst = scenario.server_name();
+    scenario.machine.set_costs(NAMES.map(|name| (host(name), u64::from(name == worst))));
+    let number = scenario.wait_for_survey().unwrap();
+    let others: Vec<_> = NAMES.into_iter().filter(|name| *name != worst).collect();
+    scenario.status(number, &worst, serves(1));
+    scenario.status(number, others[0], serves(70));
+    scenario.status(number, others[1], serves(60));
+    scenario.leave();
+    scenario.resume();
+    assert_eq!(scenario.server_name(), others[1]);
+}
+
+#[test]
+fn a_reconnect_on_request_goes_to_the_best_server_or_the_same_one() {
+    let mut scenario = Scenario::new(three().with_failback(None));
+    scenario.resume();
+    scenario.states();
+    let first = scenario.server_name();
+    scenario.ask_to_move(1);
+    scenario.ask_to_move(2);
+    let (number, asked) = scenario.asked();
+    assert_eq!(asked.len(), 3, "one survey for both");
+    scenario.statuses(number, [serves(1); 3]);
+    assert!(scenario.is_broken());
+    assert_eq!(scenario.completions(), []);
+    scenario.leave();
+    scenario.resume();
+    assert_eq!(scenario.server_name(), first);
+    assert_eq!(scenario.completions(), [(1, Ok(0)), (2, Ok(0))]);
+    assert_eq!(scenario.machine.metrics().moves, 0, "not to another server");
+
+    let costs = NAMES.map(|name| (host(name), u64::from(name == first)));
+    scenario.machine.set_costs(costs);
+    scenario.ask_to_move(3);
+    let (number, _) = scenario.asked();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.leave();
+    scenario.resume();
+    assert_ne!(scenario.server_name(), first);
+    assert_eq!(scenario.completions(), [(3, Ok(0))]);
+    assert_eq!(scenario.machine.metrics().moves, 1);
+    assert_eq!(scenario.states(), []);
+}
+
+#[test]
+fn every_call_of_reconnect_ends() {
+    let mut scenario = Scenario::new(three());
+    let refused = |kind| Err((kind, Outcome::NotApplied));
+    scenario.ask_to_move(1);
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::ConnectionLoss))]);
+    scenario.resume();
+
+    // Requests in flight have no reply.
+    scenario.get("/slow", 2);
+    scenario.flush();
+    scenario.ask_to_move(3);
+    let (number, _) = scenario.asked();
+    scenario.statuses(number, [serves(1); 3]);
+    scenario.ask_to_move(4);
+    scenario.wait(scenario.machine.timeouts().reattach);
+    let kept = refused(ErrorKind::OperationTimeout);
+    assert_eq!(scenario.completions(), [(3, kept), (4, kept)]);
+
+    // The connection is lost meanwhile: the next one will do.
+    scenario.ask_to_move(5);
+    scenario.leave();
+    scenario.resume();
+    assert_eq!(scenario.completions(), [(2, Err(LOST)), (5, Ok(0))]);
+
+    // The session ends.
+    scenario.ask_to_move(6);
+    scenario.leave();
+    scenario.connect();
+    scenario.refuse();
+    assert_eq!(scenario.completions(), [(6, refused(ErrorKind::SessionExpired))]);
+    scenario.leave();
+    scenario.resume();
+
+    scenario.ask_to_move(7);
+    scenario.close(8);
+    assert_eq!(scenario.completions(), [(7, refused(ErrorKind::Closed))]);
+    scenario.ask_to_move(9);
+    assert_eq!(scenario.completions(), [(9, refused(ErrorKind::Closed))]);
+
+    let mut scenario = Scenario::connected();
+    scenario.ask_to_move(1);
+    scenario.machine.abandon();
+    assert_eq!(scenario.completions(), [(1, refused(ErrorKind::Closed))]);
+}
+
+#[test]
+fn the_reconnect_of_a_renewal_answers_a_request_too() {
+    let mut scenario = Scenario::connected();
+    scenario.now += ms(2000);
+    let now = scenario.now;
+    scenario.machine.reattach(now);
+    scenario.ask_to_move(1);
+    assert_eq!(scenario.asked().1.len(), 0);
+    scenario.leave();
+    scenario.resume();
+    assert_eq!(scenario.completions(), [(1, Ok(0))]);
+}

@@ -1,0 +1,64 @@
+//! The servers of clients that return to a better one, once there is peace.
+
+use std::time::Duration;
+
+use docent::client::WeakClient;
+
+use crate::{
+    plan::ClientPlan,
+    world::{
+        World,
+        history::What,
+        time::{MILLISECOND, Nanos, Pid, SECOND},
+    },
+};
+
+/// The time from the peace until all members serve, all clients are connected, and sessions of the time before have ended.
+const SETTLED: Nanos = 30 * SECOND;
+
+/// The time within which a client is at the member that it prefers: it asks once in each interval, for a second, and moves
+/// within a third of the session timeout. A delayed answer or reply costs an interval.
+pub(crate) fn bound(plan: &ClientPlan) -> Nanos {
+    let failback_ms = plan.failback_ms.unwrap_or_default();
+    (3 * failback_ms + plan.session_timeout_ms / 3 + 3_000) * MILLISECOND
+}
+
+/// The end of the time that [`follow`] needs, from the peace on.
+pub(crate) fn judged_after(plan: &ClientPlan) -> Nanos {
+    SETTLED + bound(plan) + 3 * SECOND
+}
+
+/// Checks that a client is at the member that it prefers, and keeps its session whatever it moves.
+pub(crate) async fn follow(world: World, pid: Pid, client: WeakClient, plan: ClientPlan) {
+    let (mut away_since, mut sessions) = (None, None);
+    loop {
+        let Some(client) = client.upgrade() else { return };
+        if client.ended().is_some() {
+            return;
+        }
+        let (metrics, now) = (client.metrics(), world.now());
+        // A step may replace the list.
+        let servers = client.servers();
+        drop(client);
+        if now > world.core().disturbances.peace_at + SETTLED && metrics.sessions > 0 {
+            let bad = |text: String| world.record(What::Violation(format!("p{pid}: {text}")));
+            // Sessions that are shorter than a tick end although nothing fails.
+            let keeps = world.core().disturbances.renewed_apart_until != Nanos::MAX;
+            if sessions.replace(metrics.sessions).is_some_and(|old| old != metrics.sessions)
+                && keeps
+            {
+                bad("lost its session in peace".to_owned());
+            }
+            let preferred = plan.prefers.map(|member| format!("s{member}"));
+            let is_listed = servers.iter().any(|host| Some(&host.name) == preferred.as_ref());
+            let server = metrics.server.map(|host| host.name);
+            if !is_listed || server == preferred {
+                away_since = None;
+            } else if now - *away_since.get_or_insert(now) > bound(&plan) {
+                away_since = None;
+                bad(format!("is at {server:?}, and prefers {preferred:?}"));
+            }
+        }
+        world.sleep(pid, Duration::from_secs(1)).await;
+    }
+}
