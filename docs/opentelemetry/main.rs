@@ -25,6 +25,8 @@ fn spans(resource: Resource) -> Result<SdkTracerProvider, Box<dyn Error>> {
     let provider = SdkTracerProvider::builder().with_resource(resource);
     let provider = provider.with_batch_exporter(exporter).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("printer"));
+    // Line numbers of docent and names of threads say nothing about a request.
+    let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
     // Every request is a span. Without the first line there are none, and they cost nothing.
     let filter = Targets::new()
         .with_target("docent::request", Level::TRACE)

@@ -83,7 +83,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let connect = env::var("DOCENT_CONNECT").unwrap_or_else(|_| embedded.connect_string());
     let (provider, consumer) = (Client::connect(&connect).await?, Client::connect(&connect).await?);
     let (_cache, mut events) = subscribe(&consumer).await?;
-    let _guest = register(&consumer, "consumers", CONSUMER)?;
+    let guest = register(&consumer, "consumers", CONSUMER)?;
+    guest.created().await?;
     let hall = register(&provider, "providers", PROVIDER)?;
     show_change(&mut events).await?;
     println!("the session of the provider ends");

@@ -307,11 +307,6 @@ async fn the_registry_has_the_nodes_of_dubbo() {
     let tap = Tap::start(&server.connect_string()).await.unwrap();
     output("rpc_registry", Some(tap.connect_string())).await;
     let trace = tap.trace().text();
-    println!("{trace}");
-    let creates = |path: &str| {
-        let creates = trace.lines().filter(|line| line.contains("create") && line.contains(path));
-        creates.map(|line| line.matches("EPHEMERAL").count()).collect::<Vec<_>>()
-    };
     for (registered, times) in [
         (
             "/dubbo/com.example.Greeter/providers/dubbo%3A%2F%2F10.0.0.7%3A20880%2Fcom.example.Greeter%3Fapplication%3Dhall%26interface%3Dcom.example.Greeter%26methods%3Dhello%2Cgood+bye%26side%3Dprovider%26timestamp%3D1764000000000",
@@ -322,7 +317,13 @@ async fn the_registry_has_the_nodes_of_dubbo() {
             1,
         ),
     ] {
-        assert_eq!(creates(registered), vec![1; times], "{registered}: {trace}");
+        let created = format!("<- create2 OK path={registered} ");
+        assert_eq!(trace.matches(&created).count(), times, "{registered}: {trace}");
+        // Ephemeral: a flag of 1.
+        let requests =
+            trace.lines().filter(|line| line.contains(&format!("-> create2(15) {registered} ")));
+        assert!(requests.clone().count() >= times, "{trace}");
+        requests.for_each(|line| assert!(line.ends_with(" flags=1"), "{line}"));
     }
 }
 
