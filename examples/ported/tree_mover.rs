@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let retry = ExponentialBackoffRetry::new(Duration::from_secs(1), 29);
     let mover = Mover { source: source.clone(), target: target.clone(), retry };
 
-    source.create_with_parents("/examples/source/app/one", b"1", CreateMode::Persistent).await?;
+    source.ensure_path("/examples/source/app/one", CreateMode::Persistent).await?;
     let application = async {
         target.wait_until_exists("/examples/copy/app/one").await?;
         source.set_data("/examples/source/app/one", b"2", None).await?;
